@@ -6,7 +6,7 @@ may add an old name again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from paimon_cli.commit.commit_messages import removed_on_refusal
@@ -50,7 +50,8 @@ def differences(context: TableContext, latest: Snapshot, target: Snapshot) -> li
         missing = tuple(entry.file for identity, entry in want.items() if identity not in have)
         old, new = indexes_now.get(bucket_id, {}), indexes_then.get(bucket_id, {})
         gone_indexes = tuple(file for name, file in old.items() if name not in new)
-        missing_indexes = tuple(file for name, file in new.items() if name not in old)
+        marked = {entry.file.file_name for entry in want.values()}
+        missing_indexes = tuple(_of_files(file, marked) for name, file in new.items() if name not in old)
         if gone or missing or gone_indexes or missing_indexes:
             entry = next(iter((*want.values(), *have.values())), None)
             total = context.options.bucket if entry is None else entry.total_buckets
@@ -103,6 +104,13 @@ def _copy(context: TableContext, source: str, sink: str, size: int | None) -> No
             copied += writer.write(block)
     if copied != (context.storage.file_size(source) if size is None else size):
         raise DamagedFile(f"{source} is damaged", f"{copied} bytes were read where {size} were written", path=source)
+
+
+def _of_files(index: IndexFileMeta, names: Collection[str]) -> IndexFileMeta:
+    """The index file with the deletion vectors of these data files: Java leaves some of files that are gone."""
+    if index.deletion_vector_ranges is None:
+        return index
+    return replace(index, deletion_vector_ranges=tuple(v for v in index.deletion_vector_ranges if v.data_file_name in names))
 
 
 def _renamed(file: DataFileMeta, name: str) -> DataFileMeta:

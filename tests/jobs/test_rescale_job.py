@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,7 @@ def test_run_again_when_the_option_did_not_follow(context: TableContext) -> None
     again = rescale(context, 4)
     assert (again.partitions, again.snapshots, again.option_changed) == (0, (), True)
     assert TableContext.open(context.url).options.bucket == 4
-    assert rescale(context, 4) == RescaleSummary(4, engine="local", seconds=0.0)
+    assert replace(rescale(context, 4), seconds=0.0) == RescaleSummary(4, engine="local", seconds=0.0)
 
 
 def test_partitions_one_by_one_behind_the_option(context: TableContext) -> None:
