@@ -1,4 +1,4 @@
-"""The deletion vectors of one bucket: read from its index files one by one, and written anew when a compaction changes them.
+"""The deletion vectors of one bucket: read from its index files one by one, and rewritten when a compaction changes them.
 
 See FORMAT.md, section 8.
 """
@@ -123,7 +123,7 @@ class ChangedVectors:
 
     def write(self, live: frozenset[str]) -> tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]:
         """The index files that go, and those that come; none if nothing has changed. `live`: the data files of the bucket before
-        the compaction; vectors of others, left behind by another engine, go as well.
+        the compaction; vectors of others, which another engine has left, go as well.
 
         All vectors of a bucket are in one file: engines that know of one only would lose the others at their next commit.
         """

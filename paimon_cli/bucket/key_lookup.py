@@ -188,7 +188,7 @@ class _KeyBlocks:
     def positions(self, source: BinaryIO, keys: SortedKeys) -> tuple[Places | None, int]:
         """The row of each key, and how many rows were decoded for that.
 
-        None where the bounds of so many blocks admit one key that they would fill the memory.
+        None where one key is within the bounds of more blocks than memory has room for.
         """
         first, last = self.bounds.blocks(keys)
         decoded = 0

@@ -241,16 +241,16 @@ class OrcFile:
     def __init__(self, source: BinaryIO) -> None:
         self._source = source
         self._size = source.seek(0, os.SEEK_END)
-        told = self._ask(None, None)
+        answer = self._ask(None, None)
         self.nrows: int
         self.nstripes: int
-        self.nrows, self.nstripes = PLACE.unpack(told.slice(0, PLACE.size))
-        self.schema: pa.Schema = pa.ipc.read_schema(told.slice(PLACE.size))
+        self.nrows, self.nstripes = PLACE.unpack(answer.slice(0, PLACE.size))
+        self.schema: pa.Schema = pa.ipc.read_schema(answer.slice(PLACE.size))
 
     def read_stripe(self, number: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows of a stripe, with these columns in the file's order (None: all)."""
         return pa.ipc.open_stream(self._ask(number, columns)).read_next_batch()
 
     def _ask(self, stripe: int | None, columns: Sequence[str] | None) -> pa.Buffer:
-        """The decoder opens the file anew for each request, so that it remembers nothing and any decoder may answer."""
+        """The decoder opens the file again for each request, so that it remembers nothing and any decoder may answer."""
         return answer_to(json.dumps([self._size, stripe, columns]).encode(), self._source)

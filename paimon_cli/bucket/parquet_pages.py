@@ -1,6 +1,6 @@
 """Single pages of Parquet files: some columns of some row ranges, decoded without the rest of their row groups.
 
-Arrow decodes whole column chunks only. So the wanted pages are put, as they are, behind the dictionary page of their chunk into a
+Arrow decodes whole column chunks only. So the wanted pages are put, as they are, after the dictionary page of their chunk into a
 small file in memory, which gets a footer of its own, and Arrow decodes that: any encoding, any codec, with page checksums.
 Bounds of pages, which are plain values, become Arrow columns in the same way.
 

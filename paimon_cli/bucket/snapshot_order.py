@@ -1,9 +1,9 @@
 """Rows in the order of the snapshots that committed them (option `sequence.snapshot-ordering`, FORMAT.md, section 7.3).
 
-A commit writes the id of its snapshot into the metadata of the files that it adds, as both of their sequence numbers; the numbers
-that the rows bear count for nothing. A compaction stores the id with each row. So rows of a later commit win, whoever numbered
-them. Where one commit has flushed a bucket several times, the later flush wins; Paimon leaves that open. In a merge a row
-therefore bears the id and, in its lowest bits, the place of its file among those of level 0.
+A commit writes the id of its snapshot into the metadata of the files that it adds, as both of their sequence numbers; the
+numbers that the rows bear count for nothing. A compaction stores the id with each row. So rows of a later commit win. Where one
+commit has flushed a bucket several times, the later flush wins; Paimon leaves that open. In a merge a row therefore bears the
+id and, in its lowest bits, the place of its file among those of level 0.
 """
 
 from __future__ import annotations

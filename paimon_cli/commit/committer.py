@@ -113,7 +113,7 @@ class Committer:
         return Deduplication(self._context, identity).already_committed()
 
     def _ordered(self, changes_on: ChangesOn) -> ChangesOn:
-        """With `sequence.snapshot-ordering` new files bear the id of their snapshot, which each attempt knows anew."""
+        """With `sequence.snapshot-ordering` new files bear the id of their snapshot, which is another one in each attempt."""
         if not self._context.options.sequence_snapshot_ordering:
             return changes_on
         return lambda latest: changes_on(latest).numbered_by_snapshot(1 if latest is None else latest.id + 1)

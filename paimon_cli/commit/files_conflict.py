@@ -212,7 +212,7 @@ def _check_levels(context: TableContext, delta: Sequence[ManifestEntry], survivo
 
 def _check_upper_files(context: TableContext, changes: SnapshotChanges, live: Iterable[ManifestEntry]) -> None:
     """A compaction that looked for older rows above level 0 has not seen those of files that came there since: they would stay
-    beside its own rows of the same keys, unmarked, and its changelog would not tell them.
+    beside its own rows of the same keys, unmarked, and its changelog would not show them.
     """
     read = {bucket_id: set(names) for bucket_id, names in changes.read_upper_files}
     for entry in live:

@@ -178,7 +178,7 @@ class MergeRewriter:
         self._writers.append(writer)
         return writer
 
-    def _tell(self, writer: DataFileWriter, rows: pa.RecordBatch) -> None:
+    def _write_changes(self, writer: DataFileWriter, rows: pa.RecordBatch) -> None:
         """Take changelog rows of a merge."""
         writer.write(self._order.stored(rows))
 
@@ -213,8 +213,8 @@ class LookupRewriter(MergeRewriter):
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         super().__init__(context, task, is_given_up)
         self._changelog = self._changelog_writer() if context.mode.changelog_producer == LOOKUP else None
-        tell = None if self._changelog is None else functools.partial(self._tell, self._changelog)
-        self._lookup = LookupMerge(context, task, self._columns, self._expiry, tell)
+        on_changes = None if self._changelog is None else functools.partial(self._write_changes, self._changelog)
+        self._lookup = LookupMerge(context, task, self._columns, self._expiry, on_changes)
 
     def upgrade(self, file: DataFileMeta) -> None:
         if self._lookup.must_rewrite(file):
@@ -265,9 +265,9 @@ class FullChangelogRewriter(MergeRewriter):
     def _merged(self, section: Section) -> Iterator[pa.RecordBatch]:
         context, task, schema = self._context, self._task, self._context.schema
         changes = Changes.of(schema, context.options)
-        tell = functools.partial(self._tell, self._changelog)
+        on_changes = functools.partial(self._write_changes, self._changelog)
         engine = FullCompactionChanges(
-            merge_engine(schema, context.options), tell, schema.trimmed_primary_keys, task.max_level, changes
+            merge_engine(schema, context.options), on_changes, schema.trimmed_primary_keys, task.max_level, changes
         )
         return merge_section(context, task.picked, section, self._columns, task.memory, self._expiry, level_engine=engine)
 

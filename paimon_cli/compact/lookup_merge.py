@@ -3,7 +3,7 @@ section 12; Java LookupMergeTreeCompactRewriter).
 
 In tables with vectors an old row that is found is marked in the vector of its file, in others the new row shadows it. Its values
 take part in the merge wherever the result depends on them; first-row tables keep the old row and drop the new ones. With
-`changelog-producer=lookup` all old values are read, since the changelog tells them.
+`changelog-producer=lookup` all old values are read, since the changelog shows them.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ PIECE_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class LookupMerge:
-    """The merges of one compaction task. `columns`: what they give, as `merge_columns` orders it. `tell`: takes the changelog
-    rows, None where there is no changelog.
+    """The merges of one compaction task. `columns`: what they give, as `merge_columns` orders it.
+
+    `on_changes` takes the rows of the changelog; None where there is none.
     """
 
     context: TableContext
     task: CompactionTask
     columns: Sequence[str]
     expiry: RecordExpiry | None
-    tell: TakeRows | None = None
+    on_changes: TakeRows | None = None
 
     @cached_property
     def vectors(self) -> ChangedVectors:
@@ -83,14 +84,14 @@ class LookupMerge:
         return any(not self._wins_over(file.min_sequence_number, old) for old in self._above)
 
     def moves(self, file: DataFileMeta) -> None:
-        """Mark the old rows of a file of level 0 that goes to the output level as it is, and tell what changes by it."""
+        """Mark the old rows of a file of level 0 that goes to the output level as it is, and report what changes by it."""
         if file.level != 0:
             return
-        columns = self._keys if self.tell is None else self.columns
-        if self.tell is None and not (self._above and self.context.mode.deletion_vectors):
+        columns = self._keys if self.on_changes is None else self.columns
+        if self.on_changes is None and not (self._above and self.context.mode.deletion_vectors):
             return
         for batch in read_data_file(self.context, self.task.bucket_id, file, columns, CHUNK_ROWS):
-            if self.tell is None:
+            if self.on_changes is None:
                 self._mark(self._found(batch))
             else:
                 for _ in self._resolved(with_level(self._order.in_merge(batch, file), 0)):
@@ -126,20 +127,20 @@ class LookupMerge:
         merging = replace(rows, rows=rows.rows.drop_columns([LEVEL]), merge_lone=True)
         for piece in merging.pieces_of(PIECE_BYTES):
             merged = engine.merge(piece)
-            if self.tell is not None:
-                self._tell_changes(piece, levels[piece.order], merged, self.tell)
+            if self.on_changes is not None:
+                self._report_changes(piece, levels[piece.order], merged, self.on_changes)
             yield merged
 
-    def _tell_changes(self, rows: SortedRows, levels: np.ndarray, merged: pa.RecordBatch, tell: TakeRows) -> None:
-        """Of the keys that level 0 holds; first-row tables tell new keys only, by the row as it is."""
+    def _report_changes(self, rows: SortedRows, levels: np.ndarray, merged: pa.RecordBatch, on_changes: TakeRows) -> None:
+        """Of the keys that level 0 holds; first-row tables report new keys only, by the row as it is."""
         after, old = places_of_keys(rows, merged, self._keys), self._old_rows(rows, levels)
         if isinstance(self._engine, FirstRow):
-            told = merged.take(pa.array(after[(old == NOWHERE) & (after != NOWHERE)]))
+            changes = merged.take(pa.array(after[(old == NOWHERE) & (after != NOWHERE)]))
         else:
             is_touched = np.minimum.reduceat(levels, rows.starts) == 0
-            told = self._changes.rows(rows.rows, old[is_touched], merged, after[is_touched])
-        if told.num_rows:
-            tell(told)
+            changes = self._changes.rows(rows.rows, old[is_touched], merged, after[is_touched])
+        if changes.num_rows:
+            on_changes(changes)
 
     def _old_rows(self, rows: SortedRows, levels: np.ndarray) -> np.ndarray:
         """The row of each key above level 0, NOWHERE without one; retractions that a first-row table ignores are none."""
@@ -159,7 +160,7 @@ class LookupMerge:
             self.vectors.mark(self._above[number].file_name, positions)
 
     def _with_old_rows(self, rows: SortedRows, found: FoundRows) -> SortedRows:
-        """The rows and, first, the old ones that decide about the result or that the changelog tells."""
+        """The rows and, first, the old ones that decide about the result or that the changelog shows."""
         if (found.file == ABSENT).all():
             return rows
         added = _levels(rows) == 0
@@ -167,7 +168,7 @@ class LookupMerge:
         old: list[pa.RecordBatch] = []
         for number, positions in _by_file(found):
             file = self._above[number]
-            if self.tell is None and self._wins_over(oldest, file):
+            if self.on_changes is None and self._wins_over(oldest, file):
                 continue
             for batch in rows_at(self.context, self.task.bucket_id, file, positions, self.columns).to_batches():
                 young = batch if self.expiry is None else self.expiry.kept(batch)

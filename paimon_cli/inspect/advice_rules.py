@@ -138,21 +138,21 @@ def small_files(case: Case) -> Iterator[Advice]:
         "target_bytes": target,
         **_rhythm(case),
     }
-    told = f"{len(small)} of {len(files)} files are below a tenth of {human_size(target)}"
+    finding = f"{len(small)} of {len(files)} files are below a tenth of {human_size(target)}"
     if "files_per_commit" in figures:
-        told += (
+        finding += (
             f"; a commit brings {figures['files_per_commit']} files to {figures['buckets_per_commit']} buckets of "
             f"{figures['partitions_per_commit']} partitions"
         )
     if "files_per_day" in figures:
-        told += f", one every {figures['commit_interval_seconds']} s: {figures['files_per_day']:,} files a day"
+        finding += f", one every {figures['commit_interval_seconds']} s: {figures['files_per_day']:,} files a day"
     elif "seconds_looked_at" in figures:
-        told += f"; the {figures['commits_looked_at']} commits took {figures['seconds_looked_at']} s, too short for a rate"
+        finding += f"; the {figures['commits_looked_at']} commits took {figures['seconds_looked_at']} s, too short for a rate"
     for found in files_are_not_small(case):
         causes = "fewer buckets and longer commit intervals make fewer files"
-        yield Advice(SMALL_FILES, ADVICE, "small files", f"{told}; {causes}", found.command, found.code, figures)
+        yield Advice(SMALL_FILES, ADVICE, "small files", f"{finding}; {causes}", found.command, found.code, figures)
         return
-    yield Advice(SMALL_FILES, OK, "small files", told, figures=figures)
+    yield Advice(SMALL_FILES, OK, "small files", finding, figures=figures)
 
 
 def _rhythm(case: Case) -> dict[str, Figure]:
@@ -199,12 +199,12 @@ def retention(case: Case) -> Iterator[Advice]:
         "num_retained_min": options.snapshot_num_retained_min,
         "time_retained_hours": round(options.snapshot_time_retained / 3_600_000, 2),
     }
-    told = f"{len(case.ids)} snapshots, the oldest {hours:.1f} h old; {backlog} are past the limits of the table's options"
+    finding = f"{len(case.ids)} snapshots, the oldest {hours:.1f} h old; {backlog} are past the limits of the table's options"
     if backlog > options.snapshot_num_retained_min:
         command = f"paimon-cli expire {case.argument}"
-        yield Advice(OPTIONS, ADVICE, "retention", f"{told}, and no job expires them", command, "PA003", figures)
+        yield Advice(OPTIONS, ADVICE, "retention", f"{finding}, and no job expires them", command, "PA003", figures)
     else:
-        yield Advice(OPTIONS, OK, "retention", told, figures=figures)
+        yield Advice(OPTIONS, OK, "retention", finding, figures=figures)
 
 
 def manifests(case: Case) -> Iterator[Advice]:
@@ -215,12 +215,12 @@ def manifests(case: Case) -> Iterator[Advice]:
     least = case.context.options.manifest_merge_min_count
     size = sum(meta.file_size for meta in metas)
     figures: dict[str, Figure] = {"manifests": len(metas), "manifest_bytes": size, "merge_min_count": least}
-    told = f"{len(metas)} manifests of {human_size(size)}; {least} small ones are merged at a time"
+    finding = f"{len(metas)} manifests of {human_size(size)}; {least} small ones are merged at a time"
     if len(metas) > 2 * max(least, 30) and size < len(metas) * case.context.options.manifest_target_file_size // 10:
         command = f"paimon-cli alter {case.argument} set manifest.merge-min-count=30"
-        yield Advice(OPTIONS, ADVICE, "manifests", f"{told}: every plan reads all of them", command, "PA004", figures)
+        yield Advice(OPTIONS, ADVICE, "manifests", f"{finding}: every plan reads all of them", command, "PA004", figures)
     else:
-        yield Advice(OPTIONS, OK, "manifests", told, figures=figures)
+        yield Advice(OPTIONS, OK, "manifests", finding, figures=figures)
 
 
 def triggers(case: Case) -> Iterator[Advice]:
@@ -229,22 +229,22 @@ def triggers(case: Case) -> Iterator[Advice]:
         yield Advice(COMPACTION, OK, "triggers", "a table without a primary key has no sorted runs to compact")
         return
     if len(case.ids) < LEAST_COMMITS:
-        told = f"{len(case.ids)} snapshots exist: too few to simulate other triggers (at least {LEAST_COMMITS})"
-        yield Advice(COMPACTION, OK, "triggers", told, figures={"snapshots": len(case.ids)})
+        finding = f"{len(case.ids)} snapshots exist: too few to simulate other triggers (at least {LEAST_COMMITS})"
+        yield Advice(COMPACTION, OK, "triggers", finding, figures={"snapshots": len(case.ids)})
         return
     as_is, *others = scenarios(history_workload(case.context), case.context.options, {}, True, 1, case.on_scenario)
-    told = (
+    finding = (
         f"replaying {as_is.commits} commits: write amplification {as_is.write_amplification}, "
         f"{as_is.read_amplification} runs to read, space amplification {as_is.space_amplification}, {as_is.stalls} stalls"
     )
     better = _better(as_is, others)
     if better is None:
-        message = f"{told}; none of {len(others)} other settings is clearly better"
+        message = f"{finding}; none of {len(others)} other settings is clearly better"
         yield Advice(COMPACTION, OK, "triggers", message, figures=_figures("", as_is))
         return
     command = f"paimon-cli alter {case.argument} set {better.scenario}"
     message = (
-        f"{told}; with {better.scenario}: {better.write_amplification}, {better.read_amplification} runs, "
+        f"{finding}; with {better.scenario}: {better.write_amplification}, {better.read_amplification} runs, "
         f"space {better.space_amplification}, {better.stalls} stalls"
     )
     figures = {**_figures("", as_is), **_figures("suggested_", better)}

@@ -94,7 +94,7 @@ def files_are_not_small(examined: ExaminedTable) -> Iterator[Diagnosis]:
 
 
 def runs_are_few(examined: ExaminedTable) -> Iterator[Diagnosis]:
-    """PD012: buckets with so many sorted runs that writers wait."""
+    """PD012: buckets whose sorted runs have reached the number at which writers wait."""
     stop = examined.context.options.stop_trigger
     over = [runs for runs in examined.runs if runs >= stop]
     if over:

@@ -276,12 +276,12 @@ class _RecordWalk:
 
         return read
 
-    def _ranged(self, behind: _Skip, path: str) -> _Reader:
+    def _ranged(self, skip: _Skip, path: str) -> _Reader:
         if path not in self._wanted:
-            return lambda buffer, cursors, ends: (behind(buffer, cursors, ends)[0], {})
+            return lambda buffer, cursors, ends: (skip(buffer, cursors, ends)[0], {})
 
         def read(buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, _Found]:
-            after, begin = behind(buffer, cursors, ends)
+            after, begin = skip(buffer, cursors, ends)
             return after, {f"{path}.{BEGIN}": begin, f"{path}.{END}": after}
 
         return read
@@ -299,7 +299,7 @@ def _behind_bytes(buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -
 
 
 def _behind_array(item: _Reader) -> _Skip:
-    def behind(buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def skip(buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         begin = cursors
         cursors, left = buffer.numbers(cursors)
         while most := int(np.maximum.reduce(left)):
@@ -318,7 +318,7 @@ def _behind_array(item: _Reader) -> _Skip:
             raise NotColumnar
         return cursors, begin
 
-    return behind
+    return skip
 
 
 def _behind_items(item: _Reader, count: int, buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> np.ndarray:

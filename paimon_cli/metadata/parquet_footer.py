@@ -1,6 +1,6 @@
 """Footers and page indexes of Parquet files: what Arrow reads but does not show, as structs of Thrift's compact protocol.
 
-Arrow writes page indexes and does not read by them. Whoever wants single pages of a file must know where they lie, and must be
+Arrow writes page indexes and does not read by them. A reader of single pages of a file must know where they lie, and must be
 able to write a footer for them (`bucket/parquet_pages`). Fields that are not known here are kept. Bytes that do not make sense
 raise `ValueError` or `LookupError`.
 """
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 MAGIC = b"PAR1"
 TAIL = 8
-"""Bytes behind the footer: its length, and the magic."""
+"""Bytes after the footer: its length, and the magic."""
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 
@@ -255,7 +255,7 @@ class PagePlaces:
 
 
 _PLACE = (1 << 4 | I64, 1 << 4 | I32, 1 << 4 | I64, 0)
-"""What stands before each of the three numbers of a place, and behind them."""
+"""What stands before each of the three numbers of a place, and after them."""
 
 
 def _uniform_places(data: bytes) -> NDArray[np.int64] | None:
@@ -287,7 +287,7 @@ def _uniform_places(data: bytes) -> NDArray[np.int64] | None:
 
 _VARINT = rb"[\x80-\xff]*[\x00-\x7f]"
 _USUAL_HEADER = re.compile(rb"\x15[\x00\x06](?:\x15" + _VARINT + rb"){2,3}[\x1c\x2c\x4c\x5c]\x15(" + _VARINT + rb")", re.DOTALL)
-"""Of a data page of either version: its type, two sizes, maybe a checksum, and first in the struct behind them the values."""
+"""Of a data page of either version: its type, two sizes, maybe a checksum, and first in the struct after them the values."""
 
 
 def values_of_page(page: bytes) -> int:
@@ -310,6 +310,6 @@ def plain_page(content: bytes, count: int) -> bytes:
 
 
 def closed(parts: Sequence[bytes], footer: Struct) -> bytes:
-    """A whole file of these parts: the first one lies behind the magic."""
+    """A whole file of these parts: the first one follows the magic."""
     tail = encode(footer)
     return b"".join([MAGIC, *parts, tail, struct.pack("<I", len(tail)), MAGIC])

@@ -83,7 +83,7 @@ def _brief(content: Any) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-KIND, VERSION = "paimon-cli/StagedCommit", 1
+KIND, VERSION = "paimon-cli/StagedCommit", 2
 STAGED, COMMITTED, ABORTED = "staged", "committed", "aborted"
 
 

@@ -150,7 +150,7 @@ def _there(context: TableContext, number: int) -> Snapshot:
 
 def increment_context(context: TableContext, mode: str) -> TableContext:
     """For DELTA one that sees level 0 and no deletion vectors: what came in, not what is left of it. For CHANGES one that sees
-    what changelogs have told, which is level 0, too, if they tell the input.
+    what changelogs have shown, which is level 0, too, if they record the input.
     """
     if mode == DELTA:
         return replace(context, options=context.options.with_overrides({"deletion-vectors.enabled": "false"}))
@@ -204,7 +204,7 @@ def _changes_of(context: TableContext, snapshot: Snapshot, predicate: Predicate 
 
 
 def _overwritten(context: TableContext, snapshot: Snapshot, predicate: Predicate | None) -> Iterable[Split]:
-    """What an OVERWRITE changed among the rows that changelogs have told; what the producer is still to tell is left to it."""
+    """What an OVERWRITE changed among the rows that changelogs have shown; what the producer is still to show is left to it."""
     before = None if snapshot.id == 1 else context.snapshots.in_history(snapshot.id - 1)
     if before is None and snapshot.id > 1:
         raise NotFound(
@@ -213,5 +213,5 @@ def _overwritten(context: TableContext, snapshot: Snapshot, predicate: Predicate
             f"start at {snapshot.id + 1}, from the rows of snapshot {snapshot.id}",
         )
     options = context.options
-    told = {INPUT: 0, LOOKUP: 1, FULL_COMPACTION: options.num_levels - 1}[options.changelog_producer]
-    return plan_difference(context, before, snapshot, predicate, least_level=told, both_sides=True).splits
+    least_level = {INPUT: 0, LOOKUP: 1, FULL_COMPACTION: options.num_levels - 1}[options.changelog_producer]
+    return plan_difference(context, before, snapshot, predicate, least_level=least_level, both_sides=True).splits

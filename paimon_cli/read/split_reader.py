@@ -108,7 +108,7 @@ def read_side_by_side(
 
 
 def in_parts(context: TableContext, splits: Sequence[Split], readers: int) -> Sequence[Split]:
-    """The splits for so many readers, in the same order: where rows need no others, files and their row groups are read apart."""
+    """The splits for this many readers, in order. Where no rows are merged, files and their row groups become splits."""
     if readers < 2 or len(splits) >= PARTED_SPLITS * readers or context.mode.reads_merge or not context.schema.primary_keys:
         return splits
     return [part for split in splits for part in _parts(split)]

@@ -1,4 +1,4 @@
-"""`sequence.snapshot-ordering`: rows of a later commit win, whoever numbered them and whatever was compacted in between."""
+"""`sequence.snapshot-ordering`: rows of a later commit win, whatever their numbers and whatever was compacted in between."""
 
 from __future__ import annotations
 

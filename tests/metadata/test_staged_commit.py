@@ -105,7 +105,7 @@ def test_every_cut_and_every_changed_character_is_found() -> None:
     ("change", "why"),
     [
         ({"kind": "Other"}, "not of kind"),
-        ({"version": 2}, "version 2"),
+        ({"version": 1}, "version 1"),
         ({"sha256": "0"}, "checksum"),
         ({"content": None}, "checksum"),
     ],
