@@ -1,7 +1,7 @@
 """Footers and page indexes of Parquet files: what Arrow reads but does not show, as structs of Thrift's compact protocol.
 
 Arrow writes page indexes and does not read by them. A reader of single pages of a file must know where they lie, and must be
-able to write a footer for them (`bucket/parquet_pages`). Fields that are not known here are kept. Bytes that do not make sense
+able to write a footer for them (`bucket/parquet_chunks`). Fields that are not known here are kept. Bytes that do not make sense
 raise `ValueError` or `LookupError`.
 """
 

@@ -15,7 +15,8 @@ from pyarrow import orc
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter, check_writable
 from paimon_cli.bucket.file_encoders import DICTIONARY_SAMPLE_ROWS
-from paimon_cli.bucket.parquet_pages import PagedColumns, read_footer
+from paimon_cli.bucket.parquet_chunks import read_footer
+from paimon_cli.bucket.parquet_pages import PagedColumns
 from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.errors import DamagedFile, NotSupported, PaimonError, UsageError

@@ -23,7 +23,8 @@ from paimon_cli.bucket import key_copy, key_lookup, parquet_pages
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors
 from paimon_cli.bucket.key_lookup import find_keys, rows_at
-from paimon_cli.bucket.parquet_pages import PagedColumns, read_footer
+from paimon_cli.bucket.parquet_chunks import read_footer
+from paimon_cli.bucket.parquet_pages import PagedColumns
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
