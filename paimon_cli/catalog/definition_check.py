@@ -12,7 +12,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.table_options import MODULO, TableOptions
+from paimon_cli.options.table_options import HASHED, TableOptions
 
 
 def check_engine(definition: TableDefinition) -> None:
@@ -156,10 +156,6 @@ def _check_bucket(definition: TableDefinition) -> None:
             )
         if name in definition.partition_keys:
             raise UsageError(f"bucket-key column '{name}' is a partition column", "it is the same for all rows of a partition")
-    if TableOptions(definition.options).bucket_function == MODULO:
-        hashed = bucket_keys or tuple(n for n in definition.primary_keys if n not in definition.partition_keys)
-        if len(hashed) != 1 or definition.field(hashed[0]).type.root not in ("INT", "BIGINT"):
-            raise UsageError("bucket-function.type=mod needs one bucket key of type INT or BIGINT", "it divides whole numbers")
     if bucket_keys and bucket == DYNAMIC:
         raise UsageError(
             "bucket-key without a number of buckets", "with bucket -1 no hash of columns chooses the bucket", "add --bucket N"
@@ -172,6 +168,19 @@ def _check_bucket(definition: TableDefinition) -> None:
         )
     if bucket == POSTPONE and not definition.primary_keys:
         raise UsageError("bucket -2 needs a primary key", "an append table has nothing to postpone", "use --bucket -1")
+    function = TableOptions(definition.options).bucket_function
+    if function != HASHED and bucket != DYNAMIC:
+        _check_bucket_function(function, definition)
+
+
+def _check_bucket_function(function: str, definition: TableDefinition) -> None:
+    from paimon_cli.datatypes.bucket_functions import bucket_key_limit  # loads Arrow, which most of `create` does not need
+
+    trimmed_keys = tuple(name for name in definition.primary_keys if name not in definition.partition_keys)
+    keys = definition.bucket_keys or trimmed_keys
+    why_not = bucket_key_limit(function, [definition.field(name).type for name in keys])
+    if why_not is not None:
+        raise UsageError(f"bucket-function.type={function} gives keys ({', '.join(keys)}) no bucket", why_not)
 
 
 def _check_merging(definition: TableDefinition) -> None:

@@ -18,7 +18,6 @@ from paimon_cli.datatypes.binary_row import header_size
 from paimon_cli.datatypes.data_type import BinaryType, DataType, DecimalType, NestedType, StringType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported
-from paimon_cli.options.table_options import HASHED
 
 _Words = npt.NDArray[np.uint64]
 _Ints = npt.NDArray[np.int64]
@@ -220,21 +219,6 @@ def hash_rows(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> npt.NDAr
         rows = _binary_rows([array.slice(begin, _BLOCK) for array in arrays], types)
         hashes[begin : begin + _BLOCK] = _hash_uniform(rows) if rows.is_uniform else _hash_ragged(rows)
     return hashes.view(np.int32)
-
-
-def bucket_of(hashes: npt.NDArray[np.int32], total_buckets: int) -> npt.NDArray[np.int32]:
-    """Bucket of each hash: the magnitude of Java's truncating remainder."""
-    return (np.abs(hashes.astype(np.int64)) % total_buckets).astype(np.int32)
-
-
-def row_buckets(
-    arrays: Sequence[pa.Array], types: Sequence[DataType], total_buckets: int, function: str = HASHED
-) -> npt.NDArray[np.int32]:
-    """Bucket of each row by its bucket key, under one of `BUCKET_FUNCTIONS`; arguments as for `hash_rows`."""
-    if function == HASHED:
-        return bucket_of(hash_rows(arrays, types), total_buckets)
-    numbers = arrays[0].fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return np.mod(numbers, total_buckets).astype(np.int32)
 
 
 def encode_rows(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> pa.Array:

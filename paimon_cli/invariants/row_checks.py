@@ -14,7 +14,8 @@ from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.merged_rows import without_retractions
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
-from paimon_cli.datatypes.bucket_hash import hash_rows, row_buckets
+from paimon_cli.datatypes.bucket_functions import bucket_key_limit, row_buckets
+from paimon_cli.datatypes.bucket_hash import hash_rows
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.key_order import Key, comparable, group_starts, key_at, order_words, stable_order
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
@@ -25,7 +26,6 @@ from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import HASH, BucketId, DataFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
-from paimon_cli.options.table_options import BUCKET_FUNCTIONS
 
 BATCH_ROWS = 1 << 16
 
@@ -97,10 +97,10 @@ class _RowsOfFile:
         """Rows in the wrong bucket; checked only if the hash of a row's own columns decides its bucket."""
         schema, options, total = self._context.schema, self._context.options, self._entry.total_buckets
         names = schema.bucket_key_names
-        if total < 1 or options.bucket < 1 or options.bucket_function not in BUCKET_FUNCTIONS or not names:
+        types, function = schema.types_of(names), options.bucket_function
+        if total < 1 or options.bucket < 1 or not names or bucket_key_limit(function, types) is not None:
             return 0
-        keys = [batch.column(name) for name in names]
-        buckets = row_buckets(keys, schema.types_of(names), total, options.bucket_function)
+        buckets = row_buckets([batch.column(name) for name in names], types, total, function)
         return int(np.count_nonzero(buckets != self._entry.bucket))
 
     def _in_other_partitions(self, batch: pa.RecordBatch) -> int:

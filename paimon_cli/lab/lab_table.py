@@ -20,7 +20,8 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import OFF
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import run_compaction
-from paimon_cli.datatypes.bucket_hash import bucket_of, hash_rows
+from paimon_cli.datatypes.bucket_functions import bucket_of
+from paimon_cli.datatypes.bucket_hash import hash_rows
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type

@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 MB = 1024 * 1024
 _MAX_LONG = 2**63 - 1
-HASHED, MODULO = "default", "mod"
-BUCKET_FUNCTIONS = (HASHED, MODULO)
-"""Values of `bucket-function.type` whose buckets are known here; `mod` takes one whole number as the key."""
+HASHED, MODULO, HIVE = "default", "mod", "hive"
+BUCKET_FUNCTIONS = (HASHED, MODULO, HIVE)
+"""Values of `bucket-function.type`: a hash of the binary row, the remainder of one whole number, the hash of Hive."""
 VECTORS_ENABLED = "deletion-vectors.enabled"
 DATA_CONFLICT_CHECK = "commit.data-conflict-check"
 """Option of this tool only: Paimon's writers never ask whether the rows that they replace were changed meanwhile."""
@@ -95,7 +95,7 @@ class TableOptions:
     # buckets
     bucket = TypedOption("bucket", -1, read.whole_number(-2))
     bucket_keys = TypedOption[tuple[str, ...]]("bucket-key", (), read.names)
-    bucket_function = TypedOption("bucket-function.type", HASHED, read.one_of(*BUCKET_FUNCTIONS, "hive"))
+    bucket_function = TypedOption("bucket-function.type", HASHED, read.one_of(*BUCKET_FUNCTIONS))
 
     # files
     file_format = TypedOption("file.format", "parquet", str.lower)

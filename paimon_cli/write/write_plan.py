@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.stamped_files import DataFileNames
-from paimon_cli.datatypes.bucket_hash import encode_rows, row_buckets
+from paimon_cli.datatypes.bucket_functions import row_buckets
+from paimon_cli.datatypes.bucket_hash import encode_rows
 from paimon_cli.datatypes.key_order import stable_order
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.live_files import BucketFiles

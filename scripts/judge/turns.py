@@ -103,6 +103,9 @@ SHAPES: dict[str, dict[str, str]] = {
     "full-compaction-aggregation": {**FULL, **AGGREGATION},
     "full-compaction-once-ignoring": {**FULL, **ONCE, "changelog-producer.row-deduplicate-ignore-fields": "s"},
     "first-row": FIRST_ROW,
+    "bucket-mod": {"bucket-function.type": "mod", "bucket-key": "id"},
+    "bucket-hive": {"bucket-function.type": "hive"},
+    "bucket-hive-vectors": {**VECTORS, "bucket-function.type": "hive", "bucket-key": "k"},
 }
 
 
@@ -168,6 +171,8 @@ class Turns:
         self.java, self.ours = java, ours
         self.table = folder / seed
         keys = self.random.choice((("id",), ("k",), ("id", "k")))
+        if "bucket-key" in SHAPES[shape]:
+            keys = ("id", "k")
         partition = ("p",) if self.random.random() < 0.6 else ()
         buckets = self.random.choice((1, 1, 2, 3))
         if "full-compaction" in SHAPES[shape].values():

@@ -11,7 +11,8 @@ import pytest
 
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.binary_row import encode_row, serialize_row
-from paimon_cli.datatypes.bucket_hash import bucket_of, encode_rows, hash_rows
+from paimon_cli.datatypes.bucket_functions import bucket_of
+from paimon_cli.datatypes.bucket_hash import encode_rows, hash_rows
 from paimon_cli.datatypes.canonical_form import from_canonical
 from paimon_cli.datatypes.data_type import BinaryType, DataType, DecimalType, StringType, TimestampType, TimeType
 from paimon_cli.datatypes.field_types import parse_type

@@ -14,6 +14,7 @@ from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.lsm_report import lsm_rows
+from paimon_cli.invariants.check import check_table
 from paimon_cli.invariants.row_checks import hash_index_holds_every_key
 from paimon_cli.invariants.version import Version
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
@@ -83,18 +84,31 @@ def test_tables_whose_data_lies_in_a_directory_of_its_own_are_read_only(tmp_path
             work()
 
 
-def test_buckets_by_remainder(tmp_path: Path) -> None:
-    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=5, options={"bucket-function.type": "mod"})
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize(("function", "found"), [("default", {0: 1, 1: 1, 4: 2}), ("mod", {0: 1, 2: 3}), ("hive", {0: 2, 2: 2})])
+def test_bucket_functions(tmp_path: Path, function: str, found: dict[int, int], keyed: bool) -> None:
+    """Buckets of Java's BucketFunction; a condition on the key reads only its bucket, and `verify` knows where rows belong."""
+    key, options = ["k"] if keyed else [], {"bucket-function.type": function, "bucket-key": "k"}
+    context = make_table(tmp_path / "t", COLUMNS, key, bucket=5, options=options)
     write(context, [{"k": key, "v": "a"} for key in (17, -3, 5, 2)])
-    found = {bucket.bucket: bucket.files for bucket in bucket_files(context, context.snapshots.latest()).values()}
-    assert found.keys() == {0, 2} and found[2][0].row_count == 3
-    where = parse_predicate("k = -3", context.schema)
-    assert where.buckets(5) == frozenset({2})
-    assert plan_scan(context, context.snapshots.latest(), where).row_count == 3
-    by_hive = make_table(tmp_path / "h", COLUMNS, ["k"], bucket=5, options={"bucket-function.type": "hive"})
-    assert parse_predicate("k = -3", by_hive.schema).buckets(5) is None
-    with pytest.raises(NotSupported, match="hive"):
-        write(by_hive, [{"k": 1, "v": "a"}])
+    buckets = bucket_files(context, context.snapshots.latest()).values()
+    assert {bucket.bucket: sum(file.row_count for file in bucket.files) for bucket in buckets} == found
+    for number in (17, -3, 5, 2):
+        where = parse_predicate(f"k = {number}", context.schema)
+        (chosen,) = where.buckets(5) or ()
+        assert plan_scan(context, context.snapshots.latest(), where).row_count <= found[chosen]
+    assert not list(check_table(context, rows=True))
+    other = "default" if function != "default" else "mod"
+    misread = TableContext.open(str(tmp_path / "t"), {"bucket-function.type": other})
+    assert "PV035" in {violation.code for violation in check_table(misread, rows=True)}
+
+
+def test_keys_without_a_hive_bucket(tmp_path: Path) -> None:
+    columns = {"k": "TIMESTAMP(3) NOT NULL", "v": "STRING"}
+    context = make_table(tmp_path / "t", columns, ["k"], bucket=5, options={"bucket-function.type": "hive"})
+    assert parse_predicate("k = TIMESTAMP '2026-01-01 00:00:00'", context.schema).buckets(5) is None
+    with pytest.raises(NotSupported, match=r"a TIMESTAMP\(3\) has no hash"):
+        write(context, [{"k": "2026-01-01T00:00:00", "v": "a"}])
 
 
 def test_cross_partition_tables_need_no_hash_index(tmp_path: Path) -> None:

@@ -115,7 +115,6 @@ def test_the_nearest_key_is_one_that_can_be_typed() -> None:
         ("open", {"type": "format-table"}, "type"),
         ("scan", {"scan.bucket": "0"}, "scan.bucket"),
         ("scan", {"scan.fallback-branch": "b"}, "scan.fallback-branch"),
-        ("write", {"bucket-function.type": "hive"}, "bucket-function.type"),
         ("write", {"record-level.time-field-type": "millis-long"}, "record-level.time-field-type"),
         ("compact", {"row-tracking.enabled": "true"}, "row-tracking.enabled"),
         ("commit", {"metadata.iceberg.storage": "hadoop-catalog"}, "metadata.iceberg.storage"),
