@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from decimal import Decimal, localcontext
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import pyarrow as pa
@@ -61,7 +61,7 @@ def test_hive_buckets_of_java(bucket: int, total: int, row: list[tuple[str, Any]
 
 
 def _decimal(rng: random.Random) -> Decimal:
-    with localcontext(prec=60):
+    with localcontext(Context(prec=60)):
         return Decimal(rng.randrange(1 - 10**37, 10**37) // 10 ** rng.randint(0, 37) * rng.choice((1, 10))).scaleb(-9)
 
 
