@@ -15,7 +15,6 @@ from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from fastavro.schema import SchemaParseException, UnknownType
 
@@ -31,7 +30,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_reader import record_count
 from paimon_cli.metadata.avro_writer import zstd_module
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, DataFileMeta
-from paimon_cli.metadata.data_file_schema import INSERT, KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, FileLayout
+from paimon_cli.metadata.data_file_schema import INSERT, KEY_PREFIX, SEQUENCE_NUMBER, UPDATE_AFTER, VALUE_KIND, FileLayout
 
 DECODE_ERRORS: tuple[type[Exception], ...] = (
     *(pa.ArrowException, OSError, EOFError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError),
@@ -53,7 +52,7 @@ def check_decoded(batch: pa.RecordBatch) -> None:
 
 
 def _is_ascii(texts: pa.Array) -> bool:
-    """Whether all bytes are ASCII: asked of all as of one long text, that is far quicker than of one by one.
+    """Whether all bytes are ASCII: asked of all at once, that is far quicker than checking one text after another.
 
     Nothing follows for texts that are not: a character might be cut between two of them.
     """
@@ -61,9 +60,8 @@ def _is_ascii(texts: pa.Array) -> bool:
     if data is None or len(texts) == 0:
         return True
     bounds = np.frombuffer(offsets, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    begin, end = int(bounds[0]), int(bounds[-1])
-    whole = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, end - begin], np.int32)), data.slice(begin)])
-    return bool(pc.string_is_ascii(whole)[0].as_py())
+    held = np.frombuffer(data, dtype=np.int8)[int(bounds[0]) : int(bounds[-1])]
+    return len(held) == 0 or int(held.min()) >= 0
 
 
 @dataclass(frozen=True)
@@ -176,12 +174,14 @@ KeepsGroup = Callable[[pq.ParquetFile, int], bool]
 class FilePart:
     """What a reader wants of a data file: one of `parts` parts, and of that no row group that `keeps` rules out.
 
-    Only Parquet files have several parts, and row groups.
+    Only Parquet files have several parts, and row groups. With `spares_kinds` batches come without the kinds that were asked for
+    if the file says that none of their rows is a retraction.
     """
 
     number: int = 0
     parts: int = 1
     keeps: KeepsGroup | None = None
+    spares_kinds: bool = False
 
     def groups(self, file: pq.ParquetFile) -> list[int]:
         begin, end = (file.num_row_groups * place // self.parts for place in (self.number, self.number + 1))
@@ -200,9 +200,9 @@ def read_part(
     stored = _StoredRows(context, path, file, read.physical, batch_rows, part)
     rows = 0
     with decoding(path):
-        for position, batch in stored:
+        for position, batch, kind in stored:
             rows += batch.num_rows
-            found = read.of(batch)
+            found = read.of(batch, kind, part.spares_kinds)
             check_decoded(found)
             yield position, found
     if rows + stored.left_out != file.row_count:
@@ -249,13 +249,18 @@ class ReadColumns:
         """The columns that the file has to be read for."""
         return [*self._system, *self._keys, *(s.file_field.name for s in self._sources if s.file_field is not None)]
 
-    def of(self, stored: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns in the read schema, of rows with the physical ones."""
-        arrays = {name: as_declared(stored.column(name), SYSTEM_COLUMNS[name]) for name in self._system}
+    def of(self, stored: pa.RecordBatch, kind: int | None = None, spares_kinds: bool = False) -> pa.RecordBatch:
+        """The columns in the read schema, of rows with the physical ones. `kind`: that of all rows, if known; they then have no
+        column of kinds, and get none with `spares_kinds` unless they are retractions.
+        """
+        kind = kind if self._has_kinds else INSERT
+        wanted = [name for name in self._columns if name != VALUE_KIND or kind not in (INSERT, UPDATE_AFTER) or not spares_kinds]
+        read = [name for name in self._system if name != VALUE_KIND or kind is None]
+        arrays = {name: as_declared(stored.column(name), SYSTEM_COLUMNS[name]) for name in read}
         if self._number is not None and SEQUENCE_NUMBER in arrays:
             arrays[SEQUENCE_NUMBER] = pa.array(np.full(stored.num_rows, self._number, np.int64))
-        if not self._has_kinds:
-            arrays[VALUE_KIND] = pa.array(np.full(stored.num_rows, INSERT, np.int8))
+        if kind is not None and VALUE_KIND in wanted:
+            arrays[VALUE_KIND] = pa.array(np.full(stored.num_rows, kind, np.int8))
         for name in self._keys:
             own = name.removeprefix(KEY_PREFIX)
             declared = arrow_type(self._file_schema.field(own).type)
@@ -263,7 +268,7 @@ class ReadColumns:
         for source in self._sources:
             raw = None if source.file_field is None else stored.column(source.file_field.name)
             arrays[source.field.name] = source.column(raw, stored.num_rows)
-        return pa.RecordBatch.from_arrays([arrays[name] for name in self._columns], names=self._columns)
+        return pa.RecordBatch.from_arrays([arrays[name] for name in wanted], names=wanted)
 
 
 def _only_value(statistics: pq.Statistics | None) -> int | None:
@@ -273,12 +278,9 @@ def _only_value(statistics: pq.Statistics | None) -> int | None:
     return statistics.min if statistics.min == statistics.max else None
 
 
-def _with_kind(batch: pa.RecordBatch, kind: int) -> pa.RecordBatch:
-    return batch.append_column(VALUE_KIND, pa.array(np.full(batch.num_rows, kind, np.int8)))
-
-
 class _StoredRows:
-    """The file's own columns in its own types; a reader always asks for one column at least, else rows are lost.
+    """The file's own columns in its own types: the position of each batch, the batch, and the kind of all its rows if the file
+    says so, which then has no column of kinds. A reader always asks for one column at least, else rows are lost.
 
     `left_out`: rows that were not read, as they are in no row group that is wanted.
     """
@@ -294,7 +296,7 @@ class _StoredRows:
         self._part = part
         self.left_out = 0
 
-    def __iter__(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def __iter__(self) -> Iterator[tuple[int, pa.RecordBatch, int | None]]:
         form = file_format(self._file.file_name)
         if form != "parquet" and self._part.number:
             self.left_out = self._file.row_count
@@ -305,10 +307,10 @@ class _StoredRows:
                 return
             position = 0
             for batch in self._of_whole(source, form):
-                yield position, batch
+                yield position, batch, None
                 position += batch.num_rows
 
-    def _of_groups(self, source: BinaryIO) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _of_groups(self, source: BinaryIO) -> Iterator[tuple[int, pa.RecordBatch, int | None]]:
         reader = pq.ParquetFile(source, buffer_size=READ_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True)
         sizes = [reader.metadata.row_group(group).num_rows for group in range(reader.num_row_groups)]
         groups = self._part.groups(reader)
@@ -319,7 +321,7 @@ class _StoredRows:
             position = sum(sizes[: neighbours[0]])
             decoded = [name for name in self._physical if kind is None or name != VALUE_KIND]
             for batch in self._batches_of(reader, neighbours, decoded):
-                yield position, batch if kind is None else _with_kind(batch, kind)
+                yield position, batch, kind
                 position += batch.num_rows
 
     def _kinds_of_all_rows(self, reader: pq.ParquetFile, groups: list[int]) -> dict[int, int | None]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import WHOLE, FilePart, read_data_file, read_part
-from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors, load_vectors
+from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors, live_rows, load_vectors
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.errors import UsageError
@@ -192,8 +192,7 @@ def batch_rows(runs: Sequence[SortedRun], memory: int) -> int:
 
 def without_retractions(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Drop -U and -D rows by the kind column; the delete count in the manifest is not trusted."""
-    kinds = batch.column(VALUE_KIND).to_numpy() & 1
-    return batch.filter(pa.array(kinds == 0)) if np.any(kinds) else batch
+    return live_rows(batch, (batch.column(VALUE_KIND).to_numpy() & 1) == 0)
 
 
 def _unmarked_rows(
@@ -203,8 +202,10 @@ def _unmarked_rows(
     names = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
     for file in bucket.files:
         if file.level > 0:
-            for batch in _file_rows(context, bucket.bucket_id, file, names, LARGEST_BATCH, vectors, part_of(file)):
-                yield without_retractions(batch).select(list(columns))
+            part = replace(part_of(file), spares_kinds=VALUE_KIND not in columns)
+            for batch in _file_rows(context, bucket.bucket_id, file, names, LARGEST_BATCH, vectors, part):
+                live = without_retractions(batch) if VALUE_KIND in batch.schema.names else batch
+                yield live.select(list(columns))
 
 
 def _appended_rows(
@@ -225,10 +226,10 @@ def _file_rows(
     part: FilePart = WHOLE,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the part that are not marked deleted."""
-    deleted = vectors.of(file.file_name)
+    vector = vectors.of(file.file_name)
+    live_mask = None if vector is None else vector.live_masks()
     for position, batch in read_part(context, bucket_id, file, columns, batch_rows, part):
-        live = None if deleted is None else deleted.live_mask(position, position + batch.num_rows)
-        yield batch if live is None else batch.filter(pa.array(live))
+        yield batch if live_mask is None else live_rows(batch, live_mask(position, position + batch.num_rows))
 
 
 OURS = 0

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.bucket.deletion_vectors import load_vectors
+from paimon_cli.bucket.deletion_vectors import live_rows, load_vectors
 from paimon_cli.bucket.merged_rows import without_retractions
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
@@ -206,9 +206,10 @@ def _shown_rows(version: Version, bucket_id: BucketId) -> Iterator[pa.RecordBatc
     columns = [*version.context.schema.trimmed_primary_keys, VALUE_KIND]
     for file in bucket.files:
         vector, begin = vectors.of(file.file_name), 0
+        live_mask = None if vector is None else vector.live_masks()
         for batch in read_data_file(version.context, bucket_id, file, columns, BATCH_ROWS):
             end = begin + batch.num_rows
-            unmarked = batch if vector is None else batch.filter(pa.array(vector.live_mask(begin, end)))
+            unmarked = batch if live_mask is None else live_rows(batch, live_mask(begin, end))
             begin = end
             yield without_retractions(unmarked)
 

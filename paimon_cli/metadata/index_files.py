@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,22 +40,28 @@ class DeletionVector:
         """A vector of the same kind that marks these rows, too."""
         return DeletionVector(self.positions | type(self.positions)(positions))
 
-    def live_mask(self, start: int, end: int) -> np.ndarray:
-        """For rows [start, end): True where the row is not deleted."""
+    def live_masks(self) -> Callable[[int, int], np.ndarray]:
+        """A function that says of rows [start, end) where they are live (True) or deleted."""
+        deleted = self._sorted()
 
-        mask = np.ones(end - start, dtype=bool)
-        window = type(self.positions)(range(start, end)) & self.positions
-        if window:
-            mask[np.array(window.to_array(), dtype=np.int64) - start] = False
+        def mask(start: int, end: int) -> np.ndarray:
+            live = np.ones(end - start, dtype=bool)
+            first, last = np.searchsorted(deleted, (start, end))
+            live[deleted[first:last] - start] = False
+            return live
+
         return mask
 
     def marks(self, rows: np.ndarray) -> np.ndarray:
         """Whether each of the rows is deleted, in any order; False for negative numbers."""
-        deleted = np.array(self.positions.to_array(), dtype=np.int64)
+        deleted = self._sorted()
         places = np.searchsorted(deleted, rows)
         marked = places < len(deleted)
         marked[marked] = deleted[places[marked]] == rows[marked]
         return marked
+
+    def _sorted(self) -> np.ndarray:
+        return np.array(self.positions.to_array(), dtype=np.int64)
 
 
 def decode_deletion_vector(content: bytes, offset: int, length: int, path: str) -> DeletionVector:

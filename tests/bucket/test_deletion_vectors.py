@@ -6,12 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from paimon_cli.bucket.deletion_vectors import NO_VECTORS, ChangedVectors, load_vectors
+from paimon_cli.bucket.deletion_vectors import NO_VECTORS, ChangedVectors, live_rows, load_vectors
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.storage.trace import Step, StepTrace
 from tests.commit.commit_tables import SteppingClock
 from tests.goldens import golden_table
@@ -133,3 +136,36 @@ def test_vectors_of_files_that_are_gone_are_not_copied(tmp_path: Path) -> None:
     changes.mark(fresh, np.array([0]))
     _, (made,) = changes.write(live - {first})
     assert first not in {listed.data_file_name for listed in made.deletion_vector_ranges or ()}
+
+
+def test_live_rows_are_those_of_the_mask_in_every_type() -> None:
+    random = np.random.default_rng(5)
+    numbers, absent = random.integers(-1000, 1000, 500), random.random(500) < 0.1
+    for mask in (absent, None):
+        whole = pa.array(numbers, mask=mask)
+        text = whole.cast(pa.string())
+        typed = {
+            "long": whole,
+            "truth": pc.greater(whole, 0),
+            "price": whole.cast(pa.decimal128(19, 0)).cast(pa.decimal128(38, 2)),
+            "at": whole.cast(pa.timestamp("us", "UTC")),
+            "text": text,
+            "bytes": text.cast(pa.binary()),
+            "list": pa.array([[one] for one in whole.to_pylist()]),
+            "struct": pa.StructArray.from_arrays([whole, text], ["a", "b"]),
+            "nothing": pa.nulls(500, pa.int32()),
+        }
+        for batch in (pa.record_batch(typed), pa.record_batch(typed).slice(3, 131)):
+            live = random.random(batch.num_rows) > 0.2
+            assert live_rows(batch, live).equals(batch.filter(pa.array(live)))
+            assert live_rows(batch, np.ones(batch.num_rows, bool)) is batch
+            assert live_rows(batch, np.zeros(batch.num_rows, bool)).num_rows == 0
+
+
+@pytest.mark.parametrize("bitmap64", [False, True])
+def test_masks_mark_the_deleted_rows_of_each_range(bitmap64: bool) -> None:
+    marked = np.array([0, 5, 6, 70000, 131071], dtype=np.uint64)
+    vector = DeletionVector.marking(marked, bitmap64=bitmap64)
+    mask = vector.live_masks()
+    for start, end in ((0, 7), (6, 6), (6, 70000), (65536, 131072), (131071, 131080), (0, 131072)):
+        assert np.flatnonzero(~mask(start, end)).tolist() == [int(row) - start for row in marked if start <= row < end]

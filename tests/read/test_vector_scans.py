@@ -6,14 +6,19 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli.bucket.data_file_reader import FilePart, read_part
+from paimon_cli.bucket.data_file_writer import DataFileWriter
+from paimon_cli.bucket.merged_rows import read_bucket
+from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file_schema import read_schema
+from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, BucketId
+from paimon_cli.metadata.data_file_schema import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND, merge_rows, read_schema
 from paimon_cli.read import scan_plan, split_reader
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import in_parts, scan_to_arrow
@@ -146,6 +151,33 @@ def test_parts_hold_each_row_once_at_its_position(tmp_path: Path) -> None:
         assert sum(map(len, found)) == len(whole) and {at: key for one in found for at, key in one.items()} == whole
     odd = keys_of(FilePart(keeps=lambda content, group: group % 2 == 1), 50)
     assert 0 < len(odd) < len(whole) and odd.items() <= whole.items()
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_kinds_are_spared_only_where_no_row_is_a_retraction(tmp_path: Path, file_format: str) -> None:
+    options = {"deletion-vectors.enabled": "true", "file.format": file_format, "file.block-size": "16 kb"}
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT"}, ["k"], options=options)
+    kinds = np.array([INSERT] * 1024 + [UPDATE_AFTER] * 1024 + [DELETE] * 1024 + [INSERT, UPDATE_BEFORE] * 512, np.int8)
+    keys = pa.array(np.arange(len(kinds), dtype=np.int32))
+    bucket_id = BucketId(EMPTY_ROW, 0)
+    writer = DataFileWriter(context, bucket_id, level=1, source=SOURCE_COMPACT, names=DataFileNames(context))
+    for start in range(0, len(kinds), 1024):
+        rows = merge_rows(context.schema, {"k": keys[start : start + 1024], "v": keys[start : start + 1024]}, 0, start)
+        here = pa.array(kinds[start : start + 1024])
+        writer.write(rows.set_column(rows.schema.get_field_index(VALUE_KIND), VALUE_KIND, here))
+    (file,) = writer.close()
+
+    def read(spares_kinds: bool) -> list[pa.RecordBatch]:
+        part = FilePart(spares_kinds=spares_kinds)
+        return [batch for _, batch in read_part(context, bucket_id, file, [VALUE_KIND, "v"], 512, part)]
+
+    assert [kind for batch in read(False) for kind in batch.column(VALUE_KIND).to_pylist()] == kinds.tolist()
+    spared = [row for batch in read(True) if VALUE_KIND not in batch.schema.names for row in batch.column("v").to_pylist()]
+    assert set(kinds[spared].tolist()) == ({INSERT, UPDATE_AFTER} if file_format == "parquet" else set())
+    bucket = BucketFiles(*bucket_id, 1, (file,), ())
+    shown = [key for batch in read_bucket(context, bucket, ["v"]) for key in batch.column("v").to_pylist()]
+    assert shown == np.flatnonzero(kinds & 1 == 0).tolist()
+    assert next(read_bucket(context, bucket, ["v", VALUE_KIND])).schema.names == ["v", VALUE_KIND]
 
 
 def test_a_bucket_is_read_by_several_readers_in_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
