@@ -9,6 +9,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.storage.storage import delete_all
 
 INDEX_PREFIX = "index-"
+WRITER_MARK = "-w-"
+"""What the names of postponed files have between their writer and their own UUID."""
 
 
 def new_stamp(context: TableContext) -> str:
@@ -48,18 +50,23 @@ def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str
 
     Only for a job whose tasks have all ended: a task still running could write more.
     """
-    of_rows: tuple[str, ...] = (stamped_prefix(context, stamp), context.options.changelog_file_prefix + _beginning(stamp))
-    places = [(directory, of_rows) for directory in _bucket_directories(context)]
-    if context.mode.deletion_vectors:
-        places.append((context.layout.index_directory, (INDEX_PREFIX + _beginning(stamp),)))
+    directories = [*_bucket_directories(context), *([context.layout.index_directory] if context.mode.deletion_vectors else [])]
     files = [
         file.path
-        for directory, begin in places
+        for directory in directories
         for file in context.storage.list_directory(directory)
-        if file.name.startswith(begin) and file.name.removesuffix(SUFFIX) not in keep
+        if _is_stamped(context, file.name, stamp) and file.name.removesuffix(SUFFIX) not in keep
     ]
     delete_all(context.storage, files)
     return len(files)
+
+
+def _is_stamped(context: TableContext, name: str, stamp: str) -> bool:
+    """Whether the job made the file; names of postponed files tell their writer before the stamp."""
+    begin, prefixes = _beginning(stamp), (context.options.data_file_prefix, context.options.changelog_file_prefix, INDEX_PREFIX)
+    if any(name.startswith(prefix + begin) for prefix in prefixes):
+        return True
+    return name.startswith(context.options.data_file_prefix) and WRITER_MARK + begin in name
 
 
 def stamped_prefix(context: TableContext, stamp: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from paimon_cli.catalog.definition_check import check_definition, engine_limit
 from paimon_cli.catalog.option_values import idle_levels, odd_options, refuse_secrets
-from paimon_cli.catalog.table_definition import TableDefinition, to_schema, with_key_options
+from paimon_cli.catalog.table_definition import TableDefinition, to_schema, with_key_options, with_postponed_writes
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import check_site
 from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, NEWER_ROOTS, DataType, TimestampType
@@ -40,7 +40,7 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
 
     `UsageError` if the definition is invalid or the table exists, `NotSupported` for a table that `write` would not accept.
     """
-    definition = with_key_options(definition)
+    definition = with_postponed_writes(with_key_options(definition))
     refuse_secrets(definition.options)
     check_definition(definition)
     if location.read_optimized:

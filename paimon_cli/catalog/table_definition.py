@@ -14,7 +14,9 @@ from typing import Any
 from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapType, MultisetType, RowType, VectorType
 from paimon_cli.datatypes.field_types import field_from_json
 from paimon_cli.errors import UsageError
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.table_options import BATCH_WRITE_FIXED_BUCKET
 
 Fields = tuple[DataField, ...]
 
@@ -93,6 +95,13 @@ def with_key_options(definition: TableDefinition) -> TableDefinition:
     primary_keys = _key_list(definition.primary_keys, options.pop("primary-key", None), "primary-key")
     partition_keys = _key_list(definition.partition_keys, options.pop("partition", None), "partition")
     return replace(definition, options=options, primary_keys=primary_keys, partition_keys=partition_keys)
+
+
+def with_postponed_writes(definition: TableDefinition) -> TableDefinition:
+    """The definition of a table with `bucket=-2` whose writes do postpone their rows, unless it says that batches must not."""
+    if definition.bucket != POSTPONE_BUCKET or BATCH_WRITE_FIXED_BUCKET in definition.options:
+        return definition
+    return replace(definition, options={**definition.options, BATCH_WRITE_FIXED_BUCKET: "false"})
 
 
 def _key_list(clause: tuple[str, ...], option: str | None, name: str) -> tuple[str, ...]:

@@ -83,10 +83,15 @@ def _line(members: list[DecisionRow]) -> PlanLine:
         human_size(first.read_bytes),
         human_size(first.write_bytes),
         f"{first.runs_before} -> {first.runs_after}",
-        f"{first.space_amplification_before}% -> {first.space_amplification_after}%",
+        _space(first),
         ABSENT if first.write_amplification is None else f"{first.write_amplification:.1f}x",
         first.arithmetic or "",
     )
+
+
+def _space(row: DecisionRow) -> str:
+    before, after = row.space_amplification_before, row.space_amplification_after
+    return ABSENT if before is None or after is None else f"{before}% -> {after}%"
 
 
 def _work(rows: Sequence[DecisionRow]) -> str:
@@ -119,7 +124,7 @@ def _guards(table: Table) -> str:
 
 
 def _what_next(plan: CompactionPlan) -> str:
-    if not plan.tasks:
+    if not (plan.tasks or plan.postponed):
         return "nothing was changed (dry run)"
     return f"nothing was changed (dry run); run without --dry-run, or pin this plan: --if-snapshot {plan.snapshot_id}"
 

@@ -18,7 +18,7 @@ from paimon_cli.commit.commit_messages import (
     oldest_read,
     overwrite_changes,
 )
-from paimon_cli.commit.data_conflict import OFF, CheckData, check_of_messages, check_of_partitions
+from paimon_cli.commit.data_conflict import OFF, CheckData, check_of_buckets, check_of_messages, check_of_partitions
 from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
 from paimon_cli.commit.files_conflict import check_files, check_newest_bucket_counts
 from paimon_cli.commit.prepared_snapshot import CommitFacts, DeltaManifests, MetadataWriter, prepare_snapshot
@@ -71,12 +71,14 @@ class Committer:
         watermark: int | None = None,
         check_append_files: bool = False,
         keeps_numbers: bool = False,
+        rows_are_new: bool = False,
     ) -> CommitResult:
         """Publish an APPEND snapshot for the append halves, then a COMPACT snapshot for the compact halves.
 
         Raises `FilesConflict` or `DataConflict` if other commits contradict this one (its data files are the caller's to delete,
         see `commit_messages`), `StorageUnavailable` if all retries lost the race, `CommitUnknown` if the outcome is unknown.
-        `keeps_numbers`: the files were committed before, and keep their place in the order of snapshots.
+        `keeps_numbers`: the files were committed before, and keep their place in the order of snapshots. `rows_are_new`: the
+        compact halves bring rows that their buckets did not hold, which must not go on top of what others wrote there since.
         """
         append, compact = append_changes(messages, check_append_files), compact_changes(messages)
         steps: list[CommitStep] = []
@@ -84,7 +86,8 @@ class Committer:
             is_checked = self._checks_data and not append.is_empty
             check = check_of_messages(self._context, identity, messages, append.read_snapshot_id) if is_checked else None
             steps.append(CommitStep((lambda latest: append) if keeps_numbers else self._ordered(lambda latest: append), check))
-        return self._commit([*steps, *_compaction(compact)], identity, watermark)
+        check = check_of_buckets(self._context, identity, messages, compact.read_snapshot_id) if rows_are_new else None
+        return self._commit([*steps, *_compaction(compact, check)], identity, watermark)
 
     def overwrite(
         self,
@@ -193,8 +196,8 @@ class Committer:
         return changes.is_empty and not self._context.options.commit_force_create_snapshot
 
 
-def _compaction(compact: SnapshotChanges) -> list[CommitStep]:
-    return [] if compact.is_empty else [CommitStep(lambda latest: compact)]
+def _compaction(compact: SnapshotChanges, check: CheckData | None = None) -> list[CommitStep]:
+    return [] if compact.is_empty else [CommitStep(lambda latest: compact, check)]
 
 
 @contextlib.contextmanager

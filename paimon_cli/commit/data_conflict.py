@@ -20,8 +20,10 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import DamagedFile, DataConflict, UsageError
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import DELETE, BucketId, CommitMessage, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
 OFF, PARTITION, BUCKET, RANGE, KEY = DATA_CONFLICT_CHECKS
@@ -78,6 +80,14 @@ def _written_by(context: TableContext, messages: Sequence[CommitMessage], granul
     return WrittenKeys(context, messages) if granularity == KEY else WrittenRanges(context, messages)
 
 
+def check_of_buckets(
+    context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage], read_snapshot_id: int | None
+) -> CheckData:
+    """For the buckets of messages whatever the granularity; nobody is in the way in `bucket-postpone`."""
+    buckets = {message.bucket_id for message in messages if message.bucket != POSTPONE_BUCKET}
+    return DataConflictCheck(context, identity, WholePlaces(lambda e: e.bucket_id in buckets), read_snapshot_id).check
+
+
 def check_of_partitions(
     context: TableContext, identity: CommitIdentity, written: Callable[[bytes], bool], read_snapshot_id: int | None
 ) -> CheckData:
@@ -108,7 +118,7 @@ class WrittenRanges:
         for message in messages:
             bucket_id = message.bucket_id
             self._files.setdefault(bucket_id, []).extend((*message.new_files, *message.deleted_files))
-            if message.new_index_files or message.deleted_index_files or message.changelog_files:
+            if message.new_index_files or message.deleted_index_files or message.changelog_files or bucket_id.bucket < 0:
                 self._whole.add(bucket_id)  # which keys these touch is written nowhere
         self._ranges = {bucket_id: _disjoint(self._bounds(file) for file in files) for bucket_id, files in self._files.items()}
 
@@ -203,9 +213,19 @@ class DataConflictCheck:
             snapshot = latest if number == newest else self._context.snapshots.find(number)
             if snapshot is None:
                 raise self._undecided(f"snapshot {number} has expired")
-            if snapshot.commit_kind in (APPEND, OVERWRITE) and not self._is_own(snapshot):
-                yield from (Foreign(snapshot, entry) for entry in self._delta(snapshot) if self._written.meets(entry))
+            if not self._is_own(snapshot):
+                yield from (Foreign(snapshot, entry) for entry in self._with_new_rows(snapshot) if self._written.meets(entry))
             self._checked = number
+
+    def _with_new_rows(self, snapshot: Snapshot) -> list[ManifestEntry]:
+        """Files that a snapshot changed as more than a compaction: those of a compaction where it gave out postponed rows."""
+        if snapshot.commit_kind in (APPEND, OVERWRITE):
+            return self._delta(snapshot)
+        if self._context.mode.bucket_mode is not BucketMode.POSTPONED:
+            return []
+        entries = self._delta(snapshot)
+        given_out = {entry.partition for entry in entries if entry.kind == DELETE and entry.is_postponed}
+        return [entry for entry in entries if entry.partition in given_out and not entry.is_postponed]
 
     def _delta(self, snapshot: Snapshot) -> list[ManifestEntry]:
         try:

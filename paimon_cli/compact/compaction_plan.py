@@ -23,7 +23,7 @@ from paimon_cli.lsm.compaction_picker import (
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, key_sections, sorted_runs
 from paimon_cli.lsm.universal_compaction import FULL, CompactionPick, run_sizes
-from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, DataFileMeta, IndexFileMeta, file_facts
+from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, CommitMessage, DataFileMeta, IndexFileMeta, file_facts
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.options.option_catalog import COMPACT
@@ -33,9 +33,6 @@ from paimon_cli.storage.clock_and_random import local_hour, moment_of_wall_clock
 MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
 SMALL_FILES = "small files"
 """Why files of an append table are compacted."""
-
-
-POSTPONED = "rows wait here unsorted until another Paimon engine moves them into buckets"
 
 
 @dataclass(frozen=True)
@@ -122,7 +119,31 @@ class SkippedBucket:
         return self.runs
 
 
-Decision = CompactionTask | SkippedBucket
+@dataclass(frozen=True)
+class PostponedRows:
+    """The rows that wait in `bucket-postpone` of one partition, to be written into its buckets."""
+
+    partition: bytes
+    files: tuple[DataFileMeta, ...]
+    state: PickState = UNKNOWN
+    bucket: int = POSTPONE_BUCKET
+    reason: str = "postponed rows get their buckets"
+
+    @property
+    def bucket_id(self) -> BucketId:
+        return BucketId(self.partition, self.bucket)
+
+    @property
+    def runs_before(self) -> int:
+        return len(self.files)
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return sum(file.file_size for file in self.files)
+
+
+Decision = CompactionTask | PostponedRows | SkippedBucket
 
 
 def check_compactable(context: TableContext) -> None:
@@ -175,8 +196,7 @@ def _decide(
     if strategy not in (MINOR_STRATEGY, FULL_STRATEGY):
         raise UsageError(f"unknown compaction strategy {strategy}", f"choose {MINOR_STRATEGY} or {FULL_STRATEGY}")
     if bucket.bucket == POSTPONE_BUCKET:
-        size = sum(file.file_size for file in bucket.files)
-        return SkippedBucket(bucket.partition, bucket.bucket, len(bucket.files), POSTPONED, state, len(bucket.files), size)
+        return PostponedRows(bucket.partition, bucket.files, state)
     if not context.mode.has_keys:
         return _decide_append(context, bucket, strategy == FULL_STRATEGY, snapshot_id, file_stamp)
     runs = sorted_runs(bucket.files, context.key_of)
@@ -311,6 +331,15 @@ class RoundLimits:
     max_bytes: int | None = None
     max_buckets: int | None = None
 
+    def after(self, messages: Sequence[CommitMessage]) -> RoundLimits:
+        """What is left of them once postponed rows were given out."""
+        given_out = [message for message in messages if message.bucket == POSTPONE_BUCKET]
+        size = sum(file.file_size for message in given_out for file in message.compact_before)
+        return RoundLimits(
+            None if self.max_bytes is None else max(0, self.max_bytes - size),
+            None if self.max_buckets is None else max(0, self.max_buckets - len(given_out)),
+        )
+
 
 UNLIMITED = RoundLimits()
 
@@ -319,7 +348,8 @@ def apply_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[De
     """The decisions without the tasks that exceed the limits. Buckets with the most runs go first, since reads gain most
     there.
     """
-    turn = sorted((d for d in decisions if isinstance(d, CompactionTask)), key=lambda task: (-task.runs_before, task.size))
+    picked = (d for d in decisions if not isinstance(d, SkippedBucket))
+    turn = sorted(picked, key=lambda task: (-task.runs_before, task.size))
     later: dict[BucketId, str] = {}
     size = count = 0
     for task in turn:
@@ -329,10 +359,10 @@ def apply_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[De
             later[task.bucket_id] = f"{task.reason}, but {size} + {task.size} bytes > {limits.max_bytes} (--max-bytes)"
         else:
             size, count = size + task.size, count + 1
-    return tuple(_postponed(d, later[d.bucket_id]) if d.bucket_id in later else d for d in decisions)
+    return tuple(_left_for_later(d, later[d.bucket_id]) if d.bucket_id in later else d for d in decisions)
 
 
-def _postponed(decision: Decision, reason: str) -> Decision:
+def _left_for_later(decision: Decision, reason: str) -> Decision:
     if isinstance(decision, SkippedBucket):
         return decision
     return SkippedBucket(

@@ -22,10 +22,12 @@ _BLOCK = 1 << 15
 _FACTOR = np.uint32(31)
 _NAN = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
 """The bits by which Java takes any NaN."""
+BucketCounts = int | npt.NDArray[np.int64]
+"""The number of buckets of all rows, or of each."""
 
 
 def row_buckets(
-    arrays: Sequence[pa.Array], types: Sequence[DataType], total_buckets: int, function: str
+    arrays: Sequence[pa.Array], types: Sequence[DataType], total_buckets: BucketCounts, function: str
 ) -> npt.NDArray[np.int32]:
     """Bucket of each row under one of `BUCKET_FUNCTIONS`; one array per column of the bucket key, at least one.
 
@@ -37,7 +39,7 @@ def row_buckets(
     if function == MODULO:
         return np.mod(arrays[0].fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), total_buckets).astype(np.int32)
     if function == HIVE:
-        return ((hive_hashes(arrays, types) & np.uint32(0x7FFFFFFF)) % np.uint32(total_buckets)).astype(np.int32)
+        return ((hive_hashes(arrays, types) & np.uint32(0x7FFFFFFF)).astype(np.int64) % total_buckets).astype(np.int32)
     return bucket_of(hash_rows(arrays, types), total_buckets)
 
 
@@ -50,7 +52,7 @@ def bucket_key_limit(function: str, types: Sequence[DataType]) -> str | None:
     return None if unknown is None else f"a {type_to_sql(unknown.with_nullable(True))} has no hash there"
 
 
-def bucket_of(hashes: npt.NDArray[np.int32], total_buckets: int) -> npt.NDArray[np.int32]:
+def bucket_of(hashes: npt.NDArray[np.int32], total_buckets: BucketCounts) -> npt.NDArray[np.int32]:
     """Bucket of each hash: the magnitude of Java's truncating remainder."""
     return (np.abs(hashes.astype(np.int64)) % total_buckets).astype(np.int32)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from paimon_cli.compact.compaction_plan import CompactionTask, Decision, SkippedBucket, task_steps
+from paimon_cli.compact.compaction_plan import CompactionTask, Decision, PostponedRows, SkippedBucket, task_steps
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
@@ -71,6 +71,8 @@ def guards(context: TableContext) -> Guards:
 def _row(context: TableContext, partition: str, decision: Decision) -> DecisionRow:
     if isinstance(decision, SkippedBucket):
         return _left_alone(partition, decision)
+    if isinstance(decision, PostponedRows):
+        return _given_out(context, partition, decision)
     steps = task_steps(context, decision)
     rewrites = [step for step in steps if isinstance(step, Rewrite)]
     read, written = sum(f.file_size for step in rewrites for f in step.files), _written(context, decision, steps)
@@ -127,6 +129,24 @@ def _left_alone(partition: str, decision: SkippedBucket) -> DecisionRow:
         space_amplification_before=None,
         space_amplification_after=None,
         output_level=None,
+    )
+
+
+def _given_out(context: TableContext, partition: str, decision: PostponedRows) -> DecisionRow:
+    """What becomes of the rows in their buckets, which may have to be compacted, is not estimated."""
+    files = len(decision.files)
+    return replace(
+        _left_alone(partition, SkippedBucket(decision.partition, decision.bucket, files, "")),
+        reason=decision.reason,
+        runs_after=0,
+        picked_runs=files,
+        picked=f"{files} (all)",
+        files=files,
+        files_after=max(1, -(-decision.size // context.mode.target_file_size)),
+        size=decision.size,
+        read_bytes=decision.size,
+        write_bytes=decision.size,
+        output_level=0,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.bucket.stamped_files import new_stamp
@@ -20,6 +20,7 @@ from paimon_cli.compact.compaction_plan import (
     UNLIMITED,
     CompactionTask,
     Decision,
+    PostponedRows,
     RoundLimits,
     SkippedBucket,
     apply_limits,
@@ -33,11 +34,13 @@ from paimon_cli.history.live_files import BucketFiles, bucket_files, expect_buck
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
+from paimon_cli.jobs.postponed_rows import give_out, in_the_way
 from paimon_cli.jobs.table_change import NewFiles, Shield
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter, upper_file_names, vector_file_names
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_mode import LOOKUP
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_mode import LOOKUP, BucketMode
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"
 MAX_REPLANS = 10
@@ -79,8 +82,13 @@ class CompactionPlan:
         return tasks_of(self.decisions)
 
     @property
+    def postponed(self) -> list[PostponedRows]:
+        """Partitions whose waiting rows get their buckets, before any bucket is compacted."""
+        return [decision for decision in self.decisions if isinstance(decision, PostponedRows)]
+
+    @property
     def work(self) -> Work:
-        return Work.of(file for task in self.tasks for file in task.files)
+        return Work.of(file for part in (self.tasks, self.postponed) for task in part for file in task.files)
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,13 @@ class Outcome:
         self.snapshots += later.snapshots
         self.failures.update(later.failures)
         self.conflicts = later.conflicts
+
+    def add_stage(self, later: Outcome) -> None:
+        """The outcome of what follows, of other work."""
+        self.committed += later.committed
+        self.snapshots += later.snapshots
+        self.failures.update(later.failures)
+        self.conflicts.update(later.conflicts)
 
 
 @dataclass(frozen=True)
@@ -157,35 +172,59 @@ def run_compact(
     If buckets are left out in the end, the others stay committed: `PartialSuccess`, or the error itself if none was committed.
     """
     started = context.clock.now_millis()
-    total, first, only, replans = Outcome(), None, None, 0
-    remembered = {} if states is None else states
+    total, remembered = Outcome(), {} if states is None else states
     replans_allowed = MAX_REPLANS if request.on_conflict == RETRY and request.at_snapshot is None else 0
-    while True:
+
+    def give_out_rows(only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
         new_files = NewFiles(context, new_stamp(context), shield)
         plan = plan_compaction(context, request, new_files.stamp, remembered, only)
-        first = first or plan
+        return plan, _give_out_rows(new_files, request, plan, engine, progress)
+
+    def compact_buckets(only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
+        new_files = NewFiles(context, new_stamp(context), shield)
+        rest = replace(request, limits=request.limits.after(total.committed))
+        plan = plan_compaction(context, rest, new_files.stamp, remembered, only)
         results = _compact_buckets(new_files, request, plan, engine, progress)
         with shield():
             outcome = _commit_results(new_files, results, engine)
         _remember(remembered, plan, outcome)
-        total.add_round(outcome)
-        if not total.conflicts or replans == replans_allowed:
-            break
-        replans += 1
-        only = frozenset(total.conflicts)
+        return plan, outcome
+
+    plan, replans = None, 0
+    for run_round in ([give_out_rows] if context.mode.bucket_mode is BucketMode.POSTPONED else []) + [compact_buckets]:
+        done, first, again = _until_settled(run_round, replans_allowed)
+        total.add_stage(done)
+        plan, replans = plan or first, replans + again
     seconds = (context.clock.now_millis() - started) / 1000
-    summary = CompactSummary.of(total, first, replans + len(total.conflicts), engine, seconds)
+    summary = CompactSummary.of(total, plan or CompactionPlan(None), replans + len(total.conflicts), engine, seconds)
     _raise_what_is_left(request, total, summary)
     return summary
+
+
+RunRound = Callable[[frozenset[BucketId] | None], tuple[CompactionPlan, "Outcome"]]
+"""Plans and does one stage of a compaction, of these buckets or of all."""
+
+
+def _until_settled(run_round: RunRound, replans_allowed: int) -> tuple[Outcome, CompactionPlan, int]:
+    """Run a stage, and again for the buckets with a conflict; also the first plan, and how often there was another."""
+    total = Outcome()
+    first, outcome = run_round(None)
+    total.add_round(outcome)
+    for replans in range(replans_allowed):
+        if not total.conflicts:
+            return total, first, replans
+        total.add_round(run_round(frozenset(total.conflicts))[1])
+    return total, first, replans_allowed
 
 
 def show_level_0(context: TableContext, buckets: Sequence[BucketId], engine: Engine, progress: Progress) -> str | None:
     """Compact buckets whose new rows readers or streams would not see before; why that failed, if it did: the rows are committed.
 
-    `buckets`: none means all. Nothing is done where they see level 0, for write-only tables, which another job compacts, and with
-    `lookup-wait=false`.
+    `buckets`: none means all. Nothing is done where they see level 0, for write-only tables, which another job compacts, with
+    `lookup-wait=false`, and where rows wait for their buckets.
     """
     awaits_compaction = context.mode.hides_level_0 or context.mode.changelog_producer == LOOKUP
+    awaits_compaction = awaits_compaction and context.mode.bucket_mode is not BucketMode.POSTPONED
     if not awaits_compaction or context.options.write_only or not context.options.lookup_wait:
         return None
     request = CompactRequest(MINOR_STRATEGY, buckets=tuple(sorted({bucket for _, bucket in buckets})))
@@ -247,6 +286,33 @@ def _compact_buckets(
     tasks = [part.with_memory(memory) for task in plan.tasks for part in task.parts]
     with new_files.deleted_on_failure(), phase(progress, "Compacting buckets", len(tasks)) as done:
         return _per_bucket(run_traced(engine, new_files.context, compact_bucket, tasks, done))
+
+
+def _give_out_rows(
+    new_files: NewFiles, request: CompactRequest, plan: CompactionPlan, engine: Engine, progress: Progress
+) -> Outcome:
+    """One commit for the postponed rows of all partitions; after a conflict for those that have none."""
+    outcome, context = Outcome(), new_files.context
+    if not plan.postponed or plan.snapshot_id is None:
+        return outcome
+    partitions = frozenset(rows.partition for rows in plan.postponed)
+    given_out = give_out(new_files, partitions, context.snapshots.get(plan.snapshot_id), request.strategy, engine, progress)
+    with new_files.shield():
+        conflict = _commit_given_out(new_files, given_out, outcome)
+        if conflict is None:
+            return outcome
+        refused = in_the_way(context, given_out)
+        left = [message for message in given_out if message.partition not in refused]
+        left = left if len(left) < len(given_out) else []
+        _drop_conflicting(new_files, [message for message in given_out if message not in left], conflict, outcome)
+        if left and (again := _commit_given_out(new_files, left, outcome)) is not None:
+            _drop_conflicting(new_files, left, again, outcome)
+    outcome.conflicts = {BucketId(partition, POSTPONE_BUCKET): why for (partition, _), why in outcome.conflicts.items()}
+    return outcome
+
+
+def _commit_given_out(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome) -> Conflict | None:
+    return _commit(new_files, messages, outcome, rows_are_new=True)
 
 
 def _per_bucket(results: Sequence[CommitMessage | FailedBucket]) -> list[CommitMessage | FailedBucket]:
@@ -334,10 +400,10 @@ def _commit_as_one(new_files: NewFiles, messages: list[CommitMessage], outcome: 
                 _drop_conflicting(new_files, [message], refusal, outcome)
 
 
-def _commit(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome) -> Conflict | None:
+def _commit(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome, rows_are_new: bool = False) -> Conflict | None:
     """A conflict is an answer, and leaves the files for another attempt; any other refusal is raised."""
     context = new_files.context
-    publish = functools.partial(Committer(context).commit, messages, fresh_identity(context))
+    publish = functools.partial(Committer(context).commit, messages, fresh_identity(context), rows_are_new=rows_are_new)
     try:
         result = new_files.commit(messages, publish, keep_on=Conflict)
     except Conflict as conflict:

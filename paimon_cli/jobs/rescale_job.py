@@ -22,8 +22,7 @@ from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
-from paimon_cli.jobs.table_change import NewFiles, check_writable_table
-from paimon_cli.jobs.write_job import write_files
+from paimon_cli.jobs.table_change import NewFiles, check_writable_table, write_files
 from paimon_cli.metadata.data_file import CommitMessage, FileFilter
 from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot

@@ -31,10 +31,12 @@ from paimon_cli.commit.committer import CommitResult
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError, UsageError, cleaning_up, undone_on_failure
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import Engine
+from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.options.option_catalog import WRITE
+from paimon_cli.write.table_writer import Written
+from paimon_cli.write.write_plan import Tallies, WritePlan
 
 MAX_ATTEMPTS = 100
 LONGEST_WAIT_MILLIS = 1000
@@ -92,6 +94,17 @@ class NewFiles:
         """Delete the files of messages that were not committed, because of `failure`, or because a twin was."""
         with cleaning_up(failure):
             delete_created_files(self.context, messages)
+
+
+def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Tallies | None = None) -> Written:
+    """Run the writer tasks. `tallies`: what was found in the splits."""
+    with plan.context.trace.timed("write", route=plan.route, buckets=plan.total_buckets, splits=len(plan.splits)) as facts:
+        written = engine.write_rows(plan, {} if tallies is None else tallies, progress)
+        plan.context.trace.show(written.steps)
+        messages = written.messages
+        facts |= {"engine": engine.name, "stamp": plan.file_stamp, "files": sum(len(m.new_files) for m in messages)}
+    NewFiles(plan.context, plan.file_stamp).delete_repeated(engine, messages)
+    return written
 
 
 def check_writable_table(context: TableContext) -> None:

@@ -27,7 +27,7 @@ from paimon_cli.ingest.rows import IncomingRows, RowKindFilter
 from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work, phase
-from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of
+from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of, write_files
 from paimon_cli.metadata import data_file_schema
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
@@ -151,7 +151,7 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     committer = Committer(context)
     if committer.is_committed(identity):
         return _committed_before(context, request, engine, progress)
-    plan = plan_write(context, request)
+    plan = plan_write(context, request, identity.user)
     engine.prepare(work_of(request.source, plan.splits), progress)
     written, found = write_input(plan, request, engine, progress)
     result, refusal = _commit(committer, plan, written.messages, request, identity)
@@ -167,7 +167,7 @@ def _committed_before(context: TableContext, request: WriteRequest, engine: Engi
     return WriteSummary(already_committed=True, engine=engine.name, compaction_lost=lost)
 
 
-def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
+def plan_write(context: TableContext, request: WriteRequest, commit_user: str = "") -> WritePlan:
     """Sources, row kinds, sequence numbers of the latest snapshot."""
     if (rejects := request.reject_file) is not None:
         rejects.check(request.source.paths)
@@ -176,10 +176,11 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
     snapshot = context.snapshots.latest()
     state = bucket_files(context, None if request.overwrite else snapshot)
     committed = committed_state(state)
-    totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
     read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
     file_stamp = new_stamp(context)
+    postpones = context.mode.bucket_mode is BucketMode.POSTPONED
     leaves_compaction = not context.mode.has_keys or context.options.write_only or context.options.sequence_snapshot_ordering
+    leaves_compaction = leaves_compaction or postpones
     wanted = request.compaction != NO_COMPACTION and not leaves_compaction
     compacts = wanted and why_not_compactable(context) is None
     strategy = FULL_STRATEGY if _is_full_commit(context, request) else MINOR_STRATEGY
@@ -203,9 +204,15 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
         compact_bucket=WriterCompaction(snapshot.id if snapshot else 0, file_stamp, strategy) if compacts else None,
         compacts_beside=request.compaction == ASYNC_COMPACTION,
         existing=state if compacts else {},
-        other_bucket_counts={p: total for p, total in totals.items() if total > 0 and total != context.options.bucket},
+        other_bucket_counts={} if postpones else _other_bucket_counts(context, committed),
         replaces_rows=request.overwrite,
+        commit_user=commit_user,
     )
+
+
+def _other_bucket_counts(context: TableContext, committed: CommittedState) -> dict[bytes, int]:
+    totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
+    return {p: total for p, total in totals.items() if total > 0 and total != context.options.bucket}
 
 
 def _is_full_commit(context: TableContext, request: WriteRequest) -> bool:
@@ -252,17 +259,6 @@ def write_input(plan: WritePlan, request: WriteRequest, engine: Engine, progress
         if (rejects := request.reject_file) is not None:
             write_rejects(rejects, plan, tallies)
     return written, Tally.of(tallies[number] for number in sorted(tallies))
-
-
-def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Tallies | None = None) -> Written:
-    """Run the writer tasks. `tallies`: what was found in the splits."""
-    with plan.context.trace.timed("write", route=plan.route, buckets=plan.total_buckets, splits=len(plan.splits)) as facts:
-        written = engine.write_rows(plan, {} if tallies is None else tallies, progress)
-        plan.context.trace.show(written.steps)
-        messages = written.messages
-        facts |= {"engine": engine.name, "stamp": plan.file_stamp, "files": sum(len(m.new_files) for m in messages)}
-    NewFiles(plan.context, plan.file_stamp).delete_repeated(engine, messages)
-    return written
 
 
 def _commit(

@@ -129,11 +129,11 @@ class TableMode:
             why = "this version does not remove rows that vectors mark where there is no key"
             yield Limit("with deletion vectors but without a primary key", why, "compact it with another Paimon engine")
         elif work == COMPACT:
-            if self.bucket_mode is BucketMode.POSTPONED:
-                why = "it would have to move rows into buckets that do not exist yet"
-                yield Limit(f"with bucket={self.bucket}", why, "compact it with another Paimon engine")
+            return
         elif self.bucket == 0:
             yield Limit("with bucket=0", "0 is not a number of buckets", "set a number of buckets, such as --bucket 4")
+        elif self.bucket_mode is BucketMode.POSTPONED and work in (WRITE, COMPACT):
+            return
         elif self.bucket_mode not in (BucketMode.FIXED, BucketMode.UNAWARE):
             why = f"this version does not {work} tables with {self.bucket_mode.value}, only with a fixed number of buckets"
             hint = "use another Paimon engine, or create a table with a fixed number of buckets, such as --bucket 4"

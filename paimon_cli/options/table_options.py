@@ -20,6 +20,8 @@ HASHED, MODULO, HIVE = "default", "mod", "hive"
 BUCKET_FUNCTIONS = (HASHED, MODULO, HIVE)
 """Values of `bucket-function.type`: a hash of the binary row, the remainder of one whole number, the hash of Hive."""
 VECTORS_ENABLED = "deletion-vectors.enabled"
+BATCH_WRITE_FIXED_BUCKET = "postpone.batch-write-fixed-bucket"
+MOST_BUCKETS = 2**31 - 1
 DATA_CONFLICT_CHECK = "commit.data-conflict-check"
 """Option of this tool only: Paimon's writers never ask whether the rows that they replace were changed meanwhile."""
 DATA_CONFLICT_CHECKS = ("off", "partition", "bucket", "range", "key")
@@ -96,6 +98,12 @@ class TableOptions:
     bucket = TypedOption("bucket", -1, read.whole_number(-2))
     bucket_keys = TypedOption[tuple[str, ...]]("bucket-key", (), read.names)
     bucket_function = TypedOption("bucket-function.type", HASHED, read.one_of(*BUCKET_FUNCTIONS))
+    postpone_default_bucket_num = TypedOption("postpone.default-bucket-num", None, read.whole_number(1, MOST_BUCKETS))
+    postpone_target_rows = TypedOption("postpone.target-row-num-per-bucket", None, read.whole_number(1, _MAX_LONG))
+    postpone_target_size = TypedOption("postpone.target-size-per-bucket", 1024 * MB, _positive_size)
+    postpone_batch_write_fixed_bucket = TypedOption(BATCH_WRITE_FIXED_BUCKET, True, read.boolean)
+    postpone_most_buckets = TypedOption("postpone.batch-write-fixed-bucket.max-parallelism", 2048, read.whole_number(1))
+    postpone_merge_on_read = TypedOption("postpone.merge-on-read", False, read.boolean)
 
     # files
     file_format = TypedOption("file.format", "parquet", str.lower)
@@ -258,6 +266,13 @@ class TableOptions:
                 own = {**own, key: value}
                 own.pop(f"{key}.per.level", None)
         return TableOptions(own)
+
+    def of_postponed_files(self, file_format: str, prefix: str) -> TableOptions:
+        """The options by which files that wait in `bucket-postpone` are written: no statistics, no indexes."""
+        left_out = ("file.format.per.level", "metadata.stats-mode.per.level")
+        own = {key: value for key, value in self.raw.items() if key not in left_out and not key.startswith("file-index.")}
+        own = {key: value for key, value in own.items() if not (key.startswith("fields.") and key.endswith(".stats-mode"))}
+        return TableOptions({**own, "file.format": file_format, "metadata.stats-mode": "none", "data-file.prefix": prefix})
 
     @property
     def looks_up_keys(self) -> bool:

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer
-from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, file_facts
@@ -99,7 +98,7 @@ class TableWriter:
         self._plan = plan
         self._threads = threads
         self._router = plan.router()
-        self._memory = WriteBuffer(plan.context)
+        self._memory = WriteBuffer(plan.context, postpones=plan.postpones)
         self._compactions = None
         if plan.compact_bucket is not None:
             self._compactions = Compactions(plan.context, plan.compact_bucket, executor or self._executor())
@@ -131,6 +130,8 @@ class TableWriter:
             self._write(batch.slice(start, step))
 
     def _write(self, batch: pa.RecordBatch) -> None:
+        if self._plan.postpones:
+            self._memory.refuse_impossible_retractions(batch)
         for bucket_id, rows in self._router.route(batch).pieces(batch, self._memory.order_of(batch)):
             if bucket_id not in self._buckets:
                 self._plan.check_total(bucket_id.partition)
@@ -164,9 +165,9 @@ class BucketWriter:
         self._bucket_id = bucket_id
         self.path = plan.context.bucket_path(*bucket_id)
         self._first_sequence = plan.first_sequence(bucket_id)
-        before = plan.existing.get(bucket_id, BucketFiles(*bucket_id, plan.total_buckets, ()))
+        before = plan.existing.get(bucket_id, BucketFiles(*bucket_id, plan.buckets_of(bucket_id.partition), ()))
         self._tree = BucketTree(plan.context, before, compactions)
-        self._names = DataFileNames(plan.context, plan.file_stamp)
+        self._names = plan.level_0_names()
         self._writers: list[DataFileWriter] = []
         self._open: DataFileWriter | None = None
         self._arrived = 0

@@ -18,6 +18,7 @@ from paimon_cli.lsm.changelog import InputChanges
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import PIECE_BYTES, merge_in_memory, rows_of
 from paimon_cli.lsm.sorted_rows import KeepAllVersions
+from paimon_cli.metadata.data_file_schema import DELETE, UPDATE_BEFORE, VALUE_KIND
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,11 @@ class WriteBuffer:
     written; without `write-buffer-spillable`, or with `write-buffer-spill.max-disk-size` spent, it is flushed.
     """
 
-    def __init__(self, context: TableContext) -> None:
+    def __init__(self, context: TableContext, *, postpones: bool = False) -> None:
+        """`postpones`: the rows leave it as they come, although they have a key."""
         self.context = context
         self.keys = context.schema.trimmed_primary_keys
+        self.sorts = bool(self.keys) and not postpones
         self.engine = merge_engine(context.schema, context.options)
         self.spill = SpillDirectory()
         self._options = context.options
@@ -105,7 +108,7 @@ class WriteBuffer:
 
     def row_buffer(self, bucket_path: str, open_file: OpenFile) -> RowBuffer:
         """A buffer for the rows of one bucket, which come in the order of `order_of`."""
-        return SortBuffer(self, bucket_path) if self.keys else ArrivalBuffer(self, bucket_path, open_file)
+        return SortBuffer(self, bucket_path) if self.sorts else ArrivalBuffer(self, bucket_path, open_file)
 
     def order_of(self, rows: pa.RecordBatch) -> np.ndarray | None:
         """The order in which buffers take the rows of a batch of all buckets: by key, or as they come (None).
@@ -113,9 +116,18 @@ class WriteBuffer:
         They are sorted while they are in the processor's cache, so that a flush merges runs instead of gathering rows from
         everywhere.
         """
-        if not self.keys:
+        if not self.sorts:
             return None
         return stable_order(order_words([rows.column(name) for name in self.keys]))
+
+    def refuse_impossible_retractions(self, rows: pa.RecordBatch) -> None:
+        """Raise what the merge engine raises for the retractions among the rows, which are merged only later."""
+        kinds = rows.column(VALUE_KIND).to_numpy()
+        for kind in (UPDATE_BEFORE, DELETE):
+            places = np.flatnonzero(kinds == kind)
+            if len(places):
+                row = rows.slice(int(places[0]), 1)
+                list(merge_in_memory([row, row], self.keys, self.engine, 2))
 
     def join(self, owner: BufferOwner) -> None:
         """From now on the owner may have to give up its memory."""
@@ -240,7 +252,8 @@ class SortBuffer:
 
 
 class ArrivalBuffer:
-    """One bucket's part in an append table: rows in `merge_schema`, which leave it in the order of arrival.
+    """One bucket's part where nothing is merged, in append tables and `bucket-postpone`: rows in `merge_schema`, which leave it
+    in the order of arrival.
 
     A bucket writes each full row group into its file at once. Where that would keep too many files open, its rows wait in memory
     or on disk for the flush (Java AppendOnlyWriter).
@@ -287,7 +300,7 @@ class ArrivalBuffer:
         self._forget_memory(spilled_size=run.size)
 
     def flush(self, writer: DataFileWriter, changelog: DataFileWriter | None = None) -> None:
-        """Write what is left; append tables have no changelog files."""
+        """Write what is left; there are no changelog files."""
         self._empty_into(writer)
         self._file = None
         self._memory.given_back(0, flushed=True)

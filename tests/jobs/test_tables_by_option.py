@@ -28,9 +28,6 @@ COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
 
 def test_postponed_rows_form_no_tree(tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table("java-1.4", "postpone", tmp_path)))
-    for request in ({"strategy": "full"}, {"strategy": "minor"}):
-        with pytest.raises(NotSupported, match="bucket=-2"):
-            compact(context, **request)
     rows = [row for row in lsm_rows(context, context.snapshots.latest()) if row.bucket == -2]
     assert rows and all(row.runs == () and row.output_level is None for row in rows)
     assert {row.read_amplification for row in rows} == {0}

@@ -203,7 +203,8 @@ def portions_of(plan: WritePlan, parallelism: int) -> list[range]:
 def write_portion(plan: WritePlan, numbers: range) -> tuple[Written, Tallies]:
     """Write some splits of the plan; also what was found in each."""
     found: Tallies = {}
-    written = write_rows(replace(plan, splits=plan.splits[numbers.start : numbers.stop]), found)
+    portion = replace(plan, splits=plan.splits[numbers.start : numbers.stop], writer_id=numbers.start)
+    written = write_rows(portion, found)
     return written, {numbers.start + place: tally for place, tally in found.items()}
 
 

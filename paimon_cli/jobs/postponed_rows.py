@@ -1,0 +1,144 @@
+"""Gives the rows that wait in `bucket-postpone` their buckets: a write whose input is the table's own postponed files.
+
+The rows go through the writers of any other write: routed by the hash of their key, numbered in the order of their arrival above
+what their bucket holds, sorted, merged, and compacted there. One COMPACT snapshot names what came of it and removes the
+postponed files, so that each row is either waiting or in its bucket. Files that others postpone meanwhile keep waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.bucket.data_file_reader import read_data_file
+from paimon_cli.bucket.merged_rows import LARGEST_BATCH
+from paimon_cli.bucket.postponed_files import Waiting, assigned_counts, partition_counts, waiting_files
+from paimon_cli.compact.bucket_compactor import WriterCompaction
+from paimon_cli.history.live_files import BucketFiles, bucket_files, committed_state
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.faults import Tally
+from paimon_cli.jobs.engine import Engine, Progress, Work
+from paimon_cli.jobs.table_change import NewFiles, write_files
+from paimon_cli.metadata.data_file import ADD, BucketId, CommitMessage, DataFileMeta, FileFilter
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.storage.storage import delete_all
+from paimon_cli.write.write_plan import WritePlan
+
+
+@dataclass(frozen=True)
+class WaitingFile:
+    """One postponed file, with the number of arrival of its first row."""
+
+    partition: bytes
+    file: DataFileMeta
+    first_arrival: int
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.file.file_size
+
+
+@dataclass(frozen=True)
+class WaitingRows:
+    """The rows of postponed files as they were written, of all kinds; picklable, `SplitRows` of a `WritePlan`."""
+
+    context: TableContext
+
+    def read(self, split: WaitingFile, tally: Tally) -> Iterator[pa.RecordBatch]:
+        """In `merge_schema`, in the order of the file."""
+        schema, arrival = merge_schema(self.context.schema), split.first_arrival
+        columns = [name for name in schema.names if name != SEQUENCE_NUMBER]
+        place = BucketId(split.partition, POSTPONE_BUCKET)
+        for batch in read_data_file(self.context, place, split.file, columns, LARGEST_BATCH):
+            numbers = pa.array(np.arange(arrival, arrival + batch.num_rows, dtype=np.int64))
+            read = {SEQUENCE_NUMBER: numbers, **dict(zip(columns, batch.columns, strict=True))}
+            yield pa.RecordBatch.from_arrays([read[name] for name in schema.names], schema=schema)
+            arrival += batch.num_rows
+            tally.rows += batch.num_rows
+
+
+def waiting_splits(waiting: Mapping[bytes, BucketFiles]) -> tuple[WaitingFile, ...]:
+    """The files of each partition in the order of their replay, with numbers that rise."""
+    splits: list[WaitingFile] = []
+    arrival = 0
+    for partition, bucket in waiting.items():
+        for file in bucket.files:
+            splits.append(WaitingFile(partition, file, arrival))
+            arrival += file.row_count
+    return tuple(splits)
+
+
+def give_out(
+    new_files: NewFiles, partitions: frozenset[bytes], snapshot: Snapshot, strategy: str, engine: Engine, progress: Progress
+) -> list[CommitMessage]:
+    """Write what waits in these partitions at `snapshot` into their buckets: the messages of one COMPACT snapshot.
+
+    When it fails, no new file stays.
+    """
+    context = new_files.context
+    state = bucket_files(context, snapshot, FileFilter(partitions.__contains__))
+    waiting = waiting_files(state)
+    sizes = {partition: Waiting.of(bucket.files) for partition, bucket in waiting.items()}
+    counts = assigned_counts(context.options, partition_counts(state), sizes)
+    splits = waiting_splits(waiting)
+    engine.prepare(Work.of(split.file for split in splits), progress)
+    plan = WritePlan(
+        context=context,
+        incoming=WaitingRows(context),
+        splits=splits,
+        total_buckets=max(counts.values()),
+        first_sequences={bucket_id: greatest + 1 for bucket_id, greatest in committed_state(state).max_sequences.items()},
+        read_snapshot_id=snapshot.id,
+        file_stamp=new_files.stamp,
+        compact_bucket=WriterCompaction(snapshot.id, new_files.stamp, strategy),
+        existing=state,
+        bucket_counts=counts,
+    )
+    with new_files.deleted_on_failure():
+        written = write_files(plan, engine, progress)
+        messages = [_as_compaction(context, message) for message in written.messages]
+    return [*messages, *(_taken_out(bucket, snapshot) for bucket in waiting.values())]
+
+
+def _taken_out(bucket: BucketFiles, snapshot: Snapshot) -> CommitMessage:
+    """The removal of the files that waited in one partition."""
+    return CommitMessage(*bucket.bucket_id, bucket.total_buckets, compact_before=bucket.files, read_snapshot_id=snapshot.id)
+
+
+def _as_compaction(context: TableContext, message: CommitMessage) -> CommitMessage:
+    """The message of a writer with all of it in the compact half. Files that it wrote and compacted again are deleted."""
+    new = {file.file_name: file for file in message.new_files}
+    kept = {file.file_name for file in message.compact_after}
+    consumed = [new.pop(file.file_name) for file in message.compact_before if file.file_name in new]
+    gone = [name for file in consumed if file.file_name not in kept for name in (file.file_name, *file.extra_files)]
+    delete_all(context.storage, [context.data_file_path_of(*message.bucket_id, name) for name in gone])
+    mine = {file.file_name for file in consumed}
+    return replace(
+        message,
+        new_files=(),
+        changelog_files=(),
+        compact_before=tuple(file for file in message.compact_before if file.file_name not in mine),
+        compact_after=(*new.values(), *message.compact_after),
+        compact_changelog_files=message.changelog_files + message.compact_changelog_files,
+    )
+
+
+def in_the_way(context: TableContext, messages: Sequence[CommitMessage]) -> frozenset[bytes]:
+    """Partitions of messages of `give_out` in which another job has changed files since."""
+    read = min(message.read_snapshot_id or 0 for message in messages)
+    mine = {message.partition for message in messages}
+    changed: set[bytes] = set()
+    latest = context.snapshots.latest()
+    for number in range(read + 1, latest.id + 1 if latest else 0):
+        snapshot = context.snapshots.find(number)
+        if snapshot is None:
+            return frozenset(mine)
+        entries = context.manifests.delta_entries(snapshot)
+        changed |= {entry.partition for entry in entries if not (entry.is_postponed and entry.kind == ADD)}
+    return frozenset(changed & mine)

@@ -1,0 +1,110 @@
+"""Tables with postponed buckets: what is written waits, is given out by a compaction, and then equals a table with buckets."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.history.live_files import bucket_files
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.read.split_reader import read_split
+from tests.tables import Row, compact, data_files, live_files, make_table, write
+
+COLUMNS = {"dt": "STRING NOT NULL", "id": "INT NOT NULL", "n": "INT", "text": "STRING"}
+POSTPONED = {"postpone.batch-write-fixed-bucket": "false"}
+
+
+def make(folder: Path, bucket: int = -2, **options: str) -> TableContext:
+    own = {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
+    return make_table(folder, COLUMNS, ["dt", "id"], ["dt"], bucket, {**POSTPONED, **own})
+
+
+def shown(context: TableContext) -> list[Row]:
+    """What a plain read shows, in order."""
+    names, found = context.schema.field_names, []
+    for split in plan_scan(context, context.snapshots.latest()).splits:
+        for batch in read_split(context, split, names):
+            found += canonical_rows(batch, context.schema.fields_of(names))
+    return sorted(found, key=json.dumps)
+
+
+def row(number: int, n: int | None = 0, dt: str = "a", text: str | None = None, op: str | None = None) -> Row:
+    return {"dt": dt, "id": number, "n": n, "text": text} | ({"_op": op} if op else {})
+
+
+def bucket_counts(context: TableContext) -> dict[str, set[int]]:
+    counts: dict[str, set[int]] = {}
+    for bucket in bucket_files(context, context.snapshots.latest()).values():
+        counts.setdefault(context.partition_path_of(bucket.partition), set()).add(bucket.total_buckets)
+    return counts
+
+
+def test_rows_wait_as_they_came_until_they_are_given_out(tmp_path: Path) -> None:
+    context = make(tmp_path / "t")
+    write(context, [row(1, 1), row(2), row(1, 2), row(9, dt="b")], commit_user="me", commit_id=3)
+    assert shown(context) == []
+    for bucket in bucket_files(context, context.snapshots.latest()).values():
+        assert (bucket.bucket, bucket.total_buckets) == (-2, -2)
+        for file in bucket.files:
+            assert file.file_name.startswith("data--u-me-s-0-w-") and file.file_name.endswith(".avro")
+            assert (file.level, file.file_source) == (0, 0) and set(file.value_stats.null_counts or ()) == {None}
+    assert sorted(f.row_count for b in bucket_files(context, context.snapshots.latest()).values() for f in b.files) == [1, 3]
+    summary = compact(context)
+    assert [s.commit_kind for s in summary.snapshots] == ["COMPACT"]
+    assert shown(context) == [row(1, 2), row(2), row(9, dt="b")]
+    assert not any("postpone" in name for name in live_files(context))
+
+
+@pytest.mark.parametrize("user", ["a/b", "x-s-7-y", "x-w-y", "ä", "", "u" * 300, ".."])
+def test_a_user_that_no_file_name_may_hold(user: str, tmp_path: Path) -> None:
+    context = make(tmp_path / "t")
+    write(context, [row(1)], commit_user=user or None, commit_id=1 if user else None)
+    (name,) = data_files(context)
+    assert name.count("/") == 2 and len(name.rpartition("/")[2]) < 200
+    writer = name.rpartition("/")[2].split("-s-")
+    assert len(writer) == 2 and writer[1].startswith("0-w-"), "as other engines take it apart"
+
+
+ENGINES: list[dict[str, str]] = [
+    {},
+    {"sequence.field": "n"},
+    {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
+    {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "fields.text.aggregate-function": "last_value"},
+    {"merge-engine": "first-row", "ignore-delete": "true"},
+    {"deletion-vectors.enabled": "true"},
+    {"changelog-producer": "input"},
+    {"changelog-producer": "lookup"},
+    {"changelog-producer": "full-compaction"},
+    {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "changelog-producer": "lookup"},
+    {"merge-engine": "partial-update", "deletion-vectors.enabled": "true", "ignore-delete": "true"},
+    {"write-only": "true", "file.format": "orc"},
+]
+
+
+@pytest.mark.parametrize("options", ENGINES, ids=lambda options: ",".join(options.values()) or "plain")
+def test_equals_a_table_with_buckets(options: dict[str, str], tmp_path: Path) -> None:
+    draw = random.Random(7)
+    keys = {**POSTPONED, **options}
+    postponed = make_table(tmp_path / "p", COLUMNS, ["dt", "id"], ["dt"], -2, {**keys, "postpone.default-bucket-num": "3"})
+    fixed = make_table(tmp_path / "f", COLUMNS, ["dt", "id"], ["dt"], 3, options)
+    kinds = ["+I"] if options.get("fields.n.aggregate-function") else ["+I", "+I", "+U", "-D"]
+    for number in range(10):
+        batch = [
+            row(draw.randrange(12), draw.choice([None, number]), draw.choice("ab"), draw.choice([None, str(number)]), op)
+            for op in draw.choices(kinds, k=draw.randrange(1, 9))
+        ]
+        for context in (postponed, fixed):
+            write(context, batch)
+        if draw.random() < 0.5:
+            strategy = draw.choice(["full", "minor"])
+            for context in (postponed, fixed):
+                compact(context, strategy=strategy)
+    for context in (postponed, fixed):
+        compact(context)
+    assert shown(postponed) == shown(fixed) != []
+    assert bucket_counts(postponed) == bucket_counts(fixed)
