@@ -182,7 +182,10 @@ class Inspection(OpenedTable):
         """Every stored version of a key, or of a part of it: commit, file, level, sequence number, kind and values."""
         from paimon_cli.read.key_history import key_history, key_predicate
 
-        return key_history(self.context, key_predicate(self.context, {name: str(value) for name, value in key.items()}))
+        return key_history(
+            self.context,
+            key_predicate(self.context, {name: None if value is None else str(value) for name, value in key.items()}),
+        )
 
     def doctor(self, *, argument: str | None = None) -> list[Fact | Diagnosis]:
         """Facts and findings about the table and its storage.

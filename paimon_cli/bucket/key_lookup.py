@@ -21,7 +21,7 @@ from paimon_cli.bucket.parquet_chunks import read_footer
 from paimon_cli.bucket.parquet_pages import MEMORY_PER_FOOTER_BYTE, PagedColumns, one_batch
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS
-from paimon_cli.datatypes.key_order import comparable
+from paimon_cli.datatypes.key_order import NULL_PART, comparable
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.key_search import ABSENT, KeyBounds, Places, SortedKeys
@@ -74,7 +74,8 @@ def find_keys(
 
 def _bounds(context: TableContext, serialised: list[bytes]) -> SortedKeys:
     """Keys of manifest entries, in the entries' order, as columns that compare with those of rows."""
-    cells = zip(*(context.key_of(key) for key in serialised), strict=True)
+    keys = ((None if part == NULL_PART else part for part in context.key_of(key)) for key in serialised)
+    cells = zip(*keys, strict=True)
     columns = [
         # `key_of` gives floats as the integers that `comparable` makes of them
         pa.array(values, pa.int64()) if t.root in FLOATING_ROOTS else comparable(values_to_arrow(values, t))

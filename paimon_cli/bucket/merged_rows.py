@@ -287,4 +287,5 @@ def _common_rows(context: TableContext, bucket_id: BucketId, section: Section, s
 
 def _key_text(batch: pa.RecordBatch) -> str:
     names = [name for name in batch.schema.names if name not in (SEQUENCE_NUMBER, VALUE_KIND)]
-    return ", ".join(f"{name}={batch.column(name)[0].as_py()}" for name in names)
+    cells = ((name, batch.column(name)[0]) for name in names)
+    return ", ".join(f"{name}={cell.as_py() if cell.is_valid else 'NULL'}" for name, cell in cells)

@@ -47,6 +47,8 @@ PAGE_GAP, INDEX_GAP = 16 << 10, 64 << 10
 """Unwanted bytes that are read along rather than with one more request."""
 BOOLEAN, INT96, BYTE_ARRAY = 0, 3, 6
 """Physical types."""
+REQUIRED = 0
+"""The repetition of a column that holds no nulls."""
 DICTIONARIES = frozenset({2, 8})
 """Encodings, old and new."""
 _OF_FILE = (1, 6)
@@ -164,11 +166,13 @@ def _chunk(listed: Struct, leaf: Leaf, places: PagePlaces | None, rows: int) -> 
     return Chunk(listed, leaf, begin, end, places, True)
 
 
-def whole_bounds(chunk: Chunk) -> PageBounds | None:
+def whole_bounds(chunk: Chunk, is_required: bool) -> PageBounds | None:
     """Of all rows of the chunk; the older form of bounds, which some writers got wrong, does not count."""
     statistics = chunk.metadata.value(12, Struct())
-    low, high = statistics.value(6), statistics.value(5)
-    return None if low is None or high is None else PageBounds([low], [high])
+    low, high, nulls = statistics.value(6), statistics.value(5), statistics.value(3, 0 if is_required else 1)
+    if nulls >= chunk.metadata.required(5):
+        return PageBounds([None], [None])
+    return None if low is None or high is None else PageBounds([None if nulls else low], [high])
 
 
 @dataclass(frozen=True)
@@ -236,18 +240,22 @@ class SmallFile:
         return pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True).read(use_threads=False)
 
 
-def plain_values(footer: Footer, element: Struct, values: Sequence[bytes]) -> pa.Array:
-    """Plain values of a column, as statistics hold them, in the Arrow type that the column has in the file."""
+def plain_values(footer: Footer, element: Struct, values: Sequence[bytes | None]) -> pa.Array:
+    """Plain values of a column, as statistics hold them, in the Arrow type that the column has in the file; None is null."""
+    present = [value for value in values if value is not None]
+    if len(present) < len(values):
+        is_null = np.array([value is None for value in values])
+        return plain_values(footer, element, present).take(pa.array(np.cumsum(~is_null) - 1, mask=is_null))
     kind = element.required(1)
     if kind == BYTE_ARRAY:
-        content = b"".join(piece for value in values for piece in (struct.pack("<I", len(value)), value))
+        content = b"".join(piece for value in present for piece in (struct.pack("<I", len(value)), value))
     elif kind == BOOLEAN:
-        content = np.packbits(np.frombuffer(b"".join(values), bool), bitorder="little").tobytes()
+        content = np.packbits(np.frombuffer(b"".join(present), bool), bitorder="little").tobytes()
     else:
-        content = b"".join(values)
-    page = plain_page(content, len(values))
+        content = b"".join(present)
+    page = plain_page(content, len(present))
     name = element.required(4)
-    size, count = number(len(page)), number(len(values))
+    size, count = number(len(page)), number(len(present))
     encodings, path = (LIST, (I32, [0])), (LIST, (BINARY, [name]))
     metadata = {1: number(kind, I32), 2: encodings, 3: path, 4: number(0, I32), 5: count, 6: size, 7: size}
     chunk = Struct({2: number(0), 3: (STRUCT, Struct({**metadata, 9: number(len(MAGIC))}))})

@@ -17,6 +17,7 @@ from paimon_cli.bucket.parquet_chunks import (
     INDEX_GAP,
     INT96,
     PAGE_GAP,
+    REQUIRED,
     Chunk,
     Part,
     Rows,
@@ -174,25 +175,30 @@ class PagedColumns:
         return [Part(chunk, self.pages[blocks], rows) for chunk in chunks]
 
     def bounds(self, source: BinaryIO, place: int) -> tuple[pa.Array, pa.Array] | None:
-        """Least and greatest value of one of the columns in each block, in the file's type; None where any is not known."""
+        """Least and greatest value of one of the columns in each block, in the file's type; null is the smallest value.
+
+        None where any is not known.
+        """
         if len(self.columns[place].elements) != 1:
             return None
+        element = self.columns[place].leaves[0].element
+        is_required = element.value(3, REQUIRED) == REQUIRED
         leaf = sum(len(column.leaves) for column in self.columns[:place])
         chunks = [self.chunks[group][leaf] for group in self.chunks]
         paged = [chunk for chunk in chunks if chunk.is_paged]
         extents = [(chunk.listed.value(6, 0), chunk.listed.value(7, 0)) for chunk in paged]
         contents = iter(read_ranges(source, extents, INDEX_GAP))
-        lows: list[bytes] = []
-        highs: list[bytes] = []
+        lows: list[bytes | None] = []
+        highs: list[bytes | None] = []
         for chunk in chunks:
-            known = PageBounds.decode(next(contents)) if chunk.is_paged else whole_bounds(chunk)
+            known = PageBounds.decode(next(contents), is_required) if chunk.is_paged else whole_bounds(chunk, is_required)
             if known is None:
                 return None
             if len(known.lows) != len(chunk.places.first_rows):
                 raise ValueError("its page indexes speak of different numbers of pages")
             lows += known.lows
             highs += known.highs
-        values = plain_values(self.footer, self.columns[place].leaves[0].element, [*lows, *highs])
+        values = plain_values(self.footer, element, [*lows, *highs])
         return values[: len(lows)], values[len(lows) :]
 
 

@@ -20,7 +20,7 @@ from paimon_cli.catalog.create_table import writing_limits
 from paimon_cli.catalog.definition_check import check_definition
 from paimon_cli.catalog.option_values import odd_options, refuse_secrets, with_option, without_option
 from paimon_cli.catalog.table import CatalogTable
-from paimon_cli.catalog.table_definition import TableDefinition
+from paimon_cli.catalog.table_definition import TableDefinition, with_key_nullability
 from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.metadata.table_mode import TableMode
@@ -73,7 +73,7 @@ def altered_schema(old: TableSchema, changes: Sequence[SchemaChange], has_snapsh
             _change_columns(columns, change)
     new = TableSchema(
         id=old.id + 1,
-        fields=columns.fields,
+        fields=with_key_nullability(columns.fields, columns.primary_keys, options),
         highest_field_id=columns.highest_field_id,
         partition_keys=old.partition_keys,
         primary_keys=columns.primary_keys,

@@ -12,7 +12,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.table_options import HASHED, TableOptions
+from paimon_cli.options.table_options import HASHED, NULLABLE_KEYS, TableOptions
 
 
 def check_engine(definition: TableDefinition) -> None:
@@ -116,12 +116,17 @@ def _check_keys(definition: TableDefinition) -> None:
 
 def _check_primary_key(definition: TableDefinition) -> None:
     keys, partitions = definition.primary_keys, definition.partition_keys
-    for name in keys:
+    may_be_null = TableOptions(definition.options).primary_key_nullable
+    if may_be_null and not keys:
+        raise UsageError(
+            f"{NULLABLE_KEYS}=true needs a primary key", "there is no key column to allow nulls in", "add --primary-key"
+        )
+    for name in () if may_be_null else keys:
         if name in definition.declared_null:
             raise UsageError(
                 f"primary key column '{name}' is declared NULL",
-                "a key is never null",
-                f"declare it NOT NULL, or leave NULL out of '{name}'",
+                f"key columns are NOT NULL unless the table has {NULLABLE_KEYS}=true",
+                f"add --option {NULLABLE_KEYS}=true, or leave NULL out of '{name}'",
             )
     if keys and set(keys) <= set(partitions):
         raise UsageError(

@@ -6,7 +6,7 @@ A definition can also come from Paimon's schema JSON. Field ids follow Java's or
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -16,7 +16,7 @@ from paimon_cli.datatypes.field_types import field_from_json
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.table_options import BATCH_WRITE_FIXED_BUCKET
+from paimon_cli.options.table_options import BATCH_WRITE_FIXED_BUCKET, TableOptions
 
 Fields = tuple[DataField, ...]
 
@@ -113,12 +113,12 @@ def _key_list(clause: tuple[str, ...], option: str | None, name: str) -> tuple[s
 
 
 def to_schema(definition: TableDefinition, now_millis: int) -> TableSchema:
-    """Schema 0: ids numbered depth first from 0, key columns NOT NULL, `bucket` and `file.format` spelled out.
+    """Schema 0: ids numbered depth first from 0, key columns NOT NULL (or all nullable), `bucket` and `file.format` spelled out.
 
     Readers of format version 3 know the defaults, older ones assume others, hence the two explicit options
     (FORMAT.md, section 2.1).
     """
-    fields, highest_id = numbered(tuple(_key_field(f) if f.name in definition.primary_keys else f for f in definition.fields))
+    fields, highest_id = numbered(with_key_nullability(definition.fields, definition.primary_keys, definition.options))
     return TableSchema(
         id=0,
         fields=fields,
@@ -131,8 +131,10 @@ def to_schema(definition: TableDefinition, now_millis: int) -> TableSchema:
     )
 
 
-def _key_field(column: DataField) -> DataField:
-    return replace(column, type=column.type.with_nullable(False))
+def with_key_nullability(fields: Fields, primary_keys: Sequence[str], options: Mapping[str, str]) -> Fields:
+    """The columns with those of the primary key all NOT NULL, or all nullable with `primary-key.nullable` (Java Schema)."""
+    nullable = TableOptions(options).primary_key_nullable
+    return tuple(replace(f, type=f.type.with_nullable(nullable)) if f.name in primary_keys else f for f in fields)
 
 
 def parse_schema_document(text: str, what: str) -> TableDefinition:

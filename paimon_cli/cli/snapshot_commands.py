@@ -148,7 +148,13 @@ def blame(
     call: Call,
     table: TableName,
     key: Annotated[
-        list[str], typer.Option("--key", metavar="COLUMN=VALUE[,...]", help="The key, or a part of it.", show_default=False)
+        list[str],
+        typer.Option(
+            "--key",
+            metavar="COLUMN=VALUE[,...]",
+            help="The key, or a part of it; NULL where keys may be null.",
+            show_default=False,
+        ),
     ],
 ) -> None:
     """Show every stored version of a key: commit, file, level, sequence number, kind and values.

@@ -221,6 +221,10 @@ class IncomingRows:
             return ""
         return ALL_ASKED_FOR if column.type.nullable else "NOT NULL"
 
+    @cached_property
+    def _keys_may_be_null(self) -> bool:
+        return TableOptions(self.schema.options).primary_key_nullable
+
     def _is_key(self, name: str) -> bool:
         return name in self.schema.primary_keys or name in self.schema.partition_keys
 
@@ -234,7 +238,7 @@ class IncomingRows:
             hint = "" if problem.why else "cast the column in the source"
             raise BadInput(what, why, hint, source=split.name, column=column.name) from problem
         found += ((cell, column.name) for cell in cells)
-        if column.type.nullable and column.name not in self.schema.primary_keys:
+        if column.type.nullable and (column.name not in self.schema.primary_keys or self._keys_may_be_null):
             return made
         if self.kind == DELETE and self.kind_column is None and not self._is_key(column.name):
             # A retraction is never shown, but the file's NOT NULL column has to hold a value.

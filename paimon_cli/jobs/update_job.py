@@ -294,7 +294,8 @@ def _bad_row(context: TableContext, assignment: Assignment, batch: pa.RecordBatc
 
 
 def _key(context: TableContext, batch: pa.RecordBatch, row: int) -> str:
-    return ", ".join(f"{name} = {batch.column(name)[row]}" for name in context.schema.primary_keys)
+    cells = ((name, batch.column(name)[row]) for name in context.schema.primary_keys)
+    return ", ".join(f"{name} = {cell if cell.is_valid else 'NULL'}" for name, cell in cells)
 
 
 def check_effect(context: TableContext, before: pa.RecordBatch, after: pa.RecordBatch) -> None:

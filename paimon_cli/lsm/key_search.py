@@ -23,22 +23,19 @@ Flags = NDArray[np.bool_]
 ABSENT = -1
 """Stands for the row of a key that is nowhere."""
 _Column = Any
-"""Integers as a NumPy array, which is searched and taken from faster, or else an Arrow array."""
+"""Integers as a NumPy array, which is searched and taken from faster, or else an Arrow array, also where integers hold nulls."""
 
 
 @dataclass(frozen=True)
 class SortedKeys:
-    """Distinct keys in ascending order, one Arrow column (without chunks or nulls) for each key column."""
+    """Distinct keys in ascending order, one Arrow column (without chunks) for each key column; null is the smallest value."""
 
     columns: tuple[pa.Array, ...]
 
     @staticmethod
     def of(rows: pa.RecordBatch | pa.Table, names: Sequence[str]) -> SortedKeys:
-        """The key columns of sorted rows. `ValueError` where a key is null."""
-        columns = tuple(_whole(rows.column(name)) for name in names)
-        if any(column.null_count for column in columns):
-            raise ValueError("a key is null")
-        return SortedKeys(tuple(comparable(column) for column in columns))
+        """The key columns of sorted rows."""
+        return SortedKeys(tuple(comparable(_whole(rows.column(name))) for name in names))
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -78,7 +75,7 @@ class SortedKeys:
 
     def _count(self, keys: SortedKeys, *, or_equal: bool) -> Places:
         """The keys asked for need not be sorted, nor distinct."""
-        if len(self._searched) == 1 and isinstance(self._searched[0], np.ndarray):
+        if len(self._searched) == 1 and all(isinstance(side._searched[0], np.ndarray) for side in (self, keys)):
             return np.asarray(np.searchsorted(self._searched[0], keys._searched[0], "right" if or_equal else "left"), np.int64)
         low = np.zeros(len(keys), np.int64)
         high = np.full(len(keys), len(self), np.int64)
@@ -102,7 +99,9 @@ class SortedKeys:
     @cached_property
     def _searched(self) -> tuple[_Column, ...]:
         return tuple(
-            column.to_numpy().astype(np.int64, copy=False) if pa.types.is_integer(column.type) else column
+            column.to_numpy().astype(np.int64, copy=False)
+            if pa.types.is_integer(column.type) and not column.null_count
+            else column
             for column in self.columns
         )
 
@@ -152,6 +151,11 @@ def _at(column: _Column, places: Places) -> _Column:
 
 
 def _holds(comparison: str, left: _Column, right: _Column) -> Flags:
-    if isinstance(left, np.ndarray):
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return np.asarray(left < right if comparison == "less" else left == right)
-    return np.asarray(pc.call_function(comparison, [left, right]).to_numpy(zero_copy_only=False), bool)
+    left, right = (pa.array(side) if isinstance(side, np.ndarray) else side for side in (left, right))
+    held = pc.call_function(comparison, [left, right])
+    if held.null_count:
+        of_null = pc.is_valid(right) if comparison == "less" else pc.is_null(right)
+        held = pc.coalesce(held, pc.and_(pc.is_null(left), of_null))
+    return np.asarray(held.to_numpy(zero_copy_only=False), bool)

@@ -220,20 +220,27 @@ def _subtree(elements: Sequence[Struct], place: int, is_repeated: bool) -> tuple
 
 @dataclass(frozen=True)
 class PageBounds:
-    """Least and greatest value of each page, as plain bytes (`ColumnIndex`)."""
+    """Least and greatest value of each page, as plain bytes (`ColumnIndex`); None stands for null, the smallest value."""
 
-    lows: list[bytes]
-    highs: list[bytes]
+    lows: list[bytes | None]
+    highs: list[bytes | None]
 
     @staticmethod
-    def decode(data: bytes) -> PageBounds | None:
-        """None where a page holds nulls only, and so has no bounds."""
+    def decode(data: bytes, is_required: bool) -> PageBounds:
+        """`is_required`: whether the column can hold no null; else pages whose nulls are not counted may hold some."""
         fields = Reader(data).struct()
         lows, highs = fields.elements(2), fields.elements(3)
-        without = fields.elements(1)
+        without = [mark == TRUE for mark in fields.elements(1)]
         if not len(lows) == len(highs) == len(without):
             raise ValueError("its page index has bounds of some pages only")
-        return None if TRUE in without else PageBounds(lows, highs)
+        nulls = fields.elements(5) or [0 if is_required else 1] * len(lows)
+        if len(nulls) != len(lows):
+            raise ValueError("its page index counts the nulls of some pages only")
+        holds_null = (none or count > 0 for none, count in zip(without, nulls, strict=True))
+        return PageBounds(
+            [None if null else low for null, low in zip(holds_null, lows, strict=True)],
+            [None if none else high for none, high in zip(without, highs, strict=True)],
+        )
 
 
 @dataclass(frozen=True)

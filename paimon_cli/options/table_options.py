@@ -19,6 +19,7 @@ _MAX_LONG = 2**63 - 1
 HASHED, MODULO, HIVE = "default", "mod", "hive"
 BUCKET_FUNCTIONS = (HASHED, MODULO, HIVE)
 """Values of `bucket-function.type`: a hash of the binary row, the remainder of one whole number, the hash of Hive."""
+NULLABLE_KEYS = "primary-key.nullable"
 VECTORS_ENABLED = "deletion-vectors.enabled"
 BATCH_WRITE_FIXED_BUCKET = "postpone.batch-write-fixed-bucket"
 MOST_BUCKETS = 2**31 - 1
@@ -94,8 +95,9 @@ class TableOptions:
         for name in TYPED_OPTIONS:
             getattr(self, name)
 
-    # buckets
+    # keys and buckets
     bucket = TypedOption("bucket", -1, read.whole_number(-2))
+    primary_key_nullable = TypedOption(NULLABLE_KEYS, False, read.boolean)
     bucket_keys = TypedOption[tuple[str, ...]]("bucket-key", (), read.names)
     bucket_function = TypedOption("bucket-function.type", HASHED, read.one_of(*BUCKET_FUNCTIONS))
     postpone_default_bucket_num = TypedOption("postpone.default-bucket-num", None, read.whole_number(1, MOST_BUCKETS))

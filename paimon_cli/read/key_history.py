@@ -57,8 +57,11 @@ class _Placed:
     earlier: bool
 
 
-def key_predicate(context: TableContext, key: Mapping[str, str]) -> Predicate:
-    """The condition that columns of the primary key (partition columns too) have these values; a part of the key is enough."""
+def key_predicate(context: TableContext, key: Mapping[str, str | None]) -> Predicate:
+    """The condition that columns of the primary key (partition columns too) have these values; a part of the key is enough.
+
+    None, and the text NULL in a table with `primary-key.nullable`, stand for null.
+    """
     schema = context.schema
     if not schema.primary_keys:
         raise UsageError("the table has no primary key", "a row of an append table has one version only")
@@ -71,12 +74,13 @@ def key_predicate(context: TableContext, key: Mapping[str, str]) -> Predicate:
     return parse_predicate(" AND ".join(_equals(context, name, text) for name, text in key.items()), schema)
 
 
-def _equals(context: TableContext, name: str, text: str) -> str:
+def _equals(context: TableContext, name: str, text: str | None) -> str:
+    column = '"' + name.replace('"', '""') + '"'
+    if text is None or (text == "NULL" and context.options.primary_key_nullable):
+        return f"{column} IS NULL"
     root = context.schema.field(name).type.root
     quoted = "'" + text.replace("'", "''") + "'"
-    value = PREFIXED.get(root, "") + quoted
-    column = '"' + name.replace('"', '""') + '"'
-    return f"{column} = {value}"
+    return f"{column} = {PREFIXED.get(root, '')}{quoted}"
 
 
 def key_history(context: TableContext, predicate: Predicate) -> list[KeyVersion]:

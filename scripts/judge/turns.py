@@ -69,6 +69,8 @@ ENGINES: dict[str, Merge] = {
     "aggregation": aggregate,
 }
 
+NULLABLE = {"primary-key.nullable": "true"}
+"""Java 1.4 does not know the option, but reads and writes tables whose schema says that key columns are nullable."""
 VECTORS = {"deletion-vectors.enabled": "true"}
 LOOKUP, INPUT, FULL = ({"changelog-producer": producer} for producer in ("lookup", "input", "full-compaction"))
 ONCE = {"changelog-producer.row-deduplicate": "true"}
@@ -106,6 +108,10 @@ SHAPES: dict[str, dict[str, str]] = {
     "bucket-mod": {"bucket-function.type": "mod", "bucket-key": "id"},
     "bucket-hive": {"bucket-function.type": "hive"},
     "bucket-hive-vectors": {**VECTORS, "bucket-function.type": "hive", "bucket-key": "k"},
+    "nullable": NULLABLE,
+    "nullable-vectors": {**NULLABLE, **VECTORS},
+    "nullable-lookup-aggregation": {**NULLABLE, **LOOKUP, **AGGREGATION},
+    "nullable-first-row": {**NULLABLE, **FIRST_ROW},
 }
 
 
@@ -187,13 +193,15 @@ class Turns:
         self.changes: list[Row] = []
         self.compared = 0
         self.left_by_java: set[str] = set()
-        not_null = {*partition, *keys}
+        self.nullable = {*partition, *keys} if NULLABLE.items() <= self.options.items() else frozenset()
+        not_null = {*partition, *keys} - self.nullable
         fields = [
             {"id": number, "name": name, "type": COLUMNS[name] + (" NOT NULL" if name in not_null else "")}
             for number, name in enumerate(self.columns)
         ]
         lists = {"partitionKeys": list(partition), "primaryKeys": [*partition, *keys]}
-        self._someone().create(self.table, {"fields": fields, **lists, "options": self.options, "comment": ""})
+        creator = self.ours if self.nullable else self._someone()
+        creator.create(self.table, {"fields": fields, **lists, "options": self.options, "comment": ""})
 
     def _someone(self) -> JavaPaimon | PaimonCli:
         return self.random.choice((self.java, self.ours))
@@ -213,6 +221,7 @@ class Turns:
             "s": None if draw() < 0.2 else self.random.choice(("x", "y" * 30, "日本")),
         }
         kind = "-D" if self.oracle.has_deletes and draw() < 0.25 else "+I"
+        cells |= {name: None for name in sorted(self.nullable) if draw() < 0.15}
         return {"_kind": kind, **{name: cells[name] for name in self.columns}}
 
     def _write(self, *, compact: bool) -> list[Row]:

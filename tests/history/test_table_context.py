@@ -49,7 +49,6 @@ def test_dynamic_options_lie_on_top_of_the_schemas(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "option",
     [
-        ("primary-key.nullable", "true"),
         ("data-evolution.enabled", "TRUE"),
         ("chain-table.enabled", "true"),
         ("pk-clustering-override", "true"),

@@ -33,11 +33,6 @@ def test_postponed_rows_form_no_tree(tmp_path: Path) -> None:
     assert {row.read_amplification for row in rows} == {0}
 
 
-def test_tables_with_null_keys_are_not_read(tmp_path: Path) -> None:
-    with pytest.raises(NotSupported, match=r"primary-key\.nullable"):
-        make_table(tmp_path / "t", {"k": "INT", "v": "STRING"}, ["k"], options={"primary-key.nullable": "true"})
-
-
 @pytest.mark.parametrize(
     "key", ["scan.bucket", "scan.fallback-branch", "scan.file-creation-time-millis", "incremental-to-auto-tag"]
 )

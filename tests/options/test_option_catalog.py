@@ -111,7 +111,7 @@ def test_the_nearest_key_is_one_that_can_be_typed() -> None:
 @pytest.mark.parametrize(
     ("at", "options", "named"),
     [
-        ("open", {"bucket": "1", "primary-key.nullable": "TRUE"}, "primary-key.nullable"),
+        ("open", {"bucket": "1", "chain-table.enabled": "TRUE"}, "chain-table.enabled"),
         ("open", {"type": "format-table"}, "type"),
         ("scan", {"scan.bucket": "0"}, "scan.bucket"),
         ("scan", {"scan.fallback-branch": "b"}, "scan.fallback-branch"),

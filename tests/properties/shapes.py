@@ -85,7 +85,11 @@ class Layout:
 
     @property
     def columns(self) -> dict[str, str]:
-        return {**({"p": "INT NOT NULL"} if self.partitioned else {}), "k": "INT NOT NULL", **self.shape.columns}
+        return {**dict.fromkeys(self.key, "INT" if self.has_null_keys else "INT NOT NULL"), **self.shape.columns}
+
+    @property
+    def has_null_keys(self) -> bool:
+        return "primary-key.nullable" in self.options
 
 
 def random_layout(engine: str, dice: random.Random) -> Layout:
@@ -106,6 +110,8 @@ def random_layout(engine: str, dice: random.Random) -> Layout:
     if dice.random() < 0.3:
         options["write-only"] = "true"
     options["manifest.merge-min-count"] = dice.choice(("2", "5", "30"))
+    if dice.random() < 0.3:
+        options["primary-key.nullable"] = "true"
     return Layout(shape, dice.random() < 0.3, dice.choice((1, 1, 1, 2, 3)), options)
 
 
@@ -117,6 +123,8 @@ def _random_row(layout: Layout, dice: random.Random) -> Row:
     row: Row = {"k": dice.randrange(8)}
     if layout.partitioned:
         row = {"p": dice.randrange(2), **row}
+    if layout.has_null_keys:
+        row = {name: None if dice.random() < 0.25 else value for name, value in row.items()}
     row |= {name: _random_value(kind, dice) for name, kind in layout.shape.columns.items()}
     for name, columns in layout.shape.options.items():
         if columns == "listagg":

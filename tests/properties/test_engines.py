@@ -22,7 +22,7 @@ from tests.properties.shapes import ENGINES, random_changes, random_layout
 from tests.properties.trial import Trial
 
 STEPS_OF_A_TABLE = 40
-TABLES = 45
+TABLES = 47
 LEAST_STEPS = 1500
 SEEDS = st.integers(0, 1 << 30)
 STEPS_MADE: Counter[str] = Counter()
@@ -53,8 +53,8 @@ class EngineMachine(RuleBasedStateMachine):
     def compact(self, strategy: str) -> None:
         self.trial.compact(strategy)
 
-    @rule(key=st.integers(0, 7), value=st.sampled_from([None, 1, 7]))
-    def update(self, key: int, value: int | None) -> None:
+    @rule(key=st.none() | st.integers(0, 7), value=st.sampled_from([None, 1, 7]))
+    def update(self, key: int | None, value: int | None) -> None:
         self.trial.update(key, value)
 
     @rule(keep=st.integers(1, 4))
@@ -65,7 +65,7 @@ class EngineMachine(RuleBasedStateMachine):
     def look_back(self, which: int) -> None:
         self.trial.look_back(which)
 
-    @rule(which=st.integers(0, 3))
+    @rule(which=st.integers(0, 4))
     def filter(self, which: int) -> None:
         self.trial.filter(which)
 

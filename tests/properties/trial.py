@@ -27,10 +27,14 @@ from tests.properties.shapes import Layout, random_changes
 from tests.tables import compact, make_table, write
 
 _NUMBERS = itertools.count()
-PREDICATES = (("k < 3", lambda row: row["k"] < 3), ("k = 5 OR k = 0", lambda row: row["k"] in (0, 5)))
+PREDICATES = (
+    ("k < 3", lambda row: row["k"] is not None and row["k"] < 3),
+    ("k = 5 OR k = 0", lambda row: row["k"] in (0, 5)),
+    ("k IS NULL", lambda row: row["k"] is None),
+)
 PREDICATES_OF_N = (
     ("n > 0", lambda row: row["n"] is not None and row["n"] > 0),
-    ("n IS NULL AND k > 1", lambda row: row["n"] is None and row["k"] > 1),
+    ("n IS NULL AND k > 1", lambda row: row["n"] is None and row["k"] is not None and row["k"] > 1),
 )
 
 
@@ -84,13 +88,14 @@ class Trial:
         compact(self.context, strategy=strategy)
         self.look(fully_compacted=strategy == "full")
 
-    def update(self, key: int, value: int | None) -> None:
+    def update(self, key: int | None, value: int | None) -> None:
         """SET n, or delete the rows where it is None; a read of an old snapshot where the engine does not support the step."""
         if self.layout.shape.name != "plain" or self.layout.options["merge-engine"] != "deduplicate":
             return self.look_back(key)
         self.steps.append(f"update({key}, {value})")
         assignments = () if value is None else (f"n = {value}",)
-        run_update(self.context, UpdateRequest(f"k = {key}", assignments), LocalEngine(), NoProgress())
+        where = "k IS NULL" if key is None else f"k = {key}"
+        run_update(self.context, UpdateRequest(where, assignments), LocalEngine(), NoProgress())
         rows = [row for row in self.expected() if row["k"] == key]
         kind = "-D" if value is None else "+U"
         self.changes += tuple(Change(kind, {**row, "n": row["n"] if value is None else value}) for row in rows)
@@ -134,11 +139,11 @@ class Trial:
         rows = [row for batch in batches for row in canonical_rows(batch, context.schema.fields)]
         return rows
 
-    def look_back(self, which: int) -> None:
+    def look_back(self, which: int | None) -> None:
         """An older snapshot, whatever has happened since."""
         self.steps.append(f"look_back({which})")
         if self.states:
-            number = sorted(self.states)[which % len(self.states)]
+            number = sorted(self.states)[(which or 0) % len(self.states)]
             found, expected = self.read(number), self.states[number]
             assert sorted(map(_text, found)) == sorted(map(_text, expected)), self.story(found, expected)
 
@@ -181,7 +186,7 @@ class Trial:
         elif chance < 0.62:
             self.compact("full")
         elif chance < 0.70:
-            self.update(dice.randrange(8), dice.choice((None, 1, 7)))
+            self.update(dice.choice((None, *range(8))), dice.choice((None, 1, 7)))
         elif chance < 0.74:
             self.expire(dice.randrange(1, 5))
         elif chance < 0.84:
