@@ -225,11 +225,14 @@ class Maintenance(OpenedTable):
         target = find_target(self.context, str(to)).snapshot
         return Restoration(target, *plan_restore(self.context, target))
 
-    def plan_rescale(self, buckets: int, *, partition: Partitions | None = None) -> Planned[RescalePlan, RescaleSummary]:
-        """The partitions that have another number of buckets. NotSupported for tables without a fixed number of buckets."""
+    def plan_rescale(
+        self, buckets: int | None = None, *, partition: Partitions | None = None
+    ) -> Planned[RescalePlan, RescaleSummary]:
+        """The partitions that have another number of buckets than `buckets`, or than the table's option says."""
         from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
 
-        check_positive(buckets=buckets)
+        if buckets is not None:
+            check_positive(buckets=buckets)
         plan = plan_rescale(self.context, buckets, partition_list(partition))
 
         def run() -> RescaleSummary:
@@ -241,10 +244,11 @@ class Maintenance(OpenedTable):
 
         return Planned(plan, run)
 
-    def rescale(self, buckets: int, *, partition: Partitions | None = None) -> RescaleSummary:
+    def rescale(self, buckets: int | None = None, *, partition: Partitions | None = None) -> RescaleSummary:
         """Rewrite the table with another number of buckets, in one commit, and change its bucket option.
 
-        A `Conflict` if another job writes meanwhile; the table is unchanged then.
+        With `partition` only those partitions are rewritten, and the option stays. A `Conflict` if another job writes meanwhile;
+        no row has moved then.
         """
         self.check_commit()
         return self.plan_rescale(buckets, partition=partition).run()

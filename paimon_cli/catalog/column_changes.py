@@ -29,8 +29,11 @@ class Position:
 
 @dataclass(frozen=True)
 class SetOption:
+    """`fits_files`: the files were rewritten for this value, so it may differ from what they were written with before."""
+
     key: str
     value: str
+    fits_files: bool = False
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,8 @@ def _check_bucket(old: str, value: str) -> None:
     if "-1" in (old.strip(), value.strip()):
         raise UsageError(
             f"bucket cannot change from {old} to {value}",
-            "a table cannot switch between fixed and dynamic buckets",
+            "its keys would be looked for in other buckets than they are in",
+            "`paimon-cli rescale` moves a table from dynamic buckets to a fixed number; there is no way back",
             option="bucket",
         )
 

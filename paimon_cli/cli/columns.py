@@ -45,21 +45,22 @@ RECORDS = Kind(lambda rows: [RECORD.json(row) for row in rows], str)
 
 NAMES_OF_KIND = {
     COUNT: "added attempts bad_cells behind buckets buckets_skipped changelog_record_count columns commits compacted "
-    "compaction_trigger compactions conflicts count delete_rows deleted deletion_vector_rows duration_ms dv_cardinality fanout "
-    "files files_added files_after files_before files_deleted files_skipped_as_unchanged files_skipped_by_bucket "
+    "compaction_trigger compactions conflicts count delete_rows deleted deletion_vector_rows duration_ms dv_cardinality "
+    "fanout files files_added files_after files_before files_deleted files_skipped_as_unchanged files_skipped_by_bucket "
     "files_skipped_by_index files_skipped_by_key files_skipped_by_level files_skipped_by_partition files_skipped_by_value "
-    "flushes full_compactions levels lost_updates manifests manifests_skipped most_runs needless overlap own_calls partitions "
-    "partitions_skipped picked_runs preemptions records refused rounds rows rows_read rows_skipped_by_level runs_after "
-    "runs_before schedules skipped_rows snapshots_removed sorted_runs space_amplification_after space_amplification_before "
-    "space_amplification_percent space_limit_percent spills splits splits_to_merge stalls states stop_trigger storage_calls "
-    "tables total_record_count trigger upgraded vectors writers",
+    "flushes full_compactions hash_count levels lost_updates manifests manifests_skipped most_runs needless new_buckets "
+    "overlap own_calls partitions partitions_skipped picked_runs preemptions records refused rounds rows rows_read "
+    "rows_skipped_by_level runs_after runs_before schedules skipped_rows snapshots_removed sorted_runs "
+    "space_amplification_after space_amplification_before space_amplification_percent space_limit_percent spills splits "
+    "splits_to_merge stalls states stop_trigger storage_calls tables total_record_count trigger upgraded vector_rows "
+    "vectors writers",
     ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
     "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run "
-    "schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until version watermark "
-    "write write_amplification",
-    SIZE: "average_flush_bytes biggest_bucket_bytes buffer_peak buffer_size bytes_after bytes_before compacted_bytes copied "
-    "flushed_bytes length level_1_bytes next_rewrites next_rewrites_leveled read_bytes rewritten_bytes size spilled_size "
-    "write_bytes",
+    "schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until version "
+    "watermark write write_amplification",
+    SIZE: "average_flush_bytes biggest_bucket_bytes bucket_size bucket_size_after buffer_peak buffer_size bytes_after "
+    "bytes_before compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "
+    "read_bytes rewritten_bytes size spilled_size write_bytes",
     FLAG: "already_committed earlier immutable is_complete is_correct is_expired is_held is_safe is_set option_changed overwrite",
     NAMES: "actors branches checks extra_files honours left partition_keys primary_keys removed tags tags_removed violations",
     LONG: "commit_identifier max_seq min_seq sequence",
@@ -217,7 +218,7 @@ SHOWN = {
     "ExportSummary": "output_path rows size engine engine_reason seconds files",
     "FileToDelete": "kind path size",
     "Invariant": "code check level severity meaning",
-    "RescaledPartition": "partition buckets files rows size",
+    "RescaledPartition": "partition buckets new_buckets rows size files files_after bucket_size bucket_size_after",
     "RunRow": "run level files size rows delete_rows min_key max_key span overlap picked",
     "Story": "case checks store is_correct verdict rows violations steps",
     "TableRow": "table primary_keys partition_keys bucket columns records snapshot_id time comment path problem",

@@ -98,7 +98,10 @@ commands = top_level()
 def rescale(
     call: Call,
     table: TableName,
-    buckets: Annotated[int, typer.Option("--buckets", metavar="N", min=1, help="The new number of buckets.", show_default=False)],
+    buckets: Annotated[
+        int | None,
+        typer.Option("--buckets", metavar="N", min=1, help="The new number of buckets; by default that of the table's option."),
+    ] = None,
     partition: Partitions = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -106,8 +109,8 @@ def rescale(
 ) -> None:
     """Rewrite a table with another number of buckets, in one commit, and change its bucket option.
 
-    If another job writes meanwhile, it exits with 5 and leaves the table unchanged. --partition rewrites only the given
-    partitions, to the number of buckets that the table's option already has.
+    A table with dynamic buckets gets a fixed number. If another job writes meanwhile, it exits with 5 and no row has moved.
+    --partition rewrites only the given partitions and leaves the option: unless both agree, writers refuse those partitions.
 
     paimon-cli rescale ./wh/shop.db/orders --buckets 16 --dry-run
     """
@@ -134,8 +137,11 @@ def _headline(plan: RescalePlan) -> str:
     if not plan.partitions:
         return f"all files are already in {counted(plan.buckets, 'bucket')}"
     files = sum(partition.files for partition in plan.partitions)
-    what = f"{counted(len(plan.partitions), 'partition')} ({counted(files, 'file')}, {human_size(plan.size)})"
-    return f"{what} will be rewritten with {counted(plan.buckets, 'bucket')}"
+    rows = sum(partition.rows for partition in plan.partitions)
+    held = f"{counted(rows, 'row')} in {counted(files, 'file')}, {human_size(plan.size)}"
+    what = f"{counted(len(plan.partitions), 'partition')} ({held})"
+    refused = f"; until `alter TABLE set bucket={plan.buckets}` writers will refuse them" if plan.differs_from_option else ""
+    return f"{what} will be rewritten with {counted(plan.buckets, 'bucket')}{refused}"
 
 
 def _summary_text(done: RescaleSummary) -> str:

@@ -35,26 +35,33 @@ from paimon_cli.write.write_plan import WritePlan
 
 @dataclass(frozen=True)
 class RescaledPartition:
-    """A partition before the rescale: `key` serialised, `partition` as text; `rows` are counted before merging, `size` in
-    bytes.
+    """A partition before the rescale and, as far as it can be foreseen, after it: `key` serialised, `partition` as text, sizes in
+    bytes. `rows` are counted before merging; a number of `buckets` below 0 is not fixed.
     """
 
     key: bytes
     partition: str
     buckets: int
-    files: int
+    new_buckets: int
     rows: int
     size: int
+    files: int
+    files_after: int
+    bucket_size: int
+    bucket_size_after: int
 
 
 @dataclass(frozen=True)
 class RescalePlan:
-    """`partitions`: those that have another number of buckets than `buckets` at `snapshot`."""
+    """`partitions`: those that have another number of buckets than `buckets` at `snapshot`. `changes_option`: whether the table's
+    option will follow; a rescale of some partitions leaves it, and `differs_from_option` if they will have another number.
+    """
 
     snapshot: Snapshot | None
     buckets: int
     partitions: tuple[RescaledPartition, ...]
     changes_option: bool
+    differs_from_option: bool = False
 
     @property
     def size(self) -> int:
@@ -77,39 +84,61 @@ class RescaleSummary:
     seconds: float = 0.0
 
 
-def plan_rescale(context: TableContext, buckets: int, partitions: Sequence[Mapping[str, str]] = ()) -> RescalePlan:
-    """Plan a rescale. `NotSupported` for tables without a fixed number of buckets.
+def plan_rescale(context: TableContext, buckets: int | None = None, partitions: Sequence[Mapping[str, str]] = ()) -> RescalePlan:
+    """Plan a rescale to a number of buckets, or to that of the table's option. `NotSupported` for a kind of table that has none.
 
-    `UsageError` if only some partitions would get another number than the table's option, because no writer would accept them.
+    `UsageError` if only some partitions of a table without a fixed number would get one: a partition of hashed keys is of no use
+    to writers that look keys up in an index.
     """
     context.check(RESCALE)
-    check_writable_table(context)
     present = context.options.bucket
-    if partitions and buckets != present:
+    if present < 0 and (partitions or buckets is None):
         raise UsageError(
-            f"some partitions of {context.address} cannot have {buckets} buckets while its option says {present}",
-            "writers take the number of buckets from the table's option",
-            f"rescale the whole table, or first: paimon-cli alter {context.layout.argument} set bucket={buckets}",
+            f"{context.address} has no number of buckets yet",
+            f"with bucket={present} its writers choose the bucket of each key",
+            f"rescale the whole table: paimon-cli rescale {context.layout.argument} --buckets N",
         )
+    total = present if buckets is None else buckets
+    check_writable_table(_with_buckets(context, total))
     snapshot = context.snapshots.latest()
     chosen = PartitionSpec.parse_any(context, partitions)
+    found = _partitions_to_move(context, snapshot, total, chosen)
+    rescaled = sorted((_forecast(context, total, *item) for item in found.items()), key=lambda one: natural_order(one.partition))
+    differs = total != present
+    return RescalePlan(snapshot, total, tuple(rescaled), differs and not partitions, differs and bool(partitions))
+
+
+def _with_buckets(context: TableContext, buckets: int) -> TableContext:
+    """The table as the rewrite writes it."""
+    options = {"bucket": str(buckets), DATA_CONFLICT_CHECK: "partition"}
+    return replace(context, options=context.options.with_overrides(options))
+
+
+def _partitions_to_move(
+    context: TableContext, snapshot: Snapshot | None, buckets: int, chosen: PartitionSpec
+) -> dict[bytes, list[BucketFiles]]:
     found: dict[bytes, list[BucketFiles]] = {}
     for bucket in bucket_files(context, snapshot, FileFilter(chosen.matches)).values():
         if bucket.total_buckets != buckets:
             found.setdefault(bucket.partition, []).append(bucket)
-    rescaled = sorted((_summed(context, *item) for item in found.items()), key=lambda summed: natural_order(summed.partition))
-    return RescalePlan(snapshot, buckets, tuple(rescaled), buckets != present)
+    return found
 
 
-def _summed(context: TableContext, partition: bytes, held: Sequence[BucketFiles]) -> RescaledPartition:
+def _forecast(context: TableContext, buckets: int, partition: bytes, held: Sequence[BucketFiles]) -> RescaledPartition:
     files = [file for bucket in held for file in bucket.files]
+    rows, size = sum(file.row_count for file in files), sum(file.file_size for file in files)
+    bucket_size_after = -(-size // buckets)
     return RescaledPartition(
         key=partition,
         partition=partition_text(context, partition),
         buckets=held[0].total_buckets,
+        new_buckets=buckets,
+        rows=rows,
+        size=size,
         files=len(files),
-        rows=sum(file.row_count for file in files),
-        size=sum(file.file_size for file in files),
+        files_after=min(rows, buckets) * max(1, -(-bucket_size_after // context.mode.target_file_size)),
+        bucket_size=-(-size // len(held)),
+        bucket_size_after=bucket_size_after,
     )
 
 
@@ -121,7 +150,8 @@ def run_rescale(table: CatalogTable, plan: RescalePlan, engine: Engine, progress
     if plan.snapshot is not None and plan.partitions:
         summary = _rewrite(context, plan, plan.snapshot, engine, progress)
     if plan.changes_option:
-        alter_table(table, [SetOption("bucket", str(plan.buckets))], context.clock)
+        _expect_nothing_left(context, plan.buckets)
+        alter_table(table, [SetOption("bucket", str(plan.buckets), fits_files=True)], context.clock)
     seconds = (context.clock.now_millis() - started) / 1000
     return replace(summary, option_changed=plan.changes_option, engine=engine.name, engine_reason=engine.reason, seconds=seconds)
 
@@ -132,8 +162,7 @@ def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engin
     splits = [split for split in plan_scan(context, snapshot).splits if split.bucket.partition in chosen]
     engine.prepare(Work.of(file for split in splits for file in split.files), progress)
     shown = _shown_rows(context, splits, engine, progress)
-    options = {"bucket": str(plan.buckets), DATA_CONFLICT_CHECK: "partition"}
-    scaled, stamp = replace(context, options=context.options.with_overrides(options)), new_stamp(context)
+    scaled, stamp = _with_buckets(context, plan.buckets), new_stamp(context)
     job = WritePlan(
         context=scaled,
         incoming=RowsOfTable(context),
@@ -156,6 +185,18 @@ def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engin
     snapshots = _commit(new_files, messages, PartitionSpec.exactly(chosen), snapshot)
     size = sum(file.file_size for file in files)
     return RescaleSummary(plan.buckets, len(chosen), rows, len(files), size, snapshots)
+
+
+def _expect_nothing_left(context: TableContext, buckets: int) -> None:
+    """Raise `Conflict` if another job has added a partition since the plan: the option must not change before it is moved too."""
+    left = _partitions_to_move(context, context.snapshots.latest(), buckets, PartitionSpec.everything())
+    if left:
+        where = partition_text(context, min(left)) or "the table"
+        raise Conflict(
+            f"another job has written {where} with another number of buckets meanwhile",
+            "the table's option was not changed",
+            f"stop the writers and run again: paimon-cli rescale {context.layout.argument} --buckets {buckets}",
+        )
 
 
 def _shown_rows(context: TableContext, splits: Sequence[Split], engine: Engine, progress: Progress) -> int:

@@ -212,7 +212,7 @@ def plan_write(context: TableContext, request: WriteRequest, commit_user: str = 
 
 def _other_bucket_counts(context: TableContext, committed: CommittedState) -> dict[bytes, int]:
     totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
-    return {p: total for p, total in totals.items() if total > 0 and total != context.options.bucket}
+    return {p: total for p, total in totals.items() if total != context.options.bucket}
 
 
 def _is_full_commit(context: TableContext, request: WriteRequest) -> bool:

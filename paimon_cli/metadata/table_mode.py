@@ -39,6 +39,14 @@ class BucketMode(Enum):
     UNAWARE = "no buckets"
 
 
+WORK_ON_BUCKETS = {
+    BucketMode.DYNAMIC: (COMPACT, RESCALE),
+    BucketMode.CROSS_PARTITION: (COMPACT,),
+    BucketMode.POSTPONED: (WRITE, COMPACT),
+}
+"""What is done where the number of buckets is not fixed; all work is done elsewhere."""
+
+
 @dataclass(frozen=True)
 class Limit:
     """Why this version does not do some work on a table."""
@@ -128,13 +136,9 @@ class TableMode:
         elif not self.has_keys and work == COMPACT and self.deletion_vectors:
             why = "this version does not remove rows that vectors mark where there is no key"
             yield Limit("with deletion vectors but without a primary key", why, "compact it with another Paimon engine")
-        elif work == COMPACT:
-            return
-        elif self.bucket == 0:
+        elif self.bucket == 0 and work != COMPACT:
             yield Limit("with bucket=0", "0 is not a number of buckets", "set a number of buckets, such as --bucket 4")
-        elif self.bucket_mode is BucketMode.POSTPONED and work in (WRITE, COMPACT):
-            return
-        elif self.bucket_mode not in (BucketMode.FIXED, BucketMode.UNAWARE):
+        elif work not in WORK_ON_BUCKETS.get(self.bucket_mode, LIMITED_WORK):
             why = f"this version does not {work} tables with {self.bucket_mode.value}, only with a fixed number of buckets"
             hint = "use another Paimon engine, or create a table with a fixed number of buckets, such as --bucket 4"
             yield Limit(f"with bucket={self.bucket}", why, hint)

@@ -121,7 +121,7 @@ class WritePlan:
             raise UsageError(
                 f"{place} was written with {total} buckets, the table's option says {self.total_buckets}",
                 "rows of one key must stay in one bucket",
-                f"paimon-cli rescale {table} --buckets {self.total_buckets}, or overwrite the partition",
+                f"paimon-cli rescale {table} --buckets {self.total_buckets if self.total_buckets > 0 else total}",
             )
 
     def first_sequence(self, bucket_id: BucketId) -> int:

@@ -122,7 +122,7 @@ REFUSED: list[tuple[SchemaChange, str]] = [
     (AlterColumn(("id",), position=Position(None)), "already exists"),
     (AlterColumn(("r", "l", "element"), comment="x"), "are not columns"),
     (SetOption("merge-engine", "first-row"), "cannot change once the table has data"),
-    (SetOption("bucket", "-1"), "fixed and dynamic"),
+    (SetOption("bucket", "-1"), "other buckets than they are in"),
     (SetOption("bucket", "0"), "not a number of buckets"),
     (SetOption("file.format", "text"), "cannot be 'text'"),
     (SetOption("sequence.field", "nope"), "unknown column 'nope'"),

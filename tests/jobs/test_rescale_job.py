@@ -11,14 +11,15 @@ from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import locate_table
-from paimon_cli.errors import DataConflict, NotSupported, UsageError
+from paimon_cli.errors import Conflict, DataConflict, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import Engine, NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescale
 from paimon_cli.jobs.spark.engine import SparkEngine
-from paimon_cli.metadata.snapshot import OVERWRITE
+from paimon_cli.metadata.snapshot import OVERWRITE, Snapshot
+from tests.goldens import golden_table
 from tests.tables import compact, make_table, write
 from tests.tables import rows as rows_of
 
@@ -107,8 +108,6 @@ def test_run_again_when_the_option_did_not_follow(context: TableContext) -> None
 
 
 def test_partitions_one_by_one_behind_the_option(context: TableContext) -> None:
-    with pytest.raises(UsageError, match="cannot have 3 buckets"):
-        plan_rescale(context, 3, [{"p": "a"}])
     table = table_of(context)
     before = rows_of(context)
     alter_table(table, [SetOption("bucket", "3")])
@@ -146,10 +145,72 @@ def test_sums_are_not_added_twice(tmp_path: Path) -> None:
     assert sorted(row["n"] for row in rows_of(after)) == [3] * 9 + [4]
 
 
-def test_dynamic_buckets_are_not_rescaled(tmp_path: Path) -> None:
-    made = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=-1)
-    with pytest.raises(NotSupported, match="bucket=-1"):
-        plan_rescale(made, 3)
+def test_one_partition_may_have_a_number_of_its_own(context: TableContext) -> None:
+    """As with Paimon's own rescale; writers refuse that partition until it agrees with the option again."""
+    before = rows_of(context)
+    table = table_of(context)
+    plan = plan_rescale(table.context, 5, [{"p": "a"}])
+    assert (plan.changes_option, plan.differs_from_option) == (False, True)
+    done = run_rescale(table, plan, LocalEngine(), NoProgress())
+    after = TableContext.open(context.url)
+    assert (done.option_changed, after.options.bucket) == (False, 2)
+    assert sorted(map(str, rows_of(after))) == sorted(map(str, before)) and not list(check_table(after, rows=True))
+    write(after, [{"p": "b", "k": 1, "n": 1}])
+    with pytest.raises(UsageError, match="written with 5 buckets"):
+        write(after, [{"p": "a", "k": 1, "n": 1}])
+    run_rescale(table, plan_rescale(table.context, None, [{"p": "a"}]), LocalEngine(), NoProgress())
+    write(after, [{"p": "a", "k": 1, "n": 1}])
+
+
+def test_a_plan_tells_sizes_before_and_after(context: TableContext) -> None:
+    one, other = plan_rescale(context, 4).partitions
+    assert (one.partition, one.buckets, one.new_buckets, one.rows, one.files) == ("p=a", 2, 4, 131, 5)
+    assert (one.files_after, one.bucket_size, one.bucket_size_after) == (4, -(-one.size // 2), -(-one.size // 4))
+    assert other.rows == 61
+
+
+@pytest.mark.parametrize(("writer", "name"), [("java-0.9", "dynamic_bucket"), ("java-1.4", "dynamic")])
+def test_dynamic_buckets_become_a_fixed_number(tmp_path: Path, writer: str, name: str) -> None:
+    """No hash index stays, the table goes on as one with fixed buckets, and its older snapshots read as before."""
+    context = TableContext.open(str(golden_table(writer, name, tmp_path)))
+    assert any(entry.index_file.index_type == "HASH" for entry in context.manifests.index_entries(latest(context)))
+    before = rows_of(context)
+    done = rescale(context, 3)
+    after = TableContext.open(context.url)
+    assert (done.rows, done.option_changed, after.options.bucket) == (len(before), True, 3)
+    assert sorted(map(str, rows_of(after))) == sorted(map(str, before))
+    assert not list(check_table(after, rows=True)) and not after.manifests.index_entries(latest(after))
+    changed = {**before[0], next(field.name for field in after.schema.fields if field.type.nullable): None}
+    write(after, [changed])
+    compact(after, strategy="full")
+    assert sorted(map(str, rows_of(after))) == sorted(map(str, [changed, *before[1:]]))
+    with pytest.raises(UsageError, match="cannot change from 3 to -1"):
+        alter_table(table_of(after), [SetOption("bucket", "-1")])
+
+
+def latest(context: TableContext) -> Snapshot:
+    snapshot = context.snapshots.latest()
+    assert snapshot is not None
+    return snapshot
+
+
+def test_only_the_whole_of_a_dynamic_table_gets_a_number(tmp_path: Path) -> None:
+    made = make_table(tmp_path / "t", COLUMNS, ["p", "k"], ["p"], bucket=-1)
+    with pytest.raises(UsageError, match="no number of buckets yet"):
+        plan_rescale(made, 3, [{"p": "a"}])
+    with pytest.raises(UsageError, match="no number of buckets yet"):
+        plan_rescale(made)
+
+
+def test_a_partition_that_appears_meanwhile_keeps_the_option(context: TableContext) -> None:
+    table = table_of(context)
+    plan = plan_rescale(table.context, 4)
+    write(context, [{"p": "new", "k": 1, "n": 1}])
+    with pytest.raises(Conflict, match="p=new"):
+        run_rescale(table, plan, LocalEngine(), NoProgress())
+    assert TableContext.open(context.url).options.bucket == 2
+    assert rescale(context, 4).partitions == 1
+    assert TableContext.open(context.url).options.bucket == 4
 
 
 def test_on_spark(context: TableContext, any_spark_engine: SparkEngine) -> None:
