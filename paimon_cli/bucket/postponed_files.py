@@ -111,17 +111,48 @@ def assigned_counts(options: TableOptions, known: Mapping[bytes, int], waiting: 
     return {partition: known.get(partition) or bucket_count(options, held) for partition, held in waiting.items()}
 
 
-def bucket_count(options: TableOptions, waiting: Waiting, most: int = MOST_BUCKETS) -> int:
-    """How many buckets a partition without any gets: as configured, else by rows, else by bytes."""
+def bucket_count(options: TableOptions, waiting: Waiting) -> int:
+    """How many buckets a compaction gives a partition without any: as configured, else by rows, else by bytes."""
     if options.postpone_default_bucket_num is not None:
         return options.postpone_default_bucket_num
     by_rows = options.postpone_target_rows
     needed, target = (waiting.size, options.postpone_target_size) if by_rows is None else (waiting.rows, by_rows)
     count = max(1, -(-needed // target))
-    if count > most:
+    if count > MOST_BUCKETS:
         key = "postpone.target-size-per-bucket" if by_rows is None else "postpone.target-row-num-per-bucket"
-        raise UsageError(f"{key} would make {count:,} buckets in one partition", f"there can be {most:,}", "raise it")
+        raise UsageError(f"{key} would make {count:,} buckets in one partition", f"there can be {MOST_BUCKETS:,}", "raise it")
     return count
+
+
+def batch_bucket_count(options: TableOptions, batch: Waiting) -> int:
+    """How many buckets a batch gives a partition without any: its own number is a power of two, up to a limit."""
+    count = bucket_count(options, batch)
+    if options.postpone_default_bucket_num is not None:
+        return count
+    return min(1 << (count - 1).bit_length(), options.postpone_most_buckets)
+
+
+class KnownCounts(dict[bytes, int]):
+    """The number of buckets of each partition that has any; all others get the number that the table's options name."""
+
+    def __init__(self, known: Mapping[bytes, int], others: int) -> None:
+        super().__init__(known)
+        self._others = others
+
+    def __missing__(self, partition: bytes) -> int:
+        return self._others
+
+    def __reduce__(self) -> tuple[type[KnownCounts], tuple[dict[bytes, int], int]]:
+        return KnownCounts, (dict(self), self._others)
+
+
+def counts_in_advance(context: TableContext, known: Mapping[bytes, int]) -> KnownCounts | None:
+    """The numbers of buckets for a batch whose rows need not be counted first; None if they must be."""
+    others = context.options.postpone_default_bucket_num
+    if others is not None:
+        return KnownCounts(known, others)
+    is_all = bool(known) and not context.schema.partition_keys
+    return KnownCounts(known, max(known.values())) if is_all else None
 
 
 def waiting_files(buckets: Mapping[BucketId, BucketFiles]) -> dict[bytes, BucketFiles]:

@@ -18,7 +18,14 @@ from paimon_cli.commit.commit_messages import (
     oldest_read,
     overwrite_changes,
 )
-from paimon_cli.commit.data_conflict import OFF, CheckData, check_of_buckets, check_of_messages, check_of_partitions
+from paimon_cli.commit.data_conflict import (
+    OFF,
+    CheckData,
+    check_of_buckets,
+    check_of_messages,
+    check_of_partitions,
+    meets_given_out_rows,
+)
 from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
 from paimon_cli.commit.files_conflict import check_files, check_newest_bucket_counts
 from paimon_cli.commit.prepared_snapshot import CommitFacts, DeltaManifests, MetadataWriter, prepare_snapshot
@@ -83,7 +90,7 @@ class Committer:
         append, compact = append_changes(messages, check_append_files), compact_changes(messages)
         steps: list[CommitStep] = []
         if not append.is_empty or (compact.is_empty and self._context.options.commit_force_create_snapshot):
-            is_checked = self._checks_data and not append.is_empty
+            is_checked = (self._checks_data or meets_given_out_rows(self._context, messages)) and not append.is_empty
             check = check_of_messages(self._context, identity, messages, append.read_snapshot_id) if is_checked else None
             steps.append(CommitStep((lambda latest: append) if keeps_numbers else self._ordered(lambda latest: append), check))
         check = check_of_buckets(self._context, identity, messages, compact.read_snapshot_id) if rows_are_new else None

@@ -56,12 +56,16 @@ class Written(Protocol):
 def check_of_messages(
     context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage], read_snapshot_id: int | None
 ) -> CheckData:
-    """For the append halves of messages, at the granularity of `commit.data-conflict-check`.
+    """For the append halves of messages, at the granularity of `commit.data-conflict-check`; where that is off, only rows that
+    had been postponed and got their buckets since are in the way: they are older than ours, and numbered as high.
 
     `read_snapshot_id` None: the table was empty when the job began, so every commit since then counts.
     """
     granularity = context.options.commit_data_conflict_check
     written = [message for message in messages if message.has_append]
+    if granularity == OFF:
+        buckets = {message.bucket_id for message in written if message.bucket != POSTPONE_BUCKET}
+        return DataConflictCheck(context, identity, WholePlaces(lambda e: e.bucket_id in buckets), read_snapshot_id, True).check
     if granularity == PARTITION:
         return check_of_partitions(context, identity, {message.partition for message in written}.__contains__, read_snapshot_id)
     return DataConflictCheck(context, identity, _written_by(context, written, granularity), read_snapshot_id).check
@@ -78,6 +82,12 @@ def _written_by(context: TableContext, messages: Sequence[CommitMessage], granul
             "use bucket or partition",
         )
     return WrittenKeys(context, messages) if granularity == KEY else WrittenRanges(context, messages)
+
+
+def meets_given_out_rows(context: TableContext, messages: Sequence[CommitMessage]) -> bool:
+    """Whether the messages add to buckets of a table whose compactions bring rows into buckets, too."""
+    is_postponed = context.mode.bucket_mode is BucketMode.POSTPONED
+    return is_postponed and any(message.has_append and message.bucket != POSTPONE_BUCKET for message in messages)
 
 
 def check_of_buckets(
@@ -190,8 +200,10 @@ class DataConflictCheck:
         identity: CommitIdentity,
         written: Written,
         read_snapshot_id: int | None,
+        only_given_out: bool = False,
     ) -> None:
         self._context = context
+        self._only_given_out = only_given_out
         self._identity = identity
         self._written = written
         self._read = self._checked = read_snapshot_id or 0
@@ -220,7 +232,7 @@ class DataConflictCheck:
     def _with_new_rows(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Files that a snapshot changed as more than a compaction: those of a compaction where it gave out postponed rows."""
         if snapshot.commit_kind in (APPEND, OVERWRITE):
-            return self._delta(snapshot)
+            return [] if self._only_given_out else self._delta(snapshot)
         if self._context.mode.bucket_mode is not BucketMode.POSTPONED:
             return []
         entries = self._delta(snapshot)

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.merged_rows import LARGEST_BATCH
-from paimon_cli.bucket.postponed_files import Waiting, assigned_counts, partition_counts, waiting_files
+from paimon_cli.bucket.postponed_files import Waiting, assigned_counts, batch_bucket_count, partition_counts, waiting_files
+from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.history.live_files import BucketFiles, bucket_files, committed_state
 from paimon_cli.history.table_context import TableContext
@@ -27,7 +28,8 @@ from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.storage import delete_all
-from paimon_cli.write.write_plan import WritePlan
+from paimon_cli.write.table_writer import Written
+from paimon_cli.write.write_plan import Tallies, WritePlan
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,12 @@ class WaitingRows:
             tally.rows += batch.num_rows
 
 
-def waiting_splits(waiting: Mapping[bytes, BucketFiles]) -> tuple[WaitingFile, ...]:
+def waiting_splits(waiting: Mapping[bytes, Sequence[DataFileMeta]]) -> tuple[WaitingFile, ...]:
     """The files of each partition in the order of their replay, with numbers that rise."""
     splits: list[WaitingFile] = []
     arrival = 0
-    for partition, bucket in waiting.items():
-        for file in bucket.files:
+    for partition, files in waiting.items():
+        for file in files:
             splits.append(WaitingFile(partition, file, arrival))
             arrival += file.row_count
     return tuple(splits)
@@ -86,7 +88,7 @@ def give_out(
     waiting = waiting_files(state)
     sizes = {partition: Waiting.of(bucket.files) for partition, bucket in waiting.items()}
     counts = assigned_counts(context.options, partition_counts(state), sizes)
-    splits = waiting_splits(waiting)
+    splits = waiting_splits({partition: bucket.files for partition, bucket in waiting.items()})
     engine.prepare(Work.of(split.file for split in splits), progress)
     plan = WritePlan(
         context=context,
@@ -127,6 +129,34 @@ def _as_compaction(context: TableContext, message: CommitMessage) -> CommitMessa
         compact_after=(*new.values(), *message.compact_after),
         compact_changelog_files=message.changelog_files + message.compact_changelog_files,
     )
+
+
+def write_counted(plan: WritePlan, engine: Engine, progress: Progress, tallies: Tallies) -> Written:
+    """Write a batch into buckets whose number it decides on: into postponed files of this job first, which are counted.
+
+    These files are in no commit, and are deleted in the end.
+    """
+    context = plan.context
+    staged = NewFiles(context, new_stamp(context))
+    with staged.deleted_on_failure():
+        counted = write_files(
+            replace(plan, file_stamp=staged.stamp, compact_bucket=None, existing={}), engine, progress, tallies
+        ).messages
+        waiting: dict[bytes, list[DataFileMeta]] = {}
+        for message in counted:
+            waiting.setdefault(message.partition, []).extend(message.new_files)
+        known = plan.counts_on or {}
+        counts = {p: known.get(p) or batch_bucket_count(context.options, Waiting.of(files)) for p, files in waiting.items()}
+        routed = replace(
+            plan,
+            incoming=WaitingRows(context),
+            splits=waiting_splits(waiting),
+            total_buckets=max(counts.values(), default=1),
+            bucket_counts=counts,
+        )
+        written = write_files(routed, engine, progress)
+    staged.delete_all_but(())
+    return written
 
 
 def in_the_way(context: TableContext, messages: Sequence[CommitMessage]) -> frozenset[bytes]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from paimon_cli.bucket.postponed_files import counts_in_advance, partition_counts
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import CommitIdentity
@@ -27,6 +28,7 @@ from paimon_cli.ingest.rows import IncomingRows, RowKindFilter
 from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work, phase
+from paimon_cli.jobs.postponed_rows import write_counted
 from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of, write_files
 from paimon_cli.metadata import data_file_schema
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
@@ -178,10 +180,9 @@ def plan_write(context: TableContext, request: WriteRequest, commit_user: str = 
     committed = committed_state(state)
     read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
     file_stamp = new_stamp(context)
-    postpones = context.mode.bucket_mode is BucketMode.POSTPONED
-    leaves_compaction = not context.mode.has_keys or context.options.write_only or context.options.sequence_snapshot_ordering
-    leaves_compaction = leaves_compaction or postpones
-    wanted = request.compaction != NO_COMPACTION and not leaves_compaction
+    known = partition_counts(state) if context.mode.batches_have_buckets else {}
+    counts = counts_in_advance(context, known) if context.mode.batches_have_buckets else None
+    wanted = request.compaction != NO_COMPACTION and not _leaves_compaction(context)
     compacts = wanted and why_not_compactable(context) is None
     strategy = FULL_STRATEGY if _is_full_commit(context, request) else MINOR_STRATEGY
     return WritePlan(
@@ -204,13 +205,23 @@ def plan_write(context: TableContext, request: WriteRequest, commit_user: str = 
         compact_bucket=WriterCompaction(snapshot.id if snapshot else 0, file_stamp, strategy) if compacts else None,
         compacts_beside=request.compaction == ASYNC_COMPACTION,
         existing=state if compacts else {},
-        other_bucket_counts={} if postpones else _other_bucket_counts(context, committed),
+        other_bucket_counts=_other_bucket_counts(context, committed),
         replaces_rows=request.overwrite,
         commit_user=commit_user,
+        bucket_counts=counts,
+        counts_on=known if context.mode.batches_have_buckets and counts is None else None,
     )
 
 
+def _leaves_compaction(context: TableContext) -> bool:
+    """Whether writers of the table leave compaction to other jobs."""
+    mode, options = context.mode, context.options
+    return not mode.has_keys or mode.postpones_rows or options.write_only or options.sequence_snapshot_ordering
+
+
 def _other_bucket_counts(context: TableContext, committed: CommittedState) -> dict[bytes, int]:
+    if context.mode.bucket_mode is BucketMode.POSTPONED:
+        return {}
     totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
     return {p: total for p, total in totals.items() if total != context.options.bucket}
 
@@ -251,7 +262,7 @@ def write_input(plan: WritePlan, request: WriteRequest, engine: Engine, progress
     tallies: Tallies = {}
     with NewFiles(plan.context, plan.file_stamp).deleted_on_failure():
         try:
-            written = write_files(plan, engine, progress, tallies)
+            written = (write_files if plan.counts_on is None else write_counted)(plan, engine, progress, tallies)
         except BadInput as error:
             raise with_all_faults(error, plan, engine, progress) from error
         if request.overwrite and not request.allow_empty and not written.buckets:

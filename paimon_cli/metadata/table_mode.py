@@ -14,7 +14,7 @@ from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options import option_catalog
 from paimon_cli.options.option_catalog import COMMIT, COMPACT, OPEN, WRITE
-from paimon_cli.options.table_options import TableOptions
+from paimon_cli.options.table_options import SNAPSHOT_ORDERING, TableOptions
 
 INPUT, LOOKUP, FULL_COMPACTION = "input", "lookup", "full-compaction"
 """Changelog producers: files hold what a flush takes in, what changes above level 0, or what changes at the top level."""
@@ -74,6 +74,8 @@ class TableMode:
     target_file_size: int
     raw_options: Mapping[str, str]
     force_lookup: bool = False
+    batches_have_buckets: bool = False
+    """Whether buckets are postponed, and yet a batch writes into them: the rows of a new partition are counted first."""
 
     @classmethod
     def of(cls, schema: TableSchema, options: TableOptions, shows_level_0: bool = False) -> TableMode:
@@ -89,7 +91,13 @@ class TableMode:
             options.target_file_size or (KEYED_FILE_SIZE if schema.primary_keys else APPEND_FILE_SIZE),
             options.raw,
             options.force_lookup,
+            options.bucket == POSTPONE_BUCKET and options.postpone_batch_write_fixed_bucket,
         )
+
+    @property
+    def postpones_rows(self) -> bool:
+        """Whether written rows wait in `bucket-postpone`."""
+        return self.bucket_mode is BucketMode.POSTPONED and not self.batches_have_buckets
 
     @property
     def reads_merge(self) -> bool:
@@ -136,6 +144,9 @@ class TableMode:
         elif not self.has_keys and work == COMPACT and self.deletion_vectors:
             why = "this version does not remove rows that vectors mark where there is no key"
             yield Limit("with deletion vectors but without a primary key", why, "compact it with another Paimon engine")
+        elif self.bucket_mode is BucketMode.POSTPONED and self.raw_options.get(SNAPSHOT_ORDERING, "").lower() == "true":
+            why = "rows that wait would get their buckets in the order of compactions, not of the snapshots that wrote them"
+            yield Limit(f"with bucket={self.bucket} and {SNAPSHOT_ORDERING}", why, f"leave {SNAPSHOT_ORDERING} out")
         elif self.bucket == 0 and work != COMPACT:
             yield Limit("with bucket=0", "0 is not a number of buckets", "set a number of buckets, such as --bucket 4")
         elif work not in WORK_ON_BUCKETS.get(self.bucket_mode, LIMITED_WORK):

@@ -21,6 +21,7 @@ BUCKET_FUNCTIONS = (HASHED, MODULO, HIVE)
 """Values of `bucket-function.type`: a hash of the binary row, the remainder of one whole number, the hash of Hive."""
 NULLABLE_KEYS = "primary-key.nullable"
 VECTORS_ENABLED = "deletion-vectors.enabled"
+SNAPSHOT_ORDERING = "sequence.snapshot-ordering"
 BATCH_WRITE_FIXED_BUCKET = "postpone.batch-write-fixed-bucket"
 MOST_BUCKETS = 2**31 - 1
 DATA_CONFLICT_CHECK = "commit.data-conflict-check"
@@ -143,7 +144,7 @@ class TableOptions:
     )
     sequence_fields = TypedOption[tuple[str, ...]]("sequence.field", (), read.names)
     write_sequence_number_init_mode = TypedOption("write.sequence-number-init-mode", "scan", read.one_of("scan", "snapshot"))
-    sequence_snapshot_ordering = TypedOption("sequence.snapshot-ordering", False, read.boolean)
+    sequence_snapshot_ordering = TypedOption(SNAPSHOT_ORDERING, False, read.boolean)
     sequence_sort_order = TypedOption("sequence.field.sort-order", "ascending", read.one_of("ascending", "descending"))
     rowkind_field = TypedOption("rowkind.field", None, read.text)
     ignore_delete = TypedOption(

@@ -58,7 +58,9 @@ class WritePlan:
     each flush, in threads of their own, instead of when a bucket is full or done. `other_bucket_counts`: bucket counts of the
     partitions that were not written with `total_buckets`. `replaces_rows`: the rows take the place of older ones, and what
     changes by that is in no changelog file, as in Java. `commit_user`, `writer_id`: what names a writer of postponed files.
-    `bucket_counts`: where postponed rows get their buckets, the number of them in each partition; None where rows are postponed.
+    `bucket_counts`: in tables with postponed buckets, the number of buckets of each partition; None where rows are postponed.
+    `counts_on`: the rows decide on these numbers where the table has none (here, those that it has), so they are postponed within
+    this write first, and counted there.
     """
 
     context: TableContext
@@ -77,6 +79,7 @@ class WritePlan:
     commit_user: str = ""
     writer_id: int = 0
     bucket_counts: Mapping[bytes, int] | None = None
+    counts_on: Mapping[bytes, int] | None = None
 
     @property
     def postpones(self) -> bool:

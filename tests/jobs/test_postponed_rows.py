@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
+from tests.rivals import beside
 from tests.tables import Row, compact, data_files, live_files, make_table, write
 
 COLUMNS = {"dt": "STRING NOT NULL", "id": "INT NOT NULL", "n": "INT", "text": "STRING"}
@@ -26,7 +28,8 @@ def make(folder: Path, bucket: int = -2, **options: str) -> TableContext:
 
 def shown(context: TableContext) -> list[Row]:
     """What a plain read shows, in order."""
-    names, found = context.schema.field_names, []
+    names = context.schema.field_names
+    found: list[Row] = []
     for split in plan_scan(context, context.snapshots.latest()).splits:
         for batch in read_split(context, split, names):
             found += canonical_rows(batch, context.schema.fields_of(names))
@@ -108,3 +111,101 @@ def test_equals_a_table_with_buckets(options: dict[str, str], tmp_path: Path) ->
         compact(context)
     assert shown(postponed) == shown(fixed) != []
     assert bucket_counts(postponed) == bucket_counts(fixed)
+
+
+BATCHES = {"postpone.batch-write-fixed-bucket": "true"}
+
+
+def test_a_batch_gives_new_partitions_a_power_of_two_and_keeps_what_others_have(tmp_path: Path) -> None:
+    context = make_table(
+        tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"], -2, {**BATCHES, "postpone.target-row-num-per-bucket": "10"}
+    )
+    write(context, [row(n, n) for n in range(45)] + [row(1, dt="b")])
+    assert bucket_counts(context) == {"dt=a/": {8}, "dt=b/": {1}} and len(shown(context)) == 46
+    write(context, [row(n, -n, "b") for n in range(100)])
+    assert bucket_counts(context) == {"dt=a/": {8}, "dt=b/": {1}} and len(shown(context)) == 145
+    assert live_files(context) == data_files(context), "what was counted is gone"
+    limited = TableContext.open(context.url, {"postpone.batch-write-fixed-bucket.max-parallelism": "5"})
+    write(limited, [row(n, n, "c") for n in range(100)])
+    write(TableContext.open(context.url, {"postpone.default-bucket-num": "3"}), [row(1, dt="d")])
+    write(context, [row(n, n, "a") for n in range(5)], overwrite=True)
+    assert bucket_counts(context) == {"dt=a/": {1}, "dt=b/": {1}, "dt=c/": {5}, "dt=d/": {3}}
+
+
+def test_a_compaction_counts_exactly_and_keeps_what_a_partition_has(tmp_path: Path) -> None:
+    context = make(tmp_path / "t", postpone__target_row_num_per_bucket="10")
+    write(context, [row(n, n) for n in range(45)])
+    write(context, [row(n, n) for n in range(10)])
+    compact(context)
+    assert bucket_counts(context) == {"dt=a/": {6}}, "55 rows wait, of 45 keys"
+    write(context, [row(n, n) for n in range(500)])
+    compact(TableContext.open(context.url, {"postpone.default-bucket-num": "2"}))
+    assert bucket_counts(context) == {"dt=a/": {6}} and len(shown(context)) == 500
+
+
+def test_rows_that_are_postponed_during_a_compaction_go_on_waiting(tmp_path: Path) -> None:
+    context = make(tmp_path / "t")
+    write(context, [row(1, 1)])
+    summary = compact(beside(context, lambda: write(context, [row(1, 2), row(2, 2)])))
+    assert (summary.conflicts, shown(context)) == (0, [row(1, 1)])
+    compact(context)
+    assert shown(context) == [row(1, 2), row(2, 2)]
+
+
+@pytest.mark.parametrize("on_conflict", ["fail", "retry", "skip"])
+def test_of_two_compactions_one_gives_the_rows_out(on_conflict: str, tmp_path: Path) -> None:
+    context = make(tmp_path / "t")
+    write(context, [row(1, 1), row(1, 1, "b")])
+
+    def other() -> None:
+        compact(context, partitions=({"dt": "a"},))
+
+    def ours() -> object:
+        return compact(beside(context, other), on_conflict=on_conflict)
+
+    if on_conflict == "retry":
+        ours()
+    else:
+        with pytest.raises(PaimonError) as failure:
+            ours()
+        assert failure.value.exit_code == 9, "partial success"
+    assert shown(context) == [row(1, 1), row(1, 1, "b")], "the other partition is not held back"
+    assert not any("postpone" in name for name in live_files(context))
+    kept = {name for name in data_files(context) if "postpone" not in name}
+    assert kept == live_files(context), "what lost left no file"
+
+
+def test_a_batch_meets_rows_that_were_given_out_meanwhile(tmp_path: Path) -> None:
+    """They are older than the batch and numbered as high, so they could win."""
+    context = make(tmp_path / "t")
+    write(context, [row(1, 1)])
+    compact(context)
+    write(context, [row(1, 2)])
+    before = data_files(context)
+    with pytest.raises(DataConflict) as failure:
+        write(beside(context, lambda: compact(context), options=BATCHES), [row(1, 3)], compaction="none")
+    assert failure.value.exit_code == 5 and shown(context) == [row(1, 2)]
+    assert not any(name not in live_files(context) for name in data_files(context) - before)
+    write(TableContext.open(context.url, BATCHES), [row(1, 3)])
+    assert shown(context) == [row(1, 3)]
+
+
+def test_a_compaction_meets_a_batch_and_starts_again(tmp_path: Path) -> None:
+    """Its rows are older than those of the batch."""
+    context = make(tmp_path / "t")
+    write(context, [row(1, 1)])
+    compact(context)
+    write(context, [row(1, 2)])
+    batches = TableContext.open(context.url, BATCHES)
+    summary = compact(beside(context, lambda: write(batches, [row(1, 3), row(2, 3)], compaction="none")))
+    assert summary.conflicts == 1 and shown(context) == [row(1, 2), row(2, 3)], "waiting rows count from their compaction on"
+
+
+def test_a_batch_with_another_number_of_buckets_is_refused(tmp_path: Path) -> None:
+    context = make(tmp_path / "t")
+    write(context, [row(1, 1)])
+    four = {**BATCHES, "postpone.default-bucket-num": "4"}
+    with pytest.raises(Conflict) as failure:
+        write(beside(context, lambda: compact(context), options=four), [row(n, 3) for n in range(9)])
+    assert isinstance(failure.value, FilesConflict | DataConflict) and shown(context) == [row(1, 1)]
+    assert bucket_counts(context) == {"dt=a/": {1}}
