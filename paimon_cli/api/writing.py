@@ -219,7 +219,7 @@ class Writing(OpenedTable):
 
         check_positive(max_attempts=max_attempts)
         checked = self.with_check(data_conflict_check)
-        if checked.catalog_table.options.get(DATA_CONFLICT_CHECK, "").lower() == OFF:
+        if checked.context.mode.has_keys and checked.catalog_table.options.get(DATA_CONFLICT_CHECK, "").lower() == OFF:
             raise UsageError(
                 "update and delete always run with the data conflict check",
                 "without it they would undo commits made between their read and their own commit",

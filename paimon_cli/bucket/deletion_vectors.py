@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DELETION_VECTORS, BucketId, IndexFileMeta
 from paimon_cli.metadata.index_files import DeletionVector, decode_deletion_vector, encode_deletion_vectors
+from paimon_cli.metadata.table_mode import BucketMode
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,8 @@ class _StoredVectors(Mapping[str, DeletionVector]):
 
 
 class ChangedVectors:
-    """The vectors of a bucket while a compaction changes them. Nothing is written before `write`: index files are copied, never
-    changed in place.
+    """The vectors of a bucket while a compaction, an update or a delete changes them. Nothing is written before `write`: index
+    files are copied, never changed in place.
     """
 
     def __init__(self, context: TableContext, bucket: BucketFiles, file_stamp: str) -> None:
@@ -123,8 +125,8 @@ class ChangedVectors:
         self._marked: dict[str, DeletionVector] = {}
         self._dropped: set[str] = set()
 
-    def mark(self, file_name: str, positions: np.ndarray) -> None:
-        """Mark rows of a data file as deleted; marking one twice is no harm."""
+    def mark(self, file_name: str, positions: Any) -> None:
+        """Mark rows of a data file as deleted, an array or a bitmap of them; marking one twice is no harm."""
         if not len(positions):
             return
         known = self._marked.get(file_name) or self.before.of(file_name)
@@ -140,26 +142,45 @@ class ChangedVectors:
 
     def write(self, live: frozenset[str]) -> tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]:
         """The index files that go, and those that come; none if nothing has changed. `live`: the data files of the bucket before
-        the compaction; vectors of others, which another engine has left, go as well.
-
-        All vectors of a bucket are in one file: engines that know of one only would lose the others at their next commit.
+        the change; vectors of others, which another engine has left, go as well.
         """
         if not (self._marked or self._dropped) and live.issuperset(self.before.by_file):
             return (), ()
-        names = [*self.before.by_file, *(name for name in self._marked if name not in self.before.by_file)]
-        kept = {
-            name: self._marked.get(name) or self.before.by_file[name]
-            for name in names
-            if name not in self._dropped and name in live
-        }
-        return vector_files(self._bucket), (self._written(kept),) if kept else ()
+        if self._context.mode.bucket_mode is BucketMode.UNAWARE:
+            return self._rewritten_in_part(live)
+        names = dict.fromkeys([*self.before.by_file, *self._marked])
+        kept = {name: self._vector(name) for name in names if name not in self._dropped and name in live}
+        return vector_files(self._bucket), tuple(self._written(kept, None)) if kept else ()
 
-    def _written(self, vectors: Mapping[str, DeletionVector]) -> IndexFileMeta:
+    def _rewritten_in_part(self, live: frozenset[str]) -> tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]:
+        """Where there are no buckets: only index files with a vector that changes are written again, without it, and the new
+        vectors go into files of their own (Java AppendDeleteFileMaintainer).
+
+        Elsewhere all vectors of a bucket are in one file: engines that know of one only would lose the others.
+        """
+        gone: list[IndexFileMeta] = []
+        made: list[IndexFileMeta] = []
+        target = self._context.options.deletion_vector_index_file_target_size
+        for index in vector_files(self._bucket):
+            names = [listed.data_file_name for listed in index.deletion_vector_ranges or ()]
+            left = [name for name in names if name in live and name not in self._dropped and name not in self._marked]
+            if len(left) < len(names):
+                gone.append(index)
+                made += self._written({name: self._vector(name) for name in left}, target) if left else ()
+        marked = {name: vector for name, vector in self._marked.items() if name in live and name not in self._dropped}
+        made += self._written(marked, target) if marked else ()
+        return tuple(gone), tuple(made)
+
+    def _vector(self, name: str) -> DeletionVector:
+        return self._marked.get(name) or self.before.by_file[name]
+
+    def _written(self, vectors: Mapping[str, DeletionVector], target_size: int | None) -> Iterator[IndexFileMeta]:
         context, bucket = self._context, self._bucket
-        name = f"{INDEX_PREFIX}{stamped_uuid(context, self._stamp)}-0"
-        ((content, ranges),) = encode_deletion_vectors(vectors)
-        marked = sum(len(vector.positions) for vector in vectors.values())
-        facts = {"bucket": context.bucket_path(*bucket.bucket_id), "file": name, "vectors": len(ranges), "marked": marked}
-        with context.trace.timed("write_deletion_vectors", **facts, bytes=len(content)):
-            context.storage.write_new(context.layout.index(name), content)
-        return IndexFileMeta(DELETION_VECTORS, name, len(content), len(ranges), ranges)
+        uuid = stamped_uuid(context, self._stamp)
+        for number, (content, ranges) in enumerate(encode_deletion_vectors(vectors, target_size)):
+            name = f"{INDEX_PREFIX}{uuid}-{number}"
+            marked = sum(listed.cardinality or 0 for listed in ranges)
+            facts = {"bucket": context.bucket_path(*bucket.bucket_id), "file": name, "vectors": len(ranges), "marked": marked}
+            with context.trace.timed("write_deletion_vectors", **facts, bytes=len(content)):
+                context.storage.write_new(context.layout.index(name), content)
+            yield IndexFileMeta(DELETION_VECTORS, name, len(content), len(ranges), ranges)

@@ -216,6 +216,13 @@ def _appended_rows(
         yield from _file_rows(context, bucket.bucket_id, file, columns, LARGEST_BATCH, vectors, part_of(file))
 
 
+def unmarked_rows(
+    context: TableContext, bucket_id: BucketId, file: DataFileMeta, columns: Sequence[str], vectors: BucketVectors
+) -> Iterator[pa.RecordBatch]:
+    """All rows of a file that no vector marks as deleted."""
+    return _file_rows(context, bucket_id, file, columns, LARGEST_BATCH, vectors)
+
+
 def _file_rows(
     context: TableContext,
     bucket_id: BucketId,

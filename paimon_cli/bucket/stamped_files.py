@@ -50,7 +50,8 @@ def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str
 
     Only for a job whose tasks have all ended: a task still running could write more.
     """
-    directories = [*_bucket_directories(context), *([context.layout.index_directory] if context.mode.deletion_vectors else [])]
+    has_vectors = context.mode.deletion_vectors or not context.mode.has_keys  # of an append table they may be switched off
+    directories = [*_bucket_directories(context), *([context.layout.index_directory] if has_vectors else [])]
     files = [
         file.path
         for directory in directories

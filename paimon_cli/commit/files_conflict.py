@@ -265,6 +265,7 @@ def _check_vectors(
         if now.keys() != set(read):
             raise _vectors_replaced(context, bucket_id, now.keys() - set(read) or set(read) - now.keys())
     own = {entry.index_file.file_name for entry in changes.new_indexes}
+    marked: dict[tuple[BucketId, str], IndexManifestEntry] = {}
     gone = {(entry.bucket_id, entry.file.file_name) for entry in changes.entries if entry.kind == DELETE}
     for index in apply_index_changes(context, previous, changes):
         for vector in index.index_file.deletion_vector_ranges or ():
@@ -272,12 +273,16 @@ def _check_vectors(
             is_ours = index.index_file.file_name in own or (index.bucket_id, name) in gone
             if is_ours and name not in live[index.bucket_id]:
                 raise _dangling(context, index, name)
+            other = marked.setdefault((index.bucket_id, name), index)
+            if other is not index and index.bucket_id in live:
+                theirs = other if index.index_file.file_name in own else index
+                raise _vectors_replaced(context, index.bucket_id, [theirs.index_file.file_name])
 
 
 def _vectors_replaced(context: TableContext, bucket_id: BucketId, files: Collection[str]) -> FilesConflict:
     return FilesConflict(
         f"the deletion vectors of {context.bucket_path(*bucket_id)} have changed",
-        f"another commit wrote or removed {min(files)} since this compaction has read the bucket",
+        f"another commit wrote or removed {min(files)} since this job has read the bucket",
         "run the job again: it will start from the latest snapshot",
         partition=context.partition_path_of(bucket_id.partition).rstrip("/"),
         bucket=bucket_id.bucket,

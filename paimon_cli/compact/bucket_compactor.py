@@ -14,7 +14,15 @@ import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer, check_writable
-from paimon_cli.bucket.merged_rows import LARGEST_BATCH, RecordExpiry, merge_columns, merge_section, without_retractions
+from paimon_cli.bucket.deletion_vectors import load_vectors
+from paimon_cli.bucket.merged_rows import (
+    LARGEST_BATCH,
+    RecordExpiry,
+    merge_columns,
+    merge_section,
+    unmarked_rows,
+    without_retractions,
+)
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.stamped_files import DataFileNames, stamped_prefix
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, plan_bucket, task_steps
@@ -192,7 +200,7 @@ class MergeRewriter:
 
 
 class ConcatenatingRewriter(MergeRewriter):
-    """Puts files of an append table together, one after the other.
+    """Puts files of an append table together, one after the other, without the rows that deletion vectors mark.
 
     Rows of a bucket keep their order, and their numbers begin where those of the first file do; without buckets they begin at 0.
     """
@@ -201,8 +209,9 @@ class ConcatenatingRewriter(MergeRewriter):
         schema, bucket_id = self._context.schema, self._task.bucket_id
         files = [file for run in section for file in run.files]
         number = 0 if self._context.mode.bucket_mode is BucketMode.UNAWARE else files[0].min_sequence_number
+        vectors = load_vectors(self._context, self._task.picked)
         for file in files:
-            for batch in read_data_file(self._context, bucket_id, file, schema.field_names, LARGEST_BATCH):
+            for batch in unmarked_rows(self._context, bucket_id, file, schema.field_names, vectors):
                 yield merge_rows(schema, dict(zip(schema.field_names, batch.columns, strict=True)), INSERT, number)
                 number += batch.num_rows
 

@@ -32,6 +32,7 @@ from paimon_cli.storage.clock_and_random import local_hour, moment_of_wall_clock
 
 MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
 SMALL_FILES = "small files"
+MARKED_ROWS = "deleted rows"
 """Why files of an append table are compacted."""
 
 
@@ -87,7 +88,10 @@ class CompactionTask:
     @property
     def parts(self) -> list[CompactionTask]:
         """Tasks that can run side by side: one for each pack of an append table."""
-        return [replace(self, files=pack, packs=(pack,)) for pack in self.packs] or [self]
+        return [
+            replace(self, files=pack, packs=(pack,), others=(), index_files=_marking(self.index_files, pack))
+            for pack in self.packs
+        ] or [self]
 
     def with_memory(self, memory: int | None) -> CompactionTask:
         return self if memory is None else replace(self, memory=memory)
@@ -259,7 +263,8 @@ def _decide_append(context: TableContext, bucket: BucketFiles, full: bool, snaps
     options, target = context.options, context.mode.target_file_size
     small = int(target * options.small_file_ratio)
     fewest = options.compaction_min_file_num
-    picker = AppendPicker(target, small, fewest, options.split_open_file_cost, options.compaction_file_num_limit)
+    marked = _files_to_clean(bucket, 0.0 if full else options.compaction_delete_ratio_threshold)
+    picker = AppendPicker(target, small, fewest, options.split_open_file_cost, options.compaction_file_num_limit, marked)
     if context.mode.bucket_mode is BucketMode.UNAWARE:
         packs = picker.by_size(bucket.files, full=full)
         least = 2 if full else fewest
@@ -268,9 +273,8 @@ def _decide_append(context: TableContext, bucket: BucketFiles, full: bool, snaps
         packs = picker.whole_bucket(bucket.files) if full else picker.neighbours(bucket.files)
         least = FEWEST_FOR_FULL if full else fewest
         idle = f"fewer than {least} small files, or more big ones" if full else f"no {least} neighbours are small"
-    if marked_files(bucket.index_files):
-        packs, idle = [], "deletion vectors mark rows of its files"
     files, size = tuple(file for pack in packs for file in pack), sum(file.file_size for file in bucket.files)
+    picked = {file.file_name for file in files}
     if not packs:
         return SkippedBucket(bucket.partition, bucket.bucket, len(bucket.files), idle, files=len(bucket.files), size=size)
     return CompactionTask(
@@ -281,7 +285,7 @@ def _decide_append(context: TableContext, bucket: BucketFiles, full: bool, snaps
         output_level=0,
         max_level=0,
         drop_deletes=False,
-        reason=FULL if full else SMALL_FILES,
+        reason=FULL if full else SMALL_FILES if len(files) > len(marked) else MARKED_ROWS,
         arithmetic=f"{counted(len(files), 'file')} in {counted(len(packs), 'pack')}",
         runs_before=len(bucket.files),
         runs_after=len(bucket.files) - len(files) + len(packs),
@@ -289,6 +293,19 @@ def _decide_append(context: TableContext, bucket: BucketFiles, full: bool, snaps
         file_stamp=file_stamp,
         bucket_size=size,
         packs=tuple(packs),
+        others=tuple(file for file in bucket.files if file.file_name not in picked) if bucket.index_files else (),
+        index_files=bucket.index_files,
+    )
+
+
+def _files_to_clean(bucket: BucketFiles, ratio: float) -> frozenset[str]:
+    """Names of the files of which vectors mark more than that share of the rows."""
+    rows = {file.file_name: file.row_count for file in bucket.files}
+    listed = (vector for index in bucket.index_files for vector in index.deletion_vector_ranges or ())
+    return frozenset(
+        vector.data_file_name
+        for vector in listed
+        if vector.data_file_name in rows and (vector.cardinality or 1) > ratio * rows[vector.data_file_name]
     )
 
 
@@ -312,6 +329,12 @@ def _known(runs: list[SortedRun], max_level: int, state: PickState) -> PickState
     last_full = max([*moments, *([] if state.last_full is None else [state.last_full])], default=None)
     # A process that knows nothing of earlier attempts counts the flushes that they have left.
     return PickState(last_full, max(state.waits, sum(run.level == 0 for run in runs) - 1))
+
+
+def _marking(index_files: Iterable[IndexFileMeta], files: Iterable[DataFileMeta]) -> tuple[IndexFileMeta, ...]:
+    """The index files with a vector of one of the files."""
+    names = {file.file_name for file in files}
+    return tuple(index for index in index_files if not names.isdisjoint(marked_files([index])))
 
 
 def marked_files(index_files: Iterable[IndexFileMeta]) -> frozenset[str]:

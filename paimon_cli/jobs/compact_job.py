@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
@@ -97,6 +98,10 @@ class FailedBucket:
 
     task: CompactionTask
     error: PaimonError
+
+    @property
+    def bucket_id(self) -> BucketId:
+        return self.task.bucket_id
 
 
 @dataclass
@@ -284,8 +289,11 @@ def _compact_buckets(
     engine.prepare(plan.work, progress)
     memory = _memory_of_a_task(request, engine)
     tasks = [part.with_memory(memory) for task in plan.tasks for part in task.parts]
-    with new_files.deleted_on_failure(), phase(progress, "Compacting buckets", len(tasks)) as done:
-        return _per_bucket(run_traced(engine, new_files.context, compact_bucket, tasks, done))
+    with new_files.deleted_on_failure():
+        with phase(progress, "Compacting buckets", len(tasks)) as done:
+            results = _per_bucket(run_traced(engine, new_files.context, compact_bucket, tasks, done))
+        marked = {task.bucket_id: task for task in plan.tasks if task.packs and task.index_files}
+        return [_without_vectors(new_files, marked.get(result.bucket_id), result) for result in results]
 
 
 def _give_out_rows(
@@ -319,17 +327,29 @@ def _per_bucket(results: Sequence[CommitMessage | FailedBucket]) -> list[CommitM
     """One result for each bucket: what its tasks did, or the first failure of any of them."""
     found: dict[BucketId, CommitMessage | FailedBucket] = {}
     for result in results:
-        bucket_id = result.task.bucket_id if isinstance(result, FailedBucket) else result.bucket_id
-        before = found.setdefault(bucket_id, result)
+        before = found.setdefault(result.bucket_id, result)
         if before is result or isinstance(before, FailedBucket):
             continue
-        found[bucket_id] = result if isinstance(result, FailedBucket) else _together(before, result)
+        found[result.bucket_id] = result if isinstance(result, FailedBucket) else _together(before, result)
     return list(found.values())
 
 
 def _together(one: CommitMessage, other: CommitMessage) -> CommitMessage:
     before, after = one.compact_before + other.compact_before, one.compact_after + other.compact_after
     return replace(one, compact_before=before, compact_after=after)
+
+
+def _without_vectors(
+    new_files: NewFiles, task: CompactionTask | None, result: CommitMessage | FailedBucket
+) -> CommitMessage | FailedBucket:
+    """The work on a bucket of an append table, with the vectors of what is left of its files: packs share index files."""
+    if task is None or isinstance(result, FailedBucket):
+        return result
+    vectors = ChangedVectors(new_files.context, task.picked, new_files.stamp)
+    for file in result.compact_before:
+        vectors.drop(file.file_name)
+    gone, made = vectors.write(frozenset(file.file_name for file in (*task.files, *task.others)))
+    return replace(result, compact_deleted_index_files=gone, compact_new_index_files=made)
 
 
 def _memory_of_a_task(request: CompactRequest, engine: Engine) -> int | None:

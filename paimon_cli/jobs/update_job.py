@@ -2,7 +2,8 @@
 
 The check is what makes a read-modify-write safe: the commit happens only if no other commit wrote to its buckets since they were
 read. One task changes one bucket: matching rows are read merged, changed, and written as new level-0 rows. In tables whose merge
-engine mixes old and new rows, the effect is checked before anything is written.
+engine mixes old and new rows, the effect is checked before anything is written. What becomes of append tables, which have no
+level to write to: `append_change`.
 """
 
 from __future__ import annotations
@@ -15,17 +16,16 @@ import pyarrow as pa
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer
 from paimon_cli.bucket.stamped_files import DataFileNames, new_stamp
-from paimon_cli.casts.column_cast import with_default
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import BUCKET, OFF
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import BadInput
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.ingest.faults import BadCells, shown
-from paimon_cli.ingest.typed_columns import CastRules, cast_column
+from paimon_cli.jobs.append_change import change_files
 from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
+from paimon_cli.jobs.row_change import HINT, ChangedBucket, RowChange
 from paimon_cli.jobs.table_change import MAX_ATTEMPTS, NewFiles, again_on_conflict, check_writable_table, identity_of
 from paimon_cli.lsm.changelog import Changes
 from paimon_cli.lsm.merge_engine import merge_engine
@@ -37,10 +37,9 @@ from paimon_cli.metadata.table_mode import CHANGE_ROWS, INPUT
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import read_split
-from paimon_cli.sql.clauses import Assignment, BadRow, SetClause, parse_set_clause
-from paimon_cli.sql.predicate import Predicate, parse_predicate
+from paimon_cli.sql.clauses import parse_set_clause
+from paimon_cli.sql.predicate import parse_predicate
 
-HINT = "nothing was committed; change the expression or the condition"
 REMOVING = {
     "partial-update": "partial-update.remove-record-on-delete=true (or partial-update.remove-record-on-sequence-group)",
     "aggregation": "aggregation.remove-record-on-delete=true",
@@ -61,10 +60,14 @@ class UpdateRequest:
 
 @dataclass(frozen=True)
 class UpdateSummary:
-    """What was done. `rows`: how many matched; `attempts`: how often they were read; `conflicts`: how many attempts failed."""
+    """What was done. `rows`: how many matched; `attempts`: how often they were read; `conflicts`: how many attempts failed.
+
+    `files`, `size` (bytes): of new data files; `removed_files`: how many of an append table's files are no longer in it.
+    """
 
     rows: int = 0
     files: int = 0
+    removed_files: int = 0
     size: int = 0
     buckets: int = 0
     snapshots: tuple[Snapshot, ...] = ()
@@ -106,10 +109,11 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
 
 def _under_check(context: TableContext) -> TableContext:
     """The context with a data conflict check: by bucket if the table has none or `off`, because that applies to its writers
-    only. It sees rows that readers do not see yet, for the update comes after them.
+    only. It sees rows that readers do not see yet, for the update comes after them. In an append table no row replaces another:
+    there it is enough that the commit finds the files and vectors that were read.
     """
     context = context.with_level_0()
-    if context.options.commit_data_conflict_check != OFF:
+    if not context.mode.has_keys or context.options.commit_data_conflict_check != OFF:
         return context
     return replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: BUCKET}))
 
@@ -118,13 +122,10 @@ def _attempt(
     context: TableContext, change: RowChange, identity: CommitIdentity, engine: Engine, progress: Progress
 ) -> UpdateSummary:
     """Plan at the latest snapshot, change the rows of each bucket, commit."""
-    tasks = plan_update(context, change)
-    if not tasks:
-        return UpdateSummary()
-    engine.prepare(Work.of(file for task in tasks for split in task.splits for file in split.files), progress)
-    new_files = NewFiles(context, tasks[0].file_stamp)
-    with new_files.deleted_on_failure(), phase(progress, "Changing rows", len(tasks)) as done:
-        changed = run_traced(engine, context, functools.partial(update_bucket, change=change), tasks, done)
+    new_files = NewFiles(context, new_stamp(context))
+    change_rows = _change_buckets if context.mode.has_keys else change_files
+    with new_files.deleted_on_failure():
+        changed = change_rows(context, change, new_files.stamp, engine, progress)
     messages = [bucket.message for bucket in changed if bucket.message is not None]
     new_files.delete_repeated(engine, messages)
     if not messages:
@@ -136,6 +137,7 @@ def _attempt(
     return UpdateSummary(
         rows=sum(bucket.rows for bucket in changed),
         files=len(files),
+        removed_files=sum(len(message.deleted_files) for message in messages),
         size=sum(file.file_size for file in files),
         buckets=len(messages),
         snapshots=result.snapshots,
@@ -143,7 +145,19 @@ def _attempt(
     )
 
 
-def plan_update(context: TableContext, change: RowChange) -> list[UpdateTask]:
+def _change_buckets(
+    context: TableContext, change: RowChange, stamp: str, engine: Engine, progress: Progress
+) -> list[ChangedBucket]:
+    """Write the changed rows of each bucket to level 0."""
+    tasks = plan_update(context, change, stamp)
+    if not tasks:
+        return []
+    engine.prepare(Work.of(file for task in tasks for split in task.splits for file in split.files), progress)
+    with phase(progress, "Changing rows", len(tasks)) as done:
+        return run_traced(engine, context, functools.partial(update_bucket, change=change), tasks, done)
+
+
+def plan_update(context: TableContext, change: RowChange, stamp: str = "") -> list[UpdateTask]:
     """One task for each bucket of the latest snapshot that may hold matching rows."""
     snapshot = context.snapshots.latest()
     if snapshot is None:
@@ -153,7 +167,6 @@ def plan_update(context: TableContext, change: RowChange) -> list[UpdateTask]:
         splits.setdefault(split.bucket.bucket_id, []).append(split)
     partitions = {partition for partition, _ in splits}
     whole = bucket_files(context, snapshot, FileFilter(partitions.__contains__, {bucket for _, bucket in splits}))
-    stamp = new_stamp(context)
     return [
         UpdateTask(
             *bucket_id,
@@ -165,18 +178,6 @@ def plan_update(context: TableContext, change: RowChange) -> list[UpdateTask]:
         )
         for bucket_id, parts in splits.items()
     ]
-
-
-@dataclass(frozen=True)
-class RowChange:
-    """What happens to rows that match: they get new values, or (`new_values` None) they are deleted. Picklable."""
-
-    where: Predicate
-    new_values: SetClause | None
-
-    @property
-    def kind(self) -> int:
-        return DELETE if self.new_values is None else UPDATE_AFTER
 
 
 @dataclass(frozen=True)
@@ -192,15 +193,7 @@ class UpdateTask:
     file_stamp: str
 
 
-@dataclass(frozen=True)
-class UpdatedBucket:
-    """How many rows matched, and what to commit; None when none did."""
-
-    rows: int
-    message: CommitMessage | None
-
-
-def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) -> UpdatedBucket:
+def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) -> ChangedBucket:
     """Carry out the task. When it fails, its own new files are removed; BadInput names the row that cannot be changed.
 
     The splits hold whole keys in ascending order, so the changed rows are sorted, one per key, as a file needs them.
@@ -225,10 +218,10 @@ def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) ->
             opened.abort()
         raise
     if not files:
-        return UpdatedBucket(0, None)
+        return ChangedBucket(0, None)
     place = (task.partition, task.bucket, task.total_buckets)
     message = CommitMessage(*place, new_files=files, changelog_files=changes, read_snapshot_id=task.read_snapshot_id)
-    return UpdatedBucket(rows, message)
+    return ChangedBucket(rows, message)
 
 
 def _changes(context: TableContext, batch: pa.RecordBatch, changed: pa.RecordBatch) -> pa.RecordBatch:
@@ -241,14 +234,10 @@ def _changes(context: TableContext, batch: pa.RecordBatch, changed: pa.RecordBat
 
 def _changed(context: TableContext, change: RowChange, batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
     """The rows as `merge_schema` has them, with their new values."""
-    columns = _columns(context, batch)
-    assignments = change.new_values.assignments if change.new_values else ()
-    for assignment in assignments:
-        columns[assignment.column.name] = _assigned(context, assignment, batch)
-    columns = {name: with_default(values, context.schema.field(name)) for name, values in columns.items()}
+    columns = change.columns(context.schema, batch, lambda row: f"the row with {_key(context, batch, row)}")
     changed = merge_rows(context.schema, columns, change.kind, first_sequence)
     ordered_by = context.options.sequence_fields
-    if any(assignment.column.name in ordered_by for assignment in assignments):
+    if any(assignment.column.name in ordered_by for assignment in change.assignments):
         _check_winners(context, batch, changed)
     if context.options.merge_engine != "deduplicate":
         check_effect(context, merge_rows(context.schema, _columns(context, batch), INSERT, 0), changed)
@@ -257,21 +246,6 @@ def _changed(context: TableContext, change: RowChange, batch: pa.RecordBatch, fi
 
 def _columns(context: TableContext, batch: pa.RecordBatch) -> dict[str, pa.Array]:
     return {name: batch.column(name) for name in context.schema.field_names}
-
-
-def _assigned(context: TableContext, assignment: Assignment, batch: pa.RecordBatch) -> pa.Array:
-    column = assignment.column
-    try:
-        values = cast_column(assignment.evaluate(batch), column.type, CastRules(may_round=True))
-    except BadRow as problem:
-        raise _bad_row(context, assignment, batch, problem.row, problem.why) from problem
-    except BadCells as problem:
-        first = problem.first
-        raise _bad_row(context, assignment, batch, first.row, f"{shown(first.value)}: {first.why}") from problem
-    if values.null_count and not column.type.nullable:
-        row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
-        raise _bad_row(context, assignment, batch, row, "the column is NOT NULL")
-    return values
 
 
 def _check_winners(context: TableContext, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
@@ -286,11 +260,6 @@ def _check_winners(context: TableContext, before: pa.RecordBatch, after: pa.Reco
             f"readers see the version with the greatest {', '.join(engine.sequence_fields)}, and SET lowers it",
             HINT,
         )
-
-
-def _bad_row(context: TableContext, assignment: Assignment, batch: pa.RecordBatch, row: int, why: str) -> BadInput:
-    key, column = _key(context, batch, row), assignment.column.name
-    return BadInput(f"SET {column} = {assignment.sql} fails for the row with {key}", why, HINT, column=column, row=key)
 
 
 def _key(context: TableContext, batch: pa.RecordBatch, row: int) -> str:

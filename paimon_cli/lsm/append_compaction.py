@@ -1,13 +1,14 @@
 """Which files of an append table are compacted, and which of them become one: decisions about sizes (FORMAT.md, section 12).
 
 Files of a table without buckets have no order, so that small ones are packed by size (Java AppendCompactCoordinator). Files of a
-bucket stay in the order of their rows, so that only neighbours are put together (Java BucketedAppendCompactManager).
+bucket stay in the order of their rows, so that only neighbours are put together (Java BucketedAppendCompactManager). Files that
+have to lose the rows that deletion vectors mark are compacted whatever their size, if need be each on its own.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from paimon_cli.metadata.data_file import DataFileMeta
@@ -21,20 +22,25 @@ FEWEST_FOR_FULL = 3
 
 @dataclass(frozen=True)
 class AppendPicker:
-    """The options that decide. `open_cost`: bytes that opening a file is worth; `most_files`: considered at a time."""
+    """The options that decide. `open_cost`: bytes that opening a file is worth; `most_files`: considered at a time.
+
+    `marked`: names of the files that have to lose rows.
+    """
 
     target_size: int
     small_size: int
     fewest_files: int
     open_cost: int
     most_files: int
+    marked: Collection[str] = ()
 
     def by_size(self, files: Sequence[DataFileMeta], *, full: bool) -> list[Pack]:
         """Packs of small files, smallest first, each worth twice the target size.
 
-        What is left becomes a pack if there are enough files of it; with `full`, two are enough.
+        What is left becomes a pack if there are enough files of it, or one that is marked; with `full`, two are enough.
         """
-        small = sorted((file for file in files if file.file_size < self.small_size), key=lambda file: file.file_size)
+        chosen = (file for file in files if file.file_size < self.small_size or self._is_marked(file))
+        small = sorted(chosen, key=lambda file: file.file_size)
         packs: list[Pack] = []
         pack: list[DataFileMeta] = []
         worth = 0
@@ -44,7 +50,7 @@ class AppendPicker:
             if len(pack) > 1 and worth >= 2 * self.target_size:
                 packs.append(tuple(pack))
                 pack, worth = [], 0
-        if len(pack) >= (2 if full else max(2, self.fewest_files)):
+        if len(pack) >= (2 if full else max(2, self.fewest_files)) or any(map(self._is_marked, pack)):
             packs.append(tuple(pack))
         return packs
 
@@ -62,15 +68,25 @@ class AppendPicker:
                 size = 0
             elif size >= 2 * self.target_size:
                 size -= window.popleft().file_size
-        return packs
+        return self._with_marked(packs, files)
+
+    def _is_marked(self, file: DataFileMeta) -> bool:
+        return file.file_name in self.marked
+
+    def _with_marked(self, packs: list[Pack], files: Sequence[DataFileMeta]) -> list[Pack]:
+        """The packs, and every other marked file on its own, so that the rows of the bucket keep their order."""
+        packed = {file.file_name for pack in packs for file in pack}
+        return packs + [(file,) for file in in_order(files) if self._is_marked(file) and file.file_name not in packed]
 
     def whole_bucket(self, files: Sequence[DataFileMeta]) -> list[Pack]:
-        """All files but the full ones at the beginning, if there are some and most of them are small."""
+        """All files but the full ones at the beginning, if there are some and most of them are small; else the marked ones."""
         ordered = in_order(files)
-        first = next((place for place, file in enumerate(ordered) if file.file_size < self.target_size), len(ordered))
+        to_do = (place for place, file in enumerate(ordered) if file.file_size < self.target_size or self._is_marked(file))
+        first = next(to_do, len(ordered))
         left = ordered[first:]
         small = sum(file.file_size < self.target_size for file in left)
-        return [tuple(left)] if len(left) >= FEWEST_FOR_FULL and 2 * small > len(left) else []
+        packs = [tuple(left)] if len(left) >= FEWEST_FOR_FULL and 2 * small > len(left) else []
+        return self._with_marked(packs, left)
 
 
 def in_order(files: Sequence[DataFileMeta]) -> list[DataFileMeta]:

@@ -32,11 +32,11 @@ class DeletionVector:
     positions: Any  # BitMap or BitMap64: the same methods, no common type
 
     @staticmethod
-    def marking(positions: np.ndarray, *, bitmap64: bool) -> DeletionVector:
-        """A vector with these positions."""
+    def marking(positions: Any, *, bitmap64: bool) -> DeletionVector:
+        """A vector with these positions, an array or another bitmap."""
         return DeletionVector((BitMap64 if bitmap64 else BitMap)(positions))
 
-    def with_deleted(self, positions: np.ndarray) -> DeletionVector:
+    def with_deleted(self, positions: Any) -> DeletionVector:
         """A vector of the same kind that marks these rows, too."""
         return DeletionVector(self.positions | type(self.positions)(positions))
 

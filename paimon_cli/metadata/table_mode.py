@@ -138,12 +138,8 @@ class TableMode:
         return [*named, *(limit.why for limit in self._limits(work))]
 
     def _limits(self, work: str) -> Iterator[Limit]:
-        if not self.has_keys and work not in (WRITE, COMPACT):
-            hint = "use another Paimon engine, or create a table with a primary key"
-            yield Limit("without a primary key", f"this version does not {work} tables without a primary key", hint)
-        elif not self.has_keys and work == COMPACT and self.deletion_vectors:
-            why = "this version does not remove rows that vectors mark where there is no key"
-            yield Limit("with deletion vectors but without a primary key", why, "compact it with another Paimon engine")
+        if self.bucket_mode is BucketMode.UNAWARE and work == RESCALE:
+            yield Limit("without buckets", "its rows are in no bucket that they could leave", "compact it instead")
         elif self.bucket_mode is BucketMode.POSTPONED and self.raw_options.get(SNAPSHOT_ORDERING, "").lower() == "true":
             why = "rows that wait would get their buckets in the order of compactions, not of the snapshots that wrote them"
             yield Limit(f"with bucket={self.bucket} and {SNAPSHOT_ORDERING}", why, f"leave {SNAPSHOT_ORDERING} out")

@@ -187,6 +187,7 @@ class TableOptions:
     incremental_size_threshold = TypedOption("compaction.incremental-size-threshold", None, read.parse_size)
     compaction_min_file_num = TypedOption("compaction.min.file-num", 5, read.whole_number(1))
     compaction_file_num_limit = TypedOption("compaction.file-num-limit", 100_000, read.whole_number(1))
+    compaction_delete_ratio_threshold = TypedOption("compaction.delete-ratio-threshold", 0.2, read.share)
     small_file_ratio = TypedOption("compaction.small-file-ratio", 0.7, read.share)
     force_up_level0 = TypedOption("compaction.force-up-level-0", False, read.boolean)
     force_rewrite_all_files = TypedOption("compaction.force-rewrite-all-files", False, read.boolean)

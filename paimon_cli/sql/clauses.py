@@ -126,7 +126,8 @@ def _target(reader: ExpressionReader, node: exp.Expr, schema: TableSchema) -> Da
     value = reader.column(node)
     if value.path:
         raise reader.sql.refused(node, "a field cannot be set separately from its column")
-    for keys, what in ((schema.primary_keys, "primary key"), (schema.partition_keys, "partition key")):
+    fixed = {"primary key": schema.primary_keys, "partition key": schema.partition_keys, "bucket key": schema.bucket_key_names}
+    for what, keys in fixed.items():
         if value.name in keys:
             raise UsageError(
                 f"column '{value.name}' cannot be set", f"it belongs to the {what}", "delete the row and write another one"

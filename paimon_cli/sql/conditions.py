@@ -80,6 +80,10 @@ class Condition(Protocol):
         """False only if no row within the bounds can match."""
         ...
 
+    def must_match(self, bounds_of: BoundsOf) -> bool:
+        """True only if every row within the bounds matches."""
+        ...
+
     def columns(self) -> Iterator[str]: ...
 
     @property
@@ -119,6 +123,9 @@ class Always:
     def may_match(self, bounds_of: BoundsOf) -> bool:
         return self.value
 
+    def must_match(self, bounds_of: BoundsOf) -> bool:
+        return self.value
+
     def columns(self) -> Iterator[str]:
         yield from ()
 
@@ -137,6 +144,16 @@ class _TermCondition:
     def _may_hold(self, bounds: ColumnBounds) -> bool:
         """False only if no value within the bounds fulfils the condition."""
         return True
+
+    def must_match(self, bounds_of: BoundsOf) -> bool:
+        if not isinstance(self.term, ColumnValue) or self.term.path:
+            return False
+        bounds = bounds_of(self.term.name)
+        return bounds is not None and bounds.no_nulls and self._must_hold(bounds)
+
+    def _must_hold(self, bounds: ColumnBounds) -> bool:
+        """True only if every value within the bounds fulfils the condition; none of them is null."""
+        return False
 
     def columns(self) -> Iterator[str]:
         yield from self.term.columns()
@@ -172,6 +189,16 @@ class Compare(_TermCondition):
             return not (below or (self.op == "<" and low is not None and self.value == low))
         return not (above or (self.op == ">" and high is not None and self.value == high))
 
+    def _must_hold(self, bounds: ColumnBounds) -> bool:
+        low, high = bounds.low, bounds.high
+        if low is None or high is None or isinstance(self.value, float):  # a NaN may lie outside of the bounds
+            return False
+        if self.op in ("=", "!="):
+            return (low == high == self.value) if self.op == "=" else (self.value < low or self.value > high)
+        if self.op in ("<", "<="):
+            return bool(high < self.value or (self.op == "<=" and high == self.value))
+        return bool(low > self.value or (self.op == ">=" and low == self.value))
+
 
 @dataclass(frozen=True)
 class OneOf(_TermCondition):
@@ -195,6 +222,14 @@ class OneOf(_TermCondition):
         inside = [value for value in self.values if (low is None or value >= low) and (high is None or value <= high)]
         return bool(inside) and bounds.may_hold(*inside)
 
+    def _must_hold(self, bounds: ColumnBounds) -> bool:
+        low, high = bounds.low, bounds.high
+        if low is None or high is None:
+            return False
+        if self.negated:
+            return not any(low <= value <= high for value in self.values)
+        return low == high and low in self.values
+
 
 @dataclass(frozen=True)
 class IsNull(_TermCondition):
@@ -211,6 +246,12 @@ class IsNull(_TermCondition):
         if bounds is None:
             return True
         return not bounds.only_nulls if self.negated else not bounds.no_nulls
+
+    def must_match(self, bounds_of: BoundsOf) -> bool:
+        if not isinstance(self.term, ColumnValue) or self.term.path:
+            return False
+        bounds = bounds_of(self.term.name)
+        return bounds is not None and (bounds.no_nulls if self.negated else bounds.only_nulls)
 
 
 @dataclass(frozen=True)
@@ -283,6 +324,9 @@ class Related:
         except UsageError:
             return True
 
+    def must_match(self, bounds_of: BoundsOf) -> bool:
+        return False
+
     def columns(self) -> Iterator[str]:
         yield from (field.name for field in self.fields)
 
@@ -311,6 +355,9 @@ class And(Joined):
     def may_match(self, bounds_of: BoundsOf) -> bool:
         return all(part.may_match(bounds_of) for part in self.parts)
 
+    def must_match(self, bounds_of: BoundsOf) -> bool:
+        return all(part.must_match(bounds_of) for part in self.parts)
+
 
 class Or(Joined):
     """OR. Parts that can fail are evaluated only for rows that the other parts have not accepted."""
@@ -320,6 +367,9 @@ class Or(Joined):
 
     def may_match(self, bounds_of: BoundsOf) -> bool:
         return any(part.may_match(bounds_of) for part in self.parts)
+
+    def must_match(self, bounds_of: BoundsOf) -> bool:
+        return any(part.must_match(bounds_of) for part in self.parts)
 
 
 def _joined(parts: Sequence[Condition], batch: pa.RecordBatch, join: Callable[..., pa.Array], neutral: bool) -> pa.Array:

@@ -48,6 +48,10 @@ class Predicate:
         """False only if no row whose columns lie within the bounds can match."""
         return self.condition.may_match(bounds_of)
 
+    def must_match(self, bounds_of: BoundsOf) -> bool:
+        """True only if every row whose columns lie within the bounds matches."""
+        return self.condition.must_match(bounds_of)
+
     def buckets(self, total_buckets: int) -> frozenset[int] | None:
         """The buckets that matching rows can be in; None if the condition does not fix the bucket key."""
         names, function = self.schema.bucket_key_names, TableOptions(self.schema.options).bucket_function

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import run_compaction
-from paimon_cli.errors import FilesConflict, NotSupported
+from paimon_cli.errors import FilesConflict
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import decision_rows
@@ -52,6 +53,24 @@ def sizes(packs: list[tuple[DataFileMeta, ...]]) -> list[list[int]]:
 )
 def test_small_files_are_packed_by_size(given: list[int], full: bool, expected: list[list[int]]) -> None:
     assert sizes(PICKER.by_size([file(size) for size in given], full=full)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pick", "given", "expected"),
+    [
+        ("by_size", [500, 400, 80], [[80]]),
+        ("by_size", [500, 10, 80], [[10, 80]]),
+        ("neighbours", [1, 2, 80, 3], [[1, 2, 80]]),
+        ("neighbours", [500, 500, 80, 500], [[80]]),
+        ("whole_bucket", [500, 500, 80, 500], [[80]]),
+        ("whole_bucket", [500, 1, 80, 2], [[1, 80, 2]]),
+    ],
+)
+def test_marked_files_are_compacted_whatever_their_size(pick: str, given: list[int], expected: list[list[int]]) -> None:
+    ordered = [file(size, number) for number, size in enumerate(given)]
+    picker = replace(PICKER, marked={f"f{given.index(80)}"})
+    packs = picker.by_size(ordered, full=False) if pick == "by_size" else getattr(picker, pick)(ordered)
+    assert sizes(packs) == expected
 
 
 def test_the_limit_of_files_counts_the_smallest() -> None:
@@ -209,9 +228,3 @@ def test_a_pack_that_fails_leaves_the_table_and_no_file(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=victim.name):
         compact(context)
     assert data_files(context) == before and context.snapshots.latest_id() == 3
-
-
-def test_deletion_vectors_are_left_to_others(tmp_path: Path) -> None:
-    context = written(tmp_path, 3, bucket=-1, options={"deletion-vectors.enabled": "true"})
-    with pytest.raises(NotSupported, match="with deletion vectors but without a primary key"):
-        compact(context)

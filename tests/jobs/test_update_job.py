@@ -17,7 +17,8 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.update_job import RowChange, UpdateRequest, UpdateSummary, plan_update, run_update
+from paimon_cli.jobs.row_change import RowChange
+from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, plan_update, run_update
 from paimon_cli.sql.predicate import parse_predicate
 from tests.commit.commit_tables import SteppingClock
 from tests.rivals import beside, files_of
@@ -150,8 +151,8 @@ def test_a_sequence_field_may_rise_and_not_fall(tmp_path: Path) -> None:
 
 
 def test_tables_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotSupported, match="without a primary key"):
-        run(make_table(tmp_path / "t", {"v": "INT"}, []), "true")
+    with pytest.raises(NotSupported, match=r"row-tracking\.enabled"):
+        run(make_table(tmp_path / "t", {"v": "INT"}, [], bucket=-1, options={"row-tracking.enabled": "true"}), "true")
 
 
 def test_an_overtaken_update_reads_again(table: TableContext) -> None:

@@ -76,9 +76,11 @@ def test_reads_merge_unless_vectors_mark_what_is_replaced(
         (COMPACT, {"bucket": "-1"}, ("dt", "id"), None),
         (COMPACT, {"bucket": "-2"}, ("dt", "id"), None),
         (COMPACT, {}, (), None),
-        (COMPACT, VECTORS, (), "cannot compact table t with deletion vectors but without a primary key"),
-        (RESCALE, {}, (), "cannot rescale table t without a primary key"),
-        (CHANGE_ROWS, {}, (), "cannot change rows of table t without a primary key"),
+        (COMPACT, VECTORS, (), None),
+        (RESCALE, {}, (), None),
+        (RESCALE, {"bucket": "-1"}, (), "cannot rescale table t without buckets"),
+        (CHANGE_ROWS, {}, (), None),
+        (CHANGE_ROWS, {"bucket": "-1"}, (), None),
     ],
 )
 def test_work_is_done_or_refused_in_one_line(

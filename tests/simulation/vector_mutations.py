@@ -123,8 +123,8 @@ def vector_of_a_consumed_file_kept() -> Patch:
 def other_vectors_lost_in_a_rewrite_of_the_index_file() -> Patch:
     real = ChangedVectors._written
 
-    def marked_only(self: Any, vectors: Any) -> Any:
-        return real(self, {name: vector for name, vector in vectors.items() if name in self._marked} or vectors)
+    def marked_only(self: Any, vectors: Any, target_size: int | None) -> Any:
+        return real(self, {name: vector for name, vector in vectors.items() if name in self._marked} or vectors, target_size)
 
     return patch.object(ChangedVectors, "_written", marked_only)
 

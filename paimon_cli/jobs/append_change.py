@@ -1,0 +1,281 @@
+"""`update` and `delete` in append tables: deletion vectors for the rows that match, or files without them.
+
+With `deletion-vectors.enabled` rows that match are marked, and an update appends them again with their new values. Otherwise each
+file that holds one is written again (copy on write). A file that loses all of its rows is removed either way; it is not even read
+where its partition or its statistics show that all of them match.
+
+What others append meanwhile stays as it is. The commit is refused if a file or a vector that was read is no longer current.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.bucket.data_file_reader import WHOLE, FilePart, read_part
+from paimon_cli.bucket.data_file_writer import DataFileWriter
+from paimon_cli.bucket.deletion_vectors import BucketVectors, ChangedVectors, load_vectors
+from paimon_cli.bucket.merged_rows import LARGEST_BATCH
+from paimon_cli.bucket.stamped_files import DataFileNames
+from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
+from paimon_cli.jobs.row_change import ChangedBucket, RowChange
+from paimon_cli.lsm.append_compaction import in_order
+from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, DataFileMeta, FileFilter, file_facts
+from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
+from paimon_cli.metadata.index_files import DeletionVector
+from paimon_cli.metadata.table_mode import BucketMode
+from paimon_cli.read.pruning import TableBounds
+from paimon_cli.read.scan_plan import plan_scan
+
+
+@dataclass(frozen=True)
+class FilesTask:
+    """Some files of a bucket that may hold rows that match. `first_sequence`: number of the first row that is appended."""
+
+    bucket: BucketFiles
+    first_sequence: int
+    file_stamp: str
+
+
+@dataclass(frozen=True)
+class ChangedFiles:
+    """What became of files of a bucket: `rows` matched, `removed` files are to go, `marked` rows of others are deleted."""
+
+    bucket_id: BucketId
+    rows: int = 0
+    new_files: tuple[DataFileMeta, ...] = ()
+    removed: tuple[DataFileMeta, ...] = ()
+    marked: Mapping[str, Any] | None = None
+
+
+def change_files(context: TableContext, change: RowChange, stamp: str, engine: Engine, progress: Progress) -> list[ChangedBucket]:
+    """Change the rows of the latest snapshot that match; what to commit for each bucket."""
+    snapshot = context.snapshots.latest()
+    found = [split.bucket for split in plan_scan(context, snapshot, change.where).splits]
+    partitions = {bucket.partition for bucket in found}
+    numbers = {bucket.bucket for bucket in found}
+    whole = bucket_files(context, snapshot, FileFilter(partitions.__contains__, numbers)) if found else {}
+    buckets = {bucket_id: whole[bucket_id] for bucket_id in dict.fromkeys(bucket.bucket_id for bucket in found)}
+    unread, rest = _wholly_deleted(context, change, found)
+    tasks = list(_tasks(context, buckets, rest, stamp))
+    engine.prepare(Work.of(file for task in tasks for file in task.bucket.files), progress)
+    with phase(progress, "Changing rows", len(tasks)) as done:
+        results = run_traced(engine, context, functools.partial(change_rows_of, change=change), tasks, done)
+    by_bucket: dict[BucketId, list[ChangedFiles]] = {}
+    for result in [*unread, *results]:
+        if result.rows:
+            by_bucket.setdefault(result.bucket_id, []).append(result)
+    read = None if snapshot is None else snapshot.id
+    return [_changed_bucket(context, buckets[bucket_id], parts, stamp, read) for bucket_id, parts in by_bucket.items()]
+
+
+def _wholly_deleted(
+    context: TableContext, change: RowChange, found: Sequence[BucketFiles]
+) -> tuple[list[ChangedFiles], list[BucketFiles]]:
+    """Files all of whose rows are known to be deleted, and the buckets with those that have to be read."""
+    if change.new_values is not None:
+        return [], list(found)
+    bounds, gone, left = TableBounds(context), list[ChangedFiles](), list[BucketFiles]()
+    for bucket in found:
+        sure = [file for file in bucket.files if change.where.must_match(bounds.of_file(bucket.partition, file))]
+        if sure:
+            vectors = load_vectors(context, bucket)
+            rows = sum(file.row_count - _marked_rows(vectors, file) for file in sure)
+            gone.append(ChangedFiles(bucket.bucket_id, rows, removed=tuple(sure)))
+        if len(sure) < len(bucket.files):
+            left.append(replace(bucket, files=tuple(file for file in bucket.files if file not in sure)))
+    return gone, left
+
+
+def _marked_rows(vectors: BucketVectors, file: DataFileMeta) -> int:
+    vector = vectors.of(file.file_name)
+    return 0 if vector is None else len(vector.positions)
+
+
+def _tasks(
+    context: TableContext, buckets: Mapping[BucketId, BucketFiles], found: Sequence[BucketFiles], stamp: str
+) -> Iterator[FilesTask]:
+    """In buckets appended rows get numbers above all others, and no two tasks the same ones; elsewhere all begin at 0."""
+    unaware = context.mode.bucket_mode is BucketMode.UNAWARE
+    next_numbers = {
+        bucket_id: 0 if unaware else max(file.max_sequence_number for file in bucket.files) + 1
+        for bucket_id, bucket in buckets.items()
+    }
+    for bucket in found:
+        yield FilesTask(bucket, next_numbers[bucket.bucket_id], stamp)
+        if not unaware:
+            next_numbers[bucket.bucket_id] += sum(file.row_count for file in bucket.files)
+
+
+def _changed_bucket(
+    context: TableContext, bucket: BucketFiles, parts: Sequence[ChangedFiles], stamp: str, read_snapshot_id: int | None
+) -> ChangedBucket:
+    """One message for what all tasks of a bucket did, with its vectors as they are afterwards."""
+    vectors = ChangedVectors(context, bucket, stamp)
+    removed = tuple(file for part in parts for file in part.removed)
+    for part in parts:
+        for name, positions in (part.marked or {}).items():
+            vectors.mark(name, positions)
+    for file in removed:
+        vectors.drop(file.file_name)
+    gone, made = vectors.write(frozenset(file.file_name for file in bucket.files))
+    message = CommitMessage(
+        *bucket.bucket_id,
+        bucket.total_buckets,
+        new_files=tuple(file for part in parts for file in part.new_files),
+        deleted_files=removed,
+        new_index_files=made,
+        deleted_index_files=gone,
+        read_snapshot_id=read_snapshot_id,
+    )
+    return ChangedBucket(sum(part.rows for part in parts), message)
+
+
+def change_rows_of(context: TableContext, task: FilesTask, change: RowChange) -> ChangedFiles:
+    """Carry out the task. When it fails, its own new files are removed; BadInput names the row that cannot be changed."""
+    changing = _Changing(context, task, change)
+    place = context.bucket_path(*task.bucket.bucket_id)
+    try:
+        with context.trace.timed("change_rows", bucket=place, **file_facts("input_", task.bucket.files)) as facts:
+            for file in in_order(task.bucket.files):
+                changing.change(file)
+            result = changing.result()
+            facts |= {"matched": result.rows, "removed": len(result.removed), **file_facts("output_", result.new_files)}
+    except BaseException:
+        changing.abort()
+        raise
+    return result
+
+
+class _Changing:
+    """The files of one task, one after the other."""
+
+    def __init__(self, context: TableContext, task: FilesTask, change: RowChange) -> None:
+        self._context = context
+        self._task = task
+        self._change = change
+        self._vectors = load_vectors(context, task.bucket)
+        self._bounds = TableBounds(context)
+        self._names = DataFileNames(context, task.file_stamp)
+        self._keeps_order = context.mode.bucket_mode is not BucketMode.UNAWARE
+        self._writer: DataFileWriter | None = None
+        self._number = task.first_sequence
+        self._closed: list[DataFileWriter] = []
+        self._rows = 0
+        self._new_files: list[DataFileMeta] = []
+        self._removed: list[DataFileMeta] = []
+        self._marked: dict[str, Any] = {}
+
+    def change(self, file: DataFileMeta) -> None:
+        matched = self._matching(file)
+        if not len(matched.positions):
+            return
+        self._rows += len(matched.positions)
+        deletes, marks = self._change.new_values is None, self._context.mode.deletion_vectors
+        if len(matched.positions) + _marked_rows(self._vectors, file) == file.row_count:
+            self._removed.append(file)
+            if not deletes:
+                self._rewrite(file, matched, keeps_others=False, in_place=not marks)
+        elif marks:
+            self._marked[file.file_name] = matched.positions
+            if not deletes:
+                self._rewrite(file, matched, keeps_others=False, in_place=False)
+        else:
+            self._removed.append(file)
+            self._rewrite(file, matched, keeps_others=True, in_place=True)
+
+    def _matching(self, file: DataFileMeta) -> DeletionVector:
+        """The rows that are there and match."""
+        where = self._change.where
+        columns = where.columns or self._context.schema.field_names[:1]
+        found = [np.empty(0, np.int64)]
+        for places, batch in self._live(file, columns, self._may_match(file)):
+            matches = where.condition.matches(batch).fill_null(False).to_numpy(zero_copy_only=False)
+            found.append(places[matches])
+        return DeletionVector.marking(np.concatenate(found), bitmap64=self._context.options.deletion_vectors_bitmap64)
+
+    def _may_match(self, file: DataFileMeta) -> FilePart:
+        return FilePart(keeps=self._bounds.keeps_group(self._change.where, self._task.bucket.partition, file))
+
+    def _live(self, file: DataFileMeta, columns: Sequence[str], part: FilePart) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
+        """Rows that no vector marks, with their places in the file."""
+        vector = self._vectors.of(file.file_name)
+        for start, batch in read_part(self._context, self._task.bucket.bucket_id, file, columns, LARGEST_BATCH, part):
+            places = np.arange(start, start + batch.num_rows)
+            if vector is None:
+                yield places, batch
+                continue
+            live = vector.live_mask(start, start + batch.num_rows)
+            yield places[live], batch.filter(pa.array(live))
+
+    def _rewrite(self, file: DataFileMeta, matched: DeletionVector, *, keeps_others: bool, in_place: bool) -> None:
+        """Write rows of the file again: those that match with their new values, others as they are if they are to be kept.
+
+        `in_place`: where rows of a bucket have an order, they take the place of the file in it.
+        """
+        if in_place and self._keeps_order:
+            self._close()
+            self._number = file.min_sequence_number
+        schema = self._context.schema
+        deletes = self._change.new_values is None
+        for places, batch in self._live(file, schema.field_names, WHOLE if keeps_others else self._may_match(file)):
+            matches = matched.marks(places)
+            columns = self._new_columns(file, places, batch, matches)
+            if deletes or not keeps_others:
+                chosen = pa.array(~matches if deletes else matches)
+                columns = {name: column.filter(chosen) for name, column in columns.items()}
+            self._write(columns)
+        if in_place and self._keeps_order:
+            self._close()
+
+    def _new_columns(
+        self, file: DataFileMeta, places: np.ndarray, batch: pa.RecordBatch, matches: np.ndarray
+    ) -> dict[str, pa.Array]:
+        """The columns of the batch, where rows match with their new values."""
+        columns, rows = dict(zip(batch.schema.names, batch.columns, strict=True)), np.flatnonzero(matches)
+        if self._change.new_values is None or not len(rows):
+            return columns
+
+        def name_row(row: int) -> str:
+            return f"row {places[rows[row]]} of data file {file.file_name}"
+
+        changed = self._change.columns(self._context.schema, batch.filter(pa.array(matches)), name_row)
+        source = np.arange(batch.num_rows)
+        source[rows] = batch.num_rows + np.arange(len(rows))
+        for assignment in self._change.assignments:
+            name = assignment.column.name
+            columns[name] = pa.concat_arrays([columns[name], changed[name]]).take(pa.array(source))
+        return columns
+
+    def _write(self, columns: Mapping[str, pa.Array]) -> None:
+        rows = merge_rows(self._context.schema, columns, INSERT, self._number)
+        if not rows.num_rows:
+            return
+        if self._writer is None:
+            bucket_id = self._task.bucket.bucket_id
+            self._writer = DataFileWriter(self._context, bucket_id, level=0, source=SOURCE_APPEND, names=self._names)
+        self._writer.write(rows)
+        self._number += rows.num_rows
+
+    def _close(self) -> None:
+        """End the open file, so that the next row begins another."""
+        if self._writer is not None:
+            self._closed.append(self._writer)
+            self._new_files += self._writer.close()
+            self._writer = None
+
+    def result(self) -> ChangedFiles:
+        self._close()
+        new_files, removed = tuple(self._new_files), tuple(self._removed)
+        return ChangedFiles(self._task.bucket.bucket_id, self._rows, new_files, removed, self._marked)
+
+    def abort(self) -> None:
+        for writer in (*self._closed, *((self._writer,) if self._writer else ())):
+            writer.abort()

@@ -1,0 +1,333 @@
+"""`update` and `delete` in tables without a primary key, by copy on write and by deletion vectors, and their compaction."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.bucket.merged_rows import read_bucket
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.compact.bucket_compactor import run_compaction
+from paimon_cli.errors import BadInput, Conflict, DamagedFile, FilesConflict, UsageError
+from paimon_cli.history.live_files import bucket_files
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
+from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
+from paimon_cli.metadata.data_file import DELETE, DataFileMeta, IndexFileMeta
+from tests.rivals import beside, files_of
+from tests.tables import compact, data_files, live_files, make_table, rows, write
+
+COLUMNS = {"id": "INT", "dt": "STRING", "v": "STRING", "n": "DECIMAL(6, 2)", "tags": "ARRAY<STRING>"}
+KINDS = {
+    "unaware": (-1, {}),
+    "unaware with vectors": (-1, {"deletion-vectors.enabled": "true"}),
+    "fixed": (2, {"bucket-key": "id"}),
+    "fixed with vectors": (2, {"bucket-key": "id", "deletion-vectors.enabled": "true"}),
+    "64-bit vectors": (-1, {"deletion-vectors.enabled": "true", "deletion-vectors.bitmap64": "true"}),
+}
+WITH_VECTORS = [kind for kind in KINDS if "vectors" in kind]
+
+
+def row(number: int, day: str | None = "a", **values: Any) -> dict[str, Any]:
+    return {"id": number, "dt": day, "v": f"v{number}", "n": "1.50", "tags": [f"t{number}"], **values}
+
+
+def made(folder: Path, kind: str, times: int = 3, options: Mapping[str, str] | None = None) -> TableContext:
+    """`times` files with ten rows in each bucket or partition of two days."""
+    bucket, own = KINDS[kind]
+    context = make_table(folder / "t", COLUMNS, [], ["dt"], bucket, {**own, **(options or {})})
+    for time in range(times):
+        write(context, [row(time * 10 + number, "ab"[number % 2]) for number in range(10)])
+    return context
+
+
+def run(context: TableContext, where: str, *assignments: str, threads: int = 1, **more: Any) -> UpdateSummary:
+    return run_update(context, UpdateRequest(where, assignments, **more), LocalEngine(threads), NoProgress())
+
+
+def ids(context: TableContext, snapshot_id: int | None = None) -> list[int]:
+    return sorted(row["id"] for row in rows(context, snapshot_id=snapshot_id))
+
+
+def vector_files(context: TableContext) -> list[IndexFileMeta]:
+    return [index for bucket in bucket_files(context, context.snapshots.latest()).values() for index in bucket.index_files]
+
+
+def sound(context: TableContext) -> None:
+    assert [finding for finding in check_table(context) if finding] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_deleted_and_older_snapshots_keep_them(tmp_path: Path, kind: str) -> None:
+    context = made(tmp_path, kind)
+    summary = run(context, "id % 4 = 1")
+    assert summary.rows == 8 and [snapshot.commit_kind for snapshot in summary.snapshots] == ["OVERWRITE"]
+    left = [number for number in range(30) if number % 4 != 1]
+    assert (ids(context), ids(context, 3)) == (left, list(range(30)))
+    assert run(context, "id % 4 = 1").snapshots == ()
+    sound(context)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_updated_rows_have_new_values_and_all_others_their_own(tmp_path: Path, kind: str) -> None:
+    context = made(tmp_path, kind)
+    run(context, "id = 3")
+    assert run(context, "id < 5", "v = v || '!'", "n = n * 2").rows == 4
+    expected = {k: row(k, "ab"[k % 2], **({"v": f"v{k}!", "n": "3.00"} if k < 5 else {})) for k in range(30) if k != 3}
+    assert {found["id"]: found for found in rows(context)} == expected
+    sound(context)
+
+
+def test_copies_take_the_place_of_their_file_in_a_bucket(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT", "v": "INT"}, [], bucket=1, options={"bucket-key": "id"})
+    for time in range(3):
+        write(context, [{"id": 10 * time + number, "v": 0} for number in range(10)])
+    run(context, "id in (2, 13, 25)")
+    run(context, "id = 14", "v = 1")
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    assert sorted((f.min_sequence_number, f.max_sequence_number) for f in bucket.files) == [(0, 8), (10, 18), (20, 28)]
+    write(context, [{"id": 30, "v": 0}])
+    assert max(f.max_sequence_number for f in bucket_files(context, context.snapshots.latest())[bucket.bucket_id].files) == 29
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_or_partition_without_rows_goes_unread(tmp_path: Path, kind: str) -> None:
+    context = made(tmp_path, kind)
+    for path in (tmp_path / "t" / "dt=a").rglob("data-*"):
+        path.write_bytes(b"nobody reads this")
+    summary = run(context, "dt = 'a'")
+    assert (summary.rows, summary.files, summary.removed_files) == (15, 0, len(list((tmp_path / "t" / "dt=a").rglob("data-*"))))
+    assert ids(context) == list(range(1, 30, 2)) and all("dt=b" in name for name in live_files(context))
+    assert run(context, "true").files == 0 and ids(context) == []
+    write(context, [row(1)])
+    assert ids(context) == [1]
+
+
+@pytest.mark.parametrize("kind", ["unaware", "unaware with vectors"])
+def test_statistics_that_show_that_all_rows_match_save_the_reading(tmp_path: Path, kind: str) -> None:
+    context = made(tmp_path, kind)
+    first, second, _ = sorted((f for f in files(context, "dt=b")), key=lambda file: file.creation_time_millis or 0)
+    (tmp_path / "t/dt=b/bucket-0" / first.file_name).write_bytes(b"nobody reads this")
+    assert run(context, "id between 0 and 9 and dt = 'b'").removed_files == 1
+    (tmp_path / "t/dt=b/bucket-0" / second.file_name).write_bytes(b"this is read")
+    with pytest.raises(DamagedFile, match=second.file_name):
+        run(context, "id between 12 and 19")
+
+
+def files(context: TableContext, place: str = "") -> list[DataFileMeta]:
+    """The live files of buckets whose path begins so."""
+    found = bucket_files(context, context.snapshots.latest()).values()
+    return [f for b in found for f in b.files if context.bucket_path(*b.bucket_id).startswith(place)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_null_and_strange_partitions_and_values(tmp_path: Path, kind: str) -> None:
+    context = made(tmp_path, kind, times=0)
+    days = [None, "", " ", "a/b", "k=v", "ü"]
+    write(context, [row(number, day) for number, day in enumerate(days)] + [row(10, None, v=None), row(11, "", v=None)])
+    assert run(context, "dt is null").rows == 2
+    assert run(context, "v is null").rows == 1
+    assert run(context, "dt = ' ' or v = NULL").rows == 1
+    assert run(context, "dt <> 'ü'", "v = NULL").rows == 3
+    assert {(r["id"], r["dt"], r["v"]) for r in rows(context)} == {
+        (1, "", None),
+        (3, "a/b", None),
+        (4, "k=v", None),
+        (5, "ü", "v5"),
+    }
+    assert run(context, "not (v = 'v5')").rows == 0  # null is not true
+    sound(context)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("kind", ["unaware", "fixed with vectors"])
+def test_all_formats(tmp_path: Path, kind: str, file_format: str) -> None:
+    context = made(tmp_path, kind, options={"file.format": file_format})
+    run(context, "id > 12 and id < 17")
+    run(context, "id = 20", "tags = NULL")
+    assert ids(context) == [*range(13), *range(17, 30)]
+    assert {r["id"]: r["tags"] for r in rows(context) if r["id"] in (20, 21)} == {20: None, 21: ["t21"]}
+    compact(context)
+    assert ids(context) == [*range(13), *range(17, 30)]
+    sound(context)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_that_cannot_change_fails_the_update_and_leaves_nothing(tmp_path: Path, kind: str) -> None:
+    context = made(tmp_path, kind)
+    before = files_of(context)
+    with pytest.raises(BadInput, match=r"SET n = .* fails for row \d of data file data-.*parquet"):
+        run(context, "id > 11", "n = id * 1000")
+    assert files_of(context) == before
+
+
+@pytest.mark.parametrize("column", ["dt", "id"])
+def test_what_decides_on_the_place_of_a_row_cannot_be_set(tmp_path: Path, column: str) -> None:
+    context = made(tmp_path, "fixed")
+    with pytest.raises(UsageError, match=r"it belongs to the (partition|bucket) key"):
+        run(context, "true", f"{column} = NULL")
+
+
+def test_vectors_that_were_switched_off_are_kept_in_mind(tmp_path: Path) -> None:
+    context = made(tmp_path, "unaware with vectors")
+    run(context, "id in (0, 2, 4)")
+    off = TableContext.open(context.url, {"deletion-vectors.enabled": "false"})
+    run(off, "id = 6", "v = 'x'")
+    assert ids(off) == [1, 3, *range(5, 30)] and vector_files(off) == []
+    sound(off)
+
+
+def test_index_files_without_buckets_are_rewritten_in_part_and_roll(tmp_path: Path) -> None:
+    context = made(tmp_path, "unaware with vectors", options={"deletion-vector.index-file.target-size": "40 b"})
+    run(context, "id in (0, 10, 20)")
+    first = vector_files(context)
+    assert sorted(len(index.deletion_vector_ranges or ()) for index in first) == [1, 2]
+    run(context, "id = 2")
+    second = vector_files(context)
+    kept = {index.file_name for index in first} & {index.file_name for index in second}
+    assert len(kept) == 1 and sum(len(index.deletion_vector_ranges or ()) for index in second) == 3
+    assert ids(context) == [k for k in range(30) if k not in (0, 10, 20, 2)]
+    sound(context)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_appends_meanwhile_are_no_conflict(tmp_path: Path, kind: str) -> None:
+    context = made(tmp_path, kind)
+    busy = beside(context, lambda: write(context, [row(100), row(101)]))
+    summary = run(busy, "id % 2 = 1")
+    assert (summary.rows, summary.attempts) == (15, 1) and ids(context) == [*range(0, 30, 2), 100, 101]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_two_deletes_in_a_file_the_later_one_reads_again(tmp_path: Path, kind: str) -> None:
+    context = made(tmp_path, kind)
+    busy = beside(context, lambda: run(context, "id in (0, 1, 2)"))
+    summary = run(busy, "id in (2, 3, 4)")
+    assert (summary.rows, summary.attempts) == (2, 2) and ids(context) == list(range(5, 30))
+    assert data_files(context) >= live_files(context)
+    sound(context)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("meanwhile", ["compact", "delete", "update"])
+def test_a_change_that_gives_up_leaves_the_table_as_the_other_left_it(tmp_path: Path, kind: str, meanwhile: str) -> None:
+    context = made(tmp_path, kind)
+    run(context, "id in (6, 16)")
+    other = {
+        "compact": lambda: compact(context),
+        "delete": lambda: run(context, "id in (2, 12)"),
+        "update": lambda: run(context, "id in (2, 12)", "v = 'x'"),
+    }[meanwhile]
+    with pytest.raises(Conflict) as conflict:
+        run(beside(context, other), "id in (4, 14)", max_attempts=1)
+    assert conflict.value.exit_code == 5 and {4, 14} <= set(ids(context))
+    named = {name for snapshot in context.snapshots.newest_first() for name in _named(context, snapshot.id)}
+    assert {name.rsplit("/", 1)[-1] for name in data_files(context)} <= named
+    sound(context)
+
+
+def _named(context: TableContext, snapshot_id: int) -> set[str]:
+    snapshot = context.snapshots.get(snapshot_id)
+    return {entry.file.file_name for entry in context.manifests.delta_entries(snapshot)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_compaction_that_was_overtaken_by_a_delete_is_refused_and_planned_again(tmp_path: Path, kind: str) -> None:
+    context = made(tmp_path, kind)
+    run(context, "id in (6, 16)")
+    tasks = plan_compaction(context, CompactRequest("full")).tasks
+    messages = [run_compaction(context, part) for task in tasks for part in task.parts]
+    run(context, "id in (0, 1, 10, 11)")
+    with pytest.raises(FilesConflict):
+        Committer(context).commit(messages, fresh_identity(context))
+    compact(beside(context, lambda: run(context, "id in (20, 21)")))
+    assert ids(context) == [k for k in range(30) if k not in (0, 1, 6, 10, 11, 16, 20, 21)]
+    sound(context)
+
+
+@pytest.mark.parametrize("kind", WITH_VECTORS)
+def test_a_compaction_drops_marked_rows_and_their_vectors(tmp_path: Path, kind: str) -> None:
+    context = made(tmp_path, kind)
+    run(context, "id % 3 = 0")
+    left = [number for number in range(30) if number % 3]
+    compact(context)
+    assert ids(context) == left and vector_files(context) == []
+    assert sum(file.row_count for file in files(context)) == 20
+    assert context.snapshots.latest().commit_kind == "COMPACT" and compact(context).buckets == 0  # type: ignore[union-attr]
+    sound(context)
+
+
+def test_a_compaction_of_some_files_keeps_the_vectors_of_the_others(tmp_path: Path) -> None:
+    options = {"compaction.small-file-ratio": "0", "compaction.delete-ratio-threshold": "0.5"}
+    context = made(tmp_path, "unaware with vectors", options=options)
+    run(context, "id in (0, 2, 4, 6, 10)")
+    assert compact(context, strategy="minor").files_before == 1  # four of five rows of the first file of a day are marked
+    assert ids(context) == [1, 3, 5, 7, 8, 9, *range(11, 30)]
+    (index,) = vector_files(context)
+    assert len(index.deletion_vector_ranges or ()) == 1
+    assert compact(context, strategy="full").files_before == 1 and vector_files(context) == []
+    sound(context)
+
+
+def test_a_big_marked_file_of_a_bucket_is_compacted_in_its_place(tmp_path: Path) -> None:
+    options = {"bucket-key": "id", "deletion-vectors.enabled": "true", "target-file-size": "300 b"}
+    context = make_table(tmp_path / "t", {"id": "INT"}, [], bucket=1, options={**options, "target-file-row-num": "10"})
+    for time in range(3):
+        write(context, [{"id": 10 * time + number} for number in range(10)])
+    run(context, "id in (15, 16)")
+    assert compact(context).files_before == 1
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    read = [k for batch in read_bucket(context, bucket, ["id"]) for k in batch.column(0).to_pylist()]
+    assert read == [k for k in range(30) if k not in (15, 16)] and vector_files(context) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_any_sequence_of_changes_gives_what_an_oracle_gives(tmp_path: Path, kind: str, seed: int) -> None:
+    chance = random.Random(seed)
+    context = made(
+        tmp_path, kind, times=1, options={"target-file-row-num": "7", "deletion-vector.index-file.target-size": "60 b"}
+    )
+    held = {number: f"v{number}" for number in range(10)}
+    for step in range(25):
+        low = chance.randrange(60)
+        high = low + chance.randrange(15)
+        match chance.choice(["write", "delete", "update", "update", "compact", "minor"]):
+            case "write":
+                fresh = [number for number in range(low, high) if number not in held]
+                write(context, [row(number, "ab"[number % 2]) for number in fresh] or [row(1000 + step, "a")])
+                held |= {number: f"v{number}" for number in fresh or [1000 + step]}
+            case "delete":
+                gone = _within(held, low, high)
+                assert run(context, f"id between {low} and {high}", threads=2).rows == len(gone)
+                for number in gone:
+                    del held[number]
+            case "update":
+                assert run(context, f"id between {low} and {high}", f"v = '{step}'").rows == len(_within(held, low, high))
+                held |= dict.fromkeys(_within(held, low, high), str(step))
+            case "compact":
+                compact(context)
+            case "minor":
+                compact(context, strategy="minor")
+        assert {row["id"]: row["v"] for row in rows(context)} == held and len(rows(context)) == len(held)
+    sound(context)
+
+
+def _within(held: dict[int, str], low: int, high: int) -> list[int]:
+    return [number for number in held if low <= number <= high]
+
+
+def test_removed_files_are_deletes_of_the_delta(tmp_path: Path) -> None:
+    context = made(tmp_path, "unaware", times=1)
+    run(context, "id = 1")
+    latest = context.snapshots.latest()
+    assert latest is not None
+    assert [entry.kind for entry in context.manifests.delta_entries(latest)] == [DELETE, 0]
