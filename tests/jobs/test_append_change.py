@@ -278,7 +278,7 @@ def test_a_compaction_of_some_files_keeps_the_vectors_of_the_others(tmp_path: Pa
 
 
 def test_a_big_marked_file_of_a_bucket_is_compacted_in_its_place(tmp_path: Path) -> None:
-    options = {"bucket-key": "id", "deletion-vectors.enabled": "true", "target-file-size": "300 b"}
+    options = {"bucket-key": "id", "deletion-vectors.enabled": "true", "target-file-size": "200 b"}
     context = make_table(tmp_path / "t", {"id": "INT"}, [], bucket=1, options={**options, "target-file-row-num": "10"})
     for time in range(3):
         write(context, [{"id": 10 * time + number} for number in range(10)])
