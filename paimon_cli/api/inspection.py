@@ -12,11 +12,12 @@ from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from paimon_cli.inspect.advice_rules import Advice
+    from paimon_cli.inspect.bucket_report import BucketRow, PartitionRow
     from paimon_cli.inspect.compaction_scenarios import LsmExplanation, ScenarioRow
     from paimon_cli.inspect.doctor_rules import Diagnosis
     from paimon_cli.inspect.file_report import EntryRow, FileDetails, FileRow
     from paimon_cli.inspect.index_report import IndexRow, VectorRow
-    from paimon_cli.inspect.lsm_report import BucketRow, LsmRow, PartitionRow
+    from paimon_cli.inspect.lsm_report import LsmRow
     from paimon_cli.inspect.schema_report import OptionRow, SchemaDetails, SchemaRow
     from paimon_cli.inspect.table_description import TableDescription
     from paimon_cli.inspect.version_report import ManifestRow, SnapshotDetails, SnapshotRow
@@ -129,15 +130,21 @@ class Inspection(OpenedTable):
 
     def partitions(self, *, snapshot: int | None = None) -> list[PartitionRow]:
         """Partitions with their files, rows and bytes."""
-        from paimon_cli.inspect.lsm_report import partition_rows
+        from paimon_cli.inspect.bucket_report import partition_rows
 
         return partition_rows(self.context, self._snapshot(snapshot))
 
-    def buckets(self, *, snapshot: int | None = None, partition: Partitions | None = None) -> list[BucketRow]:
-        """Buckets with their files, sorted runs, rows and bytes."""
-        from paimon_cli.inspect.lsm_report import bucket_rows
+    def buckets(
+        self, *, snapshot: int | None = None, partition: Partitions | None = None, index_stats: bool = False
+    ) -> Sequence[BucketRow]:
+        """Buckets with their files, sorted runs, rows, bytes and skew, and the command that would improve them.
 
-        return bucket_rows(self.context, self._snapshot(snapshot), self._partitions(partition))
+        `index_stats`: as `IndexedBucketRow`, with the keys of hash indexes and the rows that deletion vectors mark.
+        """
+        from paimon_cli.inspect.bucket_report import bucket_rows, indexed_bucket_rows
+
+        rows = indexed_bucket_rows if index_stats else bucket_rows
+        return rows(self.context, self._snapshot(snapshot), self._partitions(partition))
 
     def lsm(
         self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: Sequence[int] | None = None

@@ -55,7 +55,7 @@ NAMES_OF_KIND = {
     "splits_to_merge stalls states stop_trigger storage_calls tables total_record_count trigger upgraded vector_rows "
     "vectors writers",
     ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
-    "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run "
+    "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run skew "
     "schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until version "
     "watermark write write_amplification",
     SIZE: "average_flush_bytes biggest_bucket_bytes bucket_size bucket_size_after buffer_peak buffer_size bytes_after "
@@ -155,7 +155,9 @@ TITLES: dict[str, str | None] = {
     "uuid": "UUID",
     "write_amplification": "Write amp",
     "BranchRow.name": "Branch",
+    "BucketRow.advice": None,
     "BucketRow.max_level": "Top level",
+    "BucketRow.reason": None,
     "BucketRow.sorted_runs": "Runs",
     "BucketRow.total_buckets": "Of",
     "Case.honours": None,
@@ -233,6 +235,7 @@ SHOWN = {
 
 HIDDEN = {
     "BucketRow": "max_seq delete_rows updated max_level total_buckets",
+    "IndexedBucketRow": "index_size max_seq delete_rows updated max_level total_buckets skew",
     "FileRow": "dv_cardinality schema_id source created min_seq max_seq delete_rows min_key max_key partition bucket level",
     "KeyVersion": "file commit_user partition bucket until level sequence",
     "ManifestRow": "schema_id",
@@ -271,12 +274,14 @@ def columns_of(row: type) -> list[Column]:
     """The columns of a dataclass."""
     names = SHOWN[row.__name__].split() if row.__name__ in SHOWN else field_names(row)
     hidden = next((HIDDEN[base.__name__].split() for base in row.__mro__ if base.__name__ in HIDDEN), [])
-    return [_column(row.__name__, name, hidden.index(name) + 1 if name in hidden else 0) for name in names]
+    return [_column(row, name, hidden.index(name) + 1 if name in hidden else 0) for name in names]
 
 
-def _column(row: str, name: str, hide: int) -> Column:
-    plain = TITLES.get(name, name.replace("_", " ").capitalize())
-    return Column(name, TITLES.get(f"{row}.{name}", plain), KINDS.get(f"{row}.{name}", KINDS.get(name, TEXT)), hide)
+def _column(row: type, name: str, hide: int) -> Column:
+    """Titles and kinds of a dataclass are also those of its subclasses."""
+    keys = [*(f"{base.__name__}.{name}" for base in row.__mro__), name]
+    title = next((TITLES[key] for key in keys if key in TITLES), name.replace("_", " ").capitalize())
+    return Column(name, title, next((KINDS[key] for key in keys if key in KINDS), TEXT), hide)
 
 
 def field_names(row: type) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -102,7 +103,7 @@ def show_file(
 @command(partitions, "ls")
 def list_partitions(call: Call, table: TableName, snapshot: SnapshotId = None) -> None:
     """List partitions with their files, rows and bytes."""
-    from paimon_cli.inspect.lsm_report import PartitionRow
+    from paimon_cli.inspect.bucket_report import PartitionRow
 
     opened = call.open(table)
     rows = opened.partitions(snapshot=snapshot)
@@ -110,13 +111,27 @@ def list_partitions(call: Call, table: TableName, snapshot: SnapshotId = None) -
 
 
 @command(buckets, "ls")
-def list_buckets(call: Call, table: TableName, snapshot: SnapshotId = None, partition: Partitions = None) -> None:
-    """List buckets with their files, sorted runs, rows and bytes."""
-    from paimon_cli.inspect.lsm_report import BucketRow
+def list_buckets(
+    call: Call,
+    table: TableName,
+    snapshot: SnapshotId = None,
+    partition: Partitions = None,
+    index_stats: Annotated[
+        bool, typer.Option("--index-stats", help="Also the keys in hash indexes, and the rows marked by deletion vectors.")
+    ] = False,
+) -> None:
+    """List buckets with their files, sorted runs, rows, bytes and skew, and what to run about them.
+
+    Skew is the size of a bucket in proportion to the average of its partition.
+    """
+    from paimon_cli.inspect.bucket_report import BucketRow, IndexedBucketRow
 
     opened = call.open(table)
-    rows = opened.buckets(snapshot=snapshot, partition=split_partitions(partition))
-    call.show(Listing("BucketList", opened.name, BucketRow, rows, footer=counted(len(rows), "bucket")))
+    rows = opened.buckets(snapshot=snapshot, partition=split_partitions(partition), index_stats=index_stats)
+    advised = Counter((row.reason, row.advice) for row in rows if row.advice)
+    advice = [f"{counted(number, 'bucket')}, {reason}: {command}" for (reason, command), number in advised.items()]
+    footer = "\n".join([counted(len(rows), "bucket"), *advice])
+    call.show(Listing("BucketList", opened.name, IndexedBucketRow if index_stats else BucketRow, rows, footer=footer))
 
 
 def _chosen_columns(names: str | None) -> Sequence[Column]:

@@ -6,13 +6,13 @@ included, from the same rules.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
+from paimon_cli.inspect.bucket_report import BIGGEST_BUCKET, SMALLEST_BUCKET, good_bucket_count
 from paimon_cli.inspect.compaction_scenarios import ScenarioRow, history_workload, scenarios
 from paimon_cli.inspect.doctor_rules import (
     Diagnosis,
@@ -29,13 +29,10 @@ from paimon_cli.maintain.retention import Retention, expiring_range
 from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.options.option_text import human_size
-from paimon_cli.options.table_options import MB
 
 BUCKETS, SMALL_FILES, OPTIONS, COMPACTION = "buckets", "small-files", "options", "compaction"
 TOPICS = (BUCKETS, SMALL_FILES, OPTIONS, COMPACTION)
 OK, ADVICE = "ok", "advice"
-SMALLEST_BUCKET, BIGGEST_BUCKET, GOOD_BUCKET = 200 * MB, 1024 * MB, 512 * MB
-"""Paimon's recommended range for the bytes of a bucket, and the size that a suggestion aims at."""
 LEAST_COMMITS = 10
 """Number of commits from which a history says something about compaction."""
 WORTH_IT = 0.8
@@ -78,11 +75,6 @@ class Case(ExaminedTable):
             sizes[bucket.partition] = sizes.get(bucket.partition, 0) + sum(file.file_size for file in bucket.files)
         return sizes
 
-    @cached_property
-    def good_bucket_count(self) -> int:
-        """The number of buckets that would give the biggest partition buckets of a good size."""
-        return max(1, math.ceil(max(self.partition_sizes.values(), default=0) / GOOD_BUCKET))
-
 
 def bucket_size(case: Case) -> Iterator[Advice]:
     """Bytes per bucket compared with the recommendation; the biggest partition decides, because all have the same number of
@@ -98,7 +90,7 @@ def bucket_size(case: Case) -> Iterator[Advice]:
         yield Advice(BUCKETS, OK, "bucket size", "the table is empty", figures={"buckets": total})
         return
     biggest = sizes[-1] // total
-    good = case.good_bucket_count
+    good = good_bucket_count(sizes)
     figures: dict[str, Figure] = {
         "buckets": total,
         "partitions": len(sizes),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.inspect.bucket_report import BucketRow, bucket_rows
 from paimon_cli.inspect.doctor_rules import RULES, ExaminedTable, no_file_is_left_over
-from paimon_cli.inspect.lsm_report import BucketRow, bucket_rows
 from paimon_cli.metadata.table_schema import TableSchema
 
 
@@ -109,7 +109,7 @@ def _columns(schema: TableSchema) -> tuple[ColumnRow, ...]:
 
 
 def _most_runs(buckets: list[BucketRow]) -> int:
-    return max((bucket.sorted_runs for bucket in buckets), default=0)
+    return max((bucket.sorted_runs or 0 for bucket in buckets), default=0)
 
 
 def _health(table: CatalogTable) -> list[HealthFinding]:

@@ -10,8 +10,9 @@ from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
+from paimon_cli.inspect.bucket_report import bucket_rows
 from paimon_cli.inspect.file_report import file_details, file_rows
-from paimon_cli.inspect.lsm_report import bucket_rows, lsm_rows
+from paimon_cli.inspect.lsm_report import lsm_rows
 from paimon_cli.inspect.version_report import read_tag, snapshot_rows, tag_rows
 from tests.goldens import golden_table
 from tests.tables import compact, make_table, write

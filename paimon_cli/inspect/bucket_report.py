@@ -1,0 +1,214 @@
+"""Partitions and buckets with their totals: how evenly they are filled, what their indexes hold, and what to run about it."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from paimon_cli.bucket.deletion_vectors import load_vectors
+from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, SkippedBucket, plan_bucket, why_not_compactable
+from paimon_cli.datatypes.partition_path import natural_order
+from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.partition_spec import PartitionSpec, partition_text
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import DELETION_VECTORS, HASH, DataFileMeta, FileFilter
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.options.option_text import human_size
+from paimon_cli.options.table_options import MB
+
+SMALLEST_BUCKET, BIGGEST_BUCKET, GOOD_BUCKET = 200 * MB, 1024 * MB, 512 * MB
+"""Paimon's recommended range for the bytes of a bucket, and the size that a suggestion aims at."""
+
+
+@dataclass(frozen=True)
+class BucketRow:
+    """One bucket; `rows` are counted before merging, `delete_rows` is None if a file does not record it. `sorted_runs`: as a
+    reader merges, None where it does not. `skew`: the bytes in proportion to the average bucket of the partition, empty ones
+    included. `advice`: the command that would improve the bucket, for the `reason`.
+    """
+
+    partition: str
+    bucket: int
+    total_buckets: int
+    files: int
+    rows: int
+    delete_rows: int | None
+    size: int
+    sorted_runs: int | None
+    skew: float
+    max_level: int
+    max_seq: int
+    updated: int | None
+    advice: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class IndexedBucketRow(BucketRow):
+    """`hash_count`: keys in the hash index of a dynamic bucket, None without one. `vectors`: data files with a deletion vector;
+    `vector_rows`: rows that these mark. `index_size`: bytes of all index files of the bucket.
+    """
+
+    hash_count: int | None = None
+    vectors: int = 0
+    vector_rows: int = 0
+    index_size: int = 0
+
+
+@dataclass(frozen=True)
+class PartitionRow:
+    """Totals of one partition; `updated`: creation of its newest file, epoch millis of the writer's wall clock."""
+
+    partition: str
+    buckets: int
+    files: int
+    rows: int
+    size: int
+    updated: int | None
+
+
+def bucket_rows(context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None) -> list[BucketRow]:
+    """The buckets by partition and number."""
+    partitions = _by_partition(context, snapshot, partition)
+    why_not = why_not_compactable(context)
+    advice = _rescaling(context, [sum(map(_size, states)) for states in partitions.values()])
+    rows = []
+    for states in partitions.values():
+        for state, skew in zip(states, skews(states), strict=True):
+            due = why_not is None and snapshot is not None and _is_due(context, state, snapshot.id)
+            command, reason = _compaction(context) if due else advice
+            rows.append(_bucket_row(context, state, skew, command, reason))
+    return rows
+
+
+def indexed_bucket_rows(
+    context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None
+) -> list[IndexedBucketRow]:
+    """The buckets with what their index files hold. Index files are read only where the manifest does not say it (Java 0.9)."""
+    states = [state for states in _by_partition(context, snapshot, partition).values() for state in states]
+    rows = bucket_rows(context, snapshot, partition)
+    return [_with_indexes(context, row, state) for row, state in zip(rows, states, strict=True)]
+
+
+def partition_rows(context: TableContext, snapshot: Snapshot | None) -> list[PartitionRow]:
+    """The partitions that have files, in order."""
+    return [
+        PartitionRow(
+            partition=partition_text(context, partition),
+            buckets=len(states),
+            files=sum(len(state.files) for state in states),
+            rows=sum(file.row_count for state in states for file in state.files),
+            size=sum(map(_size, states)),
+            updated=_newest(file.creation_time_millis for state in states for file in state.files),
+        )
+        for partition, states in _by_partition(context, snapshot, None).items()
+    ]
+
+
+def _by_partition(
+    context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None
+) -> Mapping[bytes, Sequence[BucketFiles]]:
+    wanted = FileFilter(None if partition is None else partition.matches)
+    found: dict[bytes, list[BucketFiles]] = defaultdict(list)
+    for state in bucket_files(context, snapshot, wanted).values():
+        found[state.partition].append(state)
+    named = sorted((natural_order(partition_text(context, key)), key) for key in found)
+    return {key: sorted(found[key], key=lambda state: state.bucket) for _, key in named}
+
+
+def _bucket_row(context: TableContext, state: BucketFiles, skew: float, advice: str | None, reason: str | None) -> BucketRow:
+    files = state.files
+    merges = context.mode.has_keys and state.bucket != POSTPONE_BUCKET
+    return BucketRow(
+        partition=partition_text(context, state.partition),
+        bucket=state.bucket,
+        total_buckets=state.total_buckets,
+        files=len(files),
+        rows=sum(file.row_count for file in files),
+        delete_rows=_delete_rows(files),
+        size=_size(state),
+        sorted_runs=_sorted_runs(files) if merges else None,
+        skew=skew,
+        max_level=max((file.level for file in files), default=0),
+        max_seq=max((file.max_sequence_number for file in files), default=0),
+        updated=_newest(file.creation_time_millis for file in files),
+        advice=advice,
+        reason=reason,
+    )
+
+
+def _size(state: BucketFiles) -> int:
+    return sum(file.file_size for file in state.files)
+
+
+def _sorted_runs(files: Sequence[DataFileMeta]) -> int:
+    return sum(file.level == 0 for file in files) + len({file.level for file in files} - {0})
+
+
+def _delete_rows(files: Iterable[DataFileMeta]) -> int | None:
+    counts = [file.delete_row_count for file in files]
+    return None if None in counts else sum(count or 0 for count in counts)
+
+
+def _newest(times: Iterable[int | None]) -> int | None:
+    return max((time for time in times if time is not None), default=None)
+
+
+def skews(states: Sequence[BucketFiles]) -> list[float]:
+    """The bytes of each bucket of a partition in proportion to their average; rows that wait for a bucket do not count."""
+    real = [state for state in states if state.bucket != POSTPONE_BUCKET]
+    average = sum(map(_size, real)) / max(1, len(real), *(state.total_buckets for state in real))
+    return [round(_size(state) / average, 2) if average and state.bucket != POSTPONE_BUCKET else 1.0 for state in states]
+
+
+def _is_due(context: TableContext, state: BucketFiles, snapshot_id: int) -> bool:
+    """Whether a compaction would do something for the bucket now."""
+    options = context.options
+    least = options.compaction_trigger if context.mode.has_keys else options.compaction_min_file_num
+    if state.bucket != POSTPONE_BUCKET and len(state.files) < least:
+        return False
+    return not isinstance(plan_bucket(context, state, MINOR_STRATEGY, snapshot_id), SkippedBucket)
+
+
+def _compaction(context: TableContext) -> tuple[str, str]:
+    return f"paimon-cli compact {context.layout.argument} --strategy minor", "compaction is due"
+
+
+def _rescaling(context: TableContext, sizes: Sequence[int]) -> tuple[str, str] | tuple[None, None]:
+    """The command that gives buckets of a good size, and why; nothing where the number of buckets is not fixed, or is good."""
+    total = context.options.bucket
+    good = better_bucket_count(total, sizes) if total > 0 else None
+    if good is None:
+        return None, None
+    held = f"up to {human_size(max(sizes) // total)} per bucket"
+    why = f"{held}, {human_size(SMALLEST_BUCKET)} to {human_size(BIGGEST_BUCKET)} is good"
+    return f"paimon-cli rescale {context.layout.argument} --buckets {good}", why
+
+
+def better_bucket_count(total: int, sizes: Sequence[int]) -> int | None:
+    """How many buckets would give those of the biggest partition a good size; None if they have it."""
+    biggest, good = max(sizes, default=0) // total, good_bucket_count(sizes)
+    return good if biggest > BIGGEST_BUCKET or (0 < biggest < SMALLEST_BUCKET and good < total) else None
+
+
+def good_bucket_count(sizes: Sequence[int]) -> int:
+    """The number of buckets that would give the biggest partition buckets of a good size."""
+    return max(1, math.ceil(max(sizes, default=0) / GOOD_BUCKET))
+
+
+def _with_indexes(context: TableContext, row: BucketRow, state: BucketFiles) -> IndexedBucketRow:
+    hashes = [file.row_count for file in state.index_files if file.index_type == HASH]
+    files = [file for file in state.index_files if file.index_type == DELETION_VECTORS]
+    counts = [listed.cardinality for file in files for listed in file.deletion_vector_ranges or ()]
+    if None in counts:
+        counts = [len(vector.positions) for vector in load_vectors(context, state).by_file.values()]
+    return IndexedBucketRow(
+        **asdict(row),
+        hash_count=sum(hashes) if hashes else None,
+        vectors=len(counts),
+        vector_rows=sum(count or 0 for count in counts),
+        index_size=sum(file.file_size for file in state.index_files),
+    )
