@@ -22,7 +22,8 @@ from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.sorted_rows import LowestLevel, MergeEngine, SortedRows, WholeRowEngine, with_level
+from paimon_cli.lsm.sort_merge import merge_sorted_runs
+from paimon_cli.lsm.sorted_rows import KeepAllVersions, LowestLevel, MergeEngine, SortedRows, WholeRowEngine, with_level
 from paimon_cli.lsm.sorted_runs import Section, SortedRun, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
@@ -110,6 +111,27 @@ def read_bucket(
         wanted = batch if row_filter is None else row_filter(batch)
         if wanted.num_rows:
             yield wanted
+
+
+def rows_by_key(context: TableContext, bucket: BucketFiles, columns: Sequence[str], memory: int) -> Iterator[pa.RecordBatch]:
+    """Current rows in key order; with deletion vectors files are read one by one, and have to be put in order.
+
+    `columns` hold the key and `_VALUE_KIND`.
+    """
+    if context.mode.reads_merge:
+        yield from read_bucket(context, bucket, columns, memory=memory)
+        return
+    keys = context.schema.trimmed_primary_keys
+    for section in key_sections(bucket.files, context.key_of):
+        runs = [_unnumbered(read_bucket(context, replace(bucket, files=run.files), columns, memory=memory)) for run in section]
+        for batch in merge_sorted_runs(runs, keys, KeepAllVersions()):
+            yield batch.select(list(columns))
+
+
+def _unnumbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        numbers = pa.array(np.zeros(batch.num_rows, np.int64))
+        yield batch.append_column(pa.field(SEQUENCE_NUMBER, pa.int64()), numbers)
 
 
 def _merged_rows(

@@ -15,7 +15,7 @@ import numpy as np
 
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import KeepManifest, ManifestReader
-from paimon_cli.metadata.data_file import ADD, FileFilter, ManifestFileMeta
+from paimon_cli.metadata.data_file import ADD, ALL_FILES, FileFilter, ManifestFileMeta
 from paimon_cli.metadata.manifest_table import ManifestTable
 
 _MANY_ENTRIES = 2000
@@ -91,7 +91,7 @@ class CachedManifest:
     def add(self, pieces: Sequence[ManifestTable], partitions: Collection[bytes] | None) -> None:
         """`pieces` are all that the manifest has of those partitions, or of all; they may hold others, too."""
         self.is_whole = partitions is None
-        wanted = FileFilter(None if partitions is None else partitions.__contains__)
+        wanted = ALL_FILES if partitions is None else FileFilter(partitions.__contains__)
         tables = FileTable.of(pieces, wanted).by_partition()
         for partition in partitions or tables:
             self.partitions[partition] = PartitionEntries(tables[partition]) if partition in tables else None

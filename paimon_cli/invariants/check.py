@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.table_context import TableContext, TableHistory
-from paimon_cli.invariants import file_checks, index_checks, metadata_checks, row_checks, snapshot_checks
+from paimon_cli.invariants import changelog_checks, file_checks, index_checks, metadata_checks, row_checks, snapshot_checks
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
 from paimon_cli.invariants.version import Version
@@ -16,6 +16,7 @@ from paimon_cli.metadata.data_file import BucketId, ManifestEntry
 TableCheck = Callable[[TableContext], Iterator[Violation]]
 HistoryCheck = Callable[[TableHistory], Iterator[Violation]]
 VersionCheck = Callable[[Version], Iterator[Violation]]
+BucketCheck = Callable[[Version, BucketId], Iterator[Violation]]
 StepCheck = Callable[[Version, Version], Iterator[Violation]]
 
 READABLE = snapshot_checks.metadata_is_readable
@@ -58,6 +59,14 @@ STEP_CHECKS: tuple[StepCheck, ...] = (
     index_checks.vectors_do_not_shrink,
 )
 """Checks that compare a version with the previous one."""
+
+
+BUCKET_CHECKS: tuple[BucketCheck, ...] = (
+    row_checks.one_unmarked_row_per_key,
+    row_checks.lower_levels_are_not_older,
+    row_checks.hash_index_holds_every_key,
+)
+"""Checks of the rows of a bucket, all its files together."""
 
 
 def check_version(version: Version, before: Version | None) -> Iterator[Violation]:
@@ -136,7 +145,7 @@ def check_bucket(version: Version, bucket_id: BucketId, *, rows: bool) -> Iterat
         if index.bucket_id == bucket_id and index.index_file.external_path is None:
             yield from index_checks.index_can_be_read(version, index)
     if rows:
-        for check in (row_checks.one_unmarked_row_per_key, row_checks.hash_index_holds_every_key):
+        for check in BUCKET_CHECKS:
             try:
                 yield from check(version, bucket_id)
             except (DamagedFile, NotFound, NotSupported) as error:
@@ -150,6 +159,12 @@ def check_rows(version: Version) -> Iterator[Violation]:
             yield from check_file(version, entry, rows=True)
         yield from check_bucket(version, bucket_id, rows=True)
     yield from index_checks.hashes_are_in_one_bucket(version)
+
+
+def check_changelogs(context: TableContext) -> Iterator[Violation]:
+    """Replays all changelogs that are still there."""
+    for replay in changelog_checks.replays(context):
+        yield from changelog_checks.check_replay(context, replay)
 
 
 def check_table(context: TableContext, *, rows: bool = False) -> Iterator[Violation]:
@@ -169,3 +184,4 @@ def check_table(context: TableContext, *, rows: bool = False) -> Iterator[Violat
         yield from check_stored(version, stored)
     if rows and newest is not None:
         yield from check_rows(newest.whole())
+        yield from check_changelogs(context)

@@ -11,19 +11,22 @@ import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import live_rows, load_vectors
-from paimon_cli.bucket.merged_rows import without_retractions
+from paimon_cli.bucket.merged_rows import merge_columns, merge_section, without_retractions
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.bucket_functions import bucket_key_limit, row_buckets
 from paimon_cli.datatypes.bucket_hash import hash_rows
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.datatypes.key_order import Key, comparable, group_starts, key_at, order_words, stable_order
+from paimon_cli.datatypes.key_order import Key, comparable, group_starts, key_at, null_first_words, order_words, stable_order
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.index_checks import hashes_of
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
+from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.lsm.sorted_rows import LEVEL, EngineAround, SortedRows
+from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import HASH, BucketId, DataFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
 
@@ -195,6 +198,37 @@ def one_unmarked_row_per_key(version: Version, bucket_id: BucketId) -> Iterator[
     twice = rows.num_rows - len(group_starts([word[order] for word in words]))
     if twice:
         yield Violation("PV033", version.bucket_directory(bucket_id), f"{twice} rows repeat keys that another row already shows")
+
+
+def lower_levels_are_not_older(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
+    """PV059. A compaction that looks for the older row of a key takes the one that it meets first, from level 1 upwards."""
+    context = version.context
+    if not context.mode.looks_up_old_rows or context.options.deletion_vectors_enabled or context.mode.merge_engine == "first-row":
+        return
+    files = tuple(entry.file for entry in version.at(bucket_id) if entry.file.level > 0)
+    bucket, found = BucketFiles(*bucket_id, 0, files), 0
+    engine = OlderBelow(merge_engine(context.schema, context.options))
+    columns = merge_columns(context, [SEQUENCE_NUMBER, VALUE_KIND])
+    for section in key_sections(files, context.key_of):
+        if len({file.level for run in section for file in run.files}) > 1:
+            found += sum(batch.num_rows for batch in merge_section(context, bucket, section, columns, level_engine=engine))
+    if found:
+        why = f"{found} keys have an older row at a lower level than the newest one, which compactions therefore do not find"
+        yield Violation("PV059", version.bucket_directory(bucket_id), why)
+
+
+class OlderBelow(EngineAround):
+    """Gives a row of each key of which a lower level holds an older row than a higher one does. The rows have a column LEVEL."""
+
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        levels = rows.rows.column(LEVEL).to_numpy()[rows.order]
+        ordered = rows.rows.take(pa.array(rows.order))
+        fields = [ordered.column(name) for name in (*self.sequence_fields, SEQUENCE_NUMBER)]
+        ties = np.union1d(rows.starts, group_starts([word for field in fields for word in null_first_words(field, False)]))
+        lowest, highest = np.minimum.reduceat(levels, ties), np.maximum.reduceat(levels, ties)
+        rises = np.append(False, highest[1:] > lowest[:-1]) & ~np.isin(ties, rows.starts)
+        keys = np.unique(np.searchsorted(rows.starts, ties[rises], side="right") - 1)
+        return ordered.take(pa.array(rows.starts[keys]))
 
 
 def _shown_rows(version: Version, bucket_id: BucketId) -> Iterator[pa.RecordBatch]:

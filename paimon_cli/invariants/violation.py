@@ -24,10 +24,10 @@ MERGE_DISORDER = "PV023"
 """Reported for live files only: once a compaction has merged them, nothing can change any more."""
 METADATA, CHAIN, HINTS, SCHEMAS, REFERENCES = "metadata", "chain", "hints", "schemas", "references"
 STORED, STATS, RUNS, SEQUENCE, BUCKETS = "files", "stats", "sorted-runs", "sequence", "bucket"
-UNIQUE, VECTORS, HASH_INDEX = "unique", "dv", "bucket-index"
+UNIQUE, VECTORS, HASH_INDEX, CHANGELOGS = "unique", "dv", "bucket-index", "changelog"
 CHECKS = (
     *(METADATA, CHAIN, HINTS, SCHEMAS, REFERENCES, STORED, STATS, RUNS, SEQUENCE, BUCKETS),
-    *(UNIQUE, VECTORS, HASH_INDEX),
+    *(UNIQUE, VECTORS, HASH_INDEX, CHANGELOGS),
 )
 """The groups in the order of a report."""
 
@@ -95,6 +95,10 @@ INVARIANTS = (
     Invariant("PV055", REFERENCES, FILES, "the statistics file of a snapshot exists"),
     Invariant("PV056", STORED, FILES, "every changelog file of a snapshot exists with the size of its metadata"),
     Invariant("PV057", REFERENCES, META, "a table with manifests has a snapshot, tag or changelog", WARNING),
+    Invariant("PV058", CHANGELOGS, FULL, "changelogs lead from the rows of one snapshot to those of the next"),
+    Invariant(
+        "PV059", RUNS, FULL, "where compactions look up older rows, the row of a lower level is not older than those above it"
+    ),
 )
 """All rules. A code is never reused for another rule."""
 

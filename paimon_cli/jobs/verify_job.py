@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext, TableHistory
-from paimon_cli.invariants import check, index_checks, snapshot_checks
+from paimon_cli.invariants import changelog_checks, check, index_checks, snapshot_checks
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
 from paimon_cli.invariants.version import Version
@@ -128,6 +128,8 @@ def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, pr
     if request.looks_inside() and gathered.newest is not None:
         _keep(report, index_checks.hashes_are_in_one_bucket(gathered.newest))
         _keep(report, _inside(context, request, gathered.tasks, engine, progress))
+        if request.level == FULL and request.wants("PV058"):
+            _keep(report, _replayed(context, request, engine, progress))
         report.engine, report.engine_reason = engine.name, engine.reason
     report.data_files = sum(len(task.entries) for task in gathered.tasks if task.bucket_id is None)
     report.size = sum(task.size for task in gathered.tasks if task.bucket_id is None)
@@ -239,7 +241,7 @@ def _tasks(version: Version) -> list[FilesTask]:
     indexed = {entry.bucket_id for entry in version.index_entries}
     as_a_whole = (
         version.changed_buckets
-        if options.deletion_vectors_enabled or options.bucket == -1
+        if version.context.mode.looks_up_old_rows or options.bucket == -1
         else indexed & set(version.changed_buckets)
     )
     for bucket_id in sorted(as_a_whole):
@@ -266,6 +268,19 @@ def check_one_file(context: TableContext, rows: bool, task: FilesTask) -> list[V
     if task.bucket_id is not None:
         return list(check.check_bucket(version, task.bucket_id, rows=rows))
     return [violation for entry in task.entries for violation in check.check_file(version, entry, rows=rows)]
+
+
+def _replayed(context: TableContext, request: VerifyRequest, engine: Engine, progress: Progress) -> list[Violation]:
+    replays = list(changelog_checks.replays(context, request.snapshot_id))
+    engine.prepare(Work.of(file for replay in replays for file in replay.files), progress)
+    with phase(progress, "Replaying changelogs", len(replays)) as done:
+        found = engine.run_tasks(functools.partial(replay_one, context), replays, done)
+    return [violation for violations in found for violation in violations]
+
+
+def replay_one(context: TableContext, replay: changelog_checks.Replay) -> list[Violation]:
+    """Run one replay, on any engine."""
+    return list(changelog_checks.check_replay(context, replay))
 
 
 def check_request(request: VerifyRequest) -> None:

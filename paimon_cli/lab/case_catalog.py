@@ -131,6 +131,13 @@ CASES = (
         vector_cases.dangling_vectors,
         has_table=False,
     ),
+    Case(
+        "older-row-below",
+        "Topology 2: two compactors of a lookup table put two rows of a key at levels in the wrong order",
+        "shadowed newer row",
+        vector_cases.older_row_below,
+        has_table=False,
+    ),
     Case("crash", "A writer dies at every one of its storage calls", "none", cases.crash),
     Case(
         "unsafe-rename",

@@ -1,7 +1,9 @@
-"""The anomalies of deletion vectors: two compactions of a bucket that interrupt each other, on shipped code with real files.
+"""The anomalies of deletion vectors and lookups: two compactions of a bucket that interrupt each other, on shipped code with real
+files.
 
-`off` takes the check of vectors out of the commit, which then looks at the data files only and lets the vectors of the last
-commit stand, as Java does for tables with a primary key. Under any other granularity the commit is the shipped one.
+`off` takes the check of vectors, and of where older rows were looked for, out of the commit. It then looks at the data files only
+and lets the vectors of the last commit stand, as Java does for tables with a primary key. Under any other granularity the commit
+is the shipped one.
 """
 
 from __future__ import annotations
@@ -39,7 +41,16 @@ MARKED = in_turn(
 MOST_FINDINGS = 10_000
 INTERRUPTIONS = 1
 """How often one compaction interrupts the other in the middle of its work; the simulation of the tests sets no limit."""
-TWO_ROWS, DANGLING = "PV033", "PV016"
+TWO_ROWS, DANGLING, OLDER_BELOW = "PV033", "PV016", "PV059"
+
+LOOKUP_OPTIONS = {"bucket": "1", "write-only": "true", "changelog-producer": "lookup"}
+TWICE = in_turn(
+    real_writer("first", rows(0, 8, 9)),
+    real_compactor(),
+    real_writer("second", rows(0, 1, value="old")),
+    real_writer("third", rows(0, 1, value="new")),
+)
+"""Two files of level 0, the newer of which replaces the row of the older one."""
 
 
 class DataFilesCommitter(Committer):
@@ -73,10 +84,27 @@ def dangling_vectors(setting: LabSetting) -> list[Story]:
     return [_told("dangling-deletion-vectors", setting, [4, 5], DANGLING, "a deletion vector marks rows of a file that is gone")]
 
 
+def older_row_below(setting: LabSetting) -> list[Story]:
+    """Each compaction takes the file of level 0 that it knows, and the one with the older file writes to the lower level."""
+    compactor = functools.partial(level_compactor, [0], committer=_committer(setting))
+    jobs = (compactor(3, picks=(0,)), compactor(4, picks=(1,)))
+    scenario = after(Scenario("older-row-below", jobs, LOOKUP_OPTIONS, real_files=True), (TWICE,))
+    return [_story(setting, scenario, OLDER_BELOW, "level 3 holds an older row than level 4, and lookups take it")]
+
+
 def _told(case: str, setting: LabSetting, levels: Sequence[int], sign: str, damage: str) -> Story:
-    scenario = _scenario(case, levels, DataFilesCommitter if setting.check == OFF else Committer)
+    compactor = functools.partial(level_compactor, committer=_committer(setting))
+    jobs: tuple[Job, ...] = (compactor([0], 3), compactor(levels, 5))
+    return _story(setting, after(Scenario(case, jobs, OPTIONS, real_files=True), (MARKED,)), sign, damage)
+
+
+def _committer(setting: LabSetting) -> type[Committer]:
+    return DataFilesCommitter if setting.check == OFF else Committer
+
+
+def _story(setting: LabSetting, scenario: Scenario, sign: str, damage: str) -> Story:
     found = explore(scenario, most_findings=MOST_FINDINGS, most_switches=INTERRUPTIONS)
-    story = Story(case, (setting.check,))
+    story = Story(scenario.name, (setting.check,))
     shown = [finding for finding in found.findings if sign in finding.violations[0]]
     if shown:
         _tell(story, scenario, shown[0].schedule)
@@ -86,11 +114,6 @@ def _told(case: str, setting: LabSetting, levels: Sequence[int], sign: str, dama
     return story.end(
         True, f"no damage in any of {found.schedules} schedules with {found.states:,} states, which are all with one interruption"
     )
-
-
-def _scenario(case: str, levels: Sequence[int], committer: type[Committer]) -> Scenario:
-    jobs: tuple[Job, ...] = (level_compactor([0], 3, committer=committer), level_compactor(levels, 5, committer=committer))
-    return after(Scenario(case, jobs, OPTIONS, real_files=True), (MARKED,))
 
 
 def _tell(story: Story, scenario: Scenario, schedule: str) -> None:

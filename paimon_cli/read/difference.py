@@ -9,15 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_cli.bucket.merged_rows import MERGE_BYTES, RUN_BATCH_BYTES, read_bucket
+from paimon_cli.bucket.merged_rows import MERGE_BYTES, RUN_BATCH_BYTES, read_bucket, rows_by_key
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.row_difference import AFTER, BEFORE, Difference, unmatched
-from paimon_cli.lsm.sort_merge import merge_sorted_runs
-from paimon_cli.lsm.sorted_rows import KeepAllVersions
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, FileFilter, ManifestFileMeta
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND
@@ -172,23 +170,13 @@ def read_difference(context: TableContext, old: Buckets, new: Buckets, *, both_s
     keys = context.schema.trimmed_primary_keys
     sides = [(bucket, version) for version, side in ((BEFORE, old), (AFTER, new)) for bucket in side]
     memory = MERGE_BYTES // min(MOST_BUCKETS, max(2, len(sides))) * 2
-    runs = [functools.partial(_versions, context, bucket, version, memory) for bucket, version in sides]
+    runs = [functools.partial(_numbered, context, bucket, version, memory) for bucket, version in sides]
     for batch in merge_in_passes(runs, keys, Difference(both_sides=both_sides), MOST_BUCKETS, keys_repeat=True):
         yield batch.select([VALUE_KIND, *context.schema.field_names])
 
 
-def _versions(context: TableContext, bucket: BucketFiles, version: int, memory: int) -> Rows:
-    """The current rows in key order; with deletion vectors files are read one by one, and have to be put in order."""
-    if context.mode.reads_merge:
-        yield from _numbered(context, bucket, version, memory)
-        return
-    for section in key_sections(bucket.files, context.key_of):
-        runs = [_numbered(context, replace(bucket, files=run.files), version, memory) for run in section]
-        yield from merge_sorted_runs(runs, context.schema.trimmed_primary_keys, KeepAllVersions())
-
-
 def _numbered(context: TableContext, bucket: BucketFiles, version: int, memory: int) -> Rows:
-    for batch in read_bucket(context, bucket, [VALUE_KIND, *context.schema.field_names], memory=memory):
+    for batch in rows_by_key(context, bucket, [VALUE_KIND, *context.schema.field_names], memory):
         numbers = pa.repeat(pa.scalar(version, pa.int64()), batch.num_rows)
         yield batch.add_column(0, pa.field(SEQUENCE_NUMBER, pa.int64()), numbers)
 

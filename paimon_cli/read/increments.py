@@ -143,8 +143,7 @@ def _moment(text: str) -> int:
 def _there(context: TableContext, number: int) -> Snapshot:
     found = context.snapshots.in_history(number)
     if found is None:
-        earliest = context.snapshots.earliest_id()
-        raise NotFound(f"snapshot {number} has expired", f"the oldest snapshot still there is {earliest}", f"start at {earliest}")
+        raise context.snapshots.missing(number)
     return found
 
 
@@ -209,8 +208,8 @@ def _overwritten(context: TableContext, snapshot: Snapshot, predicate: Predicate
     if before is None and snapshot.id > 1:
         raise NotFound(
             f"what snapshot {snapshot.id} overwrote has expired",
-            f"its changes are found by comparing it with snapshot {snapshot.id - 1}",
-            f"start at {snapshot.id + 1}, from the rows of snapshot {snapshot.id}",
+            f"its changes follow from snapshot {snapshot.id - 1}; those from snapshot {snapshot.id + 1} on can be read",
+            f"paimon-cli read {context.layout.argument} --snapshot {snapshot.id}",
         )
     options = context.options
     least_level = {INPUT: 0, LOOKUP: 1, FULL_COMPACTION: options.num_levels - 1}[options.changelog_producer]

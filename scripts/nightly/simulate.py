@@ -3,8 +3,8 @@
     python -m scripts.nightly.simulate --schedules 1000000 --jobs 2
     python -m scripts.nightly.simulate --schedules 2000 --only random
 
-Prints one JSON line per measure and adds it to build/simulate.jsonl; a replay line for every schedule that went wrong;
-exit code 1 if there is one, or if a planted bug was not found.
+Prints one JSON line per measure and adds it to build/simulate.jsonl, and to stderr how far it is; a replay line for every
+schedule that went wrong; exit code 1 if there is one, or if a planted bug was not found.
 """
 
 from __future__ import annotations
@@ -190,6 +190,9 @@ def collect(chosen: Sequence[Task], jobs: int, keep: Callable[[Measure], None]) 
                 digests.setdefault(task.scenario, set()).update(done.digests)
                 measure.distinct = sum(map(len, digests.values()))
             wrong += map(str, result.findings)
+            different = f", {measure.distinct:,} of them different" if measure.distinct else ""
+            so_far = f"{measure.schedules:,} schedules{different}, {measure.findings} wrong, {measure.cpu_seconds:,.0f} s of CPU"
+            print(f"{task.measure}: {task.scenario}: {so_far}", file=sys.stderr, flush=True)
             if task.schedules is None and not result.complete and not result.findings:
                 measure.incomplete += 1
                 odd.append(f"{task.measure}: {task.scenario} did not end as it should")

@@ -48,11 +48,27 @@ def keyed_table(folder: Path) -> Path:
     return root
 
 
+def lookup_table(folder: Path, options: dict[str, str]) -> Path:
+    """Inserts, updates and deletes, each compacted; the last one to a lower level where a lookup allows it."""
+    name = options["changelog-producer"]
+    context = tables.make_table(folder / name, {"k": "INT NOT NULL", "v": "STRING"}, ["k"], (), 1, options)
+    tables.write(context, [{"k": k, "v": f"v{k}"} for k in range(60)], compaction="none")
+    tables.compact(context)
+    changes = [(80, "new", "+I"), (4, None, "-D"), (5, "five", "+U")]
+    tables.write(context, [{"k": k, "v": v, "_op": op} for k, v, op in changes], compaction="none")
+    tables.compact(context, strategy="full")
+    tables.write(context, [{"k": k, "v": "x"} for k in range(10, 14)], compaction="none")
+    tables.compact(context, strategy="minor" if name == "lookup" else "full")
+    return Path(context.url)
+
+
 SOUND: dict[str, Callable[[Path], Path]] = {
     "keyed": keyed_table,
     "dv": lambda folder: golden_table("java-0.9", "dv_dedup", folder),
     "dynamic": lambda folder: golden_table("java-0.9", "dynamic_bucket", folder),
     "changelog": lambda folder: golden_table("java-0.9", "changelog_input", folder),
+    "lookup": lambda folder: lookup_table(folder, {"changelog-producer": "lookup"}),
+    "full-compaction": lambda folder: lookup_table(folder, {"changelog-producer": "full-compaction"}),
 }
 
 
@@ -129,6 +145,19 @@ class Bench:
         path = self.path(entry)
         pq.write_table(rows(pq.read_table(path)), path, store_schema=False)
         self.lie(entry, file_size=path.stat().st_size, **changes)
+
+    def rechange(self, number: int, rows: Callable[[Any], Any]) -> None:
+        """Other rows in the first changelog file of a snapshot, with what its metadata says of it."""
+        context = self.context
+        snapshot, writer = context.snapshots.get(number), MetadataWriter(context)
+        manifests = context.manifests.manifest_list(snapshot.changelog_manifest_list or "")
+        entry, *others = [entry for entries in context.manifests.entries(manifests) for entry in entries]
+        path = self.path(entry)
+        changed = rows(pq.read_table(path))
+        pq.write_table(changed, path, store_schema=False)
+        file = replace(entry.file, file_size=path.stat().st_size, row_count=changed.num_rows)
+        name, size = writer.manifest_list(writer.manifests([replace(entry, file=file), *others]), "changelog")
+        self.publish(replace(snapshot, changelog_manifest_list=name, changelog_manifest_list_size=size))
 
     def edit_json(self, name: str, **fields: Any) -> None:
         path = self.root / name

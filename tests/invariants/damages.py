@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.metadata.data_file import ADD, DELETE, DeletionVectorRange, IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.data_file_schema import DELETE as DELETE_KIND
+from paimon_cli.metadata.data_file_schema import INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from paimon_cli.metadata.snapshot import COMPACT
 from tests.invariants.damaged_tables import Bench, flip
 
@@ -580,3 +582,86 @@ def a_changelog_is_a_copy_of_another(bench: Bench) -> None:
 
 
 assert ADD == 0
+
+
+# changelogs
+
+
+def without(kind: int) -> Callable[[pa.Table], pa.Table]:
+    """The rows of a changelog but those of one kind."""
+    return lambda rows: rows.filter(pc.not_equal(rows.column("_VALUE_KIND"), kind))
+
+
+def of_kind(kind: int) -> Callable[[pa.Table], pa.Table]:
+    """The rows of a changelog, all of one kind."""
+
+    def changed(rows: pa.Table) -> pa.Table:
+        at = rows.schema.get_field_index("_VALUE_KIND")
+        return rows.set_column(at, rows.schema.field(at), pa.array([kind] * rows.num_rows, pa.int8()))
+
+    return changed
+
+
+def with_other_values(rows: pa.Table) -> pa.Table:
+    at = rows.schema.get_field_index("v")
+    return rows.set_column(at, rows.schema.field(at), pa.array(["other"] * rows.num_rows))
+
+
+@damage("PV058", "full", "lookup")
+def a_changelog_hides_a_row_that_has_come(bench: Bench) -> None:
+    bench.rechange(4, without(INSERT))
+
+
+@damage("PV058", "full", "lookup")
+def a_changelog_hides_a_delete(bench: Bench) -> None:
+    bench.rechange(4, without(DELETE_KIND))
+
+
+@damage("PV058", "full", "full-compaction")
+def a_changelog_shows_half_an_update(bench: Bench) -> None:
+    bench.rechange(4, without(UPDATE_BEFORE))
+
+
+@damage("PV058", "full", "full-compaction")
+def a_changelog_ends_with_half_an_update(bench: Bench) -> None:
+    bench.rechange(6, without(UPDATE_AFTER))
+
+
+@damage("PV058", "full", "full-compaction")
+def a_changelog_shows_other_values(bench: Bench) -> None:
+    bench.rechange(2, with_other_values)
+
+
+@damage("PV058", "full", "lookup")
+def a_changelog_takes_back_what_was_never_there(bench: Bench) -> None:
+    bench.rechange(2, of_kind(DELETE_KIND))
+
+
+@damage("PV058", "full", "lookup")
+def a_commit_has_lost_its_changelog(bench: Bench) -> None:
+    bench.publish(replace(bench.context.snapshots.get(2), changelog_manifest_list=None))
+
+
+@damage("PV058", "full", "changelog")
+def a_changelog_of_the_input_lacks_rows(bench: Bench) -> None:
+    bench.rechange(1, lambda rows: rows.slice(1))
+
+
+@damage("PV058", "full", "changelog")
+def a_changelog_of_the_input_has_other_values(bench: Bench) -> None:
+    bench.rechange(1, lambda rows: rows.set_column(*_shuffled(rows)))
+
+
+def _shuffled(rows: pa.Table) -> tuple[int, pa.Field, pa.ChunkedArray]:
+    at = rows.num_columns - 1
+    return at, rows.schema.field(at), rows.column(at).take(pa.array([*range(1, rows.num_rows), 0]))
+
+
+@damage("PV059", "full", "lookup")
+def a_lower_level_is_older(bench: Bench) -> None:
+    """The levels of two files change places."""
+    first, last = bench.live()
+    levels = {first.file.file_name: last.file.level, last.file.file_name: first.file.level}
+    bench.reforge(
+        lambda e: replace(e, file=replace(e.file, level=levels.get(e.file.file_name, e.file.level))) if e.kind == ADD else e
+    )

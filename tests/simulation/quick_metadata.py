@@ -5,15 +5,17 @@ Only for simulations: the functions are those shipped, called once for each diff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
 from paimon_cli.commit import prepared_snapshot
 from paimon_cli.history import file_table, manifest_reader, table_context
+from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_table, manifests
+from paimon_cli.metadata.data_file import ALL_FILES, FileFilter
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.manifests import encode_manifest_list, encode_manifests, partition_stats
 from paimon_cli.metadata.snapshot import Snapshot
@@ -35,6 +37,11 @@ def quick_metadata() -> Iterator[None]:
         tables = _by_contents(manifest_table.decode_manifests)
         stack.enter_context(mock.patch.object(manifest_table, "decode_manifests", tables))
         stack.enter_context(mock.patch.object(ManifestTable, "of", staticmethod(_by_entries(ManifestTable.of))))
+        stack.enter_context(mock.patch.object(FileTable, "of", staticmethod(_of_all(FileTable.of))))
+        of_partition = _by_pieces({}, FileTable.of_partition)
+        stack.enter_context(mock.patch.object(FileTable, "of_partition", staticmethod(of_partition)))
+        for name in ("live", "live_entries", "by_partition"):
+            stack.enter_context(mock.patch.object(FileTable, name, _once(name, getattr(FileTable, name))))
         stack.enter_context(mock.patch.object(file_table, "encode_manifests", _by_entries(encode_manifests)))
         listed = _by_entries(encode_manifest_list)
         stack.enter_context(mock.patch.object(prepared_snapshot, "encode_manifest_list", listed))
@@ -104,6 +111,41 @@ def _by_entries(encode: Callable[..., Any]) -> Callable[..., Any]:
         return found
 
     return encoded
+
+
+def _by_pieces(known: dict[Any, FileTable], make: Callable[..., FileTable]) -> Callable[..., FileTable]:
+    """`make` takes something that compares as it is, and pieces. The tables hold these, so that their ids stay theirs."""
+
+    def made(first: Any, pieces: Iterable[ManifestTable]) -> FileTable:
+        held = tuple(pieces)
+        key = (first, *map(id, held))
+        found = known.get(key)
+        return found if found is not None else _keep(known, key, make(first, held))
+
+    return made
+
+
+def _of_all(of: Callable[..., FileTable]) -> Callable[..., FileTable]:
+    """`FileTable.of`, which is asked each time where a filter may count files or leave some out."""
+    whole = _by_pieces({}, lambda _, pieces: of(pieces))
+
+    def table(pieces: Iterable[ManifestTable], wanted: FileFilter = ALL_FILES) -> FileTable:
+        return whole(None, pieces) if wanted is ALL_FILES else of(pieces, wanted)
+
+    return table
+
+
+def _once(name: str, ask: Callable[[FileTable], Any]) -> Callable[[FileTable], Any]:
+    """A table does not change; its lists are copied, because callers may."""
+    place = f"_quick_{name}"
+
+    def asked(table: FileTable) -> Any:
+        found = table.__dict__.get(place)
+        if found is None:
+            found = table.__dict__[place] = ask(table)
+        return list(found) if isinstance(found, list) else found
+
+    return asked
 
 
 def _by_partitions(stats_of: Callable[..., Any]) -> Callable[..., Any]:

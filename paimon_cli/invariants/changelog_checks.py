@@ -1,0 +1,327 @@
+"""Checks that changelogs lead from the rows of one snapshot to those of the next (FORMAT.md, section 9).
+
+A producer that looks for changes shows every one of them: the rows at a snapshot that changelogs have shown (those above level 0,
+or on the top level), with the changelogs of the commits up to a later snapshot, give such rows there. `input` shows what each
+commit has written. Rows, changes and rows again come side by side in key order, and a merge engine looks at each key, in the
+memory of a merge. An OVERWRITE, and what has expired, interrupt the chain.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.bucket.data_file_reader import read_data_file
+from paimon_cli.bucket.merged_rows import MERGE_BYTES, SMALLEST_BATCH, batch_rows, most_runs, read_bucket, rows_by_key
+from paimon_cli.bucket.spilled_runs import OpenRun, merge_in_passes
+from paimon_cli.datatypes.key_order import group_starts, order_words
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import ChangelogHistory
+from paimon_cli.invariants.violation import Violation
+from paimon_cli.lsm.changelog import Changes
+from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.lsm.row_difference import differing
+from paimon_cli.lsm.sorted_rows import Deduplicate, SortedRows, WholeRowEngine
+from paimon_cli.lsm.sorted_runs import SortedRun, key_sections
+from paimon_cli.metadata.data_file import ADD, BucketId, DataFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
+from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
+from paimon_cli.metadata.table_mode import FULL_COMPACTION, INPUT, LOOKUP
+from paimon_cli.options.table_options import TableOptions
+
+Rows = Iterator[pa.RecordBatch]
+
+BEFORE, AFTER = 0, 1 << 62
+"""Where a merge expects sequence numbers: the row at the first snapshot, and at the last. Changes are numbered between them."""
+FILE_BITS = 40
+WRONG = "_WRONG"
+"""A column that numbers what is wrong with a row, by `MEANINGS`."""
+NOTHING = -1
+
+REPEATED, ALONE, BASELESS, OTHER_BASE, UNSHOWN, OTHER_ROW, LEFT_OUT, STRANGE = range(1, 9)
+MEANINGS = {
+    REPEATED: "a +I of a key that has a row",
+    ALONE: "half of a pair of -U and +U",
+    BASELESS: "a -U or -D of a key without a row",
+    OTHER_BASE: "a -U or -D with values that the row did not have",
+    UNSHOWN: "no change of a key that has come",
+    OTHER_ROW: "changes that end with another row than the table has",
+    LEFT_OUT: "no -D of a key that has gone",
+    STRANGE: "rows that the commit did not write",
+}
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What the changelogs of one bucket say between two snapshots. `before` is None where they show what a commit has written:
+    then `after` holds the files that it added. Picklable.
+    """
+
+    first: int
+    last: int
+    schema_id: int
+    before: BucketFiles | None
+    after: BucketFiles
+    changes: tuple[DataFileMeta, ...]
+
+    @property
+    def files(self) -> tuple[DataFileMeta, ...]:
+        return (*(self.before.files if self.before else ()), *self.changes, *self.after.files)
+
+
+def replays(context: TableContext, last: int | None = None) -> Iterator[Replay]:
+    """All that can be replayed, oldest first; with `last` what ends at that snapshot."""
+    if not context.schema.primary_keys or context.options.record_level_expire_time is not None:
+        return  # rows that expire are in no changelog
+    tagged = {tag.snapshot.id: tag.snapshot for tag in context.tags.all().values()}
+    known = tagged | {number: context.snapshots.get(number) for number in context.snapshots.ids()}
+    steps: list[tuple[int, Snapshot | None]] = [(number, known[number]) for number in sorted(known)]
+    if steps and steps[0][0] == 1:
+        steps.insert(0, (0, None))
+    for (_, before), (number, after) in pairwise(steps):
+        if after is not None and last in (None, number):
+            yield from _between(context, before, after, known)
+
+
+def _between(context: TableContext, before: Snapshot | None, after: Snapshot, known: dict[int, Snapshot]) -> Iterator[Replay]:
+    first = before.id + 1 if before else 1
+    outlived = ChangelogHistory(context.storage, context.layout)
+    commits = [known.get(number) or outlived.find(number) for number in range(first, after.id + 1)]
+    there = [commit for commit in commits if commit is not None and commit.commit_kind != OVERWRITE]
+    producers = {_producer(context, snapshot) for snapshot in (*there, *([before] if before else []))}
+    if len(there) < len(commits) or len(producers) != 1 or producers == {"none"}:
+        return
+    producer = producers.pop()
+    changes = _changes(context, there)
+    old: dict[BucketId, BucketFiles] = {}
+    if producer == INPUT:
+        if len(there) > 1 or after.commit_kind != APPEND:
+            return
+        new = _grouped(entry for entry in context.manifests.delta_entries(after) if entry.file.level == 0)
+    else:
+        least = {LOOKUP: 1, FULL_COMPACTION: context.options.num_levels - 1}[producer]
+        old, new = _at_least(context, before, least), _at_least(context, after, least)
+    for bucket_id in sorted(old.keys() | new.keys() | changes.keys()):
+        nothing = BucketFiles(*bucket_id, 1, ())
+        begun, ended, shown = old.get(bucket_id, nothing), new.get(bucket_id, nothing), changes.get(bucket_id, nothing).files
+        if shown or (begun.files, begun.index_files) != (ended.files, ended.index_files):
+            yield Replay(first, after.id, after.schema_id, None if producer == INPUT else begun, ended, shown)
+
+
+def _producer(context: TableContext, snapshot: Snapshot) -> str:
+    return TableOptions(context.schemas.get(snapshot.schema_id).options).changelog_producer
+
+
+def _changes(context: TableContext, commits: Sequence[Snapshot]) -> dict[BucketId, BucketFiles]:
+    lists = [commit.changelog_manifest_list for commit in commits if commit.changelog_manifest_list is not None]
+    manifests = [meta for name in lists for meta in context.manifests.manifest_list(name)]
+    return _grouped(entry for entries in context.manifests.entries(manifests) for entry in entries)
+
+
+def _grouped(entries: Iterator[ManifestEntry]) -> dict[BucketId, BucketFiles]:
+    files: dict[BucketId, list[DataFileMeta]] = {}
+    for entry in entries:
+        if entry.kind == ADD:
+            files.setdefault(entry.bucket_id, []).append(entry.file)
+    return {bucket_id: BucketFiles(*bucket_id, 1, tuple(found)) for bucket_id, found in files.items()}
+
+
+def _at_least(context: TableContext, snapshot: Snapshot | None, level: int) -> dict[BucketId, BucketFiles]:
+    """The files that hold what changelogs have shown."""
+    found = bucket_files(context, snapshot)
+    kept = {place: tuple(file for file in bucket.files if file.level >= level) for place, bucket in found.items()}
+    return {place: replace(found[place], files=files) for place, files in kept.items() if files}
+
+
+def check_replay(context: TableContext, replay: Replay) -> Iterator[Violation]:
+    """PV058, by what is wrong; PV031 for a file that cannot be read."""
+    where = context.bucket_directory(*replay.after.bucket_id)
+    try:
+        found = _wrong(context.at_schema(replay.schema_id), replay)
+    except (DamagedFile, NotFound, NotSupported) as error:
+        yield Violation("PV031", str(error.details.get("path", where)), str(error))
+        return
+    span = f"of snapshot {replay.last}" if replay.first == replay.last else f"of snapshots {replay.first} to {replay.last}"
+    for reason, (count, key) in sorted(found.items()):
+        yield Violation("PV058", where, f"the changelog {span} has {MEANINGS[reason]}: {count}, the first with {key}")
+
+
+def _wrong(context: TableContext, replay: Replay) -> dict[int, tuple[int, str]]:
+    """How often each thing is wrong, with the first key."""
+    counts: Counter[int] = Counter()
+    firsts: dict[int, str] = {}
+    for names in _sections(context, replay):
+        for batch in _compared(context, replay, names):
+            reasons = batch.column(WRONG).to_numpy()
+            for reason in np.unique(reasons).tolist():
+                rows = np.flatnonzero(reasons == reason)
+                counts[reason] += len(rows)
+                keys = context.schema.trimmed_primary_keys
+                firsts.setdefault(reason, ", ".join(f"{name}={batch.column(name)[int(rows[0])].as_py()}" for name in keys))
+    return {reason: (count, firsts[reason]) for reason, count in counts.items()}
+
+
+def _sections(context: TableContext, replay: Replay) -> Iterator[set[str]]:
+    """Names of files that may share keys, but for those that both snapshots have and no change is about."""
+    before = {file.file_name for file in replay.before.files} if replay.before else set()
+    after, changes = ({file.file_name for file in files} for files in (replay.after.files, replay.changes))
+    same_vectors = replay.before is not None and replay.before.index_files == replay.after.index_files
+    for section in key_sections({file.file_name: file for file in replay.files}.values(), context.key_of):
+        names = {file.file_name for run in section for file in run.files}
+        if names & changes or not (same_vectors and names <= before and names <= after):
+            yield names
+
+
+def _compared(context: TableContext, replay: Replay, names: Collection[str]) -> Rows:
+    keys, columns = context.schema.trimmed_primary_keys, context.schema.field_names
+    after = replace(replay.after, files=tuple(file for file in replay.after.files if file.file_name in names))
+    changes = [file for file in replay.changes if file.file_name in names]
+    memory = MERGE_BYTES // 3
+    if replay.before is None:
+        whole = replace(context, shows_level_0=True)
+        written = functools.partial(_written, whole, after, memory)
+        shown = functools.partial(_shown_at_once, whole, replay.after.bucket_id, changes, memory)
+        yield from merge_in_passes(
+            [written, shown], keys, Written(columns=columns, all_values=_keeps_last_row(context)), 2, keys_repeat=True
+        )
+        return
+    before = replace(replay.before, files=tuple(file for file in replay.before.files if file.file_name in names))
+    runs: list[OpenRun] = [
+        functools.partial(_numbered, context, before, BEFORE, memory),
+        *_opened(context, replay.after.bucket_id, changes, memory),
+        functools.partial(_numbered, context, after, AFTER, memory),
+    ]
+    compared = Changes.of(context.schema, context.options).compared or tuple(columns)
+    yield from merge_in_passes(runs, keys, Replayed(compared=compared), most_runs(context, MERGE_BYTES), keys_repeat=True)
+
+
+def _keeps_last_row(context: TableContext) -> bool:
+    """Whether the last row of a commit is what it leaves of a key; other engines may leave out rows, or mix them."""
+    engine = merge_engine(context.schema, context.options)
+    return isinstance(engine, Deduplicate) and not engine.ignore_delete
+
+
+def _numbered(context: TableContext, bucket: BucketFiles, number: int, memory: int) -> Rows:
+    for batch in rows_by_key(context, bucket, [VALUE_KIND, *context.schema.field_names], memory):
+        yield _with_number(batch, np.full(batch.num_rows, number))
+
+
+def _with_number(batch: pa.RecordBatch, numbers: np.ndarray) -> pa.RecordBatch:
+    return batch.add_column(0, pa.field(SEQUENCE_NUMBER, pa.int64()), pa.array(numbers, pa.int64()))
+
+
+def _opened(context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta], memory: int) -> Iterator[OpenRun]:
+    rows = batch_rows([SortedRun(file.level, (file,)) for file in files], memory) if files else SMALLEST_BATCH
+    for place, file in enumerate(files):
+        yield functools.partial(_file_of_changes, context, bucket_id, file, place, rows)
+
+
+def _file_of_changes(context: TableContext, bucket_id: BucketId, file: DataFileMeta, place: int, rows: int) -> Rows:
+    """In the order of the changelog, all rows of a key in one batch."""
+    keys, waiting, number = context.schema.trimmed_primary_keys, list[pa.RecordBatch](), (place << FILE_BITS) + 1
+    for batch in read_data_file(context, bucket_id, file, [VALUE_KIND, *context.schema.field_names], rows):
+        numbered = _with_number(batch, np.arange(number, number + batch.num_rows))
+        number += batch.num_rows
+        together = pa.concat_batches([*waiting, numbered])
+        starts = group_starts(order_words([together.column(name) for name in keys]))
+        last = int(starts[-1]) if len(starts) else 0
+        waiting = [together.slice(last)]
+        if last:
+            yield together.slice(0, last)
+    yield from waiting
+
+
+def _written(context: TableContext, bucket: BucketFiles, memory: int) -> Rows:
+    """What the files of a commit hold, a row for each key."""
+    for batch in read_bucket(context, bucket, [VALUE_KIND, *context.schema.field_names], keep_kinds=True, memory=memory):
+        yield _with_number(batch, np.full(batch.num_rows, BEFORE))
+
+
+def _shown_at_once(context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta], memory: int) -> Rows:
+    """What changelog files hold, merged as the commit has merged it where the last row counts."""
+    engine = merge_engine(context.schema, context.options) if _keeps_last_row(context) else LastRow()
+    runs = [*_opened(context, bucket_id, files, memory)]
+    keys = context.schema.trimmed_primary_keys
+    for batch in merge_in_passes(runs, keys, engine, most_runs(context, memory), keys_repeat=True):
+        at = batch.schema.get_field_index(SEQUENCE_NUMBER)
+        yield batch.set_column(at, batch.schema.field(at), pa.array(np.full(batch.num_rows, AFTER), pa.int64()))
+
+
+class LastRow(WholeRowEngine):
+    """The last row of a key that is no retraction, or else its last one."""
+
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        added = (rows.rows.column(VALUE_KIND).to_numpy()[rows.order] & 1) == 0
+        places = np.arange(len(rows.order)) + np.where(added, len(rows.order), 0)
+        last = np.maximum.reduceat(places, rows.starts) if len(places) else places
+        return rows.rows.take(pa.array(rows.order[last % max(1, len(rows.order))]))
+
+
+@dataclass(frozen=True)
+class Written(WholeRowEngine):
+    """Compares rows that a commit wrote with those that its changelog shows, one of each a key. `all_values`: not keys alone."""
+
+    columns: Sequence[str] = ()
+    all_values: bool = True
+
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        batch, first, last = rows.rows, rows.order[rows.starts], rows.last_of_each_key
+        is_shown = batch.column(SEQUENCE_NUMBER).to_numpy() == AFTER
+        added = (batch.column(VALUE_KIND).to_numpy() & 1) == 0
+        lone = first == last
+        wrong = np.where(lone & ~is_shown[first], UNSHOWN, 0)
+        wrong[lone & is_shown[first] & (added[first] | self.all_values)] = STRANGE
+        if self.all_values:
+            other = differing(batch, first, last, self.columns) | (added[first] != added[last])
+            wrong[~lone & other] = OTHER_ROW
+        return _marked(batch, first, wrong)
+
+
+def _marked(batch: pa.RecordBatch, rows: np.ndarray, wrong: np.ndarray) -> pa.RecordBatch:
+    found = np.flatnonzero(wrong)
+    marked = batch.take(pa.array(rows[found]))
+    return marked.append_column(pa.field(WRONG, pa.int8()), pa.array(wrong[found], pa.int8()))
+
+
+@dataclass(frozen=True)
+class Replayed(WholeRowEngine):
+    """Follows each key from its row BEFORE through its changes to its row AFTER; gives the rows that do not fit, with WRONG.
+
+    `compared`: the columns by which rows are equal.
+    """
+
+    compared: Sequence[str] = ()
+
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        batch, order = rows.rows, rows.order
+        numbers = batch.column(SEQUENCE_NUMBER).to_numpy()[order]
+        kinds = batch.column(VALUE_KIND).to_numpy()[order].astype(np.int64)
+        is_after = numbers == AFTER
+        kinds[(numbers == BEFORE) | is_after] = INSERT
+        previous = np.append(np.int64(NOTHING), kinds[:-1])
+        previous[rows.starts] = NOTHING
+        stands = (previous == INSERT) | (previous == UPDATE_AFTER)
+        is_back = (kinds == UPDATE_BEFORE) | (kinds == DELETE)
+        is_new = (kinds == INSERT) & ~is_after & (numbers != BEFORE)
+        wrong = np.zeros(len(order), dtype=np.int64)
+        wrong[is_new & stands] = REPEATED
+        wrong[((previous == UPDATE_BEFORE) != (kinds == UPDATE_AFTER))] = ALONE
+        wrong[is_back & ~stands & (previous != UPDATE_BEFORE)] = BASELESS
+        wrong[is_after & (previous == NOTHING)] = UNSHOWN
+        wrong[is_after & (previous == DELETE)] = OTHER_ROW
+        followed = np.flatnonzero((is_back | is_after) & stands)
+        unlike = followed[differing(batch, order[followed - 1], order[followed], self.compared)]
+        wrong[unlike] = np.where(is_after[unlike], OTHER_ROW, OTHER_BASE)
+        ends = rows.ends - 1
+        left = ~is_after[ends] & (wrong[ends] == 0)
+        wrong[ends[left & ((kinds[ends] == INSERT) | (kinds[ends] == UPDATE_AFTER))]] = LEFT_OUT
+        wrong[ends[left & (kinds[ends] == UPDATE_BEFORE)]] = ALONE
+        return _marked(batch, order, wrong)
