@@ -162,7 +162,8 @@ class Catalog:
         """Compact tables, or those of a database, one after the other; a failure of one does not stop the others.
 
         `include` and `exclude` are regular expressions of whole names of tables. `dedicated`: warn if writers may compact as
-        well. `shield` holds signals back during a commit. Results come as tables are done.
+        well, unless that is how new rows become visible. `shield` holds signals back during a commit. Results come as tables
+        are done.
         """
         from paimon_cli.jobs.compact_job import run_compact
         from paimon_cli.jobs.compaction_service import COMPACTED, FAILED, NOTHING, TableRound
@@ -174,7 +175,10 @@ class Catalog:
             with self.runtime.engine_running(parallelism) as engine:
                 for location in found:
                     try:
-                        context = self._open_to_compact(location, dedicated).context
+                        table = self._open_to_compact(location)
+                        if dedicated and not table.context.mode.awaits_compaction:
+                            self._warn_of_other_compactors(table)
+                        context = table.context
                         summary = run_compact(context, request, engine, self.runtime.new_progress(), shield=shield)
                     except PaimonError as error:
                         yield TableRound(location.name, FAILED, error=error)
@@ -214,7 +218,9 @@ class Catalog:
             raise UsageError("--watch cannot be combined with --if-snapshot", "every round makes its own plan")
         locations, request = self._chosen(tables, database, include, exclude, strategy, options)
         for location in locations():
-            self._open_to_compact(location, dedicated)
+            table = self._open_to_compact(location)
+            if dedicated:
+                self._warn_of_other_compactors(table)
         with self.runtime.engine_running(parallelism) as engine:
             served = self._served(locations)
             CompactionService(served, request, engine, SystemClock(), watcher, shield).run(pause, max_rounds)
@@ -279,12 +285,14 @@ class Catalog:
     def _open(self, location: TableLocation) -> Table:
         return Table.at(location, self._table_options, self.runtime)
 
-    def _open_to_compact(self, location: TableLocation, dedicated: bool) -> Table:
+    def _open_to_compact(self, location: TableLocation) -> Table:
         table = self._open(location)
         table.check_commit()
-        if dedicated and not table.context.options.write_only:
-            self.runtime.warn(f"{table.name} is not write-only, so its writers may compact as well: set write-only=true")
         return table
+
+    def _warn_of_other_compactors(self, table: Table) -> None:
+        if not table.context.options.write_only:
+            self.runtime.warn(f"{table.name} is not write-only, so its writers may compact as well: set write-only=true")
 
 
 def _patterns(texts: Sequence[str]) -> list[re.Pattern[str]]:

@@ -42,9 +42,10 @@ def check_writable(schema: TableSchema, options: TableOptions) -> None:
         check_storable(field)
     check_partition_types(schema.types_of(schema.partition_keys))
     indexed_columns(schema, options)
-    levels = {0, *options.file_format_per_level, *options.file_compression_per_level}
-    stored = [(options.format_at(level), options.compression_at(level)) for level in [*levels, max(levels) + 1]]
-    for file_format, compression in sorted(set(stored)):
+    stored = _formats_and_codecs(options)
+    if options.changelog_producer != "none":
+        stored |= _formats_and_codecs(options.of_changelog_files)
+    for file_format, compression in sorted(stored):
         codec_of(file_format, compression)
     formats = {file_format for file_format, _ in stored}
     if "avro" in formats:
@@ -54,6 +55,12 @@ def check_writable(schema: TableSchema, options: TableOptions) -> None:
         wants_differences(options)
         page_rows(options)
         _refuse_mixed_timestamps(schema)
+
+
+def _formats_and_codecs(options: TableOptions) -> set[tuple[str, str]]:
+    """Of files at any level."""
+    levels = {0, *options.file_format_per_level, *options.file_compression_per_level}
+    return {(options.format_at(level), options.compression_at(level)) for level in [*levels, max(levels) + 1]}
 
 
 def _refuse_mixed_timestamps(schema: TableSchema) -> None:

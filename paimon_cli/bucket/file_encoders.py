@@ -20,15 +20,15 @@ from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.avro_writer import CODECS as AVRO_CODECS
 from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.options.option_text import boolean, read_option
-from paimon_cli.options.table_options import TableOptions
+from paimon_cli.options.table_options import PAGE_ROWS, TableOptions
 
 DICTIONARY_SAMPLE_ROWS = 4096
 ORC_STRIPE_BYTES = 16 << 20
 """What pyarrow's ORC writer holds in memory before bytes reach the file, so that rolling sees them."""
 ORC_DICTIONARY_THRESHOLD = 0.5
 NATIVE_TIMESTAMP_PRECISION = 6
-PAGE_ROWS, LOOKUP_PAGE_ROWS = 20_000, 4_096
-"""Rows of a Parquet page. Small ones are for tables that look keys up: whole scans take 10 to 15 % longer, here and in Java."""
+LOOKUP_PAGE_ROWS = 4_096
+"""Rows of a Parquet page where keys are looked up. With such small ones whole scans take 10 to 15 % longer, here and in Java."""
 DELTA_VERSIONS = ("v2", "parquet_2_0")
 MOST_DIGITS_OF_INTEGERS = 18
 

@@ -41,7 +41,7 @@ from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter, upper_file_names, vector_file_names
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.metadata.table_mode import LOOKUP, BucketMode
+from paimon_cli.metadata.table_mode import BucketMode
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"
 MAX_REPLANS = 10
@@ -228,9 +228,7 @@ def show_level_0(context: TableContext, buckets: Sequence[BucketId], engine: Eng
     `buckets`: none means all. Nothing is done where they see level 0, for write-only tables, which another job compacts, with
     `lookup-wait=false`, and where rows wait for their buckets.
     """
-    awaits_compaction = context.mode.hides_level_0 or context.mode.changelog_producer == LOOKUP
-    awaits_compaction = awaits_compaction and context.mode.bucket_mode is not BucketMode.POSTPONED
-    if not awaits_compaction or context.options.write_only or not context.options.lookup_wait:
+    if not context.mode.awaits_compaction or context.options.write_only or not context.options.lookup_wait:
         return None
     request = CompactRequest(MINOR_STRATEGY, buckets=tuple(sorted({bucket for _, bucket in buckets})))
     try:

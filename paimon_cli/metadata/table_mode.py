@@ -125,6 +125,14 @@ class TableMode:
             return False
         return not self.merge_on_read if self.deletion_vectors else self.merge_engine == "first-row"
 
+    @property
+    def awaits_compaction(self) -> bool:
+        """Whether readers or streams see new rows only once level 0 is compacted, so that writers usually do that at once. Where
+        rows wait for their buckets, there is no level 0 yet.
+        """
+        shows_later = self.hides_level_0 or (self.has_keys and self.changelog_producer == LOOKUP)
+        return shows_later and self.bucket_mode is not BucketMode.POSTPONED
+
     def check(self, work: str, table: str) -> None:
         """Raise `NotSupported` if this version does not do `work` on such a table; `table` names it in the message."""
         for limit in self._limits(work):

@@ -20,6 +20,8 @@ HASHED, MODULO, HIVE = "default", "mod", "hive"
 BUCKET_FUNCTIONS = (HASHED, MODULO, HIVE)
 """Values of `bucket-function.type`: a hash of the binary row, the remainder of one whole number, the hash of Hive."""
 NULLABLE_KEYS = "primary-key.nullable"
+PAGE_ROWS = 20_000
+"""Rows of a Parquet page, as other writers have them."""
 VECTORS_ENABLED = "deletion-vectors.enabled"
 SNAPSHOT_ORDERING = "sequence.snapshot-ordering"
 BATCH_WRITE_FIXED_BUCKET = "postpone.batch-write-fixed-bucket"
@@ -256,11 +258,12 @@ class TableOptions:
     def of_changelog_files(self) -> TableOptions:
         """The options by which changelog files are written: a prefix, and maybe a format, codec and statistics of their own.
 
-        They have no indexes, and are rolled by size only.
+        They have no indexes and are rolled by size only. No key is looked up in them, so their pages need not be small.
         """
         without = ("target-file-row-num", *(key for key in self.raw if key.startswith("file-index.")))
         own = {key: value for key, value in self.raw.items() if key not in without}
         own["data-file.prefix"] = self.changelog_file_prefix
+        own.setdefault("parquet.page.row.count.limit", str(PAGE_ROWS))
         for value, key in (
             (self.changelog_file_format, "file.format"),
             (self.changelog_file_compression, "file.compression"),

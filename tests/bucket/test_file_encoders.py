@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from paimon_cli.bucket.data_file_writer import DataFileWriter, check_writable
+from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer, check_writable
 from paimon_cli.bucket.file_encoders import DICTIONARY_SAMPLE_ROWS
 from paimon_cli.bucket.parquet_chunks import read_footer
 from paimon_cli.bucket.parquet_pages import PagedColumns
@@ -178,6 +178,20 @@ def test_pages_are_small_where_keys_are_looked_up(options: dict[str, str], rows_
     assert (pages.ends - pages.begins).max() == rows_per_page and pages.ends[-1] == 25_000
 
 
+@pytest.mark.parametrize(("options", "rows_per_page"), [({}, 20_000), ({"parquet.page.row.count.limit": "500"}, 500)])
+def test_pages_of_changelog_files_are_as_large_as_usual(options: dict[str, str], rows_per_page: int, tmp_path: Path) -> None:
+    options = {"changelog-producer": "lookup", **options}
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "v": "INT"}, ["id"], options=options)
+    batch = merge_rows(context.schema, {name: pa.array(range(25_000), pa.int32()) for name in ("id", "v")}, 0, 0)
+    writer = changelog_writer(context, BucketId(EMPTY_ROW, 0), 0, "")
+    writer.write(batch)
+    (file,) = writer.close()
+    with open(context.data_file_path(EMPTY_ROW, 0, file), "rb") as source:
+        pages = PagedColumns.of(source, read_footer(source), FileLayout.of(context.schema).physical.names)
+    assert pages is not None
+    assert (pages.ends - pages.begins).max() == rows_per_page and pages.ends[-1] == 25_000
+
+
 AVRO, ORC = {"file.format": "avro"}, {"file.format": "orc"}
 TWO_KINDS_OF_TIMES = {"v": "TIMESTAMP(9)", "w": "TIMESTAMP(6)"}
 REFUSED: list[tuple[dict[str, str], dict[str, str], type[PaimonError], str]] = [
@@ -209,6 +223,14 @@ REFUSED: list[tuple[dict[str, str], dict[str, str], type[PaimonError], str]] = [
     ({}, {"v": "TIMESTAMP(7)", "w": "TIMESTAMP_LTZ(6)"}, NotSupported, r"column 'v' of type TIMESTAMP\(7\) beside 'w'"),
     ({}, {"v": "INT", "w": "ROW<a INT, b MAP<TIMESTAMP(3), TIMESTAMP(9)>>"}, NotSupported, "column 'w' .* beside 'w'"),
     ({"file-index.bloom-filter.columns": "nope"}, {}, UsageError, "nope"),
+    ({"changelog-producer": "input", "changelog-file.format": "csv"}, {}, NotSupported, "file.format=csv"),
+    ({"changelog-producer": "lookup", "changelog-file.format": "avro"}, {"v": "TIME(6)"}, NotSupported, r"TIME\(6\) in an Avro"),
+    (
+        {"changelog-producer": "full-compaction", "changelog-file.compression": "lzo"},
+        {},
+        UsageError,
+        "lzo is not available for parquet",
+    ),
     ({}, {"v": "VARIANT"}, NotSupported, "column 'v'.* newest versions of Paimon can read VARIANT"),
     ({}, {"v": "ARRAY<VARIANT>"}, NotSupported, "column 'v'.* newest versions of Paimon can read VARIANT"),
     ({}, {"v": "ROW<a INT, b MAP<INT, VARIANT>>"}, NotSupported, "column 'v'.* newest versions of Paimon can read VARIANT"),
@@ -219,6 +241,7 @@ ALLOWED: list[tuple[dict[str, str], dict[str, str]]] = [
     ({}, {"v": "TIMESTAMP(6)", "w": "MAP<TIMESTAMP(0), ARRAY<TIMESTAMP_LTZ(3)>>"}),
     (ORC | {"parquet.writer.version": "v3"}, TWO_KINDS_OF_TIMES),  # no file will be Parquet
     ({"file.format": "PARQUET", "file.compression": "brotli"}, {"a b": "INT"}),
+    ({"changelog-file.format": "csv"}, {}),  # there are no changelog files
     (AVRO | {"file.compression": "zstd"}, {"v": "TIMESTAMP(6)"}),
     ({**ORC, "file.compression": "gzip", "file.format.per.level": "0:avro", "file.compression.per.level": "0:snappy"}, {}),
 ]

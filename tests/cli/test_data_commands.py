@@ -201,6 +201,15 @@ def test_compact_warns_beside_writers_that_compact(run: Run, orders: Path, tmp_p
     assert run("compact", orders, *LOCAL).err == ""
 
 
+def test_compact_takes_it_that_writers_show_their_rows_by_compacting(run: Run, tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    columns = ("-C", "k INT NOT NULL", "-C", "v STRING")
+    run("create", table, *columns, "--primary-key", "k", "--bucket", 1, "--option", "changelog-producer=lookup")
+    run("write", table, jsonl(tmp_path, {"k": 1, "v": "a"}), *LOCAL)
+    assert run("compact", table, "--dedicated", *LOCAL).err == ""
+    assert "write-only" in run("compact", table, "--dedicated", "--watch", "--max-rounds", "1", *LOCAL).err
+
+
 def test_compact_a_database_and_choose_buckets(run: Run, tmp_path: Path) -> None:
     for name in ("a", "b"):
         golden_table("java-0.9", "write_only_never_compacted", tmp_path / "x").rename(tmp_path / f"shop.{name}")
