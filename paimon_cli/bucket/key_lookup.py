@@ -58,11 +58,13 @@ def find_keys(
     lows, highs = (_bounds(context, [getattr(file, bound) for file in files]) for bound in ("min_key", "max_key"))
     begins, ends = wanted.below(lows), wanted.up_to(highs)
     for number in sorted(range(len(files)), key=lambda number: files[number].level):
-        asked = begins[number] + np.flatnonzero(found.file[begins[number] : ends[number]] == ABSENT)
+        begin, end = int(begins[number]), int(ends[number])
+        asked = begin + np.flatnonzero(found.file[begin:end] == ABSENT)
         if len(asked) == 0:
             continue
         file = files[number]
-        positions = _positions(context, bucket_id, file, wanted.take(asked))
+        keys_here = wanted.slice(begin, end) if len(asked) == end - begin else wanted.take(asked)
+        positions = _positions(context, bucket_id, file, keys_here)
         deleted = vectors.of(file.file_name)
         if deleted is not None:
             positions[deleted.marks(positions)] = ABSENT

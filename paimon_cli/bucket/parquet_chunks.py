@@ -73,7 +73,7 @@ def read_ranges(source: BinaryIO, extents: Iterable[tuple[int, int]], gap: int) 
     """The bytes of each extent (offset, size), in their order; those at most `gap` bytes apart are read together."""
     listed = list(extents)
     contents = [b""] * len(listed)
-    order = sorted(range(len(listed)), key=lambda i: listed[i])
+    order = sorted((i for i, (_, size) in enumerate(listed) if size), key=lambda i: listed[i])
     at = 0
     while at < len(order):
         begin, size = listed[order[at]]

@@ -112,6 +112,9 @@ class PagedColumns:
         while begin < len(first):
             most = max(read_up_to[first[begin]] + self._most_rows, read_up_to[last[begin] + 1])
             end = int(np.searchsorted(read_up_to[last + 1], most, "right"))
+            if end < len(first):  # rather end with a row group: a whole one is read with less effort than its pages one by one
+                ended = int(np.searchsorted(last, np.searchsorted(self.groups, self.groups[last[end]])))
+                end = ended if ended > begin else end
             within = np.arange(first[begin], last[end - 1] + 1)
             yield begin, end, within[is_wanted[within]]
             begin = end

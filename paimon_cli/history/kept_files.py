@@ -31,26 +31,28 @@ class Keeper:
     def __init__(self, most_bytes: int, dropped: Callable[[Any], None] = lambda value: None) -> None:
         self._most_bytes = most_bytes
         self._dropped = dropped
-        self._values: OrderedDict[Hashable, Kept] = OrderedDict()
+        self._values: OrderedDict[Hashable, tuple[Kept, int]] = OrderedDict()
+        self._bytes = 0
         self._lock = threading.Lock()
 
     def get(self, name: Hashable) -> Any:
         """None for what is not kept, or not any more."""
         with self._lock:
-            if name in self._values:
-                self._values.move_to_end(name)
-            return self._values.get(name)
+            if name not in self._values:
+                return None
+            self._values.move_to_end(name)
+            return self._values[name][0]
 
     def put(self, name: Hashable, value: Kept) -> None:
         with self._lock:
             gone = [self._values.pop(name)] if name in self._values else []
-            self._values[name] = value
-            size = sum(kept.size for kept in self._values.values())
-            while size > self._most_bytes and len(self._values) > 1:
+            self._values[name] = value, value.size
+            self._bytes += self._values[name][1] - sum(size for _, size in gone)
+            while self._bytes > self._most_bytes and len(self._values) > 1:
                 gone.append(self._values.popitem(last=False)[1])
-                size -= gone[-1].size
-        for value in gone:
-            self._dropped(value)
+                self._bytes -= gone[-1][1]
+        for old, _ in gone:
+            self._dropped(old)
 
 
 @dataclass

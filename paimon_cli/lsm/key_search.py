@@ -71,7 +71,7 @@ class SortedKeys:
 
     def ascends_at(self, places: Places) -> bool:
         """Whether the key at each of these places, from 1 on, is greater than the one before it."""
-        return bool(self._before(places - 1, self.take(places), or_equal=False).all())
+        return bool(self._before(places - 1, tuple(_at(column, places) for column in self._searched), or_equal=False).all())
 
     def _count(self, keys: SortedKeys, *, or_equal: bool) -> Places:
         """The keys asked for need not be sorted, nor distinct."""
@@ -81,16 +81,16 @@ class SortedKeys:
         high = np.full(len(keys), len(self), np.int64)
         while (unsettled := low < high).any():
             middle = (low + high) // 2
-            before = unsettled & self._before(np.minimum(middle, len(self) - 1), keys, or_equal)
+            before = unsettled & self._before(np.minimum(middle, len(self) - 1), keys._searched, or_equal)
             low = np.where(before, middle + 1, low)
             high = np.where(unsettled & ~before, middle, high)
         return low
 
-    def _before(self, places: Places, keys: SortedKeys, or_equal: bool) -> Flags:
-        """Whether the key at each place comes before (or is) the one in `keys`."""
+    def _before(self, places: Places, keys: Sequence[_Column], or_equal: bool) -> Flags:
+        """Whether the key at each place comes before (or is) the one in the columns `keys`."""
         before = np.zeros(len(places), bool)
         equal = np.ones(len(places), bool)
-        for own, other in zip(self._searched, keys._searched, strict=True):
+        for own, other in zip(self._searched, keys, strict=True):
             value = _at(own, places)
             before |= equal & _holds("less", value, other)
             equal &= _holds("equal", value, other)

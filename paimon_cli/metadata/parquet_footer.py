@@ -40,80 +40,107 @@ class Struct(dict[int, tuple[int, Any]]):
 
 
 class Reader:
-    """Reads values one after the other."""
+    """Reads structs one after the other."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data = data
         self.at = at
 
     def struct(self) -> Struct:
-        fields = Struct()
-        data, place = self.data, 0
-        while head := data[self.at]:
-            self.at += 1
-            place = place + (head >> 4) if head >> 4 else self._number()
-            kind = head & 15
-            if kind in (I64, I32):  # by far the most frequent ones, and most of them short
-                value = data[self.at]
-                if value < 0x80:
-                    self.at += 1
-                    fields[place] = (kind, value >> 1 ^ -(value & 1))
-                else:
-                    fields[place] = (kind, self._number())
-            else:
-                fields[place] = (kind, kind == TRUE if kind <= FALSE else self._value(kind))
-        self.at += 1
+        fields, self.at = _struct(self.data, self.at)
         return fields
 
-    def _value(self, kind: int) -> Any:
-        if kind == BINARY:
-            return self._bytes(self._varint())
-        if kind == STRUCT:
-            return self.struct()
-        if kind in (LIST, SET):
-            return self.list()
-        if kind in (I32, I64, I16):
-            return self._number()
-        if kind in (BYTE, TRUE, FALSE):  # as an element, a bool takes a byte
-            return self._byte()
-        if kind == DOUBLE:
-            return self._bytes(8)
-        raise ValueError(f"a value of Thrift's type {kind}")
 
-    def list(self) -> tuple[int, list[Any]]:
-        head = self._byte()
-        size = head >> 4 if head >> 4 < 15 else self._varint()
+def _struct(data: bytes, at: int) -> tuple[Struct, int]:
+    """The fields, and where they end. A footer has thousands of numbers and texts, so those are read without further calls."""
+    fields = Struct()
+    place = 0
+    while head := data[at]:
+        at += 1
         kind = head & 15
-        return kind, [self._value(kind) for _ in range(size)]
+        if head >> 4:
+            place += head >> 4
+        else:
+            place, at = _number(data, at)
+        value: Any
+        if kind in (I64, I32):
+            value = data[at]
+            if value < 0x80:
+                value, at = value >> 1 ^ -(value & 1), at + 1
+            else:
+                value, at = _number(data, at)
+        elif kind == BINARY:
+            value, at = _bytes(data, at)
+        elif kind <= FALSE:
+            value = kind == TRUE
+        else:
+            value, at = _value(kind, data, at)
+        fields[place] = (kind, value)
+    return fields, at + 1
 
-    def _byte(self) -> int:
-        byte = self.data[self.at]
-        self.at += 1
-        return byte
 
-    def _bytes(self, size: int) -> bytes:
-        found = self.data[self.at : self.at + size]
-        if len(found) < size:
-            raise ValueError("it is cut off")
-        self.at += size
-        return found
+def _value(kind: int, data: bytes, at: int) -> tuple[Any, int]:
+    if kind == STRUCT:
+        return _struct(data, at)
+    if kind in (LIST, SET):
+        return _list(data, at)
+    if kind == BINARY:
+        return _bytes(data, at)
+    if kind in (I32, I64, I16):
+        return _number(data, at)
+    if kind in (BYTE, TRUE, FALSE):  # as an element, a bool takes a byte
+        return data[at], at + 1
+    if kind == DOUBLE:
+        return _cut(data, at, 8), at + 8
+    raise ValueError(f"a value of Thrift's type {kind}")
 
-    def _varint(self) -> int:
-        byte = self.data[self.at]
-        self.at += 1
-        if byte < 0x80:
-            return byte
-        value, shift = byte & 0x7F, 7
-        while byte & 0x80:
-            byte = self.data[self.at]
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-        return value
 
-    def _number(self) -> int:
-        value = self._varint()
-        return value >> 1 ^ -(value & 1)
+def _list(data: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
+    head = data[at]
+    kind, size, at = head & 15, head >> 4, at + 1
+    if size == 15:
+        size, at = _varint(data, at)
+    if kind == BINARY and size and data[at] < 0x80:  # bounds of numbers, all of one width
+        width = data[at]
+        step, end = width + 1, at + size * (width + 1)
+        if len(data) >= end and data[at:end:step] == bytes([width]) * size:
+            return (kind, [data[begin : begin + width] for begin in range(at + 1, end + 1, step)]), end
+    elements = []
+    for _ in range(size):
+        element, at = _value(kind, data, at)
+        elements.append(element)
+    return (kind, elements), at
+
+
+def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    size = data[at]
+    if size < 0x80:
+        at += 1
+    else:
+        size, at = _varint(data, at)
+    return _cut(data, at, size), at + size
+
+
+def _cut(data: bytes, at: int, size: int) -> bytes:
+    found = data[at : at + size]
+    if len(found) < size:
+        raise ValueError("it is cut off")
+    return found
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    value, at = _varint(data, at)
+    return value >> 1 ^ -(value & 1), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    byte = data[at]
+    value, shift, at = byte & 0x7F, 7, at + 1
+    while byte >= 0x80:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+    return value, at
 
 
 def encode(fields: Struct) -> bytes:
@@ -270,13 +297,11 @@ def _uniform_places(data: bytes) -> NDArray[np.int64] | None:
 
     Every value and every mark between them is a varint, so that all are decoded at once.
     """
-    reader = Reader(data, 1)
     if data[:1] != bytes([1 << 4 | LIST]):
         return None
     head = data[1]
-    reader.at = 2
-    count = head >> 4 if head >> 4 < 15 else reader._varint()
-    content = np.frombuffer(data, np.uint8, offset=reader.at)
+    count, at = (head >> 4, 2) if head >> 4 < 15 else _varint(data, 2)
+    content = np.frombuffer(data, np.uint8, offset=at)
     ends = np.flatnonzero(content < 0x80)[: 7 * count]
     if head & 15 != STRUCT or len(ends) < 7 * count:
         return None
@@ -301,7 +326,7 @@ def values_of_page(page: bytes) -> int:
     """How many values, nulls counted, the header of a data page announces."""
     usual = _USUAL_HEADER.match(page)
     if usual is not None:
-        return Reader(usual[1])._number()
+        return _number(usual[1], 0)[0]
     header = Reader(page).struct()
     data_page = header.value(5) or header.value(8)
     if data_page is None:
