@@ -110,6 +110,12 @@ class FilesConflict(Conflict):
     code = "PC-CONFLICT-FILE"
 
 
+class BucketsConflict(FilesConflict):
+    """Another commit gave keys to dynamic buckets, by another state of the hash index than this job has read."""
+
+    code = "PC-CONFLICT-BUCKETS"
+
+
 class DataConflict(Conflict):
     """Another commit wrote where this job writes, after the snapshot that the job had read."""
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from paimon_cli.bucket.file_indexes import SUFFIX
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.storage.storage import delete_all
 
 INDEX_PREFIX = "index-"
@@ -50,8 +51,9 @@ def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str
 
     Only for a job whose tasks have all ended: a task still running could write more.
     """
-    has_vectors = context.mode.deletion_vectors or not context.mode.has_keys  # of an append table they may be switched off
-    directories = [*_bucket_directories(context), *([context.layout.index_directory] if has_vectors else [])]
+    mode = context.mode  # the vectors of an append table may be switched off
+    has_indexes = mode.deletion_vectors or mode.bucket_mode is BucketMode.DYNAMIC or not mode.has_keys
+    directories = [*_bucket_directories(context), *([context.layout.index_directory] if has_indexes else [])]
     files = [
         file.path
         for directory in directories

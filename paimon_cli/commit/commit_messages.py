@@ -37,7 +37,8 @@ class SnapshotChanges:
     the data files above level 0 that older rows were looked for in.
     `check_files`: the files to delete must still be there and levels must stay disjoint. `replaces_partitions`: the DELETEs
     are all that lives in the touched partitions, so their bucket count may change. `read_snapshot_id`: the oldest snapshot
-    that a writer of these changes saw, None if unknown.
+    that a writer of these changes saw, None if unknown. `read_hash_indexes`: partitions, with the state of the hash indexes by
+    which their rows were given to buckets.
     """
 
     kind: str
@@ -50,6 +51,7 @@ class SnapshotChanges:
     read_snapshot_id: int | None = None
     read_vectors: tuple[tuple[BucketId, tuple[str, ...]], ...] = ()
     read_upper_files: tuple[tuple[BucketId, tuple[str, ...]], ...] = ()
+    read_hash_indexes: frozenset[tuple[bytes, str]] = frozenset()
 
     @cached_property
     def is_empty(self) -> bool:
@@ -79,6 +81,7 @@ def append_changes(messages: Sequence[CommitMessage], check_files: bool) -> Snap
         deleted_indexes=_indexes(DELETE, messages, lambda m: m.deleted_index_files),
         check_files=check_files or rewrites,
         read_snapshot_id=oldest_read(messages),
+        read_hash_indexes=frozenset((m.partition, m.read_hash_index) for m in messages if m.read_hash_index is not None),
     )
 
 

@@ -27,7 +27,7 @@ from paimon_cli.commit.data_conflict import (
     meets_given_out_rows,
 )
 from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
-from paimon_cli.commit.files_conflict import check_files, check_newest_bucket_counts
+from paimon_cli.commit.files_conflict import check_files, check_hash_indexes, check_newest_bucket_counts
 from paimon_cli.commit.prepared_snapshot import CommitFacts, DeltaManifests, MetadataWriter, prepare_snapshot
 from paimon_cli.commit.snapshot_publish import announce, publish
 from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable, Unpublished
@@ -189,6 +189,8 @@ class Committer:
         ):
             if step.check_data:
                 step.check_data(latest)
+            if changes.read_hash_indexes:
+                check_hash_indexes(self._context, latest, changes)
             if changes.check_files:
                 check_files(self._context, latest, changes)
             elif latest is not None and latest.id != changes.read_snapshot_id:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from paimon_cli.commit.commit_messages import SnapshotChanges, apply_index_changes
-from paimon_cli.errors import DamagedFile, FilesConflict, NotFound
+from paimon_cli.errors import BucketsConflict, DamagedFile, FilesConflict, NotFound
 from paimon_cli.history.live_files import BucketCounts, LiveBuckets, live_files_of_buckets
 from paimon_cli.history.manifest_reader import KeepManifest
 from paimon_cli.history.table_context import TableContext
@@ -23,8 +23,10 @@ from paimon_cli.metadata.data_file import (
     BucketId,
     FileFilter,
     FileIdentity,
+    IndexFileMeta,
     IndexManifestEntry,
     ManifestEntry,
+    hash_index_state,
 )
 from paimon_cli.metadata.manifests import may_hold_any
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
@@ -245,6 +247,25 @@ def _conflict(context: TableContext, entry: ManifestEntry, what: str, why: str, 
         file=entry.file.file_name,
         **details,
     )
+
+
+def check_hash_indexes(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> None:
+    """Raise `BucketsConflict` if another commit has changed a hash index by which buckets were chosen: it may have put the same
+    keys into other buckets. Java does not look, and the key is then in two buckets.
+    """
+    current: dict[bytes, list[IndexFileMeta]] = {}
+    for entry in [] if latest is None else context.manifests.index_entries(latest):
+        current.setdefault(entry.partition, []).append(entry.index_file)
+    for partition, read in sorted(changes.read_hash_indexes):
+        if hash_index_state(current.get(partition, ())) != read:
+            path = context.partition_path_of(partition).rstrip("/")
+            raise BucketsConflict(
+                f"keys of {path or context.url} were given to buckets since this job has read their hash index",
+                "the same key could end up in two buckets",
+                "run the job again: it will start from the latest snapshot",
+                partition=path,
+                read_snapshot_id=changes.read_snapshot_id,
+            )
 
 
 def _check_vectors(

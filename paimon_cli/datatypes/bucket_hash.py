@@ -221,6 +221,13 @@ def hash_rows(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> npt.NDAr
     return hashes.view(np.int32)
 
 
+def hash_serialized(row: bytes) -> int:
+    """Signed hash of one row as `encode_rows` gives it."""
+    words = np.frombuffer(row, np.uint64, offset=4)
+    counts = np.array([len(words)], np.int64)
+    return int(_hash_uniform(_BinaryRows(words, np.zeros(1, np.int64), counts)).view(np.int32)[0])
+
+
 def encode_rows(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> pa.Array:
     """`serialize_row` of each row as a binary array without nulls; one array per column, at least one, atomic types only."""
     blocks = range(0, len(arrays[0]), _BLOCK)

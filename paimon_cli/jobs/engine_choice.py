@@ -58,7 +58,7 @@ class LocalEngine:
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         progress.start("Writing rows", None)
         try:
-            return write_rows(plan, tallies, progress.advance, self._parallelism)
+            return write_rows(plan.with_assigners(1), tallies, progress.advance, self._parallelism)
         finally:
             progress.finish()
 

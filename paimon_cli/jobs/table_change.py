@@ -134,9 +134,15 @@ def identity_of(
 
 
 def again_on_conflict(
-    context: TableContext, attempt: Callable[[], T], hint: str, max_attempts: int = MAX_ATTEMPTS
+    context: TableContext,
+    attempt: Callable[[], T],
+    hint: str,
+    max_attempts: int = MAX_ATTEMPTS,
+    conflicts: tuple[type[Conflict], ...] = (DataConflict, FilesConflict),
 ) -> tuple[T, int]:
     """The result of the first attempt that meets no conflict, and the number of attempts. Raises the last conflict.
+
+    `conflicts`: those after which another attempt may succeed.
 
     Each attempt plans from the latest snapshot. One that fails was overtaken by a commit of another job, so the jobs together
     always make progress.
@@ -144,7 +150,7 @@ def again_on_conflict(
     for number in itertools.count(1):
         try:
             return attempt(), number
-        except (DataConflict, FilesConflict) as conflict:
+        except conflicts as conflict:
             if number >= max_attempts:
                 raise _given_up(conflict, number, hint) from conflict
             _wait_by_chance(context, number)

@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from paimon_cli.bucket.hash_index import HashIndexes
 from paimon_cli.bucket.postponed_files import counts_in_advance, partition_counts
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, why_not_compactable
-from paimon_cli.errors import BadInput, Conflict, PaimonError, StorageUnavailable
+from paimon_cli.errors import BadInput, BucketsConflict, Conflict, PaimonError, StorageUnavailable
 from paimon_cli.history.live_files import CommittedState, bucket_files, committed_state
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
@@ -29,7 +30,7 @@ from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.postponed_rows import write_counted
-from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of, write_files
+from paimon_cli.jobs.table_change import NewFiles, again_on_conflict, check_writable_table, identity_of, write_files
 from paimon_cli.metadata import data_file_schema
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.compact_job import CompactSummary
 
 NO_COMPACTION, INLINE_COMPACTION, ASYNC_COMPACTION = "none", "inline", "async"
+MOST_ASSIGNMENTS = 10
+"""How often rows are written while other jobs give keys of the same partitions to dynamic buckets."""
 
 
 @dataclass(frozen=True)
@@ -153,14 +156,24 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     committer = Committer(context)
     if committer.is_committed(identity):
         return _committed_before(context, request, engine, progress)
-    plan = plan_write(context, request, identity.user)
-    engine.prepare(work_of(request.source, plan.splits), progress)
-    written, found = write_input(plan, request, engine, progress)
-    result, refusal = _commit(committer, plan, written.messages, request, identity)
+    splits = _splits_of(request)
+    rows = None
+
+    def attempt() -> tuple[WriteSummary, CommitResult]:
+        nonlocal request, rows
+        plan = plan_write(context, request, identity.user, splits)
+        engine.prepare(work_of(request.source, splits), progress)
+        written, found = write_input(plan, request, engine, progress, rows)
+        request, rows = replace(request, read_snapshot=plan.read_snapshot_id or 0), found.rows  # for another attempt
+        result, refusal = _commit(committer, plan, written.messages, request, identity)
+        seconds = (context.clock.now_millis() - started) / 1000
+        return WriteSummary.of(engine, written, found, result, refusal, seconds), result
+
+    hint = "run it again, or keep other writers away from these partitions for a while"
+    (summary, result), _ = again_on_conflict(context, attempt, hint, MOST_ASSIGNMENTS, (BucketsConflict,))
     if result.already_committed:
         return replace(_committed_before(context, request, engine, progress), attempts=result.attempts)
-    seconds = (context.clock.now_millis() - started) / 1000
-    return WriteSummary.of(engine, written, found, result, refusal, seconds)
+    return summary
 
 
 def _committed_before(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
@@ -169,12 +182,17 @@ def _committed_before(context: TableContext, request: WriteRequest, engine: Engi
     return WriteSummary(already_committed=True, engine=engine.name, compaction_lost=lost)
 
 
-def plan_write(context: TableContext, request: WriteRequest, commit_user: str = "") -> WritePlan:
-    """Sources, row kinds, sequence numbers of the latest snapshot."""
+def _splits_of(request: WriteRequest) -> tuple[SourceSplit, ...]:
+    """The input in pieces, which can be read several times."""
     if (rejects := request.reject_file) is not None:
         rejects.check(request.source.paths)
-    may_be_none = request.overwrite or request.allow_empty
-    splits = request.source.plan(may_be_none=may_be_none)
+    return tuple(request.source.plan(may_be_none=request.overwrite or request.allow_empty))
+
+
+def plan_write(
+    context: TableContext, request: WriteRequest, commit_user: str = "", splits: tuple[SourceSplit, ...] | None = None
+) -> WritePlan:
+    """Row kinds, sequence numbers and hash indexes of the latest snapshot. `splits`: of the source, None: not known yet."""
     snapshot = context.snapshots.latest()
     state = bucket_files(context, None if request.overwrite else snapshot)
     committed = committed_state(state)
@@ -196,7 +214,7 @@ def plan_write(context: TableContext, request: WriteRequest, commit_user: str = 
             skips_bad_rows=request.on_error != FAIL,
             missing_are_null=request.missing_are_null,
         ),
-        splits=tuple(splits),
+        splits=_splits_of(request) if splits is None else splits,
         total_buckets=context.options.bucket,
         first_sequences=_first_sequences(context, committed),
         read_snapshot_id=read_snapshot_id,
@@ -207,6 +225,7 @@ def plan_write(context: TableContext, request: WriteRequest, commit_user: str = 
         existing=state if compacts else {},
         other_bucket_counts=_other_bucket_counts(context, committed),
         replaces_rows=request.overwrite,
+        hash_indexes=_hash_indexes(context, None if request.overwrite else snapshot, committed),
         commit_user=commit_user,
         bucket_counts=counts,
         counts_on=known if context.mode.batches_have_buckets and counts is None else None,
@@ -224,6 +243,13 @@ def _other_bucket_counts(context: TableContext, committed: CommittedState) -> di
         return {}
     totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
     return {p: total for p, total in totals.items() if total != context.options.bucket}
+
+
+def _hash_indexes(context: TableContext, snapshot: Snapshot | None, committed: CommittedState) -> HashIndexes | None:
+    """What decides on the buckets of keys, if they are dynamic; an overwrite (`snapshot` None) begins anew."""
+    if context.mode.bucket_mode is not BucketMode.DYNAMIC:
+        return None
+    return HashIndexes.at(context, snapshot, committed.total_buckets)
 
 
 def _is_full_commit(context: TableContext, request: WriteRequest) -> bool:
@@ -254,10 +280,13 @@ def work_of(source: RowSource, splits: Sequence[SourceSplit]) -> Work:
     return Work(size, len({split.path for split in splits}), is_in_memory=not source.paths)
 
 
-def write_input(plan: WritePlan, request: WriteRequest, engine: Engine, progress: Progress) -> tuple[Written, Tally]:
+def write_input(
+    plan: WritePlan, request: WriteRequest, engine: Engine, progress: Progress, rows_before: int | None = None
+) -> tuple[Written, Tally]:
     """Write the files of all rows; also what was found in the input. When it fails, no file stays.
 
-    `BadInput` names all bad cells of the input. It is raised as well for an overwrite that has no rows.
+    `BadInput` names all bad cells of the input. It is raised as well for an overwrite that has no rows, and for an input that had
+    another number of rows before.
     """
     tallies: Tallies = {}
     with NewFiles(plan.context, plan.file_stamp).deleted_on_failure():
@@ -265,11 +294,15 @@ def write_input(plan: WritePlan, request: WriteRequest, engine: Engine, progress
             written = (write_files if plan.counts_on is None else write_counted)(plan, engine, progress, tallies)
         except BadInput as error:
             raise with_all_faults(error, plan, engine, progress) from error
+        found = Tally.of(tallies[number] for number in sorted(tallies))
+        if rows_before not in (None, found.rows):
+            why = f"it had {rows_before:,} rows, and then {found.rows:,}"
+            raise BadInput("the input changed while it was being read", why, "run again when nothing writes to it")
         if request.overwrite and not request.allow_empty and not written.buckets:
             raise empty_overwrite(request.static_partition, _replaces_named_partitions(plan.context), tallies)
         if (rejects := request.reject_file) is not None:
             write_rejects(rejects, plan, tallies)
-    return written, Tally.of(tallies[number] for number in sorted(tallies))
+    return written, found
 
 
 def _commit(

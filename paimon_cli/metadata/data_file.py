@@ -5,6 +5,7 @@ See FORMAT.md, sections 4 and 10.1.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -139,6 +140,12 @@ def vector_file_names(index_files: Iterable[IndexFileMeta]) -> tuple[str, ...]:
     return tuple(index.file_name for index in index_files if index.index_type == DELETION_VECTORS)
 
 
+def hash_index_state(index_files: Iterable[IndexFileMeta]) -> str:
+    """A digest of the names of the hash indexes of one partition: another one as soon as any of them has changed."""
+    names = sorted(index.file_name for index in index_files if index.index_type == HASH)
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:32]
+
+
 def upper_file_names(files: Iterable[DataFileMeta]) -> tuple[str, ...]:
     """Names of the data files above level 0."""
     return tuple(file.file_name for file in files if file.level > 0)
@@ -219,6 +226,8 @@ class CommitMessage:
     APPEND snapshot, the compact half a COMPACT snapshot after it. `read_snapshot_id` is the snapshot that the writer read.
     `read_index_files`: the files of deletion vectors that the compact half is based on; None where it does not depend on any.
     `read_upper_files`: the data files above level 0 among which it looked for older rows; None where it looked for none.
+    `read_hash_index`: state of the hash indexes of the whole partition by which the bucket of each row was chosen; None where no
+    index decides.
     """
 
     partition: bytes
@@ -237,6 +246,7 @@ class CommitMessage:
     read_snapshot_id: int | None = None
     read_index_files: tuple[str, ...] | None = None
     read_upper_files: tuple[str, ...] | None = None
+    read_hash_index: str | None = None
 
     @property
     def bucket_id(self) -> BucketId:

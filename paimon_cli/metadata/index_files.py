@@ -1,6 +1,6 @@
-"""Index files: deletion vectors with their checksums, the container of a data file's own indexes, and Bloom filters in it.
+"""Index files: deletion vectors with their checksums, key hashes, the container of a data file's own indexes, and Bloom filters.
 
-See FORMAT.md, sections 7.4 and 8 (Java FileIndexFormat, BloomFilter64).
+See FORMAT.md, sections 6.4, 7.4 and 8 (Java HashIndexFile, FileIndexFormat, BloomFilter64).
 """
 
 from __future__ import annotations
@@ -135,6 +135,23 @@ def _wide_bitmap(positions: BitMap64) -> bytes:
     for upper in range(uppers):
         encoded += struct.pack("<i", upper) + _bitmap(BitMap(halves[bounds[upper] : bounds[upper + 1]]))
     return encoded
+
+
+KeyHashes = npt.NDArray[np.int32]
+"""Hashes of keys, as `bucket_hash.hash_rows` gives them."""
+KEY_HASH_BYTES = 4
+
+
+def encode_key_hashes(hashes: KeyHashes) -> bytes:
+    """A hash index file: the hashes and nothing else."""
+    return hashes.astype(">i4").tobytes()
+
+
+def decode_key_hashes(content: bytes, path: str) -> KeyHashes:
+    """The hashes in a hash index file. Raises `DamagedFile`."""
+    if len(content) % KEY_HASH_BYTES:
+        raise DamagedFile(f"index file {path} is damaged", f"{len(content)} bytes are no sequence of 32-bit hashes", path=path)
+    return np.frombuffer(content, ">i4").astype(np.int32)
 
 
 MAGIC, VERSION = 1493475289347502, 1

@@ -40,7 +40,6 @@ class BucketMode(Enum):
 
 
 WORK_ON_BUCKETS = {
-    BucketMode.DYNAMIC: (COMPACT, RESCALE),
     BucketMode.CROSS_PARTITION: (COMPACT,),
     BucketMode.POSTPONED: (WRITE, COMPACT),
 }

@@ -47,6 +47,13 @@ def _positive_size(value: str) -> int:
     return number
 
 
+def _unlimited_or_positive(value: str) -> int:
+    number = read.whole_number(-1)(value)
+    if number == 0:
+        raise ValueError("-1 for no limit, or a whole number from 1")
+    return number
+
+
 @dataclass(frozen=True, eq=False)
 class TypedOption(Generic[T]):
     """Declares one option: the value set under `key` or an older key, else `default`, which may depend on other options.
@@ -109,6 +116,10 @@ class TableOptions:
     postpone_batch_write_fixed_bucket = TypedOption(BATCH_WRITE_FIXED_BUCKET, True, read.boolean)
     postpone_most_buckets = TypedOption("postpone.batch-write-fixed-bucket.max-parallelism", 2048, read.whole_number(1))
     postpone_merge_on_read = TypedOption("postpone.merge-on-read", False, read.boolean)
+    dynamic_bucket_target_row_num = TypedOption("dynamic-bucket.target-row-num", 2_000_000, read.whole_number(1, _MAX_LONG))
+    dynamic_bucket_initial_buckets = TypedOption("dynamic-bucket.initial-buckets", None, read.whole_number(1))
+    dynamic_bucket_max_buckets = TypedOption("dynamic-bucket.max-buckets", -1, _unlimited_or_positive)
+    dynamic_bucket_assigner_parallelism = TypedOption("dynamic-bucket.assigner-parallelism", None, read.whole_number(1))
 
     # files
     file_format = TypedOption("file.format", "parquet", str.lower)

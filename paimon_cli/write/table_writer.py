@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from types import TracebackType
 
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.ingest.faults import Tally
-from paimon_cli.metadata.data_file import BucketId, CommitMessage, file_facts
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, IndexFileMeta, file_facts
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.storage.threads import ReadAhead
 from paimon_cli.storage.trace import Step
@@ -57,6 +57,17 @@ class Written:
     @property
     def messages(self) -> list[CommitMessage]:
         return [bucket.message for bucket in self.buckets]
+
+    def with_index_files(self, made: Mapping[BucketId, IndexFileMeta]) -> Written:
+        """With the index files of new keys; those keys have rows, so each file has a message to go with."""
+        if not made:
+            return self
+        buckets = []
+        for bucket in self.buckets:
+            index = made.get(bucket.message.bucket_id)
+            message = bucket.message if index is None else replace(bucket.message, new_index_files=(index,))
+            buckets.append(replace(bucket, message=message))
+        return replace(self, buckets=tuple(buckets))
 
     @staticmethod
     def of_tasks(parts: Iterable[Written]) -> Written:
@@ -132,7 +143,8 @@ class TableWriter:
     def _write(self, batch: pa.RecordBatch) -> None:
         if self._plan.postpones:
             self._memory.refuse_impossible_retractions(batch)
-        for bucket_id, rows in self._router.route(batch).pieces(batch, self._memory.order_of(batch)):
+        routed = self._router.route(batch)
+        for bucket_id, rows in routed.pieces(self._memory.order_of(routed.rows)):
             if bucket_id not in self._buckets:
                 self._plan.check_total(bucket_id.partition)
                 self._buckets[bucket_id] = BucketWriter(self._plan, bucket_id, self._memory, self._compactions)
@@ -141,7 +153,8 @@ class TableWriter:
     def finish(self) -> Written:
         """Flush what is left and compact; one result per bucket that got rows."""
         written = tuple(self._finished(list(self._buckets.values())))
-        return Written(written, self._memory.use, self._plan.context.trace.taken())
+        made = self._router.finish()
+        return Written(written, self._memory.use, self._plan.context.trace.taken()).with_index_files(made)
 
     def _finished(self, buckets: list[BucketWriter]) -> list[WrittenBucket]:
         if self._threads == 1 or len(buckets) == 1:
@@ -198,6 +211,7 @@ class BucketWriter:
             self._flush("no more rows")
         waited = self._compact() if self._tree.is_compacted else 0
         message = self._tree.message(self._plan.read_snapshot_id)
+        message = replace(message, read_hash_index=self._plan.hash_index_state(self._bucket_id.partition))
         return WrittenBucket(message, self._stalls, self._stall_millis, waited, self._tree.compaction_lost)
 
     def _compact(self) -> int:

@@ -1,4 +1,4 @@
-"""What the tasks of one write share, as one picklable value, and where they route rows (FORMAT.md, section 6)."""
+"""What the tasks of one write share, as one picklable value."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter
+from paimon_cli.bucket.hash_index import HashIndexes
 from paimon_cli.bucket.postponed_files import postponed_options
 from paimon_cli.bucket.stamped_files import DataFileNames
-from paimon_cli.datatypes.bucket_functions import BucketCounts, row_buckets
-from paimon_cli.datatypes.bucket_hash import encode_rows
-from paimon_cli.datatypes.key_order import stable_order
-from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
-from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, CommitMessage
-from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage
 from paimon_cli.metadata.table_mode import INPUT, BucketMode
-from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.table_options import TableOptions
+from paimon_cli.write.routers import (
+    AssignedRouter,
+    AssignerRouter,
+    DynamicRouter,
+    FixedRouter,
+    PartitionCountRouter,
+    PostponingRouter,
+    Router,
+    UnawareRouter,
+)
 
 CompactBucket = Callable[[TableContext, BucketFiles, Callable[[], bool]], CommitMessage | None]
 """Compacts a bucket if a trigger fires, else returns None. The last argument returns whether to give up, with `CancelledError`.
@@ -60,7 +63,9 @@ class WritePlan:
     changes by that is in no changelog file, as in Java. `commit_user`, `writer_id`: what names a writer of postponed files.
     `bucket_counts`: in tables with postponed buckets, the number of buckets of each partition; None where rows are postponed.
     `counts_on`: the rows decide on these numbers where the table has none (here, those that it has), so they are postponed within
-    this write first, and counted there.
+    this write first, and counted there. `hash_indexes`: what the buckets of keys follow from, if dynamic; `assigners`: how many
+    open buckets at a time; `assigner`: the one whose rows these are, None for all; `rows_are_assigned`: the rows bring along the
+    buckets that another task has given them.
     """
 
     context: TableContext
@@ -80,6 +85,10 @@ class WritePlan:
     writer_id: int = 0
     bucket_counts: Mapping[bytes, int] | None = None
     counts_on: Mapping[bytes, int] | None = None
+    hash_indexes: HashIndexes | None = None
+    assigners: int = 1
+    assigner: int | None = None
+    rows_are_assigned: bool = False
 
     @property
     def postpones(self) -> bool:
@@ -104,6 +113,10 @@ class WritePlan:
         return self.context.mode.bucket_mode is not BucketMode.UNAWARE and not self.postpones
 
     def router(self) -> Router:
+        if self.rows_are_assigned:
+            return AssignedRouter(self.context.schema)
+        if self.hash_indexes is not None:
+            return DynamicRouter(self.context, self.hash_indexes, self.assigners, self.assigner, self.file_stamp)
         if self.context.mode.bucket_mode is BucketMode.UNAWARE:
             return UnawareRouter(self.context.schema)
         if self.postpones:
@@ -115,6 +128,24 @@ class WritePlan:
     def buckets_of(self, partition: bytes) -> int:
         """The number of buckets that files of the partition are written for."""
         return self.total_buckets if self.bucket_counts is None else self.bucket_counts[partition]
+
+    def assigner_router(self) -> Router:
+        """What gives rows to assigners, where those are tasks of their own."""
+        return AssignerRouter(self.context.schema, self.assigners)
+
+    def with_assigners(self, parallelism: int) -> WritePlan:
+        """With as many assigners as options ask for, or as can work at a time (Java's writers on Flink and Spark do likewise)."""
+        if self.hash_indexes is None:
+            return self
+        options = self.context.options
+        most = options.dynamic_bucket_assigner_parallelism
+        count = options.dynamic_bucket_initial_buckets or most or parallelism
+        limit = options.dynamic_bucket_max_buckets
+        return replace(self, assigners=min(count, most or count, count if limit == -1 else limit))
+
+    def hash_index_state(self, partition: bytes) -> str | None:
+        """The state of the index by which the rows of a partition get buckets; None if no index decides, or it goes away."""
+        return None if self.hash_indexes is None or self.replaces_rows else self.hash_indexes.state(partition)
 
     def check_total(self, partition: bytes) -> None:
         """`UsageError` if rows of that partition would go into other buckets than older ones of their keys."""
@@ -142,115 +173,3 @@ class WritePlan:
 
     def level_0_writer(self, bucket_id: BucketId, names: DataFileNames) -> DataFileWriter:
         return DataFileWriter(self._of_level_0, bucket_id, level=0, source=SOURCE_APPEND, names=names)
-
-
-UNSPELLABLE_ROOTS = ("FLOAT", "DOUBLE", "BINARY", "VARBINARY")
-
-
-@dataclass(frozen=True)
-class Routed:
-    """Where the rows of a batch belong: `codes` number their partitions, serialised in `partitions`, `buckets` are int32."""
-
-    partitions: pa.Array
-    codes: np.ndarray
-    buckets: np.ndarray
-
-    def pieces(self, batch: pa.RecordBatch, order: np.ndarray | None = None) -> Iterator[tuple[BucketId, pa.RecordBatch]]:
-        """The batch as one piece per bucket, rows in their order, or as `order` (row numbers) has them."""
-        if batch.num_rows == 0:
-            return
-        if order is None and len(self.partitions) == 1 and int(self.buckets.min()) == int(self.buckets.max()):
-            yield BucketId(self.partitions[0].as_py(), int(self.buckets[0])), batch
-            return
-        least = int(self.buckets.min())
-        stride = int(self.buckets.max()) - least + 1
-        places = self.codes.astype(np.int64) * stride + (self.buckets - least)
-        order = stable_order([places]) if order is None else order[stable_order([places[order]])]
-        sorted_places = places[order]
-        starts = np.flatnonzero(np.append(True, sorted_places[1:] != sorted_places[:-1]))
-        for start, end in zip(starts, np.append(starts[1:], batch.num_rows), strict=True):
-            code, bucket = divmod(int(sorted_places[start]), stride)
-            # Copies, not slices of one sorted batch: a flushed bucket must not be kept in memory by its neighbours.
-            as_it_is = len(starts) == 1 and bool((order[1:] > order[:-1]).all())
-            piece = batch if as_it_is else batch.take(pa.array(order[start:end]))
-            yield BucketId(self.partitions[code].as_py(), bucket + least), piece
-
-
-class Router(Protocol):
-    """Decides which partition and bucket each row belongs to."""
-
-    def route(self, batch: pa.RecordBatch) -> Routed: ...
-
-
-class UnawareRouter:
-    """Routes by partition, in an append table without buckets: all files of a partition lie in bucket 0."""
-
-    def __init__(self, schema: TableSchema) -> None:
-        _check_partitions(schema)
-        self._partition_keys = schema.partition_keys
-        self._partition_types = schema.types_of(schema.partition_keys)
-
-    def route(self, batch: pa.RecordBatch) -> Routed:
-        codes, partitions = self._partitions(batch)
-        return Routed(partitions, codes, self._buckets(batch, codes, partitions))
-
-    def _buckets(self, batch: pa.RecordBatch, codes: np.ndarray, partitions: pa.Array) -> np.ndarray:
-        return np.zeros(batch.num_rows, np.int32)
-
-    def _partitions(self, batch: pa.RecordBatch) -> tuple[np.ndarray, pa.Array]:
-        """A code per row and the serialised partition of each code; only distinct partitions are encoded."""
-        if not self._partition_keys:
-            return np.zeros(batch.num_rows, np.int32), pa.array([EMPTY_ROW], pa.binary())
-        columns = [batch.column(name) for name in self._partition_keys]
-        codes = np.zeros(batch.num_rows, np.int64)
-        for column in columns:
-            encoded = pc.dictionary_encode(column, null_encoding="encode")
-            # Narrowed after each column: the product of the columns' cardinalities could leave 64 bits.
-            _, codes = np.unique(codes * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True)
-        _, samples = np.unique(codes, return_index=True)
-        rows = pa.array(samples)
-        return codes.astype(np.int32), encode_rows([column.take(rows) for column in columns], self._partition_types)
-
-
-class FixedRouter(UnawareRouter):
-    """Routes by partition and by the hash of the bucket key, in a table with a fixed number of buckets."""
-
-    def __init__(self, schema: TableSchema, options: TableOptions) -> None:
-        super().__init__(schema)
-        self._total_buckets = options.bucket
-        self._function = options.bucket_function
-        self._bucket_keys = schema.bucket_key_names
-        self._bucket_types = schema.types_of(self._bucket_keys)
-
-    def _buckets(self, batch: pa.RecordBatch, codes: np.ndarray, partitions: pa.Array) -> np.ndarray:
-        keys = [batch.column(name) for name in self._bucket_keys]
-        return row_buckets(keys, self._bucket_types, self._counts(codes, partitions), self._function)
-
-    def _counts(self, codes: np.ndarray, partitions: pa.Array) -> BucketCounts:
-        return self._total_buckets
-
-
-class PartitionCountRouter(FixedRouter):
-    """Routes as `FixedRouter` does, in a table whose partitions have numbers of buckets of their own."""
-
-    def __init__(self, schema: TableSchema, options: TableOptions, counts: Mapping[bytes, int]) -> None:
-        super().__init__(schema, options)
-        self._bucket_counts = counts
-
-    def _counts(self, codes: np.ndarray, partitions: pa.Array) -> BucketCounts:
-        return np.array([self._bucket_counts[partition] for partition in partitions.to_pylist()], np.int64)[codes]
-
-
-class PostponingRouter(UnawareRouter):
-    """Routes by partition alone: all rows wait in `bucket-postpone`."""
-
-    def _buckets(self, batch: pa.RecordBatch, codes: np.ndarray, partitions: pa.Array) -> np.ndarray:
-        return np.full(batch.num_rows, POSTPONE_BUCKET, np.int32)
-
-
-def _check_partitions(schema: TableSchema) -> None:
-    for name, t in zip(schema.partition_keys, schema.types_of(schema.partition_keys), strict=True):
-        if t.root in UNSPELLABLE_ROOTS:
-            raise NotSupported(
-                f"cannot write partitions by column '{name}'", f"writers do not agree on the directory name of a {t.root}"
-            )

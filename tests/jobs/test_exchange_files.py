@@ -20,7 +20,7 @@ def test_chunks_of_one_file_are_read_apart(tmp_path: Path) -> None:
     with ChunkFile(str(tmp_path)) as file, ChunkFile(str(tmp_path)) as other:
         chunks = [file.append(number, number * 10, rows) for number, rows in enumerate(given)]
         away = other.append(0, 7, batch(9))
-    assert [(chunk.writer, chunk.arrival) for chunk in chunks] == [(0, 0), (1, 10), (2, 20)]
+    assert [(chunk.task, chunk.arrival) for chunk in chunks] == [(0, 0), (1, 10), (2, 20)]
     assert [list(chunk.rows()) for chunk in reversed(chunks)] == [[rows] for rows in reversed(given)]
     assert list(away.rows()) == [batch(9)]
     assert len(list(tmp_path.iterdir())) == 2

@@ -11,7 +11,7 @@ from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.data_file import EMPTY_ROW
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
-from paimon_cli.write.write_plan import FixedRouter
+from paimon_cli.write.routers import FixedRouter
 from tests.datatypes.one_row_hash import row_hash
 from tests.ingest.input_files import schema_of
 
@@ -42,7 +42,7 @@ def test_rows_go_where_their_keys_hash_to() -> None:
         n = row["_SEQUENCE_NUMBER"]
         assert deserialize_row(partitions[n].as_py(), types) == (row["dt"], row["h"])
         assert buckets[n] == abs(row_hash(encode_row([row["k"]], schema.types_of(["k"])))) % 7
-    pieces = list(router.route(batch).pieces(batch))
+    pieces = list(router.route(batch).pieces())
     assert sorted(n for _, piece in pieces for n in piece["_SEQUENCE_NUMBER"].to_pylist()) == list(range(rows))
     assert len({(partition, bucket) for (partition, bucket), _ in pieces}) == len(pieces)
     for (partition, bucket), piece in pieces:
@@ -54,9 +54,9 @@ def test_rows_go_where_their_keys_hash_to() -> None:
 def test_a_table_without_partitions_and_one_bucket_keeps_its_batches() -> None:
     router = router_of(schema_of({"k": "INT NOT NULL"}, options={"bucket": "1"}))
     batch = pa.record_batch({"k": pa.array([3, 1, 2], pa.int32())})
-    (((partition, bucket), piece),) = router.route(batch).pieces(batch)
+    (((partition, bucket), piece),) = router.route(batch).pieces()
     assert (partition, bucket) == (EMPTY_ROW, 0) and piece.equals(batch)
-    assert list(router.route(batch.slice(0, 0)).pieces(batch.slice(0, 0))) == []
+    assert list(router.route(batch.slice(0, 0)).pieces()) == []
 
 
 def test_null_partitions_are_partitions_of_their_own() -> None:
@@ -64,7 +64,7 @@ def test_null_partitions_are_partitions_of_their_own() -> None:
     batch = pa.record_batch({"dt": [None, "a", None, ""], "k": pa.array([1, 2, 3, 4], pa.int32())})
     found = {
         deserialize_row(partition, schema.types_of(["dt"]))[0]: piece["k"].to_pylist()
-        for (partition, _), piece in router_of(schema).route(batch).pieces(batch)
+        for (partition, _), piece in router_of(schema).route(batch).pieces()
     }
     assert found == {None: [1, 3], "a": [2], "": [4]}
 
@@ -85,10 +85,10 @@ def test_pieces_come_in_the_order_asked_for() -> None:
     router = router_of(schema_of({"k": "INT NOT NULL"}, options={"bucket": "3"}))
     batch = pa.record_batch({"k": pa.array(np.random.default_rng(1).permutation(500), pa.int32())})
     falling = np.argsort(-batch["k"].to_numpy(), kind="stable")
-    pieces = {bucket: piece["k"].to_pylist() for (_, bucket), piece in router.route(batch).pieces(batch, falling)}
-    given = {bucket: piece["k"].to_pylist() for (_, bucket), piece in router.route(batch).pieces(batch)}
+    pieces = {bucket: piece["k"].to_pylist() for (_, bucket), piece in router.route(batch).pieces(falling)}
+    given = {bucket: piece["k"].to_pylist() for (_, bucket), piece in router.route(batch).pieces()}
     assert pieces == {bucket: sorted(keys, reverse=True) for bucket, keys in given.items()}
-    ((_, whole),) = router_of(schema_of({"k": "INT NOT NULL"}, options={"bucket": "1"})).route(batch).pieces(batch, falling)
+    ((_, whole),) = router_of(schema_of({"k": "INT NOT NULL"}, options={"bucket": "1"})).route(batch).pieces(falling)
     assert whole["k"].to_pylist() == list(range(499, -1, -1))
 
 
@@ -108,7 +108,7 @@ def test_pieces_are_the_rows_of_each_place_in_the_order_asked_for(seed: int) -> 
     expected: dict[tuple[bytes, int], list[int]] = {}
     for row in range(rows) if order is None else order:
         expected.setdefault((partitions[int(row)].as_py(), int(buckets[row])), []).append(int(row))
-    pieces = list(router.route(batch).pieces(batch, order))
+    pieces = list(router.route(batch).pieces(order))
     assert {(partition, bucket): piece["v"].to_pylist() for (partition, bucket), piece in pieces} == expected
     assert len(pieces) == len(expected)
 
@@ -122,7 +122,7 @@ def test_buckets_are_counted_by_the_function_that_the_table_names(function: str,
     buckets = router.route(batch).buckets
     types = schema_of({"k": "INT NOT NULL"}).types_of(["k"])
     assert buckets.tolist() == (expected or [abs(row_hash(encode_row([k], types))) % 3 for k in numbers])
-    pieces = {bucket: piece["k"].to_pylist() for (_, bucket), piece in router.route(batch).pieces(batch)}
+    pieces = {bucket: piece["k"].to_pylist() for (_, bucket), piece in router.route(batch).pieces()}
     assert pieces == {b: [k for k, of in zip(numbers, buckets, strict=True) if of == b] for b in {*buckets.tolist()}}
 
 
@@ -131,10 +131,10 @@ def test_an_order_that_is_given_is_kept_within_each_bucket() -> None:
     columns = {"dt": ["b", "a"] * 6, "h": pa.array([1, 1, 2] * 4, pa.int32()), "k": [f"k{n}" for n in range(12)]}
     batch = pa.record_batch({"n": np.arange(12), **columns})
     backwards = np.arange(12)[::-1].copy()
-    places = [(partition, bucket) for (partition, bucket), _ in router.route(batch).pieces(batch, backwards)]
+    places = [(partition, bucket) for (partition, bucket), _ in router.route(batch).pieces(backwards)]
     assert len(set(places)) == len(places)
     for ((partition, bucket), piece), ((same, number), forth) in zip(
-        router.route(batch).pieces(batch, backwards), router.route(batch).pieces(batch), strict=True
+        router.route(batch).pieces(backwards), router.route(batch).pieces(), strict=True
     ):
         assert (partition, bucket) == (same, number)
         assert piece["n"].to_pylist() == forth["n"].to_pylist()[::-1]

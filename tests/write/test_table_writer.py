@@ -174,9 +174,6 @@ def test_what_is_not_written_is_refused_before_anything_happens(tmp_path: Path) 
             write(context, [{"k": 1, "v": "a"}])
         assert context.snapshots.latest() is None
         assert data_files(context) == set()
-    context = make_table(tmp_path / "dynamic", COLUMNS, ["k"], bucket=-1)
-    with pytest.raises(NotSupported):
-        write(context, [{"k": 1, "v": "a"}])
 
 
 def test_threads_write_what_one_thread_writes(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ class SparkEngine:
         steps = _WriteSteps(reports, progress, len(plan.splits), shuffle.writer_tasks)
         try:
             written = check_places(job.wait(steps.poll))
-            tallies.update(report for report in reports.value if report is not None)
+            tallies.update(report for report in reports.value if isinstance(report, tuple))
             return written
         except BaseException:
             self._abandon()
@@ -168,6 +168,8 @@ class _WriteSteps:
     def poll(self) -> None:
         reports = self._reports.value
         for report in reports[self._seen :]:
+            if isinstance(report, Mapping):
+                continue
             if self._reading and report is WRITTEN:
                 self._reading = False
                 self._progress.start("Sorting and writing", self._totals[1])

@@ -1,6 +1,7 @@
 """A write on Spark: reader tasks route rows, writer tasks sort them and write data files.
 
-Where any task may add files to any bucket, those that read the rows also write them (`write_where_read`). Otherwise the rows
+Where any task may add files to any bucket, those that read the rows also write them (`write_where_read`). Rows of tables with
+dynamic buckets go to the assigner of their key, and from there to the writer of the bucket that it gave them. The rows
 travel as chunks of Arrow data: through files on a Spark of this machine (`write_through_files`), through Spark's shuffle on a
 cluster (`write_on_spark`). A chunk is one value to Spark, so no row is ever converted between Python and the JVM: with rows in
 columns of Spark that conversion took most of the time (measured: five times the whole write).
@@ -12,7 +13,7 @@ import os
 import pickle
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +24,7 @@ from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 
@@ -31,18 +33,22 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, phase
 from paimon_cli.jobs.spark.job import carrying_errors
+from paimon_cli.metadata.data_file import BucketId, IndexFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
+from paimon_cli.write.routers import Routed, Router, with_buckets
 from paimon_cli.write.table_writer import TableWriter, Written, write_rows
-from paimon_cli.write.write_plan import Routed, Router, Tallies, WritePlan
+from paimon_cli.write.write_plan import Tallies, WritePlan
 
 WRITTEN = None
-Report = tuple[int, Tally] | None
-"""What a task reports: the findings in a split that it has read (once more if it is repeated), or that a writer task is done."""
+IndexFiles = Mapping[BucketId, IndexFileMeta]
+Report = tuple[int, Tally] | IndexFiles | None
+"""What a task reports: the findings in a split that it has read, the hash indexes that it has written as an assigner (both once
+more if it is repeated), or that a writer task is done."""
 
-CHUNKS = pa.schema([pa.field("writer", pa.int32()), pa.field("arrival", pa.int64()), pa.field("rows", pa.binary())])
-CHUNKS_SQL = "writer int, arrival long, rows binary"
+CHUNKS = pa.schema([pa.field("task", pa.int32()), pa.field("arrival", pa.int64()), pa.field("rows", pa.binary())])
+CHUNKS_SQL = "task int, arrival long, rows binary"
 END_OF_ROWS = 2**63 - 1
-"""`arrival` of the mark after the last chunk of a writer."""
+"""`arrival` of the mark after the last chunk of a task."""
 
 ROUTED_BYTES = 16 << 20
 """Arrow bytes that a reader task collects before it cuts them into one chunk per writer."""
@@ -64,33 +70,74 @@ class Shuffle:
         offsets = np.array([zlib.crc32(p) if partitioned else 0 for p in routed.partitions.to_pylist()], np.int64)
         return (offsets[routed.codes] + routed.buckets) % self.writer_tasks
 
-    def pieces(self, rows: pa.RecordBatch, router: Router) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-        """For each writer that gets rows: its number, the first arrival, and its rows in the order of arrival."""
-        writers = self.writer_of(router.route(rows))
-        order = stable_order([writers])
-        grouped, writers = rows.take(pa.array(order)), writers[order]
-        starts = np.flatnonzero(np.append(True, writers[1:] != writers[:-1]))
-        lengths = np.diff(np.append(starts, len(writers)))
-        for start, length in zip(starts, lengths, strict=True):
-            piece = grouped.slice(int(start), int(length))
-            yield int(writers[start]), piece.column(SEQUENCE_NUMBER)[0].as_py(), piece
+    def receivers(self, routed: Routed) -> np.ndarray:
+        """The task that gets each row from those that read them: its assigner, if there are any, or its writer."""
+        return routed.buckets if self.assigns else self.writer_of(routed)
 
-    def chunks(self, rows: pa.RecordBatch, router: Router) -> pa.RecordBatch:
-        """The chunks as Spark rows."""
-        numbers, arrivals, pieces = zip(*self.pieces(rows, router), strict=True)
-        return pa.record_batch([numbers, arrivals, [_packed(piece) for piece in pieces]], schema=CHUNKS)
+    @property
+    def assigns(self) -> bool:
+        """Whether rows go by way of assigners to the writers."""
+        return self.plan.hash_indexes is not None
 
-    def end_marks(self) -> pa.RecordBatch:
-        """One mark for each writer task, which sorts after its chunks."""
-        count = self.writer_tasks
-        return pa.record_batch([range(count), [END_OF_ROWS] * count, [b""] * count], schema=CHUNKS)
+    @property
+    def receiver_tasks(self) -> int:
+        return self.plan.assigners if self.assigns else self.writer_tasks
+
+    def first_router(self) -> Router:
+        """What the tasks that read the rows route them by."""
+        return self.plan.assigner_router() if self.assigns else self.plan.router()
+
+    def assigner_plan(self, number: int) -> WritePlan:
+        """What one assigner works by."""
+        return replace(self.plan, assigner=number)
+
+    @property
+    def writer_plan(self) -> WritePlan:
+        """What the writers work by."""
+        return replace(self.plan, rows_are_assigned=self.assigns)
+
+    def first_pieces(self, rows: pa.RecordBatch, router: Router) -> Iterator[Piece]:
+        """The rows for those that get them first; `router` is a `first_router`."""
+        return pieces(rows, self.receivers(router.route(rows)))
+
+    def assigned_pieces(self, rows: pa.RecordBatch, router: Router) -> Iterator[Piece]:
+        """The rows of an assigner for the writers."""
+        routed = router.route(rows)
+        return pieces(with_buckets(routed), self.writer_of(routed))
+
+
+Piece = tuple[int, int, pa.RecordBatch]
+"""Rows for one task: its number, the first arrival, and the rows in the order of arrival."""
+
+
+def pieces(rows: pa.RecordBatch, tasks: np.ndarray) -> Iterator[Piece]:
+    """The rows of each task that gets some; `tasks` are those of the rows."""
+    order = stable_order([tasks])
+    grouped, tasks = rows.take(pa.array(order)), tasks[order]
+    starts = np.flatnonzero(np.append(True, tasks[1:] != tasks[:-1]))
+    lengths = np.diff(np.append(starts, len(tasks)))
+    for start, length in zip(starts, lengths, strict=True):
+        piece = grouped.slice(int(start), int(length))
+        yield int(tasks[start]), piece.column(SEQUENCE_NUMBER)[0].as_py(), piece
+
+
+def chunks_of(found: Iterable[Piece]) -> pa.RecordBatch:
+    """The pieces as Spark rows."""
+    numbers, arrivals, rows = zip(*found, strict=True)
+    return pa.record_batch([numbers, arrivals, [_packed(piece) for piece in rows]], schema=CHUNKS)
+
+
+def end_marks(tasks: int) -> pa.RecordBatch:
+    """One mark for each task, which sorts after its chunks."""
+    return pa.record_batch([range(tasks), [END_OF_ROWS] * tasks, [b""] * tasks], schema=CHUNKS)
 
 
 def shuffle_of(plan: WritePlan, parallelism: int) -> Shuffle:
     """Several splits share a reader task when there are many; a writer task gets at least one bucket of a partition."""
     reader_tasks = max(1, min(len(plan.splits), 16 * parallelism))
     writers = plan.parallelism or 2 * parallelism
-    if not plan.context.schema.partition_keys:
+    plan = plan.with_assigners(plan.parallelism or parallelism)
+    if not plan.context.schema.partition_keys and plan.total_buckets > 0:
         writers = min(writers, plan.total_buckets)
     return Shuffle(plan, reader_tasks, max(1, writers))
 
@@ -98,34 +145,58 @@ def shuffle_of(plan: WritePlan, parallelism: int) -> Shuffle:
 def shuffled_chunks(session: SparkSession, shuffle: Shuffle, reports: Accumulator[list[Report]]) -> DataFrame:
     """Each bucket's rows in one partition, in the order of arrival; reader task i reads a range of the plan's splits."""
     numbers = session.range(0, max(1, len(shuffle.plan.splits)), 1, shuffle.reader_tasks)
-    chunks = numbers.mapInArrow(reader_task(shuffle, reports), CHUNKS_SQL)
-    return chunks.repartitionById(shuffle.writer_tasks, "writer").sortWithinPartitions("arrival")
+    chunks = _exchanged(numbers.mapInArrow(reader_task(shuffle, reports), CHUNKS_SQL), shuffle.receiver_tasks)
+    if shuffle.assigns:
+        chunks = _exchanged(chunks.mapInArrow(assigner_task(shuffle, reports), CHUNKS_SQL), shuffle.writer_tasks)
+    return chunks
+
+
+def _exchanged(chunks: DataFrame, tasks: int) -> DataFrame:
+    return chunks.repartitionById(tasks, "task").sortWithinPartitions("arrival")
 
 
 def write_on_spark(session: SparkSession, shuffle: Shuffle, reports: Accumulator[list[Report]]) -> Written:
-    """Run the whole write as one Spark job of two stages."""
+    """Run the whole write as one Spark job: readers, assigners of dynamic buckets, writers."""
     chunks = shuffled_chunks(session, shuffle, reports)
-    tasks = chunks.mapInArrow(writer_task(shuffle.plan, reports), "written binary").collect()
-    return Written.of_tasks(pickle.loads(row.written) for row in tasks)
+    tasks = chunks.mapInArrow(writer_task(shuffle.writer_plan, reports), "written binary").collect()
+    written = Written.of_tasks(pickle.loads(row.written) for row in tasks)
+    made = [report for report in reports.value if isinstance(report, Mapping)]
+    return written.with_index_files({bucket_id: file for report in made for bucket_id, file in report.items()})
 
 
 def reader_task(shuffle: Shuffle, reports: Accumulator[list[Report]]) -> Task:
-    """Split numbers -> chunks. The first split's task also sends every writer its end mark."""
+    """Split numbers -> chunks. The first split's task also sends every receiver its end mark."""
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plan = shuffle.plan
         with carrying_errors():
-            router = shuffle.plan.router()
+            router = shuffle.first_router()
             for number in (n for batch in numbers for n in batch.column(0).to_pylist()):
                 if number == 0:
-                    yield shuffle.end_marks()
+                    yield end_marks(shuffle.receiver_tasks)
                 for split in plan.splits[number : number + 1]:
                     tally = Tally()
                     for rows in gathered(plan.incoming.read(split, tally)):
-                        yield shuffle.chunks(rows, router)
+                        yield chunks_of(shuffle.first_pieces(rows, router))
                     reports.add([(number, tally)])
 
     return read
+
+
+def assigner_task(shuffle: Shuffle, reports: Accumulator[list[Report]]) -> Task:
+    """Chunks -> the same rows with their buckets, as chunks for the writers; each assigner sends every writer an end mark."""
+
+    def assign(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with carrying_errors():
+            task = TaskContext.get()
+            assert task is not None
+            router = shuffle.assigner_plan(task.partitionId()).router()
+            for rows in gathered(unpacked(chunks)):
+                yield chunks_of(shuffle.assigned_pieces(rows, router))
+            reports.add([router.finish()])
+            yield end_marks(shuffle.writer_tasks)
+
+    return assign
 
 
 def writer_task(plan: WritePlan, reports: Accumulator[list[Report]]) -> Task:
@@ -222,9 +293,9 @@ FAILED = "failed-"
 
 @dataclass(frozen=True)
 class Chunk:
-    """Where rows for one writer task begin in a file; `arrival` of the first of them orders chunks."""
+    """Where rows for one task begin in a file; `arrival` of the first of them orders chunks."""
 
-    writer: int
+    task: int
     arrival: int
     path: str
     offset: int
@@ -236,17 +307,17 @@ class Chunk:
 
 
 class ChunkFile(AbstractContextManager["ChunkFile"]):
-    """The chunks of one reader task: a new file in `directory`, whichever attempt of the task this is."""
+    """The chunks that one task sends: a new file in `directory`, whichever attempt of the task this is."""
 
     def __init__(self, directory: str) -> None:
         handle, self._path = tempfile.mkstemp(dir=directory, prefix="chunks-", suffix=".arrows")
         self._file = os.fdopen(handle, "wb")
 
-    def append(self, writer: int, arrival: int, rows: pa.RecordBatch) -> Chunk:
+    def append(self, task: int, arrival: int, rows: pa.RecordBatch) -> Chunk:
         offset = self._file.tell()
         with pa.ipc.new_stream(self._file, rows.schema) as stream:
             stream.write_batch(rows)
-        return Chunk(writer, arrival, self._path, offset)
+        return Chunk(task, arrival, self._path, offset)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._file.close()
@@ -263,15 +334,29 @@ def is_for_nothing(directory: str, task: int) -> bool:
 
 
 def write_through_files(engine: Engine, shuffle: Shuffle, directory: str, tallies: Tallies, progress: Progress) -> Written:
-    """Two jobs of `engine`; the rows in between lie in `directory`. Raises the error of the first task that failed."""
+    """Two jobs of `engine`, three with assigners; the rows in between lie in `directory`. Raises the error of the first task that
+    failed."""
     with phase(progress, "Reading and routing", len(shuffle.plan.splits)) as done:
         found = engine.run_tasks(partial(read_split, shuffle, directory), range(len(shuffle.plan.splits)), done)
     tallies.update((number, tally) for number, (_, tally) in enumerate(found))
-    chunks = sorted((chunk for part, _ in found for chunk in part), key=attrgetter("writer", "arrival"))
-    tasks = [list(chunks_of_writer) for _, chunks_of_writer in groupby(chunks, key=attrgetter("writer"))]
+    chunks = [chunk for part, _ in found for chunk in part]
+    made: dict[BucketId, IndexFileMeta] = {}
+    if shuffle.assigns:
+        tasks = _by_task(chunks)
+        with phase(progress, "Assigning buckets", len(tasks)) as done:
+            assigned = engine.run_tasks(partial(assign_chunks, shuffle, directory), tasks, done)
+        chunks = [chunk for part, _ in assigned for chunk in part]
+        made = {bucket_id: file for _, files in assigned for bucket_id, file in files.items()}
+    tasks = _by_task(chunks)
     with phase(progress, "Sorting and writing", len(tasks)) as done:
-        written = engine.run_tasks(partial(write_chunks, shuffle.plan), tasks, done)
-    return Written.of_tasks(written)
+        written = engine.run_tasks(partial(write_chunks, shuffle.writer_plan), tasks, done)
+    return Written.of_tasks(written).with_index_files(made)
+
+
+def _by_task(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
+    """The chunks of each task, in the order of arrival."""
+    ordered = sorted(chunks, key=attrgetter("task", "arrival"))
+    return [list(own) for _, own in groupby(ordered, key=attrgetter("task"))]
 
 
 def read_split(shuffle: Shuffle, directory: str, number: int) -> tuple[list[Chunk], Tally]:
@@ -279,16 +364,26 @@ def read_split(shuffle: Shuffle, directory: str, number: int) -> tuple[list[Chun
     tally = Tally()
     if is_for_nothing(directory, number):
         return [], tally
-    router = shuffle.plan.router()
+    router = shuffle.first_router()
     chunks: list[Chunk] = []
     try:
         with ChunkFile(directory) as file:
             for rows in gathered(shuffle.plan.incoming.read(shuffle.plan.splits[number], tally)):
-                chunks += (file.append(*piece) for piece in shuffle.pieces(rows, router))
+                chunks += (file.append(*piece) for piece in shuffle.first_pieces(rows, router))
     except PaimonError:
         mark_failed(directory, number)
         raise
     return chunks, tally
+
+
+def assign_chunks(shuffle: Shuffle, directory: str, chunks: list[Chunk]) -> tuple[list[Chunk], IndexFiles]:
+    """Assign the rows of one assigner, which come in the order of arrival: chunks for the writers, and the hash indexes."""
+    router = shuffle.assigner_plan(chunks[0].task).router()
+    assigned: list[Chunk] = []
+    with ChunkFile(directory) as file:
+        for rows in gathered(batch for chunk in chunks for batch in chunk.rows()):
+            assigned += (file.append(*piece) for piece in shuffle.assigned_pieces(rows, router))
+    return assigned, router.finish()
 
 
 def write_chunks(plan: WritePlan, chunks: list[Chunk]) -> Written:

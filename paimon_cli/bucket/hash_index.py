@@ -1,0 +1,245 @@
+"""The hash index of a partition with dynamic buckets: the bucket of every key hash, read from files and held packed.
+
+Each bucket has a file with the hashes of all keys that were ever written to it (FORMAT.md, section 6.4). In memory a key takes 6
+bytes in sorted arrays, and at most 2 more in the directory over them; hash tables of objects would take twenty times that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from paimon_cli.bucket.stamped_files import INDEX_PREFIX, stamped_uuid
+from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import HASH, BucketId, IndexFileMeta, hash_index_state
+from paimon_cli.metadata.index_files import KeyHashes, decode_key_hashes, encode_key_hashes
+from paimon_cli.metadata.snapshot import Snapshot
+
+Sorted = npt.NDArray[np.uint32]
+"""Key hashes as unsigned numbers, ascending."""
+Buckets = npt.NDArray[np.uint16]
+
+NOWHERE = 2**16 - 1
+"""The bucket of an unknown hash; bucket numbers end at 32,766."""
+_KEYS_A_CELL = 3
+_ROUNDS = 32
+_RANGE_BITS = 20
+_DENSE_SHARE = 16
+"""A part with less than this many times the hashes to be found is laid out in full, range by range."""
+_BLOCK = 1 << 16
+"""Hashes worked on at once where intermediate results should stay in the processor's cache."""
+
+
+def read_key_hashes(context: TableContext, index: IndexFileMeta) -> KeyHashes:
+    """The hashes in an index file. `DamagedFile` if it is missing or does not hold what its metadata says."""
+    if index.external_path is not None:
+        why = "external paths are not supported"
+        raise NotSupported(f"index file {index.file_name} of {context.url} lies outside of the table", why)
+    path = context.layout.index(index.file_name)
+    with context.trace.timed("hash_index", file=index.file_name) as facts:
+        try:
+            hashes = decode_key_hashes(context.storage.read_bytes(path), path)
+        except FileNotFoundError as error:
+            raise DamagedFile(f"index file {path} is missing", "the snapshot's index manifest names it", path=path) from error
+        facts["hashes"] = len(hashes)
+    if len(hashes) != index.row_count:
+        why = f"it holds {len(hashes)} hashes, its metadata says {index.row_count}"
+        raise DamagedFile(f"index file {path} is damaged", why, path=path)
+    return hashes
+
+
+def write_key_hashes(context: TableContext, bucket_id: BucketId, hashes: KeyHashes, file_stamp: str) -> IndexFileMeta:
+    """A new index file with these hashes."""
+    name, content = f"{INDEX_PREFIX}{stamped_uuid(context, file_stamp)}-0", encode_key_hashes(hashes)
+    place = context.bucket_path(*bucket_id)
+    with context.trace.timed("write_hash_index", bucket=place, file=name, hashes=len(hashes), bytes=len(content)):
+        context.storage.write_new(context.layout.index(name), content)
+    return IndexFileMeta(HASH, name, len(content), len(hashes))
+
+
+@dataclass(frozen=True)
+class HashIndexes:
+    """The index files of a table's partitions at one snapshot: partition -> bucket -> file. Picklable.
+
+    `with_rows`: the buckets that have data files.
+    """
+
+    files: Mapping[bytes, Mapping[int, IndexFileMeta]]
+    with_rows: Mapping[bytes, Collection[int]]
+
+    @staticmethod
+    def at(context: TableContext, snapshot: Snapshot | None, with_rows: Iterable[BucketId]) -> HashIndexes:
+        files: dict[bytes, dict[int, IndexFileMeta]] = {}
+        for entry in [] if snapshot is None else context.manifests.index_entries(snapshot):
+            if entry.index_file.index_type == HASH:
+                files.setdefault(entry.partition, {})[entry.bucket] = entry.index_file
+        buckets: dict[bytes, list[int]] = {}
+        for partition, bucket in with_rows:
+            buckets.setdefault(partition, []).append(bucket)
+        return HashIndexes(files, buckets)
+
+    def of(self, context: TableContext, partition: bytes) -> Mapping[int, IndexFileMeta]:
+        """The files of a partition. `DamagedFile` if a bucket has rows but no index: they would be written to another bucket."""
+        files = self.files.get(partition, {})
+        for bucket in self.with_rows.get(partition, ()):
+            if bucket not in files:
+                raise DamagedFile(
+                    f"{context.bucket_path(partition, bucket)} has rows but no hash index",
+                    "nothing says which of its keys it holds, so that new rows of them would go to another bucket",
+                    f"paimon-cli repair {context.layout.argument} --only hash-index --apply",
+                )
+        return files
+
+    def state(self, partition: bytes) -> str:
+        """What a commit compares, to see whether the index has changed."""
+        return hash_index_state(self.files.get(partition, {}).values())
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Distinct hashes, ascending, and the bucket of each."""
+
+    hashes: Sorted
+    buckets: Buckets
+
+    @staticmethod
+    def of(packed: npt.NDArray[np.uint64]) -> Part:
+        """From hashes with their buckets in the lowest 16 bits, ascending; of equal hashes the last counts."""
+        hashes, buckets = np.empty(len(packed), np.uint32), np.empty(len(packed), np.uint16)
+        for begin in range(0, len(packed), _BLOCK):
+            block = packed[begin : begin + _BLOCK]
+            buckets[begin : begin + _BLOCK] = block
+            hashes[begin : begin + _BLOCK] = block >> np.uint64(16)
+        again = hashes[1:] == hashes[:-1]
+        if again.any():
+            last = np.append(~again, True)
+            hashes, buckets = hashes[last], buckets[last]
+        return Part(hashes, buckets)
+
+    def merged_with(self, other: Part) -> Part:
+        return Part.of(_packed_sorted([(self.hashes, self.buckets), (other.hashes, other.buckets)]))
+
+    @property
+    def nbytes(self) -> int:
+        return self.hashes.nbytes + self.buckets.nbytes + self._directory.nbytes
+
+    @cached_property
+    def _shift(self) -> int:
+        """What leaves the number of a hash's cell: the hash space is cut into cells of a few hashes."""
+        return max(0, 32 - (max(1, len(self.hashes) // _KEYS_A_CELL)).bit_length() + 1)
+
+    @cached_property
+    def _directory(self) -> npt.NDArray[np.uint32]:
+        """Where the hashes of each cell begin."""
+        shift = np.uint32(self._shift)
+        counts = np.zeros((1 << (32 - self._shift)) + 1, np.uint32)
+        for begin in range(0, len(self.hashes), 16 * _BLOCK):
+            cells = self.hashes[begin : begin + 16 * _BLOCK] >> shift
+            first, last = int(cells[0]), int(cells[-1])
+            counts[first + 1 : last + 2] += np.bincount(cells - np.uint32(first)).astype(np.uint32)
+        return np.cumsum(counts, dtype=np.uint32)
+
+    def find(self, wanted: Sorted) -> Buckets:
+        """The bucket of each hash, `NOWHERE` for those that are not here."""
+        if len(self.hashes) < _DENSE_SHARE * len(wanted) and len(self.hashes) >= 1 << _RANGE_BITS:
+            return self._laid_out(wanted)
+        return self._looked_up(wanted)
+
+    def _looked_up(self, wanted: Sorted) -> Buckets:
+        """Go through the cell of each hash, all cells at the same time."""
+        found = np.full(len(wanted), NOWHERE, np.uint16)
+        rows, left = np.arange(len(wanted)), wanted
+        places = self._directory[wanted >> np.uint32(self._shift)].astype(np.intp)
+        for _ in range(_ROUNDS):
+            inside = places < len(self.hashes)
+            if not inside.all():
+                rows, left, places = rows[inside], left[inside], places[inside]
+            here = self.hashes[places]
+            hits = np.flatnonzero(here == left)
+            found[rows[hits]] = self.buckets[places[hits]]
+            beyond = np.flatnonzero(here < left)
+            if not len(beyond):
+                return found
+            rows, left, places = rows[beyond], left[beyond], places[beyond] + 1
+        places = np.minimum(np.searchsorted(self.hashes, left), len(self.hashes) - 1)
+        hits = np.flatnonzero(self.hashes[places] == left)
+        found[rows[hits]] = self.buckets[places[hits]]
+        return found
+
+    def _laid_out(self, wanted: Sorted) -> Buckets:
+        """Lay out the buckets of one range of hashes after the other in a table with a place for each hash of the range."""
+        found, table = np.empty(len(wanted), np.uint16), np.full(1 << _RANGE_BITS, NOWHERE, np.uint16)
+        low = np.uint32((1 << _RANGE_BITS) - 1)
+        bounds = zip(_range_bounds(self.hashes), _range_bounds(wanted), strict=True)
+        for (begin, end), (first, last) in bounds:
+            if first == last:
+                continue
+            places = (self.hashes[begin:end] & low).astype(np.intp)
+            table[places] = self.buckets[begin:end]
+            found[first:last] = table[(wanted[first:last] & low).astype(np.intp)]
+            table[places] = NOWHERE
+        return found
+
+
+def _range_bounds(hashes: Sorted) -> Iterable[tuple[int, int]]:
+    starts = np.arange(1 << (32 - _RANGE_BITS), dtype=np.uint32) << np.uint32(_RANGE_BITS)
+    begins = np.searchsorted(hashes, starts).tolist()
+    return zip(begins, [*begins[1:], len(hashes)], strict=True)
+
+
+def _packed_sorted(pieces: Sequence[tuple[Sorted | KeyHashes, Buckets | int]]) -> npt.NDArray[np.uint64]:
+    """Hashes with their buckets in the lowest 16 bits, ascending."""
+    packed = np.empty(sum(len(hashes) for hashes, _ in pieces), np.uint64)
+    end = 0
+    for hashes, buckets in pieces:
+        unsigned = hashes.view(np.uint32)
+        for begin in range(0, len(hashes), _BLOCK):
+            block = packed[end : end + len(unsigned[begin : begin + _BLOCK])]
+            np.left_shift(unsigned[begin : begin + _BLOCK], np.uint64(16), out=block)
+            block |= np.uint64(buckets) if isinstance(buckets, int) else buckets[begin : begin + _BLOCK]
+            end += len(block)
+    packed.sort()
+    return packed
+
+
+class PackedIndex:
+    """Hash -> bucket, for all hashes of a partition that matter to an assigner.
+
+    A part for the hashes of the files, and parts for those that came later, each at least twice as large as the next: adding
+    a batch sorts few hashes, and a search looks into few parts.
+    """
+
+    def __init__(self, pieces: Sequence[tuple[KeyHashes, int]] = ()) -> None:
+        """`pieces`: hashes and their bucket; a hash that comes in two of them belongs to the later bucket number."""
+        self._parts = [Part.of(_packed_sorted(pieces))] if any(len(hashes) for hashes, _ in pieces) else []
+
+    def __len__(self) -> int:
+        return sum(len(part.hashes) for part in self._parts)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        return sum(part.nbytes for part in self._parts)
+
+    def find(self, wanted: Sorted) -> Buckets:
+        """The bucket of each hash, `NOWHERE` for unknown ones."""
+        found = np.full(len(wanted), NOWHERE, np.uint16)
+        for number, part in enumerate(self._parts):
+            if not number:
+                found = part.find(wanted)
+                continue
+            unknown = np.flatnonzero(found == NOWHERE)
+            found[unknown] = part.find(wanted[unknown])
+        return found
+
+    def add(self, hashes: Sorted, buckets: Buckets) -> None:
+        """Take in hashes that were unknown until now."""
+        self._parts.append(Part(hashes, buckets))
+        while len(self._parts) > 1 and len(self._parts[-2].hashes) < 2 * len(self._parts[-1].hashes):
+            newest = self._parts.pop()
+            self._parts[-1] = self._parts[-1].merged_with(newest)

@@ -1,0 +1,221 @@
+"""Which bucket a key gets in a table with dynamic buckets (FORMAT.md, section 6.4; Java HashBucketAssigner, PartitionIndex).
+
+A key stays in the bucket that it has. New keys fill the first bucket with fewer than `dynamic-bucket.target-row-num` keys, and
+then a bucket of its own. Several assigners may work at a time: each opens only buckets of its own, and the hash of a key says
+which assigner a new key belongs to. So the outcome depends on the order of the rows and the number of assigners, not on the tasks
+that carry it out; a task that is repeated assigns the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from paimon_cli.bucket.hash_index import NOWHERE, Buckets, PackedIndex, Sorted
+from paimon_cli.errors import UsageError
+from paimon_cli.metadata.index_files import KeyHashes
+from paimon_cli.options.table_options import TableOptions
+
+MOST_BUCKETS = 2**15 - 1
+"""Bucket numbers of a partition are below this: Java keeps them in 16 signed bits."""
+SLICE = 1 << 22
+"""Rows assigned at once: their sort takes 8 bytes each."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many keys a bucket takes, and how many buckets a partition may have; None: as many as there are numbers."""
+
+    target_rows: int
+    most_buckets: int | None
+
+    @staticmethod
+    def of(options: TableOptions) -> Limits:
+        most = options.dynamic_bucket_max_buckets
+        return Limits(options.dynamic_bucket_target_row_num, None if most == -1 else most)
+
+    @property
+    def end(self) -> int:
+        """The number after the last bucket."""
+        return MOST_BUCKETS if self.most_buckets is None else min(self.most_buckets, MOST_BUCKETS)
+
+
+@dataclass(frozen=True)
+class Share:
+    """The buckets that one of `count` assigners may open: those whose numbers leave the remainder `number`."""
+
+    number: int = 0
+    count: int = 1
+
+    def holds(self, bucket: int) -> bool:
+        return bucket % self.count == self.number % self.count
+
+
+class OpenBuckets:
+    """Chooses the buckets of new keys in one partition, for one assigner. It knows how many keys each bucket has, not which."""
+
+    def __init__(self, counts: Mapping[int, int], limits: Limits, share: Share | None = None) -> None:
+        """`counts`: the keys of each bucket, in the order in which buckets with room are to be filled."""
+        self._share = share or Share()
+        self._limits = limits
+        self._counts = {bucket: keys for bucket, keys in counts.items() if self._share.holds(bucket)}
+        self._with_room = [bucket for bucket, keys in self._counts.items() if keys < limits.target_rows]
+        self._next = self._share.number % self._share.count
+
+    @property
+    def counts(self) -> Mapping[int, int]:
+        """The keys of each bucket, those that overflowed into it not counted."""
+        return self._counts
+
+    def choose(self, hashes: KeyHashes) -> Buckets:
+        """The buckets of new, distinct keys in the order of their arrival."""
+        chosen = np.empty(len(hashes), np.uint16)
+        done = 0
+        while done < len(hashes):
+            bucket = self._with_room[0] if self._with_room else self._opened()
+            if bucket is None:
+                chosen[done:] = self._spread(hashes[done:])
+                break
+            taken = min(self._limits.target_rows - self._counts[bucket], len(hashes) - done)
+            chosen[done : done + taken] = bucket
+            self._counts[bucket] += taken
+            done += taken
+            if self._counts[bucket] >= self._limits.target_rows:
+                self._with_room.remove(bucket)
+        return chosen
+
+    def _opened(self) -> int | None:
+        """The lowest number of our own that is free; None once the option's limit is reached."""
+        while self._next in self._counts:
+            self._next += self._share.count
+        if self._next < self._limits.end:
+            self._counts[self._next] = 0
+            self._with_room.append(self._next)
+            return self._next
+        if self._limits.most_buckets is None:
+            raise UsageError(
+                f"the partition would need more than {MOST_BUCKETS:,} buckets",
+                f"dynamic-bucket.target-row-num={self._limits.target_rows} makes them too small",
+                "raise it: paimon-cli alter TABLE set dynamic-bucket.target-row-num=2000000",
+            )
+        return None
+
+    def _spread(self, hashes: KeyHashes) -> Buckets:
+        """Beyond the limit keys go to any bucket, evenly. Java draws it; here the hash decides, so that it can be repeated."""
+        known = np.array(sorted(self._counts), np.uint16)
+        mixed = (hashes.view(np.uint32) * np.uint32(0x9E3779B1)) >> np.uint32(16)
+        return known[mixed % len(known)]
+
+
+def assigner_of(partition_hash: int, hashes: KeyHashes, channels: int, assigners: int) -> npt.NDArray[np.int64]:
+    """The channel, out of `channels`, that assigns the keys with these hashes (Java BucketAssigner.computeAssigner)."""
+    first = abs(partition_hash) % channels
+    return (first + np.abs(hashes.astype(np.int64)) % assigners) % channels
+
+
+@dataclass(frozen=True)
+class Assigners:
+    """The assigners of one partition; `only`: the one whose keys come, None for all."""
+
+    count: int = 1
+    partition_hash: int = 0
+    only: int | None = None
+
+    def of(self, hashes: KeyHashes) -> npt.NDArray[np.int64]:
+        """The number of the assigner of each key."""
+        return assigner_of(self.partition_hash, hashes, self.count, self.count)
+
+    @property
+    def shares(self) -> dict[int, Share]:
+        numbers = range(self.count) if self.only is None else (self.only,)
+        return {number: Share(number, self.count) for number in numbers}
+
+    def own(self, hashes: KeyHashes) -> KeyHashes:
+        """Those of the hashes whose keys may come."""
+        return hashes if self.only is None else hashes[self.of(hashes) == self.only]
+
+
+class PartitionAssigner:
+    """Assigns the keys of one partition, for all assigners or only for one of them."""
+
+    def __init__(self, files: Mapping[int, KeyHashes], limits: Limits, assigners: Assigners | None = None) -> None:
+        """`files`: the hashes of each bucket."""
+        self._assigners = assigners = assigners or Assigners()
+        counts = {bucket: len(hashes) for bucket, hashes in files.items() if len(hashes)}
+        counts = {bucket: counts[bucket] for bucket in _in_order_of_java(counts)}
+        self._open = {number: OpenBuckets(counts, limits, share) for number, share in assigners.shares.items()}
+        self.known = PackedIndex([(assigners.own(hashes), bucket) for bucket, hashes in sorted(files.items())])
+        self._added: list[tuple[Sorted, Buckets]] = []
+
+    def assign(self, hashes: KeyHashes) -> npt.NDArray[np.int32]:
+        """The bucket of each row, which arrive in this order."""
+        parts = [self._assign(hashes[begin : begin + SLICE]) for begin in range(0, len(hashes), SLICE)]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int32), *parts])
+
+    def _assign(self, hashes: KeyHashes) -> npt.NDArray[np.int32]:
+        ordered, rows = _sorted_with_rows(hashes)
+        buckets = self.known.find(ordered)
+        unknown = np.flatnonzero(buckets == NOWHERE)
+        if len(unknown):
+            buckets[unknown] = self._assign_new(ordered[unknown], rows[unknown], len(hashes))
+        assigned = np.empty(len(hashes), np.int32)
+        assigned[rows] = buckets
+        return assigned
+
+    def _assign_new(self, hashes: Sorted, rows: npt.NDArray[np.intp], count: int) -> Buckets:
+        """For unknown hashes, ascending, equal ones in the order of arrival; `rows` out of `count` are where they are."""
+        is_first = np.append(True, hashes[1:] != hashes[:-1])
+        new, arrived = hashes[is_first], rows[is_first]
+        in_arrival = np.zeros(count, np.bool_)
+        in_arrival[arrived] = True
+        place = (np.cumsum(in_arrival, dtype=np.int32) - 1)[arrived]
+        by_arrival = np.empty(len(new), np.uint32)
+        by_arrival[place] = new
+        chosen = self._chosen(by_arrival.view(np.int32))[place]
+        self.known.add(new, chosen)
+        self._added.append((new, chosen))
+        return chosen if len(new) == len(hashes) else chosen[np.cumsum(is_first) - 1]
+
+    def _chosen(self, hashes: KeyHashes) -> Buckets:
+        if len(self._open) == 1:
+            (buckets,) = self._open.values()
+            return buckets.choose(hashes)
+        owners = self._assigners.of(hashes)
+        chosen = np.empty(len(hashes), np.uint16)
+        for number, buckets in self._open.items():
+            own = np.flatnonzero(owners == number)
+            chosen[own] = buckets.choose(hashes[own])
+        return chosen
+
+    def added(self) -> Iterable[tuple[int, KeyHashes]]:
+        """Each bucket that got new hashes, with those hashes."""
+        if not self._added:
+            return
+        hashes, buckets = (np.concatenate(parts) for parts in zip(*self._added, strict=True))
+        order = np.argsort(buckets, kind="stable")
+        hashes, buckets = hashes[order], buckets[order]
+        begins = np.flatnonzero(np.append(True, buckets[1:] != buckets[:-1])).tolist()
+        for begin, end in zip(begins, [*begins[1:], len(buckets)], strict=True):
+            yield int(buckets[begin]), hashes[begin:end].view(np.int32)
+
+
+def _sorted_with_rows(hashes: KeyHashes) -> tuple[Sorted, npt.NDArray[np.intp]]:
+    """The hashes ascending as unsigned numbers, equal ones as they came, and where each was."""
+    packed = hashes.view(np.uint32).astype(np.uint64)
+    packed <<= np.uint64(32)
+    packed |= np.arange(len(packed), dtype=np.uint64)
+    packed.sort()
+    halves = packed.view(np.uint32).reshape(-1, 2)
+    return np.ascontiguousarray(halves[:, 1]), halves[:, 0].astype(np.intp)
+
+
+def _in_order_of_java(buckets: Iterable[int]) -> list[int]:
+    """Buckets as Java's hash map goes through them, which fills them in that order: by the lower bits of their numbers."""
+    numbers = list(buckets)
+    capacity = 16
+    while len(numbers) > capacity * 3 // 4:
+        capacity *= 2
+    return sorted(numbers, key=lambda bucket: bucket & (capacity - 1))

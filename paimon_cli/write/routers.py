@@ -1,0 +1,240 @@
+"""Where the rows of a write go: a router decides on the partition and the bucket of each (FORMAT.md, section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.bucket.hash_index import HashIndexes, read_key_hashes, write_key_hashes
+from paimon_cli.datatypes.bucket_functions import BucketCounts, row_buckets
+from paimon_cli.datatypes.bucket_hash import encode_rows, hash_rows, hash_serialized
+from paimon_cli.datatypes.key_order import stable_order
+from paimon_cli.errors import NotSupported
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, IndexFileMeta
+from paimon_cli.metadata.index_files import KeyHashes
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.table_options import TableOptions
+from paimon_cli.storage.threads import in_parallel
+from paimon_cli.write.bucket_assigner import Assigners, Limits, PartitionAssigner
+
+UNSPELLABLE_ROOTS = ("FLOAT", "DOUBLE", "BINARY", "VARBINARY")
+
+
+@dataclass(frozen=True)
+class Routed:
+    """Rows to be written, and where: `codes` number their partitions, serialised in `partitions`, `buckets` are int32."""
+
+    rows: pa.RecordBatch
+    partitions: pa.Array
+    codes: np.ndarray
+    buckets: np.ndarray
+
+    def pieces(self, order: np.ndarray | None = None) -> Iterator[tuple[BucketId, pa.RecordBatch]]:
+        """The rows as one piece per bucket, in their order, or as `order` (row numbers) has them."""
+        batch = self.rows
+        if batch.num_rows == 0:
+            return
+        if order is None and len(self.partitions) == 1 and int(self.buckets.min()) == int(self.buckets.max()):
+            yield BucketId(self.partitions[0].as_py(), int(self.buckets[0])), batch
+            return
+        least = int(self.buckets.min())
+        stride = int(self.buckets.max()) - least + 1
+        places = self.codes.astype(np.int64) * stride + (self.buckets - least)
+        order = stable_order([places]) if order is None else order[stable_order([places[order]])]
+        sorted_places = places[order]
+        starts = np.flatnonzero(np.append(True, sorted_places[1:] != sorted_places[:-1]))
+        for start, end in zip(starts, np.append(starts[1:], batch.num_rows), strict=True):
+            code, bucket = divmod(int(sorted_places[start]), stride)
+            # Copies, not slices of one sorted batch: a flushed bucket must not be kept in memory by its neighbours.
+            as_it_is = len(starts) == 1 and bool((order[1:] > order[:-1]).all())
+            piece = batch if as_it_is else batch.take(pa.array(order[start:end]))
+            yield BucketId(self.partitions[code].as_py(), bucket + least), piece
+
+
+class Router(Protocol):
+    """Decides which partition and bucket each row belongs to."""
+
+    def route(self, batch: pa.RecordBatch) -> Routed:
+        """Rows in the order of arrival; those to be written may be others than those that came."""
+        ...
+
+    def finish(self) -> Mapping[BucketId, IndexFileMeta]:
+        """After the last row: the index files that the new rows of their buckets need."""
+        ...
+
+
+class UnawareRouter:
+    """Routes by partition, in an append table without buckets: all files of a partition lie in bucket 0."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        _check_partitions(schema)
+        self._partition_keys = schema.partition_keys
+        self._partition_types = schema.types_of(schema.partition_keys)
+
+    def route(self, batch: pa.RecordBatch) -> Routed:
+        codes, partitions = self._partitions(batch)
+        return Routed(batch, partitions, codes, self._buckets(batch, codes, partitions))
+
+    def finish(self) -> Mapping[BucketId, IndexFileMeta]:
+        return {}
+
+    def _buckets(self, batch: pa.RecordBatch, codes: np.ndarray, partitions: pa.Array) -> np.ndarray:
+        return np.zeros(batch.num_rows, np.int32)
+
+    def _partitions(self, batch: pa.RecordBatch) -> tuple[np.ndarray, pa.Array]:
+        """A code per row and the serialised partition of each code; only distinct partitions are encoded."""
+        if not self._partition_keys:
+            return np.zeros(batch.num_rows, np.int32), pa.array([EMPTY_ROW], pa.binary())
+        columns = [batch.column(name) for name in self._partition_keys]
+        codes = np.zeros(batch.num_rows, np.int64)
+        for column in columns:
+            encoded = pc.dictionary_encode(column, null_encoding="encode")
+            # Narrowed after each column: the product of the columns' cardinalities could leave 64 bits.
+            _, codes = np.unique(codes * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True)
+        _, samples = np.unique(codes, return_index=True)
+        rows = pa.array(samples)
+        return codes.astype(np.int32), encode_rows([column.take(rows) for column in columns], self._partition_types)
+
+
+class FixedRouter(UnawareRouter):
+    """Routes by partition and by the hash of the bucket key, in a table with a fixed number of buckets."""
+
+    def __init__(self, schema: TableSchema, options: TableOptions) -> None:
+        super().__init__(schema)
+        self._total_buckets = options.bucket
+        self._function = options.bucket_function
+        self._bucket_keys = schema.bucket_key_names
+        self._bucket_types = schema.types_of(self._bucket_keys)
+
+    def _buckets(self, batch: pa.RecordBatch, codes: np.ndarray, partitions: pa.Array) -> np.ndarray:
+        keys = [batch.column(name) for name in self._bucket_keys]
+        return row_buckets(keys, self._bucket_types, self._counts(codes, partitions), self._function)
+
+    def _counts(self, codes: np.ndarray, partitions: pa.Array) -> BucketCounts:
+        return self._total_buckets
+
+
+class PartitionCountRouter(FixedRouter):
+    """Routes as `FixedRouter` does, in a table whose partitions have numbers of buckets of their own."""
+
+    def __init__(self, schema: TableSchema, options: TableOptions, counts: Mapping[bytes, int]) -> None:
+        super().__init__(schema, options)
+        self._bucket_counts = counts
+
+    def _counts(self, codes: np.ndarray, partitions: pa.Array) -> BucketCounts:
+        return np.array([self._bucket_counts[partition] for partition in partitions.to_pylist()], np.int64)[codes]
+
+
+class PostponingRouter(UnawareRouter):
+    """Routes by partition alone: all rows wait in `bucket-postpone`."""
+
+    def _buckets(self, batch: pa.RecordBatch, codes: np.ndarray, partitions: pa.Array) -> np.ndarray:
+        return np.full(batch.num_rows, POSTPONE_BUCKET, np.int32)
+
+
+class AssignerRouter(UnawareRouter):
+    """Routes by partition and by the assigner of the key, whose number takes the place of the bucket."""
+
+    def __init__(self, schema: TableSchema, assigners: int) -> None:
+        super().__init__(schema)
+        self._count = assigners
+        self._keys = schema.trimmed_primary_keys
+        self._key_types = schema.types_of(self._keys)
+
+    def _buckets(self, batch: pa.RecordBatch, codes: np.ndarray, partitions: pa.Array) -> np.ndarray:
+        hashes = hash_rows([batch.column(name) for name in self._keys], self._key_types)
+        numbers = np.zeros(batch.num_rows, np.int32)
+        for partition, rows in _rows_by_partition(codes, partitions):
+            numbers[rows] = self._numbers(partition, hashes[rows])
+        return numbers
+
+    def _numbers(self, partition: bytes, hashes: KeyHashes) -> np.ndarray:
+        return Assigners(self._count, hash_serialized(partition)).of(hashes)
+
+
+class DynamicRouter(AssignerRouter):
+    """Routes by partition and by the bucket that a key has, or gets, in a table with dynamic buckets.
+
+    Has to see all rows of its assigners in the order of arrival.
+    """
+
+    def __init__(
+        self, context: TableContext, indexes: HashIndexes, assigners: int, assigner: int | None, file_stamp: str
+    ) -> None:
+        """`assigner`: the only one whose rows come; None if all rows do."""
+        super().__init__(context.schema, assigners)
+        self._context = context
+        self._indexes = indexes
+        self._only = assigner
+        self._stamp = file_stamp
+        self._partitions_seen: dict[bytes, PartitionAssigner] = {}
+
+    def _numbers(self, partition: bytes, hashes: KeyHashes) -> np.ndarray:
+        known = self._partitions_seen.get(partition)
+        if known is None:
+            assigners = Assigners(self._count, hash_serialized(partition), self._only)
+            known = PartitionAssigner(self._hashes_of(partition), Limits.of(self._context.options), assigners)
+            self._partitions_seen[partition] = known
+        return known.assign(hashes)
+
+    def _hashes_of(self, partition: bytes) -> dict[int, KeyHashes]:
+        files = self._indexes.of(self._context, partition)
+        read = in_parallel(partial(read_key_hashes, self._context), files.values(), self._context.read_threads)
+        return dict(zip(files, read, strict=True))
+
+    def finish(self) -> dict[BucketId, IndexFileMeta]:
+        """Each bucket that got new keys has another file, with its old hashes and the new ones."""
+        made = {}
+        for partition, assigner in self._partitions_seen.items():
+            old = self._indexes.of(self._context, partition)
+            for bucket, hashes in assigner.added():
+                bucket_id = BucketId(partition, bucket)
+                if bucket in old:
+                    hashes = np.concatenate([read_key_hashes(self._context, old[bucket]), hashes])
+                made[bucket_id] = write_key_hashes(self._context, bucket_id, hashes, self._stamp)
+        return made
+
+
+ASSIGNED_BUCKET = "_BUCKET"
+"""Column with the buckets of rows that were assigned by another task."""
+
+
+def with_buckets(routed: Routed) -> pa.RecordBatch:
+    """The rows with their buckets as another column."""
+    return routed.rows.append_column(ASSIGNED_BUCKET, pa.array(routed.buckets, pa.int32()))
+
+
+class AssignedRouter(UnawareRouter):
+    """Routes rows to the buckets that they bring along (`with_buckets`)."""
+
+    def route(self, batch: pa.RecordBatch) -> Routed:
+        codes, partitions = self._partitions(batch)
+        place = batch.schema.get_field_index(ASSIGNED_BUCKET)
+        return Routed(batch.remove_column(place), partitions, codes, batch.column(place).to_numpy())
+
+
+def _rows_by_partition(codes: np.ndarray, partitions: pa.Array) -> Iterator[tuple[bytes, np.ndarray | slice]]:
+    """Each partition with its rows, in their order."""
+    if len(partitions) == 1:
+        yield partitions[0].as_py(), slice(None)
+        return
+    order = stable_order([codes])
+    begins = np.searchsorted(codes[order], np.arange(len(partitions) + 1))
+    for code, partition in enumerate(partitions):
+        yield partition.as_py(), order[begins[code] : begins[code + 1]]
+
+
+def _check_partitions(schema: TableSchema) -> None:
+    for name, t in zip(schema.partition_keys, schema.types_of(schema.partition_keys), strict=True):
+        if t.root in UNSPELLABLE_ROOTS:
+            raise NotSupported(
+                f"cannot write partitions by column '{name}'", f"writers do not agree on the directory name of a {t.root}"
+            )

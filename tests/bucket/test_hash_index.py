@@ -1,0 +1,83 @@
+"""The packed hash index beside a dictionary, and its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paimon_cli.bucket import hash_index
+from paimon_cli.bucket.hash_index import NOWHERE, PackedIndex, read_key_hashes, write_key_hashes
+from paimon_cli.errors import DamagedFile
+from paimon_cli.metadata.data_file import HASH, BucketId, IndexFileMeta
+from paimon_cli.metadata.index_files import decode_key_hashes, encode_key_hashes
+from tests.tables import make_table
+
+EMPTY = bytes(12)
+
+
+def test_a_file_holds_big_endian_hashes_and_nothing_else() -> None:
+    hashes = np.array([1, -2, 2**31 - 1, -(2**31)], np.int32)
+    content = encode_key_hashes(hashes)
+    assert content.hex() == "00000001" + "fffffffe" + "7fffffff" + "80000000"
+    assert decode_key_hashes(content, "i").tolist() == hashes.tolist()
+    assert decode_key_hashes(b"", "i").tolist() == []
+    with pytest.raises(DamagedFile, match="3 bytes"):
+        decode_key_hashes(content[:3], "i")
+
+
+def test_files_are_written_and_read(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=-1)
+    hashes = np.array([5, -7], np.int32)
+    meta = write_key_hashes(context, BucketId(EMPTY, 3), hashes, "00112233445566aa")
+    assert (meta.index_type, meta.file_size, meta.row_count) == (HASH, 8, 2)
+    assert meta.file_name.startswith("index-00112233-4455-66aa-") and (tmp_path / "t/index" / meta.file_name).stat().st_size == 8
+    assert read_key_hashes(context, meta).tolist() == [5, -7]
+    with pytest.raises(DamagedFile, match="2 hashes, its metadata says 3"):
+        read_key_hashes(context, IndexFileMeta(HASH, meta.file_name, 8, 3))
+    with pytest.raises(DamagedFile, match="is missing"):
+        read_key_hashes(context, IndexFileMeta(HASH, "index-none", 8, 2))
+
+
+@pytest.mark.parametrize("span", [1 << 32, 1 << 18, 40], ids=["uniform", "dense", "few cells"])
+@pytest.mark.parametrize("batches", [1, 9])
+def test_it_finds_what_a_dictionary_finds(monkeypatch: pytest.MonkeyPatch, span: int, batches: int) -> None:
+    monkeypatch.setattr(hash_index, "_ROUNDS", 3)
+    random = np.random.default_rng(span + batches)
+    known: dict[int, int] = {}
+    index = PackedIndex()
+    for _ in range(batches):
+        new = np.setdiff1d(random.integers(0, span, 300, np.uint32), np.array([*known], np.uint32))
+        buckets = random.integers(0, 32_767, len(new)).astype(np.uint16)
+        index.add(new, buckets)
+        known |= dict(zip(new.tolist(), buckets.tolist(), strict=True))
+        wanted = np.sort(np.concatenate([new, random.integers(0, span, 200, np.uint32), np.array([0, 2**32 - 1], np.uint32)]))
+        assert index.find(wanted).tolist() == [known.get(key, NOWHERE) for key in wanted.tolist()]
+    assert len(index) == len(known)
+
+
+def test_parts_that_are_laid_out_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(7)
+    pieces = [(random.integers(-(2**31), 2**31, 400_000, np.int32), bucket) for bucket in range(3)]
+    index = PackedIndex(pieces)
+    every = np.concatenate([hashes for hashes, _ in pieces]).view(np.uint32)
+    wanted = np.sort(np.concatenate([every[::5], random.integers(0, 2**32, 100_000, np.uint32)]))
+    (part,) = index._parts
+    assert len(part.hashes) >= 1 << 20 and part.find(wanted).tolist() == part._looked_up(wanted).tolist()
+    assert part._laid_out(wanted).tolist() == part._looked_up(wanted).tolist()
+    found = index.find(wanted)
+    assert (found != NOWHERE).sum() >= len(every) // 5
+    assert index.nbytes <= 8 * len(index)
+
+
+def test_a_hash_of_two_buckets_belongs_to_the_later_one() -> None:
+    index = PackedIndex([(np.array([4, 5], np.int32), 2), (np.array([5, 6], np.int32), 7)])
+    assert index.find(np.array([4, 5, 6, 7], np.uint32)).tolist() == [2, 7, 7, NOWHERE]
+    assert len(index) == 3
+
+
+def test_no_hashes_are_no_index() -> None:
+    index = PackedIndex([(np.array([], np.int32), 0)])
+    assert (len(index), index.nbytes) == (0, 0)
+    assert index.find(np.array([1], np.uint32)).tolist() == [NOWHERE]
