@@ -23,6 +23,8 @@ from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_definition import TableDefinition, with_key_nullability
 from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.metadata.data_file import FileFilter
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import CURRENT_VERSION, TableSchema
 from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions, renamed_in_options
@@ -51,6 +53,7 @@ def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clo
             return AlteredTable(old, False)
         _check_vectors_switch(table, old, new)
         _check_lookup_switch(table, old, new)
+        _check_postponed(table, old, new)
         if table.schemas.commit(new):
             return AlteredTable(new, True, tuple(_warnings(table, old, new, changes)))
     raise StorageUnavailable(
@@ -142,6 +145,21 @@ def _check_lookup_switch(table: CatalogTable, old: TableSchema, new: TableSchema
                 f"run this first, while nothing writes: paimon-cli compact {table.layout.argument} --strategy full",
                 option="changelog-producer",
             )
+
+
+def _check_postponed(table: CatalogTable, old: TableSchema, new: TableSchema) -> None:
+    """`UsageError` if rows would wait in `bucket-postpone` that no compaction gives out any more."""
+    before, after = (TableOptions(schema.options).bucket for schema in (old, new))
+    latest = table.snapshots.latest()
+    if before != POSTPONE_BUCKET or after == POSTPONE_BUCKET or latest is None:
+        return
+    for bucket in bucket_files(table.context, latest, FileFilter(buckets={POSTPONE_BUCKET})).values():
+        raise UsageError(
+            f"bucket cannot change from {before} to {after} yet",
+            f"{table.context.bucket_path(*bucket.bucket_id)} has {len(bucket.files)} files whose rows wait for their buckets",
+            f"run this first, while nothing writes: paimon-cli compact {table.layout.argument}",
+            option="bucket",
+        )
 
 
 def _unmerged(bucket: BucketFiles) -> str | None:

@@ -102,10 +102,15 @@ def compact_changes(messages: Sequence[CommitMessage]) -> SnapshotChanges:
 
 
 def overwrite_changes(
-    context: TableContext, messages: Sequence[CommitMessage], replaced: Callable[[bytes], bool], latest: Snapshot | None
+    context: TableContext,
+    messages: Sequence[CommitMessage],
+    replaced: Callable[[bytes], bool],
+    latest: Snapshot | None,
+    keeps_postponed: bool = False,
 ) -> SnapshotChanges:
     """Delete all live files of the replaced partitions at `latest` and add the new files (FORMAT.md, section 10.5).
 
+    `keeps_postponed`: but for those in `bucket-postpone`.
     Raises `UsageError` if a new file lies in a partition that is not replaced.
     """
     for message in messages:
@@ -117,6 +122,7 @@ def overwrite_changes(
     live, indexes = [], []
     if latest is not None:
         live = context.manifests.live_entries(latest, FileFilter(replaced))
+        live = [entry for entry in live if not (keeps_postponed and entry.is_postponed)]
         indexes = [entry for entry in context.manifests.index_entries(latest) if replaced(entry.partition)]
     deleted = tuple(ManifestEntry(DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in live)
     return SnapshotChanges(

@@ -27,7 +27,7 @@ from paimon_cli.commit.data_conflict import (
     meets_given_out_rows,
 )
 from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
-from paimon_cli.commit.files_conflict import check_files, check_hash_indexes, check_newest_bucket_counts
+from paimon_cli.commit.files_conflict import check_files, check_hash_indexes, check_newest_bucket_counts, check_postponed
 from paimon_cli.commit.prepared_snapshot import CommitFacts, DeltaManifests, MetadataWriter, prepare_snapshot
 from paimon_cli.commit.snapshot_publish import announce, publish
 from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable, Unpublished
@@ -104,17 +104,23 @@ class Committer:
         replaced_partitions: Callable[[bytes], bool],
         watermark: int | None = None,
         read_snapshot_id: int | None = None,
+        keeps_postponed: bool = False,
     ) -> CommitResult:
         """An OVERWRITE snapshot: the new files replace all live files of the partitions that `replaced_partitions` selects.
 
         The live files are read again at every attempt, so files that others added in the meantime are replaced too, unless the
         data conflict check is on: it checks from `read_snapshot_id` (else that of the messages) onwards. Compact halves follow as
-        a COMPACT snapshot. Errors as `commit`.
+        a COMPACT snapshot. Errors as `commit`. `keeps_postponed`: rows that wait in `bucket-postpone` go on waiting.
         """
         read = oldest_read(messages) if read_snapshot_id is None else read_snapshot_id
-        check = check_of_partitions(self._context, identity, replaced_partitions, read) if self._checks_data else None
+        check = None
+        if self._checks_data:
+            check = check_of_partitions(self._context, identity, replaced_partitions, read, keeps_postponed)
         step = CommitStep(
-            self._ordered(lambda latest: overwrite_changes(self._context, messages, replaced_partitions, latest)), check
+            self._ordered(
+                lambda latest: overwrite_changes(self._context, messages, replaced_partitions, latest, keeps_postponed)
+            ),
+            check,
         )
         return self._commit([step, *_compaction(compact_changes(messages))], identity, watermark)
 
@@ -187,6 +193,7 @@ class Committer:
             deleted=len(changes.entries) - added,
             data_conflict_check=self._context.options.commit_data_conflict_check if step.check_data else OFF,
         ):
+            check_postponed(self._context, changes)
             if step.check_data:
                 step.check_data(latest)
             if changes.read_hash_indexes:

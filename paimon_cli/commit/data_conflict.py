@@ -23,8 +23,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DELETE, BucketId, CommitMessage, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.metadata.table_mode import BucketMode
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS, TableOptions
 
 OFF, PARTITION, BUCKET, RANGE, KEY = DATA_CONFLICT_CHECKS
 
@@ -86,8 +85,12 @@ def _written_by(context: TableContext, messages: Sequence[CommitMessage], granul
 
 def meets_given_out_rows(context: TableContext, messages: Sequence[CommitMessage]) -> bool:
     """Whether the messages add to buckets of a table whose compactions bring rows into buckets, too."""
-    is_postponed = context.mode.bucket_mode is BucketMode.POSTPONED
-    return is_postponed and any(message.has_append and message.bucket != POSTPONE_BUCKET for message in messages)
+    return _postpones_buckets(context) and any(message.has_append and message.bucket != POSTPONE_BUCKET for message in messages)
+
+
+def _postpones_buckets(context: TableContext) -> bool:
+    """Also for a job that rewrites partitions of such a table as if it had a number of buckets."""
+    return POSTPONE_BUCKET in (context.options.bucket, TableOptions(context.schema.options).bucket)
 
 
 def check_of_buckets(
@@ -99,10 +102,18 @@ def check_of_buckets(
 
 
 def check_of_partitions(
-    context: TableContext, identity: CommitIdentity, written: Callable[[bytes], bool], read_snapshot_id: int | None
+    context: TableContext,
+    identity: CommitIdentity,
+    written: Callable[[bytes], bool],
+    read_snapshot_id: int | None,
+    keeps_postponed: bool = False,
 ) -> CheckData:
     """For whole partitions, as an overwrite replaces them whatever the granularity."""
-    return DataConflictCheck(context, identity, WholePlaces(lambda e: written(e.partition)), read_snapshot_id).check
+
+    def holds(entry: ManifestEntry) -> bool:
+        return written(entry.partition) and not (keeps_postponed and entry.is_postponed)
+
+    return DataConflictCheck(context, identity, WholePlaces(holds), read_snapshot_id).check
 
 
 @dataclass(frozen=True)
@@ -233,7 +244,7 @@ class DataConflictCheck:
         """Files that a snapshot changed as more than a compaction: those of a compaction where it gave out postponed rows."""
         if snapshot.commit_kind in (APPEND, OVERWRITE):
             return [] if self._only_given_out else self._delta(snapshot)
-        if self._context.mode.bucket_mode is not BucketMode.POSTPONED:
+        if not _postpones_buckets(self._context):
             return []
         entries = self._delta(snapshot)
         given_out = {entry.partition for entry in entries if entry.kind == DELETE and entry.is_postponed}

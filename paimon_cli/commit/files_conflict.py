@@ -30,7 +30,8 @@ from paimon_cli.metadata.data_file import (
 )
 from paimon_cli.metadata.manifests import may_hold_any
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
-from paimon_cli.options.table_options import VECTORS_ENABLED
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions
 
 PartitionCount = tuple[bytes, int]
 """A partition, and a number of buckets that a file in it was written for."""
@@ -164,6 +165,19 @@ def _check_vectors_switch(context: TableContext) -> None:
         raise FilesConflict(
             f"{VECTORS_ENABLED} of {context.address} was changed",
             "this compaction was planned before that",
+            "run the job again: it will start from the latest schema",
+        )
+
+
+def check_postponed(context: TableContext, changes: SnapshotChanges) -> None:
+    """Raise `FilesConflict` if rows are to wait for buckets in a table that has got a number of them since."""
+    if not any(entry.kind == ADD and entry.is_postponed for entry in changes.entries):
+        return
+    newest = context.schemas.get(context.schemas.newest_id(context.schema.id))
+    if TableOptions(newest.options).bucket != POSTPONE_BUCKET:
+        raise FilesConflict(
+            f"bucket of {context.address} was changed to {newest.options.get('bucket')}",
+            "rows that were to wait for their buckets would wait for ever",
             "run the job again: it will start from the latest schema",
         )
 

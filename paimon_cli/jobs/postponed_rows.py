@@ -18,17 +18,23 @@ from paimon_cli.bucket.merged_rows import LARGEST_BATCH
 from paimon_cli.bucket.postponed_files import Waiting, assigned_counts, batch_bucket_count, partition_counts, waiting_files
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.compact.bucket_compactor import WriterCompaction
-from paimon_cli.history.live_files import BucketFiles, bucket_files, committed_state
+from paimon_cli.history.file_table import FileTable
+from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files, committed_state
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work
 from paimon_cli.jobs.table_change import NewFiles, write_files
-from paimon_cli.metadata.data_file import ADD, BucketId, CommitMessage, DataFileMeta, FileFilter
+from paimon_cli.metadata.data_file import ADD, BucketId, CommitMessage, DataFileMeta, FileFilter, ManifestEntry
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.read.pruning import Pruning
+from paimon_cli.read.scan_plan import ScanPlan, column_splits
+from paimon_cli.sql.predicate import Predicate
 from paimon_cli.storage.storage import delete_all
-from paimon_cli.write.table_writer import Written
+from paimon_cli.storage.threads import usable_cores
+from paimon_cli.storage.whole_file import ScratchDirectory, ScratchStorage
+from paimon_cli.write.table_writer import Written, write_rows
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
 
@@ -157,6 +163,37 @@ def write_counted(plan: WritePlan, engine: Engine, progress: Progress, tallies: 
         written = write_files(routed, engine, progress)
     staged.delete_all_but(())
     return written
+
+
+def plan_with_waiting_rows(
+    context: TableContext, snapshot: Snapshot, predicate: Predicate | None
+) -> tuple[TableContext, ScanPlan]:
+    """Plan a read that merges what waits with what is in the buckets, and the table for it (`postpone.merge-on-read`).
+
+    The rows get their buckets in files of this process, on local disk, that last as long as the table for the read.
+    """
+    pruning = Pruning(context, predicate)
+    entries = context.manifests.live_entries(snapshot, pruning)
+    table = FileTable.of_entries([e for e in entries if not e.is_postponed and pruning.shows_level(e.file.level)])
+    waiting = waiting_files(LazyBuckets(FileTable.of_entries([e for e in entries if e.is_postponed]), {}))
+    state = LazyBuckets(table, bucket_files(context, snapshot).index_files)
+    sizes = {partition: Waiting.of(bucket.files) for partition, bucket in waiting.items()}
+    counts = assigned_counts(context.options, partition_counts(state), sizes)
+    ours = replace(context.with_level_0(), storage=ScratchStorage(context.storage, ScratchDirectory("postponed")))
+    plan = WritePlan(
+        context=ours,
+        incoming=WaitingRows(context),
+        splits=waiting_splits({partition: bucket.files for partition, bucket in waiting.items()}),
+        total_buckets=max(counts.values(), default=1),
+        first_sequences={bucket_id: greatest + 1 for bucket_id, greatest in committed_state(state).max_sequences.items()},
+        replaces_rows=True,
+        bucket_counts=counts,
+    )
+    messages = write_rows(plan, {}, threads=usable_cores()).messages
+    added = [ManifestEntry(ADD, *m.bucket_id, m.total_buckets, file) for m in messages for file in m.new_files]
+    merged = Pruning(ours, predicate)
+    found = LazyBuckets(FileTable.of_entries([*table.entries(), *added]), state.index_files)
+    return ours, ScanPlan(snapshot, column_splits(ours, found, merged), pruning.counts, merged.levels)
 
 
 def in_the_way(context: TableContext, messages: Sequence[CommitMessage]) -> frozenset[bytes]:

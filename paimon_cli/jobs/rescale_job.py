@@ -26,7 +26,8 @@ from paimon_cli.jobs.table_change import NewFiles, check_writable_table, write_f
 from paimon_cli.metadata.data_file import CommitMessage, FileFilter
 from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_mode import RESCALE
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_mode import RESCALE, BucketMode
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
@@ -88,11 +89,12 @@ def plan_rescale(context: TableContext, buckets: int | None = None, partitions: 
     """Plan a rescale to a number of buckets, or to that of the table's option. `NotSupported` for a kind of table that has none.
 
     `UsageError` if only some partitions of a table without a fixed number would get one: a partition of hashed keys is of no use
-    to writers that look keys up in an index.
+    to writers that look keys up in an index. Where buckets are postponed each partition has a number of its own: the option stays
+    as it is, and the rows that wait go on waiting.
     """
     context.check(RESCALE)
-    present = context.options.bucket
-    if present < 0 and (partitions or buckets is None):
+    present, postpones = context.options.bucket, context.mode.bucket_mode is BucketMode.POSTPONED
+    if present < 0 and (buckets is None or (partitions and not postpones)):
         raise UsageError(
             f"{context.address} has no number of buckets yet",
             f"with bucket={present} its writers choose the bucket of each key",
@@ -104,7 +106,7 @@ def plan_rescale(context: TableContext, buckets: int | None = None, partitions: 
     chosen = PartitionSpec.parse_any(context, partitions)
     found = _partitions_to_move(context, snapshot, total, chosen)
     rescaled = sorted((_forecast(context, total, *item) for item in found.items()), key=lambda one: natural_order(one.partition))
-    differs = total != present
+    differs = total != present and not postpones
     return RescalePlan(snapshot, total, tuple(rescaled), differs and not partitions, differs and bool(partitions))
 
 
@@ -119,7 +121,7 @@ def _partitions_to_move(
 ) -> dict[bytes, list[BucketFiles]]:
     found: dict[bytes, list[BucketFiles]] = {}
     for bucket in bucket_files(context, snapshot, FileFilter(chosen.matches)).values():
-        if bucket.total_buckets != buckets:
+        if bucket.total_buckets != buckets and bucket.bucket != POSTPONE_BUCKET:
             found.setdefault(bucket.partition, []).append(bucket)
     return found
 
@@ -215,6 +217,7 @@ def _commit(
         fresh_identity(context),
         replaced_partitions=replaced.matches,
         read_snapshot_id=snapshot.id,
+        keeps_postponed=True,
     )
     try:
         return new_files.commit(messages, publish).snapshots

@@ -174,7 +174,11 @@ def plan_rows(table: CatalogTable, request: ReadRequest) -> RowScan:
     selection = selected(context.schema, request.select)
     order = None if request.order_by is None else parse_order(request.order_by, context.schema)
     predicate = None if request.where is None else parse_predicate(request.where, context.schema)
-    if increment is None:
+    if increment is None and snapshot is not None and context.mode.merges_postponed and not table.read_optimized:
+        from paimon_cli.jobs.postponed_rows import plan_with_waiting_rows  # loads what writes
+
+        context, plan = plan_with_waiting_rows(context, snapshot, predicate)
+    elif increment is None:
         plan = plan_scan(context, snapshot, predicate, read_optimized=table.read_optimized)
     else:
         plan = plan_increment(context, chosen, mode, predicate)

@@ -41,7 +41,7 @@ class BucketMode(Enum):
 
 WORK_ON_BUCKETS = {
     BucketMode.CROSS_PARTITION: (COMPACT,),
-    BucketMode.POSTPONED: (WRITE, COMPACT),
+    BucketMode.POSTPONED: (WRITE, COMPACT, RESCALE),
 }
 """What is done where the number of buckets is not fixed; all work is done elsewhere."""
 
@@ -75,6 +75,7 @@ class TableMode:
     force_lookup: bool = False
     batches_have_buckets: bool = False
     """Whether buckets are postponed, and yet a batch writes into them: the rows of a new partition are counted first."""
+    postpone_merge_on_read: bool = False
 
     @classmethod
     def of(cls, schema: TableSchema, options: TableOptions, shows_level_0: bool = False) -> TableMode:
@@ -91,12 +92,18 @@ class TableMode:
             options.raw,
             options.force_lookup,
             options.bucket == POSTPONE_BUCKET and options.postpone_batch_write_fixed_bucket,
+            options.postpone_merge_on_read,
         )
 
     @property
     def postpones_rows(self) -> bool:
         """Whether written rows wait in `bucket-postpone`."""
         return self.bucket_mode is BucketMode.POSTPONED and not self.batches_have_buckets
+
+    @property
+    def merges_postponed(self) -> bool:
+        """Whether a read shows rows that wait in `bucket-postpone`, too."""
+        return self.bucket_mode is BucketMode.POSTPONED and self.postpone_merge_on_read
 
     @property
     def reads_merge(self) -> bool:

@@ -262,7 +262,7 @@ class Pruning(FileFilter):
         """`bucket_count`: the number of buckets in its partition."""
         if bucket < 0 or (self._wanted_buckets is not None and bucket not in self._wanted_buckets):
             return False
-        if self._predicate is None or self._context.options.bucket < 1:
+        if self._predicate is None or bucket_count < 1:
             return True
         if bucket_count not in self._buckets_of:
             self._buckets_of[bucket_count] = self._predicate.buckets(bucket_count)

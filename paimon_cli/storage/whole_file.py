@@ -17,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from paimon_cli.errors import StorageUnavailable, UsageError
+from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
 from paimon_cli.storage.clock_and_random import RandomSource
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.storage import Storage, WrappedStorage
 from paimon_cli.storage.storage_for_url import S3, storage_for_url
 
 PREFIX = "paimon-cli-"
@@ -50,6 +50,57 @@ class ScratchDirectory:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.remove()
+
+
+class ScratchStorage(WrappedStorage):
+    """A storage whose new files are kept in a scratch directory, by their names alone, and are found under their paths again.
+
+    What is there already is read as ever. Nothing is written to the storage itself.
+    """
+
+    def __init__(self, inner: Storage, scratch: ScratchDirectory | Path) -> None:
+        super().__init__(inner)
+        self._scratch = scratch  # which goes with the last storage that has it
+        self._directory = scratch if isinstance(scratch, Path) else scratch.path
+        self._files = LocalStorage()
+
+    def __reduce__(self) -> tuple[type[ScratchStorage], tuple[Storage, Path]]:
+        """A copy in another process of this machine; the directory goes with the first one."""
+        return ScratchStorage, (self.inner, self._directory)
+
+    def _own(self, path: str) -> str | None:
+        own = self._directory / path.rpartition("/")[2]
+        if not self._directory.exists():
+            raise NotSupported(
+                f"{own} is on another machine", "files that one process keeps for itself do not travel", "use --engine local"
+            )
+        return str(own) if own.exists() else None
+
+    def open_output(self, path: str) -> BinaryIO:
+        return self._files.open_output(str(self._directory / path.rpartition("/")[2]))
+
+    def write_new(self, path: str, data: bytes) -> None:
+        self._files.write_new(str(self._directory / path.rpartition("/")[2]), data)
+
+    def read_bytes(self, path: str) -> bytes:
+        own = self._own(path)
+        return self.inner.read_bytes(path) if own is None else self._files.read_bytes(own)
+
+    def open_input(self, path: str) -> BinaryIO:
+        own = self._own(path)
+        return self.inner.open_input(path) if own is None else self._files.open_input(own)
+
+    def exists(self, path: str) -> bool:
+        return self._own(path) is not None or self.inner.exists(path)
+
+    def file_size(self, path: str) -> int:
+        own = self._own(path)
+        return self.inner.file_size(path) if own is None else self._files.file_size(own)
+
+    def delete(self, path: str) -> None:
+        own = self._own(path)
+        if own is not None:
+            self._files.delete(own)
 
 
 def _locked(path: Path) -> int | None:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from paimon_cli.catalog.alter_table import alter_table
+from paimon_cli.catalog.column_changes import SetOption
+from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.datatypes.canonical_form import canonical_rows
-from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError
+from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
+from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
 from tests.rivals import beside
@@ -209,3 +218,89 @@ def test_a_batch_with_another_number_of_buckets_is_refused(tmp_path: Path) -> No
         write(beside(context, lambda: compact(context), options=four), [row(n, 3) for n in range(9)])
     assert isinstance(failure.value, FilesConflict | DataConflict) and shown(context) == [row(1, 1)]
     assert bucket_counts(context) == {"dt=a/": {1}}
+
+
+def read(context: TableContext, **request: Any) -> list[Row]:
+    """What `read` shows, in order."""
+    table = CatalogTable.open(locate_table(context.url), dict(context.options.raw))
+    scan = plan_rows(table, ReadRequest(**request))
+    found = [row for batch in scan.rows() for row in canonical_rows(batch, scan.fields)]
+    assert scan.count() == len(found)
+    return sorted(found, key=json.dumps)
+
+
+@pytest.mark.parametrize("options", ENGINES, ids=lambda options: ",".join(options.values()) or "plain")
+def test_merge_on_read_shows_what_a_compaction_would(options: dict[str, str], tmp_path: Path) -> None:
+    draw = random.Random(3)
+    context = make_table(
+        tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"], -2, {**POSTPONED, **options, "postpone.target-row-num-per-bucket": "7"}
+    )
+    merging = TableContext.open(context.url, {"postpone.merge-on-read": "true"})
+    kinds = ["+I"] if options.get("fields.n.aggregate-function") else ["+I", "+I", "+U", "-D"]
+    for number in range(4):
+        for _ in range(draw.randrange(1, 3)):
+            ops = draw.choices(kinds, k=draw.randrange(1, 9))
+            write(context, [row(draw.randrange(9), number, draw.choice("ab"), draw.choice([None, "x"]), op) for op in ops])
+        before = read(merging), read(merging, where="id >= 4 and dt = 'a'"), read(merging, where="n = 2", select="id")
+        files = data_files(context)
+        compact(context)
+        after = read(context), read(context, where="id >= 4 and dt = 'a'"), read(context, where="n = 2", select="id")
+        assert before == after and read(merging) == read(context)
+        assert files <= data_files(context), "the read left nothing behind"
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_each_partition_is_rescaled_by_itself_and_what_waits_goes_on_waiting(waits: bool, tmp_path: Path) -> None:
+    """Rescaling a postponed table once wiped the rows that waited (apache/paimon #7865)."""
+    context = make(tmp_path / "t")
+    write(context, [row(n, n, dt) for n in range(20) for dt in "ab"])
+    compact(context)
+    if waits:
+        write(context, [row(n, -1) for n in range(5)] + [row(50, 5, "c")])
+    table = CatalogTable.open(locate_table(context.url))
+    plan = plan_rescale(context, 4, ({"dt": "a"},))
+    assert [(p.partition, p.buckets, p.new_buckets, p.rows) for p in plan.partitions] == [("dt=a", 1, 4, 20)]
+    before = shown(context)
+    run_rescale(table, plan, LocalEngine(), NoProgress())
+    assert shown(context) == before and bucket_counts(context)["dt=a/"] == ({4, -2} if waits else {4})
+    assert TableContext.open(context.url).options.bucket == -2
+    compact(context)
+    assert bucket_counts(context)["dt=a/"] == {4} and bucket_counts(context)["dt=b/"] == {1}
+    expected = [row(n, -1 if waits and n < 5 else n) for n in range(20)]
+    assert [r for r in shown(context) if r["dt"] == "a"] == sorted(expected, key=json.dumps)
+    run_rescale(table, plan_rescale(context, 2), LocalEngine(), NoProgress())
+    assert set.union(*bucket_counts(context).values()) == {2} and len(shown(context)) == (41 if waits else 40)
+
+
+def test_a_rescale_meets_rows_that_were_given_out(tmp_path: Path) -> None:
+    context = make(tmp_path / "t")
+    write(context, [row(1, 1)])
+    compact(context)
+    write(context, [row(2, 2)])
+    plan = plan_rescale(context, 4)
+    compact(context)
+    with pytest.raises(DataConflict):
+        run_rescale(CatalogTable.open(locate_table(context.url)), plan, LocalEngine(), NoProgress())
+    assert shown(context) == [row(1, 1), row(2, 2)]
+
+
+def test_the_number_of_buckets_can_be_fixed_once_nothing_waits(tmp_path: Path) -> None:
+    context = make(tmp_path / "t")
+    write(context, [row(1, 1)])
+    table = CatalogTable.open(locate_table(context.url))
+    with pytest.raises(UsageError, match="bucket cannot change from -2 to 1 yet") as refusal:
+        alter_table(table, [SetOption("bucket", "1")])
+    assert refusal.value.hint == f"run this first, while nothing writes: paimon-cli compact {context.url}"
+    compact(context)
+
+    stale = TableContext.open(context.url)
+    alter_table(table, [SetOption("bucket", "1")])
+    with pytest.raises(FilesConflict, match="was changed to 1"):
+        write(stale, [row(2, 2)])
+    fixed = TableContext.open(context.url)
+    write(fixed, [row(3, 3)])
+    assert shown(fixed) == [row(1, 1), row(3, 3)]
+    alter_table(table, [SetOption("bucket", "-2")])
+    postponed = TableContext.open(context.url)
+    write(postponed, [row(4, 4)])
+    assert shown(postponed) == [row(1, 1), row(3, 3)]
