@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from paimon_cli.maintain.restore_as_new import BucketDifference
     from paimon_cli.maintain.rollback import RollbackPlan
     from paimon_cli.metadata.snapshot import Snapshot
+    from paimon_cli.write.sorted_write import SortOrder
 
 Plan = TypeVar("Plan")
 Done = TypeVar("Done")
@@ -58,7 +59,8 @@ class CompactOptions(TypedDict, total=False):
     `partition` and `bucket` select what is compacted. `on_conflict`, if another job has compacted a bucket meanwhile: `retry`
     (the default), `skip` or `fail`. Partitions without new data for `idle_time` are compacted fully, the rest by `minor`, or not
     at all with `full`. `if_snapshot` carries out the plan that was made at this snapshot. `memory` bounds the merges of a
-    process, `max_bytes` and `max_buckets` a round.
+    process, `max_bytes` and `max_buckets` a round. `order_by`: names of columns by which all rows of an append table without
+    buckets are sorted, by `order_strategy`: `order` (the default: column after column), `zorder` or `hilbert`.
     """
 
     partition: Partitions | None
@@ -69,6 +71,8 @@ class CompactOptions(TypedDict, total=False):
     memory: str | None
     max_bytes: str | None
     max_buckets: int | None
+    order_by: str | Sequence[str] | None
+    order_strategy: str | None
 
 
 class ExpiryLimits(TypedDict, total=False):
@@ -331,7 +335,29 @@ def compact_request(strategy: str, options: CompactOptions) -> CompactRequest:
         None if idle_time is None else parse_duration(idle_time),
         if_snapshot,
         held,
+        order=_sort_order(strategy, options),
     )
+
+
+def _sort_order(strategy: str, options: CompactOptions) -> SortOrder | None:
+    from paimon_cli.compact.compaction_plan import FULL_STRATEGY
+    from paimon_cli.write.sorted_write import ORDER, STRATEGIES, SortOrder
+
+    columns, curve = options.get("order_by"), options.get("order_strategy")
+    if curve is not None:
+        check_choice("order-strategy", curve, STRATEGIES)
+    if columns is None:
+        if curve is not None:
+            raise UsageError("--order-strategy without --order-by", "there are no columns to sort by", "add --order-by a,b")
+        return None
+    if strategy != FULL_STRATEGY or options.get("bucket") or options.get("idle_time") is not None:
+        raise UsageError(
+            "--order-by cannot be combined with --strategy minor, --bucket or --idle-time",
+            "all rows of a partition are sorted",
+            "choose partitions with --partition",
+        )
+    names = columns.split(",") if isinstance(columns, str) else columns
+    return SortOrder(tuple(name.strip() for name in names if name.strip()), curve or ORDER)
 
 
 def invariants() -> Sequence[Invariant]:

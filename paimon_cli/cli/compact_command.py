@@ -62,6 +62,22 @@ class Compaction:
             help="full: merge everything into the top level (default); minor: what the triggers pick (default with --watch).",
         ),
     ] = None
+    order_by: Annotated[
+        str | None,
+        typer.Option(
+            "--order-by",
+            metavar="COLUMNS",
+            help="Sort all rows of an append table without buckets by these columns, partition by partition.",
+        ),
+    ] = None
+    order_strategy: Annotated[
+        Literal["order", "zorder", "hilbert"] | None,
+        typer.Option(
+            "--order-strategy",
+            help="order: by one column after the other (default); zorder, hilbert: along a curve, so that filters on any of the "
+            "columns skip files.",
+        ),
+    ] = None
     partition: Partitions = None
     bucket: Buckets = None
     idle_time: Annotated[
@@ -138,6 +154,8 @@ def compact(
     from paimon_cli.options.option_text import parse_duration
 
     parse_duration(interval)  # report a mistake even if no service starts
+    if watch and compaction.order_by is not None:
+        raise UsageError("--watch cannot be combined with --order-by", "every round would sort all rows again")
     if watch and (dry_run or if_snapshot is not None):
         raise UsageError("--watch cannot be combined with --dry-run or --if-snapshot", "every round makes its own plan")
     chosen: dict[str, Any] = {name: value for name, value in vars(targets).items() if value is not None}

@@ -33,6 +33,7 @@ from paimon_cli.storage.clock_and_random import local_hour, moment_of_wall_clock
 MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
 SMALL_FILES = "small files"
 MARKED_ROWS = "deleted rows"
+SORTED = "sort"
 """Why files of an append table are compacted."""
 
 
@@ -294,6 +295,29 @@ def _decide_append(context: TableContext, bucket: BucketFiles, full: bool, snaps
         bucket_size=size,
         packs=tuple(packs),
         others=tuple(file for file in bucket.files if file.file_name not in picked) if bucket.index_files else (),
+        index_files=bucket.index_files,
+    )
+
+
+def sort_bucket(bucket: BucketFiles, by: str, snapshot_id: int, file_stamp: str = "") -> CompactionTask:
+    """All files of a partition of an append table in one pack, to be sorted `by` columns."""
+    size = sum(file.file_size for file in bucket.files)
+    return CompactionTask(
+        partition=bucket.partition,
+        bucket=bucket.bucket,
+        total_buckets=bucket.total_buckets,
+        files=bucket.files,
+        output_level=0,
+        max_level=0,
+        drop_deletes=False,
+        reason=SORTED,
+        arithmetic=f"{counted(len(bucket.files), 'file')} by {by}",
+        runs_before=len(bucket.files),
+        runs_after=1,
+        read_snapshot_id=snapshot_id,
+        file_stamp=file_stamp,
+        bucket_size=size,
+        packs=(bucket.files,),
         index_files=bucket.index_files,
     )
 

@@ -28,6 +28,7 @@ from paimon_cli.compact.compaction_plan import (
     check_compactable,
     newest_data,
     plan_bucket,
+    sort_bucket,
     tasks_of,
 )
 from paimon_cli.errors import Conflict, FilesConflict, PaimonError, PartialSuccess, UsageError, undone_on_failure
@@ -36,12 +37,14 @@ from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.postponed_rows import give_out, in_the_way
+from paimon_cli.jobs.sort_job import check_sortable, sort_partitions
 from paimon_cli.jobs.table_change import NewFiles, Shield
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter, upper_file_names, vector_file_names
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
+from paimon_cli.write.sorted_write import SortOrder
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"
 MAX_REPLANS = 10
@@ -57,7 +60,8 @@ class CompactRequest:
 
     `idle_millis`: partitions without new data for this long are fully compacted, others by the strategy (not at all if that is
     full, too). `at_snapshot`: plan at this snapshot, not at the latest. `memory`: bytes that the merges of one process may use.
-    `unknown_buckets_allowed`: bucket numbers that a table lacks select nothing, for a request to many tables.
+    `unknown_buckets_allowed`: bucket numbers that a table lacks select nothing, for a request to many tables. `order`: sort the
+    rows of whole partitions, instead of what the strategy says.
     """
 
     strategy: str = "full"
@@ -69,6 +73,7 @@ class CompactRequest:
     at_snapshot: int | None = None
     memory: int | None = None
     unknown_buckets_allowed: bool = False
+    order: SortOrder | None = None
 
 
 @dataclass(frozen=True)
@@ -247,6 +252,8 @@ def plan_compaction(
 ) -> CompactionPlan:
     """Decide for each selected bucket at the latest snapshot (or the requested one); `only`: consider only these buckets."""
     check_compactable(context)
+    if request.order is not None:
+        check_sortable(context, request.order)
     asked = request.at_snapshot
     snapshot = context.snapshots.latest() if asked is None else context.snapshots.get(asked)
     if snapshot is None:
@@ -260,6 +267,8 @@ def plan_compaction(
     newest = newest_data(buckets.values()) if request.idle_millis is not None else {}
 
     def decide(bucket: BucketFiles) -> Decision:
+        if request.order is not None:
+            return sort_bucket(bucket, str(request.order), snapshot.id, file_stamp)
         strategy = request.strategy
         if request.idle_millis is not None:
             age = context.clock.now_millis() - newest[bucket.partition]
@@ -288,10 +297,14 @@ def _compact_buckets(
     memory = _memory_of_a_task(request, engine)
     tasks = [part.with_memory(memory) for task in plan.tasks for part in task.parts]
     with new_files.deleted_on_failure():
+        if request.order is not None:
+            sorted_files = sort_partitions(new_files, plan.tasks, request.order, memory, engine, progress)
+            by_bucket = {task.bucket_id: task for task in plan.tasks}
+            return [_without_vectors(new_files, by_bucket[message.bucket_id], message) for message in sorted_files]
         with phase(progress, "Compacting buckets", len(tasks)) as done:
             results = _per_bucket(run_traced(engine, new_files.context, compact_bucket, tasks, done))
-        marked = {task.bucket_id: task for task in plan.tasks if task.packs and task.index_files}
-        return [_without_vectors(new_files, marked.get(result.bucket_id), result) for result in results]
+        appended = {task.bucket_id: task for task in plan.tasks if task.packs}
+        return [_without_vectors(new_files, appended.get(result.bucket_id), result) for result in results]
 
 
 def _give_out_rows(
@@ -341,7 +354,7 @@ def _without_vectors(
     new_files: NewFiles, task: CompactionTask | None, result: CommitMessage | FailedBucket
 ) -> CommitMessage | FailedBucket:
     """The work on a bucket of an append table, with the vectors of what is left of its files: packs share index files."""
-    if task is None or isinstance(result, FailedBucket):
+    if task is None or not task.index_files or isinstance(result, FailedBucket):
         return result
     vectors = ChangedVectors(new_files.context, task.picked, new_files.stamp)
     for file in result.compact_before:

@@ -109,7 +109,7 @@ class TableWriter:
         self._plan = plan
         self._threads = threads
         self._router = plan.router()
-        self._memory = WriteBuffer(plan.context, postpones=plan.postpones)
+        self._memory = WriteBuffer(plan.context, postpones=plan.postpones, sort_keys=plan.sort_keys)
         self._compactions = None
         if plan.compact_bucket is not None:
             self._compactions = Compactions(plan.context, plan.compact_bucket, executor or self._executor())
@@ -197,7 +197,7 @@ class BucketWriter:
         if self._plan.context.mode.has_keys:
             self._memory.add(self, _numbered(rows, self._first_sequence))
             return
-        self._memory.add(self, _in_turn(rows, self._first_sequence + self._arrived))
+        self._memory.add(self, numbered_in_turn(rows, self._first_sequence + self._arrived))
         self._arrived += rows.num_rows
 
     def flush(self) -> None:
@@ -277,7 +277,7 @@ def _numbered(batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
     return batch.set_column(index, batch.schema.field(index), sequence)
 
 
-def _in_turn(batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
+def numbered_in_turn(batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
     """The batch with its rows numbered one by one from `first_sequence` on."""
     index = batch.schema.get_field_index(SEQUENCE_NUMBER)
     numbers = pa.array(np.arange(first_sequence, first_sequence + batch.num_rows, dtype=np.int64))

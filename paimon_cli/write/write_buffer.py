@@ -94,12 +94,14 @@ class WriteBuffer:
     written; without `write-buffer-spillable`, or with `write-buffer-spill.max-disk-size` spent, it is flushed.
     """
 
-    def __init__(self, context: TableContext, *, postpones: bool = False) -> None:
-        """`postpones`: the rows leave it as they come, although they have a key."""
+    def __init__(self, context: TableContext, *, postpones: bool = False, sort_keys: tuple[str, ...] = ()) -> None:
+        """`postpones`: the rows leave it as they come, although they have a key. `sort_keys`: what rows are sorted by that have
+        none, and of which each stays.
+        """
         self.context = context
-        self.keys = context.schema.trimmed_primary_keys
+        self.keys = sort_keys or context.schema.trimmed_primary_keys
         self.sorts = bool(self.keys) and not postpones
-        self.engine = merge_engine(context.schema, context.options)
+        self.engine = KeepAllVersions() if sort_keys else merge_engine(context.schema, context.options)
         self.spill = SpillDirectory()
         self._options = context.options
         self._owners: list[BufferOwner] = []

@@ -112,6 +112,11 @@ class WritePlan:
         """Whether all rows of a bucket have to come to the same task; not where any task may add files to it."""
         return self.context.mode.bucket_mode is not BucketMode.UNAWARE and not self.postpones
 
+    @property
+    def sort_keys(self) -> tuple[str, ...]:
+        """What rows without a key are sorted by; nothing where they stay in the order of arrival."""
+        return ()
+
     def router(self) -> Router:
         if self.rows_are_assigned:
             return AssignedRouter(self.context.schema)
