@@ -23,8 +23,9 @@ from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
+from paimon_cli.write.routers import UnawareRouter
 from paimon_cli.write.table_writer import numbered_in_turn
-from paimon_cli.write.write_plan import Routed, UnawareRouter, WritePlan
+from paimon_cli.write.write_plan import WritePlan
 
 ORDER, ZORDER, HILBERT = "order", "zorder", "hilbert"
 STRATEGIES = (ORDER, ZORDER, HILBERT)
@@ -119,14 +120,13 @@ class RangeRouter(UnawareRouter):
         self._order = order
         self._bounds = bounds
 
-    def route(self, batch: pa.RecordBatch) -> Routed:
-        codes, partitions = self._partitions(batch)
+    def _buckets(self, batch: pa.RecordBatch, codes: np.ndarray, partitions: pa.Array) -> np.ndarray:
         ranges = np.zeros(batch.num_rows, np.int32)
         for code, partition in enumerate(partitions.to_pylist()):
             if (bounds := self._bounds.get(partition)) is not None:
                 rows = np.flatnonzero(codes == code)
                 ranges[rows] = ranges_of([batch.column(name).take(pa.array(rows)) for name in self._order.key], bounds)
-        return Routed(partitions, codes, ranges)
+        return ranges
 
 
 @dataclass(frozen=True)
