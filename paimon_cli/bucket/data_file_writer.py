@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 import numpy as np
@@ -14,6 +14,7 @@ from paimon_cli.bucket.avro_rows import avro_record_field
 from paimon_cli.bucket.column_statistics import KEY_STATS_MODE, simple_stats, truncated
 from paimon_cli.bucket.file_encoders import (
     NATIVE_TIMESTAMP_PRECISION,
+    FileEncoder,
     codec_of,
     open_encoder,
     page_rows,
@@ -23,14 +24,17 @@ from paimon_cli.bucket.file_encoders import (
 )
 from paimon_cli.bucket.file_indexes import SUFFIX, IndexBuilder, indexed_columns
 from paimon_cli.bucket.stamped_files import DataFileNames
+from paimon_cli.bucket.stitched_files import StitchedFile, StoredGroup, StoredGroups
 from paimon_cli.datatypes.arrow_types import check_storable
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.partition_path import check_partition_types
 from paimon_cli.errors import NotSupported, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, DataFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, FileLayout
+from paimon_cli.metadata.index_files import BloomFilter
+from paimon_cli.metadata.parquet_footer import FooterFrame
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_random import local_wall_clock
@@ -88,14 +92,25 @@ def group_bytes(options: TableOptions) -> int:
 class DataFileWriter:
     """Writes batches in `merge_schema` into files of about `target-file-size` and of at most `target-file-row-num` rows.
 
-    They come sorted by primary key with one row per key, or in the order of arrival where there is no key.
+    They come sorted by primary key with one row per key, or in the order of arrival where there is no key. With a `frame` the
+    files are Parquet, and also take row groups of files with that frame.
 
     `close` returns the metadata of all files; `abort` removes them. Files are durable when `close` returns.
     """
 
-    def __init__(self, context: TableContext, bucket_id: BucketId, *, level: int, source: int, names: DataFileNames) -> None:
+    def __init__(
+        self,
+        context: TableContext,
+        bucket_id: BucketId,
+        *,
+        level: int,
+        source: int,
+        names: DataFileNames,
+        frame: FooterFrame | None = None,
+    ) -> None:
         self._context = context
         self._layout = FileLayout.of(context.schema)
+        self.frame = frame
         self._bucket_id = bucket_id
         self._level = level
         self._source = source
@@ -124,14 +139,40 @@ class DataFileWriter:
         if self._open is not None and not self._open.takes(batch):
             self._roll()
         if self._open is None:
-            name = self._names.next(self._context.options.format_at(self._level))
-            path = self._context.data_file_path_of(*self._bucket_id, name)
-            self._paths.append(path)
-            if self._indexed:
-                self._paths.append(path + SUFFIX)
-            self._open = _OpenDataFile(self._context, self._layout, self._indexed, name, path, self._level, batch)
+            self._open = self._new_file(batch)
         self._open.write(batch)
-        if self._open.bytes_written >= self._target or self._room() == 0:
+        self._roll_if_full()
+
+    def copy(self, file: CopiedFile, first_sequence: int) -> None:
+        """Take all rows of an append table's file, numbered from `first_sequence` on, without decoding them."""
+        for group in file.stored.groups:
+            if self._open is not None and (group.rows > self._room() or not self._open.takes_group):
+                self._roll()
+            if self._open is None:
+                self._open = self._new_file(None)
+            self._open.copy(file, group, first_sequence)
+            self._roll_if_full()
+            first_sequence += group.rows
+
+    def _new_file(self, sample: pa.RecordBatch | None) -> _OpenDataFile:
+        """`sample`: what its rows are like."""
+        options, layout, level, frame = self._context.options, self._layout, self._level, self.frame
+        name = self._names.next(options.format_at(level))
+        path = self._context.data_file_path_of(*self._bucket_id, name)
+        self._paths.append(path)
+        if self._indexed:
+            self._paths.append(path + SUFFIX)
+
+        def encoder(sink: BinaryIO) -> FileEncoder:
+            if frame is not None:
+                return StitchedFile(sink, frame, layout, options, level)
+            assert sample is not None, "only a file that copies row groups begins without rows"
+            return open_encoder(sink, layout, options, level, sample)
+
+        return _OpenDataFile(self._context, layout, self._indexed, name, path, encoder)
+
+    def _roll_if_full(self) -> None:
+        if self._open is not None and (self._open.bytes_written >= self._target or self._room() == 0):
             self._roll()
 
     def _roll(self) -> None:
@@ -162,6 +203,19 @@ def changelog_writer(context: TableContext, bucket_id: BucketId, level: int, sta
     return DataFileWriter(own, bucket_id, level=level, source=SOURCE_APPEND, names=DataFileNames(own, stamp))
 
 
+@dataclass(frozen=True)
+class CopiedFile:
+    """A Parquet file of an append table whose row groups are copied into others.
+
+    `without_bounds`: columns in which some values may be NaN. `filters`: its bloom filters, of the columns that have one in
+    files of the table.
+    """
+
+    stored: StoredGroups
+    without_bounds: Collection[str]
+    filters: Mapping[str, BloomFilter]
+
+
 class _OpenDataFile:
     """One file in the making."""
 
@@ -172,8 +226,7 @@ class _OpenDataFile:
         indexed: Sequence[DataField],
         name: str,
         path: str,
-        level: int,
-        sample: pa.RecordBatch,
+        open_encoder: Callable[[BinaryIO], FileEncoder],
     ) -> None:
         self._context = context
         self._layout = layout
@@ -181,7 +234,7 @@ class _OpenDataFile:
         self._path = path
         self._sink: BinaryIO = context.storage.open_output(path)
         try:
-            self._encoder = open_encoder(self._sink, layout, context.options, level, sample)
+            self._encoder = open_encoder(self._sink)
         except BaseException:
             with contextlib.suppress(OSError, StorageUnavailable):
                 self._sink.close()
@@ -214,16 +267,33 @@ class _OpenDataFile:
         if self._pending_bytes >= self._group_bytes:
             self._flush_row_group()
 
+    @property
+    def takes_group(self) -> bool:
+        """Whether it can hold one more row group."""
+        return not isinstance(self._encoder, StitchedFile) or not self._encoder.is_full
+
+    def copy(self, file: CopiedFile, group: StoredGroup, first_sequence: int) -> None:
+        """Take a row group of the file."""
+        assert isinstance(self._encoder, StitchedFile)
+        self._flush_row_group()
+        self._encoder.copy(file.stored, group, file.without_bounds)
+        self._count(group.rows, first_sequence, first_sequence + group.rows - 1)
+        if self._index is not None:
+            self._index.add_filters(file.filters)
+
     def _observe(self, batch: pa.RecordBatch) -> None:
-        if not self._ends:
-            self._ends.append(batch.slice(0, 1))
-        self._ends[1:] = [batch.slice(batch.num_rows - 1, 1)]
-        self._rows += batch.num_rows
-        least, greatest = self._layout.sequence_range(batch)
-        self._sequences = (min(self._sequences[0], least), max(self._sequences[1], greatest))
-        self._deletes += self._layout.retractions(batch)
+        self._count(batch.num_rows, *self._layout.sequence_range(batch))
+        if self._layout.keys:
+            if not self._ends:
+                self._ends.append(batch.slice(0, 1))
+            self._ends[1:] = [batch.slice(batch.num_rows - 1, 1)]
+            self._deletes += self._layout.retractions(batch)
         if self._index is not None:
             self._index.add(batch)
+
+    def _count(self, rows: int, least: int, greatest: int) -> None:
+        self._rows += rows
+        self._sequences = (min(self._sequences[0], least), max(self._sequences[1], greatest))
 
     def _flush_row_group(self) -> None:
         if not self._pending:
@@ -259,7 +329,7 @@ class _OpenDataFile:
         schema, keys, options = self._layout.schema, self._layout.keys, self._context.options
         modes = [*[KEY_STATS_MODE] * len(keys), *(options.stats_mode(f.name, level) for f in schema.fields)]
         found = self._encoder.statistics([*(replace(f, name=KEY_PREFIX + f.name) for f in keys), *schema.fields])
-        min_key, max_key = self._layout.keys_of(pa.concat_batches(self._ends))
+        min_key, max_key = self._layout.keys_of(pa.concat_batches(self._ends)) if keys else (EMPTY_ROW, EMPTY_ROW)
         columns = [truncated(statistics, mode) for statistics, mode in zip(found, modes, strict=True)]
         return DataFileMeta(
             file_name=self._name,

@@ -81,16 +81,17 @@ def open_encoder(sink: BinaryIO, layout: FileLayout, options: TableOptions, leve
         return _OrcEncoder(sink, layout, codec, largest, sample)
     if file_format == "avro":
         return _AvroEncoder(sink, layout.fields, codec, options.zstd_level)
-    return _ParquetEncoder(sink, layout, options, codec, sample)
+    return ParquetEncoder(sink, layout, options, codec, sample)
 
 
-class _ParquetEncoder:
+class ParquetEncoder:
     """Settings that every Paimon reader takes, with page checksums; in files sorted by key, with an index of the pages."""
 
     def __init__(self, sink: BinaryIO, layout: FileLayout, options: TableOptions, codec: str, sample: pa.RecordBatch) -> None:
         schema = layout.physical
         int96 = wants_int96(layout.schema.fields)
-        self._with_nan: set[str] = set()
+        self.with_nan: set[str] = set()
+        """Columns that hold NaN, which the bounds in the footer leave out."""
         self._leaves = leaf_numbers(schema)
         self._writer = pq.ParquetWriter(
             sink,
@@ -110,13 +111,20 @@ class _ParquetEncoder:
             use_deprecated_int96_timestamps=int96,
         )
 
+    @staticmethod
+    def of_table(sink: BinaryIO, layout: FileLayout, options: TableOptions, level: int, rows: pa.Table) -> ParquetEncoder:
+        """The encoder for a file of these rows."""
+        sample = rows.slice(0, DICTIONARY_SAMPLE_ROWS).combine_chunks().to_batches()
+        empty = pa.RecordBatch.from_pylist([], schema=rows.schema)
+        return ParquetEncoder(sink, layout, options, codec_of("parquet", options.compression_at(level)), [*sample, empty][0])
+
     def takes(self, rows: pa.RecordBatch) -> bool:
         return True
 
     def write(self, rows: pa.Table) -> None:
         for field in rows.schema:
             if pa.types.is_floating(field.type) and pc.any(pc.is_nan(rows.column(field.name))).as_py():
-                self._with_nan.add(field.name)
+                self.with_nan.add(field.name)
         self._writer.write_table(rows, row_group_size=rows.num_rows)
 
     def close(self) -> None:
@@ -124,7 +132,7 @@ class _ParquetEncoder:
 
     def statistics(self, fields: Sequence[DataField]) -> list[ColumnStatistics]:
         footer = self._writer.writer.metadata
-        return [footer_statistics(footer, self._leaves.get(f.name), f.type, f.name in self._with_nan) for f in fields]
+        return [footer_statistics(footer, self._leaves.get(f.name), f.type, f.name in self.with_nan) for f in fields]
 
 
 class _TalliedEncoder:

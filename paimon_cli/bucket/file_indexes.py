@@ -173,6 +173,11 @@ class IndexBuilder:
         for field, bloom in self._filters.items():
             bloom.add(index_hashes(batch.column(field.name), field.type))
 
+    def add_filters(self, filters: Mapping[str, BloomFilter]) -> None:
+        """Take the values of a file by its filters (`fitting`)."""
+        for field, bloom in self._filters.items():
+            bloom.bits |= filters[field.name].bits
+
     def container(self) -> bytes:
         return encode_file_index({field.name: {BLOOM: bloom.to_bytes()} for field, bloom in self._filters.items()})
 
@@ -203,11 +208,27 @@ class FileFilters:
         body = self._container().get(column.name, {}).get(BLOOM)
         if body is None:
             return True
+        return bool(self._decoded(body).may_hold(index_hashes(values_to_arrow(values, column.type), column.type)).any())
+
+    def fitting(self, fields: Sequence[DataField], options: TableOptions) -> dict[str, BloomFilter] | None:
+        """The filters of these columns, if the file has all of them in the size that the table now asks for."""
+        found = {}
+        for field in fields:
+            body = self._container().get(field.name, {}).get(BLOOM) if self.has_any(self._file) else None
+            wanted = _empty_filter(options, field.name)
+            if body is None:
+                return None
+            bloom = self._decoded(body)
+            if (bloom.hash_functions, len(bloom.bits)) != (wanted.hash_functions, len(wanted.bits)):
+                return None
+            found[field.name] = bloom
+        return found
+
+    def _decoded(self, body: bytes) -> BloomFilter:
         try:
-            bloom = BloomFilter.from_bytes(body)
+            return BloomFilter.from_bytes(body)
         except ValueError as error:
             raise self._damaged(str(error)) from error
-        return bool(bloom.may_hold(index_hashes(values_to_arrow(values, column.type), column.type)).any())
 
     def _container(self) -> Mapping[str, Mapping[str, bytes | None]]:
         if self._bodies is None:

@@ -34,6 +34,7 @@ from paimon_cli.metadata.parquet_footer import (
     Struct,
     TopColumn,
     closed,
+    encode,
     number,
     plain_page,
     struct_list,
@@ -59,6 +60,11 @@ _OF_CHUNK = (1, 2, 3, 4, 6)
 
 def read_footer(source: BinaryIO) -> Footer:
     """`ValueError` for what is no Parquet file, or an encrypted one."""
+    return Footer(footer_bytes(source))
+
+
+def footer_bytes(source: BinaryIO) -> bytes:
+    """The footer as it lies in the file. `ValueError` as `read_footer`."""
     size = source.seek(0, os.SEEK_END)
     tail = _read(source, max(0, size - TAIL_GUESS), min(size, TAIL_GUESS))
     if tail[-4:] != MAGIC or len(tail) < TAIL + len(MAGIC):
@@ -66,7 +72,7 @@ def read_footer(source: BinaryIO) -> Footer:
     (length,) = struct.unpack_from("<I", tail, len(tail) - TAIL)
     if length + TAIL > size:
         raise ValueError(f"a footer of {length} bytes does not fit into it")
-    return Footer(tail[-length - TAIL : -TAIL] if length + TAIL <= len(tail) else _read(source, size - length - TAIL, length))
+    return tail[-length - TAIL : -TAIL] if length + TAIL <= len(tail) else _read(source, size - length - TAIL, length)
 
 
 def read_ranges(source: BinaryIO, extents: Iterable[tuple[int, int]], gap: int) -> list[bytes]:
@@ -236,7 +242,7 @@ class SmallFile:
         root = Struct({**like.root, 5: number(columns, I32)})
         kept = {field: like.fields[field] for field in _OF_FILE if field in like.fields}
         counts = {3: number(self._rows), 4: struct_list(self._groups)}
-        file = closed(self._parts, Struct({**kept, 2: struct_list([root, *elements]), **counts}))
+        file = closed(self._parts, encode(Struct({**kept, 2: struct_list([root, *elements]), **counts})))
         return pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True).read(use_threads=False)
 
 
@@ -263,5 +269,5 @@ def plain_values(footer: Footer, element: Struct, values: Sequence[bytes | None]
     required = Struct({**element, 3: number(0, I32)})
     root = Struct({**footer.root, 5: number(1, I32)})
     fields = {1: number(1, I32), 2: struct_list([root, required]), 3: count, 4: struct_list([group])}
-    table = pq.ParquetFile(pa.BufferReader(closed([page], Struct(fields)))).read(use_threads=False)
+    table = pq.ParquetFile(pa.BufferReader(closed([page], encode(Struct(fields))))).read(use_threads=False)
     return table.column(0).combine_chunks()

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer, check_writable
-from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.merged_rows import (
     LARGEST_BATCH,
     RecordExpiry,
     merge_columns,
     merge_section,
-    unmarked_rows,
     without_retractions,
 )
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
-from paimon_cli.bucket.stamped_files import DataFileNames, stamped_prefix
+from paimon_cli.bucket.stamped_files import stamped_prefix
+from paimon_cli.compact.append_rewriter import AppendRewriter
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, plan_bucket, task_steps
 from paimon_cli.compact.lookup_merge import LookupMerge
+from paimon_cli.compact.rewriter import Rewriter
 from paimon_cli.errors import DamagedFile, FilesConflict
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -35,7 +33,6 @@ from paimon_cli.lsm.compaction_picker import Rewrite, Upgrade
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_runs import Section, SortedRun
 from paimon_cli.metadata.data_file import (
-    SOURCE_COMPACT,
     CommitMessage,
     DataFileMeta,
     FileFilter,
@@ -43,8 +40,8 @@ from paimon_cli.metadata.data_file import (
     upper_file_names,
     vector_file_names,
 )
-from paimon_cli.metadata.data_file_schema import INSERT, VALUE_KIND, merge_rows
-from paimon_cli.metadata.table_mode import FULL_COMPACTION, LOOKUP, BucketMode
+from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.metadata.table_mode import FULL_COMPACTION, LOOKUP
 
 KIND_BATCH_ROWS = 1 << 20
 
@@ -84,49 +81,14 @@ class WriterCompaction:
         return live is None or name not in {file.file_name for file in live.files}
 
 
-class Rewriter(Protocol):
-    """What a compaction makes of the files that it picked. Leaving the `with` block by an error removes what was made."""
-
-    def __enter__(self) -> Rewriter: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
-
-    def upgrade(self, file: DataFileMeta) -> None:
-        """Take a file that overlaps no other to the output level."""
-        ...
-
-    def rewrite(self, step: Rewrite) -> None:
-        """Merge the sections of the step into new files."""
-        ...
-
-    def message(self) -> CommitMessage:
-        """What is to be committed."""
-        ...
-
-
-class MergeRewriter:
+class MergeRewriter(Rewriter):
     """Merges, and makes data files only."""
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
-        self._context = context
-        self._task = task
-        self._is_given_up = is_given_up
-        self._place = context.bucket_path(*task.bucket_id)
-        self._names = DataFileNames(context, task.file_stamp)
+        super().__init__(context, task, is_given_up)
         self._columns = merge_columns(context, context.schema.field_names)
         self._expiry = RecordExpiry.of(context)
         self._order = SnapshotOrder.of(context, task.picked)
-        self._writers: list[DataFileWriter] = []
-        self._before: list[DataFileMeta] = []
-        self._after: list[DataFileMeta] = []
-
-    def __enter__(self) -> MergeRewriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is not None:
-            for writer in self._writers:
-                writer.abort()
 
     def upgrade(self, file: DataFileMeta) -> None:
         """Without rewriting it, unless deletes of it have to go."""
@@ -134,12 +96,6 @@ class MergeRewriter:
             self.rewrite(Rewrite(((SortedRun(file.level, (file,)),),)))
             return
         self._move(file)
-
-    def _move(self, file: DataFileMeta) -> None:
-        facts = {"bucket": self._place, "file": file.file_name, "from_level": file.level}
-        self._context.trace.step("upgrade", **facts, level=self._task.output_level)
-        self._before.append(file)
-        self._after.append(file.upgraded(self._task.output_level))
 
     def _must_lose_deletes(self, file: DataFileMeta) -> bool:
         """Whether a file to be moved to the top level holds retractions that its metadata does not count, as pypaimon's do."""
@@ -151,34 +107,16 @@ class MergeRewriter:
     def _may_keep_deletes(self, file: DataFileMeta) -> bool:
         return self._task.output_level != self._task.max_level or file.level == self._task.max_level
 
-    def rewrite(self, step: Rewrite) -> None:
-        context, task = self._context, self._task
-        writer = DataFileWriter(context, task.bucket_id, level=task.output_level, source=SOURCE_COMPACT, names=self._names)
-        self._writers.append(writer)
-        facts = {"bucket": self._place, "level": task.output_level, **file_facts("input_", step.files)}
-        with context.trace.timed("rewrite", **facts) as result:
-            for section in step.sections:
-                for batch in self._merged(list(section)):
-                    if self._is_given_up():
-                        raise CancelledError
-                    writer.write(self._order.stored(without_retractions(batch) if task.drop_deletes else batch))
-            files = writer.close()
-            result |= file_facts("output_", files)
-        self._before += step.files
-        self._after += files
+    def _fill(self, writer: DataFileWriter, step: Rewrite) -> dict[str, Any]:
+        for section in step.sections:
+            for batch in self._merged(list(section)):
+                self._check_given_up()
+                writer.write(self._order.stored(without_retractions(batch) if self._task.drop_deletes else batch))
+        return {}
 
     def _merged(self, section: Section) -> Iterator[pa.RecordBatch]:
         task = self._task
         return merge_section(self._context, task.picked, section, self._columns, task.memory, self._expiry)
-
-    def message(self) -> CommitMessage:
-        return CommitMessage(
-            *self._task.bucket_id,
-            self._task.total_buckets,
-            compact_before=tuple(self._before),
-            compact_after=tuple(self._after),
-            read_snapshot_id=self._task.read_snapshot_id,
-        )
 
     def _changelog_writer(self) -> DataFileWriter:
         task = self._task
@@ -197,23 +135,6 @@ class MergeRewriter:
             files = writer.close()
             facts |= file_facts("", files)
         return replace(message, compact_changelog_files=files)
-
-
-class ConcatenatingRewriter(MergeRewriter):
-    """Puts files of an append table together, one after the other, without the rows that deletion vectors mark.
-
-    Rows of a bucket keep their order, and their numbers begin where those of the first file do; without buckets they begin at 0.
-    """
-
-    def _merged(self, section: Section) -> Iterator[pa.RecordBatch]:
-        schema, bucket_id = self._context.schema, self._task.bucket_id
-        files = [file for run in section for file in run.files]
-        number = 0 if self._context.mode.bucket_mode is BucketMode.UNAWARE else files[0].min_sequence_number
-        vectors = load_vectors(self._context, self._task.picked)
-        for file in files:
-            for batch in unmarked_rows(self._context, bucket_id, file, schema.field_names, vectors):
-                yield merge_rows(schema, dict(zip(schema.field_names, batch.columns, strict=True)), INSERT, number)
-                number += batch.num_rows
 
 
 class LookupRewriter(MergeRewriter):
@@ -287,7 +208,7 @@ class FullChangelogRewriter(MergeRewriter):
 def rewriter_of(context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> Rewriter:
     """What the table's changelog and deletion vectors ask of a compaction."""
     if not context.mode.has_keys:
-        return ConcatenatingRewriter(context, task, is_given_up)
+        return AppendRewriter(context, task, is_given_up)
     if context.mode.looks_up_old_rows:
         return LookupRewriter(context, task, is_given_up)
     if context.mode.changelog_producer == FULL_COMPACTION and task.output_level == task.max_level:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -59,15 +59,18 @@ def serialize_row(values: Sequence[Any], types: Sequence[DataType]) -> bytes:
     return _ARITY.pack(len(types)) + encode_row(values, types)
 
 
-def deserialize_row(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
-    """Internal values of a serialised row of exactly these types, in the form of any version. `ValueError` when malformed."""
+def deserialize_row(data: bytes, types: Sequence[DataType], places: Iterable[int] | None = None) -> tuple[Any, ...]:
+    """Internal values of a serialised row of exactly these types, in the form of any version. `ValueError` when malformed.
+
+    `places`: the fields that are wanted, all by default.
+    """
     if not data and not types:
         return ()
     try:
         (arity,) = _ARITY.unpack_from(data)
         if arity != len(types):
             raise ValueError(f"the row has {arity} fields where {len(types)} are expected")
-        return _read_row(memoryview(data)[4:], types)
+        return _read_row(memoryview(data)[4:], types, range(arity) if places is None else places)
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise ValueError(f"malformed row bytes: {error}") from error
 
@@ -165,9 +168,9 @@ def _element_width(element: DataType) -> int:
     return 8 if number is None else number.size
 
 
-def _read_row(data: memoryview, types: Sequence[DataType]) -> tuple[Any, ...]:
+def _read_row(data: memoryview, types: Sequence[DataType], places: Iterable[int]) -> tuple[Any, ...]:
     slots = header_size(len(types))
-    return tuple(None if data[(i + 8) >> 3] & 1 << ((i + 8) & 7) else _read(data, slots + 8 * i, t) for i, t in enumerate(types))
+    return tuple(None if data[(i + 8) >> 3] & 1 << ((i + 8) & 7) else _read(data, slots + 8 * i, types[i]) for i in places)
 
 
 def _read(data: memoryview, slot: int, t: DataType) -> Any:
@@ -205,7 +208,7 @@ def _read_nested(data: memoryview, t: DataType) -> Any:
     if isinstance(t, ArrayType):
         return _read_array(data, t.element)
     if isinstance(t, RowType):
-        return _read_row(data, [field.type for field in t.fields])
+        return _read_row(data, [field.type for field in t.fields], range(len(t.fields)))
     if isinstance(t, (MapType, MultisetType)):
         (split,) = _COUNT.unpack_from(data)
         keys = _read_array(data[4 : 4 + split], t.key)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,40 +146,63 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 def encode(fields: Struct) -> bytes:
     """The bytes that `Reader.struct` reads."""
     out = bytearray()
+    _put_struct(out, fields)
+    return bytes(out)
+
+
+def _put_struct(out: bytearray, fields: Struct) -> None:
     before = 0
-    for number in sorted(fields):
-        kind, value = fields[number]
+    for place in sorted(fields):
+        kind, value = fields[place]
         head = kind if kind > FALSE else TRUE if value else FALSE
-        out += bytes([number - before << 4 | head]) if 0 < number - before < 16 else bytes([head]) + _zigzag(number)
-        out += b"" if kind <= FALSE else _encoded(kind, value)
-        before = number
-    return bytes(out + b"\0")
+        if 0 < place - before < 16:
+            out.append(place - before << 4 | head)
+        else:
+            out.append(head)
+            _put_number(out, place)
+        if kind > FALSE:
+            _put(out, kind, value)
+        before = place
+    out.append(0)
 
 
-def _encoded(kind: int, value: Any) -> bytes:
+def _put(out: bytearray, kind: int, value: Any) -> None:
     if kind in (I32, I64, I16):
-        return _zigzag(value)
-    if kind == BINARY:
-        return _unsigned(len(value)) + value
-    if kind == STRUCT:
-        return encode(value)
-    if kind in (LIST, SET):
-        inner, elements = value
-        head = bytes([len(elements) << 4 | inner]) if len(elements) < 15 else bytes([0xF0 | inner]) + _unsigned(len(elements))
-        return head + b"".join(_encoded(inner, element) for element in elements)
-    return bytes([value]) if kind in (BYTE, TRUE, FALSE) else bytes(value)
+        _put_number(out, value)
+    elif kind == BINARY:
+        _put_varint(out, len(value))
+        out += value
+    elif kind == STRUCT:
+        _put_struct(out, value)
+    elif kind in (LIST, SET):
+        _put_list(out, *value)
+    else:
+        out += bytes([value]) if kind in (BYTE, TRUE, FALSE) else bytes(value)
 
 
-def _zigzag(number: int) -> bytes:
-    return _unsigned(number << 1 if number >= 0 else (-number << 1) - 1)
+def _put_list(out: bytearray, kind: int, elements: Sequence[Any]) -> None:
+    _put_list_head(out, kind, len(elements))
+    for element in elements:
+        _put(out, kind, element)
 
 
-def _unsigned(number: int) -> bytes:
-    out = bytearray()
+def _put_list_head(out: bytearray, kind: int, size: int) -> None:
+    if size < 15:
+        out.append(size << 4 | kind)
+    else:
+        out.append(0xF0 | kind)
+        _put_varint(out, size)
+
+
+def _put_number(out: bytearray, number: int) -> None:
+    _put_varint(out, number << 1 if number >= 0 else (-number << 1) - 1)
+
+
+def _put_varint(out: bytearray, number: int) -> None:
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
         number >>= 7
-    return bytes([*out, number])
+    out.append(number)
 
 
 def number(value: int, kind: int = I64) -> tuple[int, int]:
@@ -229,6 +252,185 @@ class Footer:
     @property
     def row_count(self) -> int:
         return int(self.fields.required(3))
+
+
+_VERSION, _SCHEMA, _ROWS, _GROUPS = (1 << 4 | kind for kind in (I32, LIST, I64, LIST))
+"""How the first four fields of a footer begin."""
+_ENCRYPTION = (8, 9)
+
+
+class Number(NamedTuple):
+    """A number within encoded bytes, which begins and ends there."""
+
+    value: int
+    begin: int
+    end: int
+
+
+Wanted = Mapping[int, "Wanted | None"]
+"""Fields of a struct that are looked at: numbers (None), and structs or lists of structs with wanted fields of their own."""
+_METADATA_NUMBERS: Wanted = dict.fromkeys((4, 7, 9, 10, 11, 14, 15))
+_CHUNK_NUMBERS: Wanted = {**dict.fromkeys((2, 4, 5, 6, 7)), 3: _METADATA_NUMBERS}
+GROUP_NUMBERS: Wanted = {**dict.fromkeys((3, 5, 7)), 1: _CHUNK_NUMBERS}
+
+
+class EncodedStruct(NamedTuple):
+    """A struct that stays encoded but for some numbers: this is much quicker than decoding all of it.
+
+    `numbers`: those that it has of the wanted fields. `parts`: structs in the other wanted ones. `others`: fields not asked for.
+    """
+
+    data: bytes
+    begin: int
+    end: int
+    numbers: dict[int, Number]
+    parts: dict[int, list[EncodedStruct]]
+    others: tuple[int, ...]
+
+    def value(self, field: int) -> int:
+        """The number; 0 where it is missing."""
+        return self.numbers[field].value if field in self.numbers else 0
+
+    def replaced(self, values: Mapping[Number, int]) -> bytes:
+        """The struct with other values for some of its numbers, also of those in its parts."""
+        out, at = bytearray(), self.begin
+        for number in sorted(values, key=lambda number: number.begin):
+            out += self.data[at : number.begin]
+            _put_number(out, values[number])
+            at = number.end
+        return bytes(out + self.data[at : self.end])
+
+
+def _encoded_struct(data: bytes, begin: int, wanted: Wanted) -> EncodedStruct:
+    at, field = begin, 0
+    numbers: dict[int, Number] = {}
+    parts: dict[int, list[EncodedStruct]] = {}
+    others = []
+    while head := data[at]:
+        at += 1
+        kind = head & 15
+        if head >> 4:
+            field += head >> 4
+        else:
+            field, at = _number(data, at)
+        inside = wanted.get(field)
+        if inside is not None and kind == STRUCT:
+            part = _encoded_struct(data, at, inside)
+            parts[field], at = [part], part.end
+        elif inside is not None and kind == LIST:
+            parts[field], at = _encoded_structs(data, at, inside)
+        elif field in wanted and kind in (I16, I32, I64):
+            value, end = _number(data, at)
+            numbers[field] = Number(value, at, end)
+            at = end
+        else:
+            others.append(field)
+            at = at if kind <= FALSE else _skip(data, at, kind)
+    return EncodedStruct(data, begin, at + 1, numbers, parts, tuple(others))
+
+
+def _encoded_structs(data: bytes, at: int, wanted: Wanted) -> tuple[list[EncodedStruct], int]:
+    """The structs of the list that begins at `at`, and where it ends."""
+    size, kind, at = _list_head(data, at)
+    if kind != STRUCT:
+        raise ValueError(f"a list of Thrift's type {kind}, not of structs")
+    structs = []
+    for _ in range(size):
+        structs.append(_encoded_struct(data, at, wanted))
+        at = structs[-1].end
+    return structs, at
+
+
+def _list_head(data: bytes, at: int) -> tuple[int, int, int]:
+    """Size, type of the elements, and where they begin."""
+    size, kind = data[at] >> 4, data[at] & 15
+    if size < 15:
+        return size, kind, at + 1
+    size, at = _varint(data, at + 1)
+    return size, kind, at
+
+
+def _after(data: bytes, at: int, head: int) -> int:
+    """Where the value of the field begins that `at` must be the head of."""
+    if data[at] != head:
+        raise ValueError("its footer does not begin with version, schema, rows and row groups")
+    return at + 1
+
+
+def _skip(data: bytes, at: int, kind: int) -> int:
+    """Where the value that begins at `at` ends."""
+    if kind in (I64, I32, I16):
+        while data[at] >= 0x80:
+            at += 1
+        return at + 1
+    if kind == BINARY:
+        size = data[at]
+        if size < 0x80:
+            return at + 1 + size
+        size, at = _varint(data, at)
+        return at + size
+    if kind == STRUCT:
+        while head := data[at]:
+            at += 1
+            if not head >> 4:
+                at = _skip(data, at, I16)
+            kind = head & 15
+            if kind in (I64, I32):  # here and not by a call, since these and short texts are by far the most frequent
+                while data[at] >= 0x80:
+                    at += 1
+                at += 1
+            elif kind == BINARY and data[at] < 0x80:
+                at += 1 + data[at]
+            elif kind > FALSE:
+                at = _skip(data, at, kind)
+        return at + 1
+    if kind in (LIST, SET):
+        size, inner, at = _list_head(data, at)
+        if inner in (TRUE, FALSE, BYTE):
+            return at + size
+        for _ in range(size):
+            at = _skip(data, at, inner)
+        return at
+    if kind in (BYTE, DOUBLE):
+        return at + (1 if kind == BYTE else 8)
+    raise ValueError(f"a value of Thrift's type {kind}")
+
+
+@dataclass(frozen=True)
+class FooterFrame:
+    """A footer without its rows, as bytes: what the files that one writer wrote by one schema have in common.
+
+    `before`: the version and the schema. `after`: what follows the row groups: key-value metadata, the writer, column orders.
+    """
+
+    before: bytes
+    after: bytes
+
+    @staticmethod
+    def split(footer: bytes) -> tuple[FooterFrame, int, list[EncodedStruct]]:
+        """With the count of rows and the row groups. `ValueError` for an order of fields that no known writer uses."""
+        at = _skip(footer, _after(footer, 0, _VERSION), I32)
+        end = _skip(footer, _after(footer, at, _SCHEMA), LIST)
+        rows, at = _number(footer, _after(footer, end, _ROWS))
+        groups, at = _encoded_structs(footer, _after(footer, at, _GROUPS), GROUP_NUMBERS)
+        if at > len(footer):
+            raise ValueError("it is cut off")
+        return FooterFrame(footer[:end], footer[at:]), rows, groups
+
+    def around(self, rows: int, groups: Sequence[bytes]) -> bytes:
+        """A footer with these rows and row groups."""
+        out = bytearray(self.before)
+        out.append(_ROWS)
+        _put_number(out, rows)
+        out.append(_GROUPS)
+        _put_list_head(out, STRUCT, len(groups))
+        return b"".join([out, *groups, self.after])
+
+    @property
+    def columns(self) -> list[str] | None:
+        """The names of the columns; None in files that are encrypted."""
+        footer = Footer(self.around(0, ()))
+        return None if any(field in footer.fields for field in _ENCRYPTION) else list(footer.columns)
 
 
 def _subtree(elements: Sequence[Struct], place: int, is_repeated: bool) -> tuple[int, list[Leaf]]:
@@ -287,6 +489,14 @@ class PagePlaces:
             places = np.array(cells, np.int64).reshape(-1, 3)
         return PagePlaces(places[:, 0], places[:, 1], places[:, 2])
 
+    @staticmethod
+    def moved(data: bytes, distance: int) -> bytes:
+        """The same index of a chunk that lies `distance` bytes further on."""
+        fields = Reader(data).struct()
+        for place in fields.elements(1):
+            place[1] = number(place.required(1) + distance)
+        return encode(fields)
+
 
 _PLACE = (1 << 4 | I64, 1 << 4 | I32, 1 << 4 | I64, 0)
 """What stands before each of the three numbers of a place, and after them."""
@@ -341,7 +551,11 @@ def plain_page(content: bytes, count: int) -> bytes:
     return encode(Struct({1: number(0, I32), **sizes, 5: (STRUCT, data_page)})) + content
 
 
-def closed(parts: Sequence[bytes], footer: Struct) -> bytes:
+def closed(parts: Sequence[bytes], footer: bytes) -> bytes:
     """A whole file of these parts: the first one follows the magic."""
-    tail = encode(footer)
-    return b"".join([MAGIC, *parts, tail, struct.pack("<I", len(tail)), MAGIC])
+    return b"".join([MAGIC, *parts, footer, ending(footer)])
+
+
+def ending(footer: bytes) -> bytes:
+    """What ends a file after its footer."""
+    return struct.pack("<I", len(footer)) + MAGIC

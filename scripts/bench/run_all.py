@@ -23,6 +23,7 @@ RESULTS = ROOT / "build" / "bench.json"
 PROGRAMS: dict[str, tuple[str, ...]] = {
     "compaction": ("scripts.bench.compaction",),
     "compaction beside a write": ("scripts.bench.compact_beside",),
+    "append": ("scripts.bench.append",),
     "scan": ("scripts.bench.scan",),
     "spark write": ("scripts.bench.spark_write",),
     "spark compact": ("scripts.bench.spark_compact", "--rows", "1000000"),

@@ -1,0 +1,92 @@
+"""What a compaction makes of the files that it picked: the part that all kinds of tables have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from types import TracebackType
+from typing import Any
+
+from paimon_cli.bucket.data_file_writer import DataFileWriter
+from paimon_cli.bucket.stamped_files import DataFileNames
+from paimon_cli.compact.compaction_plan import CompactionTask
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.compaction_picker import Rewrite
+from paimon_cli.metadata.data_file import SOURCE_COMPACT, CommitMessage, DataFileMeta, file_facts
+from paimon_cli.metadata.parquet_footer import FooterFrame
+
+
+class Rewriter(ABC):
+    """Leaving its `with` block by an error removes what was made."""
+
+    def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
+        self._context = context
+        self._task = task
+        self._is_given_up = is_given_up
+        self._place = context.bucket_path(*task.bucket_id)
+        self._names = DataFileNames(context, task.file_stamp)
+        self._writers: list[DataFileWriter] = []
+        self._before: list[DataFileMeta] = []
+        self._after: list[DataFileMeta] = []
+
+    def __enter__(self) -> Rewriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            for writer in self._writers:
+                writer.abort()
+
+    def upgrade(self, file: DataFileMeta) -> None:
+        """Take a file that overlaps no other to the output level."""
+        self._move(file)
+
+    def _move(self, file: DataFileMeta) -> None:
+        """Without rewriting it."""
+        facts = {"bucket": self._place, "file": file.file_name, "from_level": file.level}
+        self._context.trace.step("upgrade", **facts, level=self._task.output_level)
+        self._before.append(file)
+        self._after.append(file.upgraded(self._task.output_level))
+
+    def rewrite(self, step: Rewrite) -> None:
+        """Make new files of the rows of the step."""
+        facts = {"bucket": self._place, "level": self._task.output_level, **file_facts("input_", step.files)}
+        with self._context.trace.timed("rewrite", **facts) as result:
+            writer = DataFileWriter(
+                self._context,
+                self._task.bucket_id,
+                level=self._task.output_level,
+                source=SOURCE_COMPACT,
+                names=self._names,
+                frame=self._frame(step),
+            )
+            self._writers.append(writer)
+            result |= self._fill(writer, step)
+            files = writer.close()
+            result |= file_facts("output_", files)
+        self._before += step.files
+        self._after += files
+
+    def _frame(self, step: Rewrite) -> FooterFrame | None:
+        """The frame of files whose row groups are copied in this step, if any are."""
+        return None
+
+    @abstractmethod
+    def _fill(self, writer: DataFileWriter, step: Rewrite) -> dict[str, Any]:
+        """Write the rows of the step; facts about it for the trace."""
+
+    def _check_given_up(self) -> None:
+        """`CancelledError` if nobody waits for the compaction any more."""
+        if self._is_given_up():
+            raise CancelledError
+
+    def message(self) -> CommitMessage:
+        """What is to be committed."""
+        return CommitMessage(
+            *self._task.bucket_id,
+            self._task.total_buckets,
+            compact_before=tuple(self._before),
+            compact_after=tuple(self._after),
+            read_snapshot_id=self._task.read_snapshot_id,
+        )
