@@ -11,6 +11,7 @@ from paimon_cli.api.opened_table import OpenedTable, Partitions, Runtime, check_
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from paimon_cli.history.live_files import BucketNumbers
     from paimon_cli.inspect.advice_rules import Advice
     from paimon_cli.inspect.bucket_report import BucketRow, PartitionRow
     from paimon_cli.inspect.compaction_scenarios import LsmExplanation, ScenarioRow
@@ -108,14 +109,14 @@ class Inspection(OpenedTable):
         *,
         snapshot: int | None = None,
         partition: Partitions | None = None,
-        bucket: Sequence[int] | None = None,
+        bucket: BucketNumbers | None = None,
         level: int | None = None,
         kind: Literal["data", "changelog"] = "data",
     ) -> list[FileRow]:
         """Live data files by partition, bucket and level; or the changelog files of one snapshot, without `snapshot` of all."""
         from paimon_cli.inspect.file_report import FileFilter, changelog_file_rows, file_rows
 
-        chosen, found = FileFilter(self._partitions(partition), bucket, level), self._snapshot(snapshot)
+        chosen, found = FileFilter(self._partitions(partition), self._buckets(bucket), level), self._snapshot(snapshot)
         if kind == "data":
             return file_rows(self.context, found, chosen)
         history = self.context.snapshots
@@ -128,11 +129,11 @@ class Inspection(OpenedTable):
 
         return file_details(self.context, self._snapshot(snapshot), name)
 
-    def partitions(self, *, snapshot: int | None = None) -> list[PartitionRow]:
+    def partitions(self, *, snapshot: int | None = None, done: bool = False) -> list[PartitionRow]:
         """Partitions with their files, rows and bytes."""
         from paimon_cli.inspect.bucket_report import partition_rows
 
-        return partition_rows(self.context, self._snapshot(snapshot))
+        return partition_rows(self.context, self._snapshot(snapshot), done)
 
     def buckets(
         self, *, snapshot: int | None = None, partition: Partitions | None = None, index_stats: bool = False
@@ -147,7 +148,7 @@ class Inspection(OpenedTable):
         return rows(self.context, self._snapshot(snapshot), self._partitions(partition))
 
     def lsm(
-        self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: Sequence[int] | None = None
+        self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: BucketNumbers | None = None
     ) -> list[LsmRow]:
         """The sorted runs of each bucket, the newest first, and what compaction would do: `lsm show`."""
         from paimon_cli.inspect.lsm_report import lsm_rows
@@ -161,19 +162,19 @@ class Inspection(OpenedTable):
         return explain_lsm(self.context, self._snapshot(snapshot))
 
     def indexes(
-        self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: Sequence[int] | None = None
+        self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: BucketNumbers | None = None
     ) -> list[IndexRow]:
         """The index files of a snapshot by partition and bucket."""
         from paimon_cli.inspect.index_report import index_rows
 
-        return index_rows(self.context, self._snapshot(snapshot), self._partitions(partition), bucket)
+        return index_rows(self.context, self._snapshot(snapshot), self._partitions(partition), self._buckets(bucket))
 
     def dv(
         self,
         *,
         snapshot: int | None = None,
         partition: Partitions | None = None,
-        bucket: Sequence[int] | None = None,
+        bucket: BucketNumbers | None = None,
         dangling: bool = False,
     ) -> list[VectorRow]:
         """The deletion vectors of a snapshot: deleted rows per data file, and the index file that holds them.
@@ -182,7 +183,7 @@ class Inspection(OpenedTable):
         """
         from paimon_cli.inspect.index_report import vector_rows
 
-        rows = vector_rows(self.context, self._snapshot(snapshot), self._partitions(partition), bucket)
+        rows = vector_rows(self.context, self._snapshot(snapshot), self._partitions(partition), self._buckets(bucket))
         return [row for row in rows if row.level is None] if dangling else rows
 
     def blame(self, key: Mapping[str, Any]) -> list[KeyVersion]:

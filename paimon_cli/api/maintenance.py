@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.reclaim_job import Expired, Expiry, OrphanRow
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
     from paimon_cli.jobs.verify_job import VerifyReport
+    from paimon_cli.maintain.mark_done import MarkedPartition
     from paimon_cli.maintain.needed_files import FileToDelete
     from paimon_cli.maintain.orphans import Orphans
     from paimon_cli.maintain.restore_as_new import BucketDifference
@@ -64,7 +65,7 @@ class CompactOptions(TypedDict, total=False):
     """
 
     partition: Partitions | None
-    bucket: Sequence[int] | None
+    bucket: Sequence[int | range] | None
     on_conflict: str
     idle_time: str | None
     if_snapshot: int | None
@@ -256,6 +257,16 @@ class Maintenance(OpenedTable):
         """
         self.check_commit()
         return self.plan_rescale(buckets, partition=partition).run()
+
+    def mark_done(self, partition: Partitions, *, actions: Sequence[str] = ()) -> list[MarkedPartition]:
+        """Mark partitions as done for the jobs that wait for them, by `actions` or those of `partition.mark-done-action`.
+
+        `success-file` writes `_SUCCESS` into the directory of each partition, `http-report` posts it to
+        `partition.mark-done-action.http.url`.
+        """
+        from paimon_cli.maintain.mark_done import mark_done, plan_marks
+
+        return mark_done(self.context, plan_marks(self.context, partition_list(partition), actions), actions)
 
     def verify(
         self,

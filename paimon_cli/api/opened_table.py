@@ -13,6 +13,7 @@ from paimon_cli.storage.trace import NoTrace, Trace
 
 if TYPE_CHECKING:
     from paimon_cli.catalog.table import CatalogTable
+    from paimon_cli.history.live_files import BucketNumbers
     from paimon_cli.history.partition_spec import PartitionSpec
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.engine import Engine, Progress
@@ -152,6 +153,13 @@ class OpenedTable:
         from paimon_cli.history.partition_spec import PartitionSpec
 
         return PartitionSpec.parse_any(self.context, partition_list(partitions))
+
+    @staticmethod
+    def _buckets(buckets: BucketNumbers | None) -> frozenset[int] | None:
+        """The numbers of buckets; None for all."""
+        from paimon_cli.history.live_files import bucket_numbers
+
+        return bucket_numbers(buckets)
 
 
 def partition_list(partitions: Partitions | None) -> list[dict[str, str]]:

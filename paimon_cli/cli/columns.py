@@ -62,9 +62,10 @@ NAMES_OF_KIND = {
     "bytes_before compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "
     "read_bytes rewritten_bytes size spilled_size write_bytes",
     FLAG: "already_committed earlier immutable is_complete is_correct is_expired is_held is_safe is_set option_changed overwrite",
-    NAMES: "actors branches checks extra_files honours left partition_keys primary_keys removed tags tags_removed violations",
+    NAMES: "actions actors branches checks extra_files honours left partition_keys primary_keys removed tags "
+    "tags_removed violations",
     LONG: "commit_identifier max_seq min_seq sequence",
-    TIME: "last_full modified time",
+    TIME: "done last_full modified time",
     WALL_CLOCK: "created updated",
     SECONDS: "age_seconds expires_in_seconds",
     KEY: "max_key min_key",
@@ -239,7 +240,7 @@ HIDDEN = {
     "FileRow": "dv_cardinality schema_id source created min_seq max_seq delete_rows min_key max_key partition bucket level",
     "KeyVersion": "file commit_user partition bucket until level sequence",
     "ManifestRow": "schema_id",
-    "PartitionRow": "updated",
+    "PartitionRow": "done updated",
     "PlanLine": "figures rewrite space_amplification picked write read",
     "RunRow": "overlap delete_rows max_key min_key files",
     "SnapshotRow": "commit_user schema_id files_deleted files_added",

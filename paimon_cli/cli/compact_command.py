@@ -11,7 +11,7 @@ import typer
 
 from paimon_cli.cli.columns import Item, Listing, OutputFormat
 from paimon_cli.cli.command import Call, command, top_level
-from paimon_cli.cli.parameters import AllowUnsafeCommit, Buckets, Partitions, split_partitions
+from paimon_cli.cli.parameters import AllowUnsafeCommit, Buckets, Partitions, split_buckets, split_partitions
 from paimon_cli.cli.results import say
 from paimon_cli.errors import UsageError
 
@@ -164,6 +164,7 @@ def compact(
         **vars(limits),
         "strategy": compaction.strategy or ("minor" if watch else "full"),
         "partition": split_partitions(compaction.partition),
+        "bucket": split_buckets(compaction.bucket),
         "if_snapshot": if_snapshot,
     }
     catalog = call.catalog(allow_unsafe_commit)

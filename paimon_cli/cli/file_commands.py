@@ -11,7 +11,7 @@ import typer
 
 from paimon_cli.cli.columns import Column, Item, Listing, columns_of
 from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, addressable, split_partitions
+from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, addressable, split_buckets, split_partitions
 from paimon_cli.cli.results import counted, human_size
 from paimon_cli.errors import UsageError
 
@@ -80,7 +80,9 @@ def list_files(
     """List live data files, or changelog files, by partition, bucket and level."""
     chosen = _chosen_columns(columns)
     opened = call.open(table)
-    rows = opened.files(snapshot=snapshot, partition=split_partitions(partition), bucket=bucket, level=level, kind=kind)
+    rows = opened.files(
+        snapshot=snapshot, partition=split_partitions(partition), bucket=split_buckets(bucket), level=level, kind=kind
+    )
     row_count, size = sum(row.rows for row in rows), sum(row.size for row in rows)
     footer = f"{counted(len(rows), 'file')}, {counted(row_count, 'record')}, {human_size(size)}"
     if limit is not None and limit < len(rows):
@@ -101,13 +103,50 @@ def show_file(
 
 
 @command(partitions, "ls")
-def list_partitions(call: Call, table: TableName, snapshot: SnapshotId = None) -> None:
-    """List partitions with their files, rows and bytes."""
-    from paimon_cli.inspect.bucket_report import PartitionRow
+def list_partitions(
+    call: Call,
+    table: TableName,
+    snapshot: SnapshotId = None,
+    done: Annotated[
+        bool, typer.Option("--done", help="Look for success files also where there are more than 1,000 partitions.")
+    ] = False,
+) -> None:
+    """List partitions with their files, rows and bytes, and when they were marked as done."""
+    from paimon_cli.inspect.bucket_report import MOST_MARKS, PartitionRow
 
     opened = call.open(table)
-    rows = opened.partitions(snapshot=snapshot)
-    call.show(Listing("PartitionList", opened.name, PartitionRow, rows, footer=counted(len(rows), "partition")))
+    rows = opened.partitions(snapshot=snapshot, done=done)
+    unread = "; --done looks for success files" if len(rows) > MOST_MARKS and not done else ""
+    call.show(Listing("PartitionList", opened.name, PartitionRow, rows, footer=f"{counted(len(rows), 'partition')}{unread}"))
+
+
+@command(partitions, "mark-done")
+def mark_partitions_done(
+    call: Call,
+    table: TableName,
+    partition: Partitions = None,
+    action: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--action",
+            metavar="NAME",
+            help="success-file or http-report; repeatable; default the table's partition.mark-done-action.",
+        ),
+    ] = None,
+) -> None:
+    """Mark partitions as done, for jobs that wait until a partition is complete.
+
+    success-file writes _SUCCESS into the directory of each partition, and http-report posts each partition to
+    partition.mark-done-action.http.url. Marking a partition again renews its time.
+
+    paimon-cli partitions mark-done ./wh/shop.db/orders --partition dt=2026-11-21
+    """
+    from paimon_cli.maintain.mark_done import MarkedPartition
+
+    opened = call.open(table)
+    rows = opened.mark_done(split_partitions(partition), actions=action or ())
+    footer = f"{counted(len(rows), 'partition')} marked as done"
+    call.show(Listing("MarkedPartitionList", opened.name, MarkedPartition, rows, footer=footer))
 
 
 @command(buckets, "ls")
@@ -159,7 +198,7 @@ def list_indexes(
     from paimon_cli.inspect.index_report import IndexRow
 
     opened = call.open(table)
-    rows = opened.indexes(snapshot=snapshot, partition=split_partitions(partition), bucket=bucket)
+    rows = opened.indexes(snapshot=snapshot, partition=split_partitions(partition), bucket=split_buckets(bucket))
     footer = f"{counted(len(rows), 'index file')}, {human_size(sum(row.size for row in rows))}"
     call.show(Listing("IndexList", opened.name, IndexRow, rows, footer=footer))
 
@@ -179,6 +218,6 @@ def list_vectors(
     from paimon_cli.inspect.index_report import VectorRow
 
     opened = call.open(table)
-    rows = opened.dv(snapshot=snapshot, partition=split_partitions(partition), bucket=bucket, dangling=dangling)
+    rows = opened.dv(snapshot=snapshot, partition=split_partitions(partition), bucket=split_buckets(bucket), dangling=dangling)
     footer = f"{counted(len(rows), 'deletion vector')}, {counted(sum(row.deleted for row in rows), 'deleted row')}"
     call.show(Listing("DeletionVectorList", opened.name, VectorRow, rows, footer=footer))

@@ -13,7 +13,7 @@ import typer
 
 from paimon_cli.cli.columns import Item, Listing, OutputFormat
 from paimon_cli.cli.command import Call, command, group, top_level
-from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, split_pairs, split_partitions
+from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, split_buckets, split_pairs, split_partitions
 from paimon_cli.cli.results import TIME, counted, human_size, printable, say
 from paimon_cli.errors import UsageError
 
@@ -37,7 +37,7 @@ def show_lsm(
     from paimon_cli.inspect.lsm_report import LsmRow, RunRow
 
     opened = call.open(table)
-    rows = opened.lsm(snapshot=snapshot, partition=split_partitions(partition), bucket=bucket)
+    rows = opened.lsm(snapshot=snapshot, partition=split_partitions(partition), bucket=split_buckets(bucket))
     if call.output is not OutputFormat.TABLE:
         call.show(Listing("LsmBucketList", opened.name, LsmRow, rows))
         return

@@ -49,7 +49,9 @@ Partitions = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="KEY=VALUE[,...]", help="Only this partition; repeatable for several."),
 ]
-Buckets = Annotated[list[int] | None, typer.Option("--bucket", metavar="N", help="Only this bucket; repeatable.")]
+Buckets = Annotated[
+    list[str] | None, typer.Option("--bucket", metavar="N[-M][,...]", help="Only these buckets, such as 7 or 0-999; repeatable.")
+]
 
 DataConflictCheck = Annotated[
     ConflictGranularity | None,
@@ -218,6 +220,24 @@ def split_pairs(pairs: Iterable[str] | None, flag: str) -> dict[str, str]:
         if not equals or not key.strip():
             raise UsageError(f"{flag} {key} is not KEY=VALUE".lstrip(), hint=f"write {flag} key=value".replace("  ", " "))
     return {key.strip(): value for key, _, value in split}
+
+
+_BUCKETS = re.compile(r"(-?\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
+MOST_BUCKETS = 1 << 20
+
+
+def split_buckets(texts: Iterable[str] | None) -> list[int | range]:
+    """['3', '0-999,5'] -> a number, a range and a number."""
+    found: list[int | range] = []
+    for text in (part.strip() for given in texts or () for part in given.split(",")):
+        match = _BUCKETS.fullmatch(text)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+        if match is None or last < first:
+            raise UsageError(f"--bucket {text} is neither a bucket nor a range", hint="write --bucket 7, or --bucket 0-999")
+        if last >= MOST_BUCKETS:
+            raise UsageError(f"--bucket {text} is too great", f"no table has more than {MOST_BUCKETS:,} buckets")
+        found.append(range(first, last + 1) if match[2] else first)
+    return found
 
 
 def split_partitions(texts: Iterable[str] | None, flag: str = "--partition") -> list[dict[str, str]]:

@@ -86,11 +86,21 @@ def committed_state(buckets: LazyBuckets) -> CommittedState:
     return CommittedState(table.greatest_by_bucket("max_sequences"), table.newest_by_bucket("total_buckets"))
 
 
-def expect_buckets(context: TableContext, asked: Collection[int], found: Iterable[BucketFiles]) -> None:
+BucketNumbers = Sequence[int | range]
+"""Buckets as a user names them. A range may reach beyond the buckets of the table, a number may not."""
+
+
+def bucket_numbers(asked: BucketNumbers | None) -> frozenset[int] | None:
+    """Each of the numbers; None for none, which means all buckets."""
+    return frozenset(number for one in asked for number in ((one,) if isinstance(one, int) else one)) if asked else None
+
+
+def expect_buckets(context: TableContext, asked: BucketNumbers, found: Iterable[BucketFiles]) -> None:
     """UsageError for a number beyond the table's buckets, NotFound where buckets come with their rows (`bucket` -1)."""
     present = {bucket.bucket: bucket.total_buckets for bucket in found}
     count = max((context.options.bucket, *present.values()))
-    unknown = [number for number in asked if number not in present and not 0 <= number < count]
+    least = (one if isinstance(one, int) else one.start for one in asked)
+    unknown = [number for number in least if number not in present and not 0 <= number < count]
     hint = f"paimon-cli buckets ls {context.layout.argument}"
     if unknown and count > 0:
         raise UsageError(f"{context.url} has no bucket {unknown[0]}", f"its buckets are 0 to {count - 1}", hint)

@@ -13,6 +13,7 @@ from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.mark_done import done_times
 from paimon_cli.metadata.data_file import DELETION_VECTORS, HASH, DataFileMeta, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
@@ -21,6 +22,9 @@ from paimon_cli.options.table_options import MB
 
 SMALLEST_BUCKET, BIGGEST_BUCKET, GOOD_BUCKET = 200 * MB, 1024 * MB, 512 * MB
 """Paimon's recommended range for the bytes of a bucket, and the size that a suggestion aims at."""
+
+MOST_MARKS = 1000
+"""Number of partitions up to which a listing looks into each of their directories."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,9 @@ class IndexedBucketRow(BucketRow):
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """Totals of one partition; `updated`: creation of its newest file, epoch millis of the writer's wall clock."""
+    """Totals of one partition; `updated`: creation of its newest file, epoch millis of the writer's wall clock. `done`: when its
+    success file was last written, None without one.
+    """
 
     partition: str
     buckets: int
@@ -68,6 +74,7 @@ class PartitionRow:
     rows: int
     size: int
     updated: int | None
+    done: int | None
 
 
 def bucket_rows(context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None) -> list[BucketRow]:
@@ -93,8 +100,11 @@ def indexed_bucket_rows(
     return [_with_indexes(context, row, state) for row, state in zip(rows, states, strict=True)]
 
 
-def partition_rows(context: TableContext, snapshot: Snapshot | None) -> list[PartitionRow]:
-    """The partitions that have files, in order."""
+def partition_rows(context: TableContext, snapshot: Snapshot | None, reads_marks: bool = False) -> list[PartitionRow]:
+    """The partitions that have files, in order. `reads_marks`: look for success files however many directories that takes."""
+    partitions = _by_partition(context, snapshot, None)
+    looks = bool(context.schema.partition_keys) and (reads_marks or len(partitions) <= MOST_MARKS)
+    done = done_times(context, list(partitions)) if looks else {}
     return [
         PartitionRow(
             partition=partition_text(context, partition),
@@ -103,8 +113,9 @@ def partition_rows(context: TableContext, snapshot: Snapshot | None) -> list[Par
             rows=sum(file.row_count for state in states for file in state.files),
             size=sum(map(_size, states)),
             updated=_newest(file.creation_time_millis for state in states for file in state.files),
+            done=done.get(partition),
         )
-        for partition, states in _by_partition(context, snapshot, None).items()
+        for partition, states in partitions.items()
     ]
 
 

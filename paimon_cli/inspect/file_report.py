@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +81,7 @@ class FileFilter:
     """Selects the files to show; None selects all."""
 
     partition: PartitionSpec | None = None
-    buckets: Sequence[int] | None = None
+    buckets: Collection[int] | None = None
     level: int | None = None
 
     def keeps(self, entry: ManifestEntry) -> bool:

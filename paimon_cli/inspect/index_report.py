@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from paimon_cli.bucket.deletion_vectors import load_vectors
@@ -47,7 +47,7 @@ class VectorRow:
 
 
 def index_rows(
-    context: TableContext, snapshot: Snapshot | None, chosen: PartitionSpec | None, buckets: Sequence[int] | None
+    context: TableContext, snapshot: Snapshot | None, chosen: PartitionSpec | None, buckets: Collection[int] | None
 ) -> list[IndexRow]:
     """Index files by partition, bucket and type."""
     return sorted(
@@ -57,7 +57,7 @@ def index_rows(
 
 
 def vector_rows(
-    context: TableContext, snapshot: Snapshot | None, chosen: PartitionSpec | None, buckets: Sequence[int] | None
+    context: TableContext, snapshot: Snapshot | None, chosen: PartitionSpec | None, buckets: Collection[int] | None
 ) -> list[VectorRow]:
     """Deletion vectors by partition, bucket and data file. Index files are read only if their manifest has no counts (Java
     0.9).
@@ -73,7 +73,7 @@ def vector_rows(
 
 
 def _entries(
-    context: TableContext, snapshot: Snapshot | None, chosen: PartitionSpec | None, buckets: Sequence[int] | None
+    context: TableContext, snapshot: Snapshot | None, chosen: PartitionSpec | None, buckets: Collection[int] | None
 ) -> list[IndexManifestEntry]:
     entries = [] if snapshot is None else context.manifests.index_entries(snapshot)
     return [

@@ -11,7 +11,7 @@ from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, D
 from paimon_cli.datatypes.key_order import Key
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import UsageError
-from paimon_cli.history.live_files import BucketFiles, bucket_files, expect_buckets
+from paimon_cli.history.live_files import BucketFiles, BucketNumbers, bucket_files, bucket_numbers, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import percent_above
@@ -73,7 +73,10 @@ class LsmRow:
 
 
 def lsm_rows(
-    context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None, buckets: Sequence[int] | None = None
+    context: TableContext,
+    snapshot: Snapshot | None,
+    partition: PartitionSpec | None = None,
+    buckets: BucketNumbers | None = None,
 ) -> list[LsmRow]:
     """The LSM trees by partition and bucket. `UsageError` for tables without a primary key: their files are not merged."""
     if not context.schema.primary_keys:
@@ -84,9 +87,10 @@ def lsm_rows(
         )
     if snapshot is None:
         return []
-    wanted = FileFilter(None if partition is None else partition.matches, buckets or None)
+    numbers = bucket_numbers(buckets)
+    wanted = FileFilter(None if partition is None else partition.matches, numbers)
     states = list(bucket_files(context, snapshot, wanted).values())
-    if buckets and not set(buckets) <= {state.bucket for state in states}:
+    if buckets and numbers and not numbers <= {state.bucket for state in states}:
         expect_buckets(context, buckets, bucket_files(context, snapshot).values())
     full = last_full_compactions(context, snapshot, states)
     refusal = why_not_compactable(context)

@@ -32,7 +32,7 @@ from paimon_cli.compact.compaction_plan import (
     tasks_of,
 )
 from paimon_cli.errors import Conflict, FilesConflict, PaimonError, PartialSuccess, UsageError, undone_on_failure
-from paimon_cli.history.live_files import BucketFiles, bucket_files, expect_buckets
+from paimon_cli.history.live_files import BucketFiles, bucket_files, bucket_numbers, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
@@ -40,6 +40,7 @@ from paimon_cli.jobs.postponed_rows import give_out, in_the_way
 from paimon_cli.jobs.sort_job import check_sortable, sort_partitions
 from paimon_cli.jobs.table_change import NewFiles, Shield
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
+from paimon_cli.maintain.expire_partitions import expiring_partitions
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter, upper_file_names, vector_file_names
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
@@ -66,7 +67,7 @@ class CompactRequest:
 
     strategy: str = "full"
     partitions: tuple[dict[str, str], ...] = ()
-    buckets: tuple[int, ...] = ()
+    buckets: tuple[int | range, ...] = ()
     on_conflict: str = RETRY
     limits: RoundLimits = UNLIMITED
     idle_millis: int | None = None
@@ -261,15 +262,19 @@ def plan_compaction(
             expect_buckets(context, request.buckets, ())
         return CompactionPlan(None)
     chosen = PartitionSpec.parse_any(context, request.partitions)
-    buckets = bucket_files(context, snapshot, FileFilter(chosen.matches, request.buckets or None))
-    if not request.unknown_buckets_allowed and not set(request.buckets) <= {bucket for _, bucket in buckets}:
+    numbers = bucket_numbers(request.buckets)
+    buckets = bucket_files(context, snapshot, FileFilter(chosen.matches, numbers))
+    if numbers and not request.unknown_buckets_allowed and not numbers <= {bucket for _, bucket in buckets}:
         expect_buckets(context, request.buckets, bucket_files(context, snapshot).values())
     newest = newest_data(buckets.values()) if request.idle_millis is not None else {}
+    expiring = expiring_partitions(context, {bucket.partition for bucket in buckets})
 
     def decide(bucket: BucketFiles) -> Decision:
         if request.order is not None:
             return sort_bucket(bucket, str(request.order), snapshot.id, file_stamp)
         strategy = request.strategy
+        if bucket.partition in expiring:
+            return SkippedBucket(*bucket.bucket_id, _runs(bucket), "its partition is past partition.expiration-time")
         if request.idle_millis is not None:
             age = context.clock.now_millis() - newest[bucket.partition]
             if age >= request.idle_millis:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -65,6 +65,20 @@ def plan_partitions(context: TableContext, older_than: int | None = None, limit:
     expired.sort(key=lambda found: natural_order(",".join(map(str, _texts(context, found.partition)))))
     most = options.partition_expiration_max_num if limit is None else limit
     return PartitionPlan(tuple(expired[:most]), snapshot.id)
+
+
+def expiring_partitions(context: TableContext, partitions: Collection[bytes]) -> frozenset[bytes]:
+    """Those of the partitions whose values are past `partition.expiration-time`, if the table asks to leave them uncompacted."""
+    options = context.options
+    if not options.compaction_skip_expired_partitions or options.partition_expiration_strategy == UPDATE_TIME:
+        return frozenset()
+    if options.partition_expiration_time is None:
+        return frozenset()
+    before = local_wall_clock(context.clock.now_millis() - options.partition_expiration_time)
+    times = PartitionTime(options.partition_timestamp_pattern, options.partition_timestamp_formatter)
+    keys = context.schema.partition_keys
+    known = {partition: times.millis(keys, _texts(context, partition)) for partition in partitions} if keys else {}
+    return frozenset(partition for partition, time in known.items() if time is not None and time < before)
 
 
 def expire_partitions(

@@ -253,7 +253,12 @@ class TableOptions:
     partition_expiration_strategy = TypedOption(
         "partition.expiration-strategy", "values-time", read.one_of("values-time", "update-time")
     )
+    compaction_skip_expired_partitions = TypedOption("compaction.skip-expired-partitions", False, read.boolean)
     partition_expiration_max_num = TypedOption("partition.expiration-max-num", 100, read.whole_number(1))
+    partition_mark_done_actions = TypedOption[tuple[str, ...]]("partition.mark-done-action", ("success-file",), read.names)
+    partition_mark_done_url = TypedOption("partition.mark-done-action.http.url", None, read.text)
+    partition_mark_done_params = TypedOption("partition.mark-done-action.http.params", None, read.text)
+    partition_sink_strategy = TypedOption("partition.sink-strategy", "none", read.one_of("none", "hash", "partition_dynamic"))
     partition_timestamp_pattern = TypedOption("partition.timestamp-pattern", None, read.text)
     partition_timestamp_formatter = TypedOption("partition.timestamp-formatter", None, read.text)
     split_target_size = TypedOption("source.split.target-size", 128 * MB, _positive_size)

@@ -109,8 +109,11 @@ class WritePlan:
 
     @property
     def shuffles(self) -> bool:
-        """Whether all rows of a bucket have to come to the same task; not where any task may add files to it."""
-        return self.context.mode.bucket_mode is not BucketMode.UNAWARE and not self.postpones
+        """Whether all rows of a bucket have to come to the same task. Where any task may add files to it, they do so only if the
+        table asks for few tasks in a partition (`partition.sink-strategy=hash`).
+        """
+        any_task_may = self.context.mode.bucket_mode is BucketMode.UNAWARE or self.postpones
+        return not any_task_may or self.context.options.partition_sink_strategy == "hash"
 
     @property
     def sort_keys(self) -> tuple[str, ...]:

@@ -79,6 +79,7 @@ def test_a_plan_says_what_the_files_are(tmp_path: Path, seed: int) -> None:
             assert len(runs) == 0 or (len(runs) == 1 and runs[0].level == top and not rewrites)
             assert found.reason == ("no files" if not runs else "one run, already at the top level")
         return
+    assert isinstance(found, CompactionTask)
     assert found.runs_after == len(runs) - _runs_of(found) + 1
     assert found.files == tuple(file for file in bucket.files if file in found.files), "in the order of the bucket"
     assert (found.read_snapshot_id, found.file_stamp, found.total_buckets, found.max_level) == (9, "stamp", 2, top)

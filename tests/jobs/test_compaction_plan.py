@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.compact.compaction_plan import CompactionTask, RoundLimits, SkippedBucket
-from paimon_cli.errors import FilesConflict, NotFound, PartialSuccess
+from paimon_cli.errors import FilesConflict, NotFound, PartialSuccess, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import decision_rows
@@ -170,3 +170,15 @@ def test_all_files_are_rewritten_where_the_table_wants_it(table: TableContext) -
     before = live_files(table)
     assert compact(again).buckets == 4
     assert not before & live_files(table)
+
+
+def test_a_range_of_buckets_may_reach_beyond_the_table(table: TableContext) -> None:
+    def chosen(*buckets: int | range) -> set[int]:
+        return {decision.bucket for decision in plan_compaction(table, CompactRequest("full", buckets=buckets)).decisions}
+
+    assert chosen(range(1000)) == chosen(0, range(1, 2)) == chosen() == {0, 1}
+    assert chosen(range(1, 1000)) == {1}
+    with pytest.raises(UsageError, match="no bucket 5"):
+        chosen(0, range(5, 1000))
+    with pytest.raises(UsageError, match="no bucket 2"):
+        chosen(range(2), 2)

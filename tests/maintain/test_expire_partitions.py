@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.compact.compaction_plan import SkippedBucket
 from paimon_cli.errors import DataConflict, UsageError
+from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
 from paimon_cli.maintain.expire_partitions import PartitionTime, drop_partitions, expire_partitions, plan_partitions
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
@@ -143,3 +146,21 @@ def test_directories_of_dropped_partitions_go_on_request(tmp_path: Path) -> None
     swept = replace(context, options=context.options.with_overrides({"snapshot.clean-empty-directories": "true"}))
     expire_snapshots(swept, Retention(1, 1, 0, None))
     assert [path.name for path in Path(context.url).glob("dt=*")] == ["dt=2024-01-05"]
+
+
+@pytest.mark.parametrize("options", [{}, {"partition.expiration-strategy": "update-time"}], ids=str)
+def test_partitions_that_expire_are_not_compacted(tmp_path: Path, options: dict[str, str]) -> None:
+    """Only if the table asks for it, and only by the time in their values, as in Java (#9021)."""
+    skipping = {"partition.expiration-time": "7 d", "compaction.skip-expired-partitions": "true", **options}
+    made = make_table(tmp_path / "t", {"dt": "STRING", "k": "INT NOT NULL"}, [], ["dt"], bucket=-1)
+    context = replace(made, clock=SteppingClock(NOW))
+    for _ in range(2):
+        write(context, [{"dt": dt, "k": 1} for dt in ("2023-12-01", "2024-01-04", "2024-01-05", "no time", None)])
+    asking = replace(context, options=context.options.with_overrides(skipping))
+    left = {
+        partition_text(context, decision.partition)
+        for decision in plan_compaction(asking, CompactRequest("full")).decisions
+        if isinstance(decision, SkippedBucket)
+    }
+    assert left == (set() if options else {"dt=2023-12-01"})
+    assert not [d for d in plan_compaction(context, CompactRequest("full")).decisions if isinstance(d, SkippedBucket)]

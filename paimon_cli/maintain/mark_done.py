@@ -1,0 +1,152 @@
+"""Marks partitions as done for jobs that wait for complete ones (FORMAT.md, section 13.6; Java PartitionMarkDoneAction)."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError
+from paimon_cli.history.partition_spec import PartitionSpec, partition_text
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import FileFilter
+from paimon_cli.storage.threads import in_parallel
+
+SUCCESS_FILE, HTTP_REPORT = "success-file", "http-report"
+OF_A_CATALOG = ("done-partition", "mark-event")
+CUSTOM = "custom"
+ACTIONS = (SUCCESS_FILE, *OF_A_CATALOG, HTTP_REPORT, CUSTOM)
+_SUCCESS_NAME = "_SUCCESS"
+_SECONDS_TO_ANSWER = 30
+
+
+@dataclass(frozen=True)
+class MarkedPartition:
+    """A partition that is marked as done since `done` (epoch millis), by these actions."""
+
+    partition: str
+    actions: tuple[str, ...]
+    done: int
+
+
+def plan_marks(context: TableContext, partitions: Sequence[Mapping[str, str]], actions: Sequence[str] = ()) -> list[bytes]:
+    """The partitions of the latest snapshot that the request selects, in order.
+
+    `NotSupported` for actions that are not possible here, `NotFound` if a specification selects nothing.
+    """
+    if not context.schema.partition_keys:
+        raise UsageError(f"{context.address} is not partitioned", "only partitions are marked as done")
+    if not partitions:
+        raise UsageError("no partition is named", hint="name those that are done: --partition KEY=VALUE")
+    for action in actions_of(context, actions):
+        _check_action(context, action)
+    snapshot = context.snapshots.latest()
+    found: dict[bytes, None] = {}
+    for wanted in partitions:
+        spec = PartitionSpec.parse(context, wanted)
+        live = [] if snapshot is None else context.manifests.live_entries(snapshot, FileFilter(spec.matches))
+        if not live:
+            named = ",".join(f"{key}={value}" for key, value in wanted.items())
+            raise NotFound(f"no partition {named}", hint=f"paimon-cli partitions ls {context.layout.argument}")
+        found.update(dict.fromkeys(entry.partition for entry in live))
+    return sorted(found, key=lambda partition: partition_text(context, partition))
+
+
+def actions_of(context: TableContext, actions: Sequence[str] = ()) -> tuple[str, ...]:
+    """The actions of this call, or else those of the table's option."""
+    chosen = tuple(dict.fromkeys(action.strip().lower() for action in actions or context.options.partition_mark_done_actions))
+    unknown = next((action for action in chosen if action not in ACTIONS), None)
+    if unknown is not None:
+        raise UsageError(f"unknown action '{unknown}' to mark a partition as done", f"the actions are {', '.join(ACTIONS)}")
+    return chosen
+
+
+def _check_action(context: TableContext, action: str) -> None:
+    url = context.options.partition_mark_done_url
+    if action in OF_A_CATALOG:
+        raise NotSupported(
+            f"cannot mark partitions of {context.address} by {action}",
+            "it tells a metastore, and this version reaches tables by their path alone",
+            f"paimon-cli partitions mark-done {context.layout.argument} --action {SUCCESS_FILE} --partition KEY=VALUE",
+        )
+    if action == CUSTOM:
+        why = "partition.mark-done-action.custom.class names a Java class"
+        raise NotSupported(f"cannot mark partitions of {context.address} by {CUSTOM}", why, "mark them with Flink or Spark")
+    if action == HTTP_REPORT and not (url or "").startswith(("http://", "https://")):
+        raise UsageError(
+            f"{HTTP_REPORT} has no address to report to",
+            "partition.mark-done-action.http.url is not a URL of http or https",
+            "set it with `alter`, or for this call with --option",
+        )
+
+
+def mark_done(context: TableContext, partitions: Iterable[bytes], actions: Sequence[str] = ()) -> list[MarkedPartition]:
+    """Mark each partition by each action. Doing it again is harmless: a mark then has a newer time."""
+    chosen = actions_of(context, actions)
+    marked = []
+    for partition in partitions:
+        now = context.clock.now_millis()
+        if SUCCESS_FILE in chosen:
+            _write_success_file(context, partition, now)
+        if HTTP_REPORT in chosen:
+            _report(context, partition)
+        marked.append(MarkedPartition(partition_text(context, partition), chosen, now))
+    return marked
+
+
+def done_times(context: TableContext, partitions: Sequence[bytes]) -> dict[bytes, int]:
+    """When the partitions that have a success file were last marked, in epoch millis."""
+    found = in_parallel(lambda partition: _success_file(context, partition), partitions, context.read_threads)
+    return {partition: times["modificationTime"] for partition, times in zip(partitions, found, strict=True) if times}
+
+
+def _success_path(context: TableContext, partition: bytes) -> str:
+    return f"{context.layout.root}/{context.partition_path_of(partition)}{_SUCCESS_NAME}"
+
+
+def _success_file(context: TableContext, partition: bytes) -> dict[str, int]:
+    """The times in the success file; empty if there is none, or if it is one of another tool."""
+    try:
+        times = json.loads(context.storage.read_bytes(_success_path(context, partition)))
+    except (FileNotFoundError, ValueError):
+        return {}
+    known = isinstance(times, dict) and all(isinstance(times.get(name), int) for name in ("creationTime", "modificationTime"))
+    return times if known else {}
+
+
+def _write_success_file(context: TableContext, partition: bytes, now: int) -> None:
+    times = {"creationTime": now, **_success_file(context, partition), "modificationTime": now}
+    context.storage.overwrite(_success_path(context, partition), json.dumps(times, separators=(",", ":")).encode())
+
+
+def _report(context: TableContext, partition: bytes) -> None:
+    """POST the partition to the address of the table's option; the answer must hold the result SUCCESS."""
+    url = context.options.partition_mark_done_url or ""
+    body = {
+        "params": context.options.partition_mark_done_params,
+        "table": _full_name(context),
+        "path": context.layout.root,
+        "partition": context.partition_path_of(partition).rstrip("/"),
+    }
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=_SECONDS_TO_ANSWER) as response:
+            answer = json.loads(response.read())
+    except (OSError, ValueError) as error:
+        raise _unreported(context, partition, url, str(error)) from error
+    result = answer.get("result") if isinstance(answer, dict) else None
+    if str(result).upper() != "SUCCESS":
+        raise _unreported(context, partition, url, f"the result in the answer is {result}, not SUCCESS")
+
+
+def _unreported(context: TableContext, partition: bytes, url: str, why: str) -> StorageUnavailable:
+    what = f"partition {partition_text(context, partition)} could not be reported to {url}"
+    return StorageUnavailable(what, why, "run the command again: partitions that are marked already do no harm")
+
+
+def _full_name(context: TableContext) -> str:
+    path = PurePosixPath(context.layout.root)
+    return f"{path.parent.name.removesuffix('.db')}.{path.name}" if path.parent.name.endswith(".db") else path.name
