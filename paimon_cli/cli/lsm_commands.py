@@ -16,6 +16,7 @@ from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, split_buckets, split_pairs, split_partitions
 from paimon_cli.cli.results import TIME, counted, human_size, printable, say
 from paimon_cli.errors import UsageError
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,6 +144,8 @@ def _footer(row: LsmRow) -> str:
     space = f"space amplification {row.space_amplification_percent}% (limit {row.space_limit_percent}%)"
     amplification = f"read amplification {row.read_amplification}   {space}{share}   DV rows {row.deletion_vector_rows}"
     amplification += f"\nlast full compaction: {_last_full(row)}"
+    if row.bucket == POSTPONE_BUCKET:
+        return f"{amplification}\nnext compaction: {row.would_compact}\n"
     if row.output_level is None:
         return f"{amplification}\nnext compaction: none: {row.would_compact}\n"
     picked = sum(run.picked for run in row.runs)

@@ -13,7 +13,7 @@ from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead, ids_have_
 from paimon_cli.lsm.sorted_runs import sorted_runs
 from paimon_cli.maintain.orphans import DAY_MILLIS, find_orphans
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, Snapshot
-from paimon_cli.metadata.table_layout import CONSUMER_PREFIX
+from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, POSTPONE_BUCKET
 from paimon_cli.options.option_catalog import find_option
 from paimon_cli.options.option_text import counted, human_size
 
@@ -55,8 +55,17 @@ class ExaminedTable:
         return list(self.context.snapshots.newest_first(RECENT))
 
     @cached_property
-    def buckets(self) -> list[BucketFiles]:
+    def _places(self) -> list[BucketFiles]:
         return list(bucket_files(self.context, self.recent[0] if self.recent else None).values())
+
+    @property
+    def buckets(self) -> list[BucketFiles]:
+        return [place for place in self._places if place.bucket != POSTPONE_BUCKET]
+
+    @property
+    def postponed(self) -> list[BucketFiles]:
+        """What waits for buckets, by partition."""
+        return [place for place in self._places if place.bucket == POSTPONE_BUCKET]
 
     @cached_property
     def runs(self) -> list[int]:
@@ -204,6 +213,15 @@ def buckets_have_a_good_size(examined: ExaminedTable) -> Iterator[Diagnosis]:
         yield Diagnosis("PD020", WARNING, "buckets", message, command)
 
 
+def no_row_waits(examined: ExaminedTable) -> Iterator[Diagnosis]:
+    """PD023: rows that no plain read shows before a compaction."""
+    waiting = examined.postponed
+    if waiting:
+        rows, files = sum(file.row_count for held in waiting for file in held.files), sum(len(held.files) for held in waiting)
+        message = f"{counted(rows, 'row')} in {counted(files, 'file')} wait for their buckets; plain reads do not show them"
+        yield Diagnosis("PD023", WARNING, "postponed rows", message, f"paimon-cli compact {examined.argument}")
+
+
 def hints_are_right(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD021: hint files that name the wrong snapshot."""
     for violation in hints_are_not_ahead(examined.context):
@@ -237,6 +255,7 @@ RULES: tuple[Callable[[ExaminedTable], Iterator[Diagnosis]], ...] = (
     only_one_compacts,
     files_are_not_small,
     buckets_have_a_good_size,
+    no_row_waits,
     snapshots_are_few,
     consumers_are_alive,
     no_file_is_left_over,

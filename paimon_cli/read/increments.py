@@ -11,7 +11,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.metadata.data_file import ADD, BucketId, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot, Tag
-from paimon_cli.metadata.table_mode import FULL_COMPACTION, INPUT, LOOKUP
+from paimon_cli.metadata.table_mode import FULL_COMPACTION, INPUT, LOOKUP, BucketMode
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_text import plain_number, read_option
 from paimon_cli.read.difference import plan_difference
@@ -32,6 +32,8 @@ AUTO, DELTA, CHANGELOG, DIFF = "auto", "delta", "changelog", "diff"
 MODES = (AUTO, DELTA, CHANGELOG, DIFF)
 CHANGES = "changes"
 """All changes that a stream of the table is to see: CHANGELOG, and what overwrites have changed; DELTA without a producer."""
+ARRIVALS = "arrivals"
+"""DELTA with the rows that wait for their buckets, as a stream of such a table sees them when they are written."""
 LEAST_MILLIS = 10**11
 """A smaller number is an id."""
 
@@ -75,7 +77,8 @@ class IncrementRange:
         """`asked`, or for auto what Java does: diff between two tags, else the changelog if the table's producer writes one."""
         producer = context.options.changelog_producer
         if asked == CHANGES:
-            return DELTA if producer == "none" else CHANGES
+            without = ARRIVALS if context.mode.bucket_mode is BucketMode.POSTPONED else DELTA
+            return without if producer == "none" else CHANGES
         if asked not in MODES:
             raise UsageError(f"there is no increment in mode '{asked}'", f"the modes are {', '.join(MODES)}")
         if asked != AUTO:
@@ -151,7 +154,7 @@ def increment_context(context: TableContext, mode: str) -> TableContext:
     """For DELTA one that sees level 0 and no deletion vectors: what came in, not what is left of it. For CHANGES one that sees
     what changelogs have shown, which is level 0, too, if they record the input.
     """
-    if mode == DELTA:
+    if mode in (DELTA, ARRIVALS):
         return replace(context, options=context.options.with_overrides({"deletion-vectors.enabled": "false"}))
     if mode == CHANGES and context.options.changelog_producer == INPUT:
         return replace(context, options=context.options.with_overrides({"deletion-vectors.merge-on-read": "true"}))
@@ -174,7 +177,7 @@ def plan_increment(context: TableContext, chosen: IncrementRange, mode: str, pre
         return ScanPlan(newest, tuple(split for splits in shown for split in splits), ScanCounts())
     appends = (context.manifests.delta_entries(snapshot) for snapshot in snapshots if snapshot.commit_kind == APPEND)
     added = [[entry for entry in entries if entry.kind == ADD] for entries in appends]
-    return plan_added(context, newest, added, predicate)
+    return plan_added(context, newest, added, predicate, shows_postponed=mode == ARRIVALS)
 
 
 def _grouped(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:

@@ -18,6 +18,7 @@ from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta, FileFilter, KeepPartition, ManifestEntry, ManifestFileMeta, SimpleStats
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.sql.conditions import BoundsOf, ColumnBounds
 from paimon_cli.sql.predicate import Predicate
 
@@ -211,6 +212,7 @@ class Pruning(FileFilter):
         buckets: Collection[int] | None = None,
         read_optimized: bool = False,
         merges: bool = True,
+        shows_postponed: bool = False,
     ) -> None:
         super().__init__(keep_partition)
         self.partition_marks = None if predicate is None else predicate.partition_marks
@@ -219,6 +221,7 @@ class Pruning(FileFilter):
         self._context = context
         self._predicate = predicate
         self._wanted_buckets = buckets
+        self._least_bucket = POSTPONE_BUCKET if shows_postponed else 0
         self._top_level = context.options.num_levels - 1 if read_optimized and context.schema.primary_keys else None
         self._hides_level_0 = merges and context.mode.hides_level_0
         self._bounds = TableBounds(context)
@@ -260,7 +263,7 @@ class Pruning(FileFilter):
 
     def keeps_bucket(self, bucket: int, bucket_count: int) -> bool:
         """`bucket_count`: the number of buckets in its partition."""
-        if bucket < 0 or (self._wanted_buckets is not None and bucket not in self._wanted_buckets):
+        if bucket < self._least_bucket or (self._wanted_buckets is not None and bucket not in self._wanted_buckets):
             return False
         if self._predicate is None or bucket_count < 1:
             return True

@@ -174,8 +174,7 @@ def plan_scan(
 ) -> ScanPlan:
     """Plan a read of `snapshot` (of `context.schema`); files that cannot hold a matching row are left out.
 
-    `read_optimized`: only the top level, whose files need no merge (Java's `$ro` view). Postponed rows (bucket -2) are not
-    visible to reads.
+    `read_optimized`: only the top level, whose files need no merge (Java's `$ro` view). Rows that wait in bucket -2 are left out.
     """
     pruning = Pruning(context, predicate, keep_partition, buckets, read_optimized)
     splits = column_splits(context, bucket_files(context, snapshot, pruning), pruning)
@@ -183,10 +182,17 @@ def plan_scan(
 
 
 def plan_added(
-    context: TableContext, newest: Snapshot | None, added: Iterable[Sequence[ManifestEntry]], predicate: Predicate | None
+    context: TableContext,
+    newest: Snapshot | None,
+    added: Iterable[Sequence[ManifestEntry]],
+    predicate: Predicate | None,
+    *,
+    shows_postponed: bool = False,
 ) -> ScanPlan:
-    """Plan a read of the files that each of several snapshots added, one after the other: nothing is merged or hidden."""
-    pruning = Pruning(context, predicate, merges=False)
+    """Plan a read of the files that each of several snapshots added, one after the other: nothing is merged or hidden, but rows
+    that wait for their buckets unless `shows_postponed`.
+    """
+    pruning = Pruning(context, predicate, merges=False, shows_postponed=shows_postponed)
     splits: list[Split] = []
     for entries in added:
         table = FileTable.of([ManifestTable.of(entries)], pruning)

@@ -74,6 +74,50 @@ class JavaPaimon:
         return self._request("incremental", table, first=str(after), last=str(to))
 
 
+SPARK_SESSION = """
+import sys
+from pyspark.sql import SparkSession
+warehouse, jars = sys.argv[1:]
+settings = {
+    "spark.jars": jars, "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC", "spark.sql.catalog.paimon": "org.apache.paimon.spark.SparkCatalog",
+    "spark.sql.catalog.paimon.warehouse": "file:" + warehouse,
+    "spark.sql.extensions": "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions",
+}
+builder = SparkSession.builder.master("local[1]")
+for key, value in settings.items():
+    builder = builder.config(key, value)
+session = builder.getOrCreate()
+session.sparkContext.setLogLevel("OFF")
+for statement in sys.stdin:
+    try:
+        session.sql(statement).collect()
+        print("done", flush=True)
+    except Exception as error:
+        print("error " + str(error).replace("\\n", " ")[:500], flush=True)
+"""
+
+
+class SparkSql:
+    """Statements of Spark SQL with Paimon's own catalog, for what Java does only there. `python` has a pyspark for the jars."""
+
+    def __init__(self, python: str, jars: Sequence[Path], warehouse: Path) -> None:
+        pipe = subprocess.PIPE
+        command = [python, "-c", SPARK_SESSION, str(warehouse), ",".join(map(str, jars))]
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+
+    def run(self, statement: str) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(statement + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline().strip()
+        if answer != "done":
+            raise AssertionError(f"{statement}: {answer or 'the session has ended'}")
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
 class PaimonCli:
     """Our commands, in this process."""
 

@@ -2,6 +2,7 @@
 
     python -m scripts.judge.turns --jars FOLDER --rounds 10 --tables 40 --seed 7
     python -m scripts.judge.turns --jars FOLDER --table 7-vectors-3 --keep FOLDER
+    python -m scripts.judge.turns --jars FOLDER --only postponed --spark-python PYTHON --spark-jars PAIMON_SPARK PAIMON_BUNDLE
 
 Each round is one write that compacts, or some writes that do not and a compaction, each by one of the two; then both
 read the table, and the changelog of the round. Prints one JSON line; a difference names its table, and stops it.
@@ -20,13 +21,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scripts.judge.peers import JavaPaimon, PaimonCli, Row
+from scripts.judge.peers import JavaPaimon, PaimonCli, Row, SparkSql
 
 Key = tuple[Any, ...]
 State = dict[Key, Row]
 Merge = Callable[[Row | None, Row], Row | None]
 
 TOP_LEVEL = 3
+DATABASE = "turns.db"
 OTHER_CHECKS = ("metadata", "chain", "references", "files", "stats", "sorted-runs", "sequence", "bucket", "unique")
 """What `verify` checks besides deletion vectors."""
 VALUES = ("v", "w", "s")
@@ -76,6 +78,10 @@ LOOKUP, INPUT, FULL = ({"changelog-producer": producer} for producer in ("lookup
 ONCE = {"changelog-producer.row-deduplicate": "true"}
 LONGER = {"changelog.num-retained.min": "1000", "changelog.num-retained.max": "1000", "changelog.time-retained": "10 d"}
 """Changelogs outlive their snapshots."""
+POSTPONED = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"}
+"""Java compacts them in Spark SQL only. It replays the files of several commits there in no certain order, and takes deletes for
+inserts; such rows are left to us.
+"""
 SHAPES: dict[str, dict[str, str]] = {
     "vectors": VECTORS,
     "vectors-64": {**VECTORS, "deletion-vectors.bitmap64": "true"},
@@ -108,6 +114,13 @@ SHAPES: dict[str, dict[str, str]] = {
     "bucket-mod": {"bucket-function.type": "mod", "bucket-key": "id"},
     "bucket-hive": {"bucket-function.type": "hive"},
     "bucket-hive-vectors": {**VECTORS, "bucket-function.type": "hive", "bucket-key": "k"},
+    "postponed": POSTPONED,
+    "postponed-vectors": {**POSTPONED, **VECTORS},
+    "postponed-first-row": {**POSTPONED, **FIRST_ROW},
+    "postponed-partial-update": {**POSTPONED, **PARTIAL_UPDATE},
+    "postponed-aggregation": {**POSTPONED, **AGGREGATION},
+    "postponed-sequence": {**POSTPONED, "sequence.field": "w"},
+    "postponed-lookup": {**POSTPONED, **LOOKUP},
     "nullable": NULLABLE,
     "nullable-vectors": {**NULLABLE, **VECTORS},
     "nullable-lookup-aggregation": {**NULLABLE, **LOOKUP, **AGGREGATION},
@@ -129,7 +142,8 @@ class Oracle:
         self.producer = self.options.get("changelog-producer", "none")
         self.engine = self.options.get("merge-engine", "deduplicate")
         self.merge = by_sequence if "sequence.field" in self.options else ENGINES[self.engine]
-        self.hides_level_0 = "deletion-vectors.enabled" in self.options or self.engine == "first-row"
+        self.postpones = self.options["bucket"] == "-2"
+        self.hides_level_0 = "deletion-vectors.enabled" in self.options or self.engine == "first-row" or self.postpones
         self.has_deletes = self.merge is deduplicate
 
     def key(self, row: Row) -> Key:
@@ -172,10 +186,13 @@ class Oracle:
 class Turns:
     """One table and its rounds, all of it decided by the seed."""
 
-    def __init__(self, folder: Path, seed: str, shape: str, java: JavaPaimon, ours: PaimonCli) -> None:
+    def __init__(
+        self, folder: Path, seed: str, shape: str, java: JavaPaimon, ours: PaimonCli, spark: SparkSql | None = None
+    ) -> None:
         self.random = random.Random(seed)
-        self.java, self.ours = java, ours
-        self.table = folder / seed
+        self.java, self.ours, self.spark = java, ours, spark
+        self.table = folder / DATABASE / seed
+        self.table.parent.mkdir(exist_ok=True)
         keys = self.random.choice((("id",), ("k",), ("id", "k")))
         if "bucket-key" in SHAPES[shape]:
             keys = ("id", "k")
@@ -187,11 +204,14 @@ class Turns:
         options = {"bucket": str(buckets), "file.format": self.random.choice(("parquet", "parquet", "orc", "avro"))}
         if self.random.random() < 0.5 and "changelog-producer" in SHAPES[shape]:
             options |= LONGER
+        if POSTPONED.items() <= SHAPES[shape].items():
+            options["postpone.default-bucket-num"] = str(buckets)
         self.options = {**options, "num-sorted-run.compaction-trigger": str(TOP_LEVEL), **SHAPES[shape]}
         self.oracle = Oracle(self.options, (*partition, *keys))
         self.history: list[str] = []
         self.changes: list[Row] = []
-        self.compared = 0
+        self.compared = self.commits_waiting = 0
+        self.deletes_wait = False
         self.left_by_java: set[str] = set()
         self.nullable = {*partition, *keys} if NULLABLE.items() <= self.options.items() else frozenset()
         not_null = {*partition, *keys} - self.nullable
@@ -208,9 +228,10 @@ class Turns:
 
     def _rows(self) -> list[Row]:
         number = self.random.choice((1, 5, 25, 60))
-        return [self._row() for _ in range(number)]
+        deletes = self.oracle.has_deletes and not (self.oracle.postpones and self.random.random() < 0.5)
+        return [self._row(0.25 if deletes else 0) for _ in range(number)]
 
-    def _row(self) -> Row:
+    def _row(self, deletes: float) -> Row:
         draw = self.random.random
         cells = {
             "p": self.random.choice(("a", "b=c")),
@@ -220,7 +241,7 @@ class Turns:
             "w": self.random.randrange(100),
             "s": None if draw() < 0.2 else self.random.choice(("x", "y" * 30, "日本")),
         }
-        kind = "-D" if self.oracle.has_deletes and draw() < 0.25 else "+I"
+        kind = "-D" if draw() < deletes else "+I"
         cells |= {name: None for name in sorted(self.nullable) if draw() < 0.15}
         return {"_kind": kind, **{name: cells[name] for name in self.columns}}
 
@@ -228,11 +249,15 @@ class Turns:
         who, rows = self._someone(), self._rows()
         self.history.append(f"{who.name} writes {len(rows)} rows{' and compacts' if compact else ''}")
         who.write(self.table, rows, compact=compact)
+        self.commits_waiting += 1
+        self.deletes_wait |= any(row["_kind"] == "-D" for row in rows)
         changes = self.oracle.write(rows)
         return changes + (self._seen_by_compaction(full=False) if compact else [])
 
     def _compact(self) -> list[Row]:
         who, full = self._someone(), self.random.random() < 0.5
+        if self.oracle.postpones:
+            return self._give_out(who if self.commits_waiting == 1 and not self.deletes_wait else self.ours)
         served = who is self.ours and not full and self.random.random() < 0.5
         self.history.append(f"{who.name} {'serves' if served else 'compacts fully' if full else 'compacts'}")
         if served:
@@ -240,6 +265,16 @@ class Turns:
         else:
             who.compact(self.table, full=full)
         return self._seen_by_compaction(full=full)
+
+    def _give_out(self, who: JavaPaimon | PaimonCli) -> list[Row]:
+        self.history.append(f"{who.name} gives out the rows of {self.commits_waiting} commits")
+        self.commits_waiting, self.deletes_wait = 0, False
+        if who is self.ours:
+            self.ours.compact(self.table, full=self.random.random() < 0.5)
+        else:
+            assert self.spark is not None, "postponed tables need --spark-python and --spark-jars"
+            self.spark.run(f"CALL paimon.sys.compact(table => '{self.table.parent.stem}.`{self.table.name}`')")
+        return self._seen_by_compaction(full=True)
 
     def _seen_by_compaction(self, *, full: bool) -> list[Row]:
         """A pick of all runs is a full compaction too; the producer full-compaction looks at nothing less."""
@@ -254,7 +289,7 @@ class Turns:
 
     def round(self) -> None:
         before = self._latest()
-        if self.random.random() < 0.4 and not self.oracle.waiting:
+        if self.random.random() < 0.4 and not self.oracle.waiting and not self.oracle.postpones:
             changes = self._write(compact=True)
         else:
             changes = [change for _ in range(self.random.choice((1, 1, 2, 3))) for change in self._write(compact=False)]
@@ -337,17 +372,23 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", default="local", choices=("local", "spark"))
     parser.add_argument("--only", default="", help="only shapes whose name holds this")
+    parser.add_argument("--spark-python", default=sys.executable, help="a Python with the pyspark that --spark-jars are for")
+    parser.add_argument("--spark-jars", type=Path, nargs="*", default=[], help="paimon-spark and paimon-bundle")
     parser.add_argument("--table", help="the seed of a table that differed")
     parser.add_argument("--keep", type=Path, help="make the tables in this folder and leave them there")
     arguments = parser.parse_args()
     shapes = [shape for shape in SHAPES if arguments.only in shape]
+    if not arguments.spark_jars:
+        shapes = [shape for shape in shapes if not POSTPONED.items() <= SHAPES[shape].items()]
     seeds = [f"{arguments.seed}-{shapes[number % len(shapes)]}-{number}" for number in range(arguments.tables)]
     begun, compared, differences = time.monotonic(), 0, 0
     java, ours = JavaPaimon(arguments.jars), PaimonCli(arguments.engine)
-    with tempfile.TemporaryDirectory(prefix="turns-") as folder:
+    with tempfile.TemporaryDirectory(prefix="turns-") as scratch:
+        folder = arguments.keep or Path(scratch)
+        spark = SparkSql(arguments.spark_python, arguments.spark_jars, folder) if arguments.spark_jars else None
         for seed in [arguments.table] if arguments.table else seeds:
             try:
-                turns = Turns(arguments.keep or Path(folder), seed, seed.split("-", 1)[1].rsplit("-", 1)[0], java, ours)
+                turns = Turns(folder, seed, seed.split("-", 1)[1].rsplit("-", 1)[0], java, ours, spark)
                 for _ in range(arguments.rounds):
                     turns.round()
                 turns.check_history()
@@ -355,6 +396,8 @@ def main() -> int:
             except AssertionError as difference:
                 differences += 1
                 print(f"table {seed}: {difference}", file=sys.stderr, flush=True)
+        if spark is not None:
+            spark.close()
     java.close()
     line = {"measure": "turns", "tables": 1 if arguments.table else len(seeds), "rounds": arguments.rounds, "compared": compared}
     print(json.dumps({**line, "differences": differences, "seed": arguments.seed, "seconds": round(time.monotonic() - begun, 1)}))

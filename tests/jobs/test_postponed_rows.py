@@ -17,10 +17,11 @@ from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect.table_description import describe_table
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
-from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
+from paimon_cli.jobs.row_scan import FollowedChanges, Increment, ReadRequest, plan_rows
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
 from tests.rivals import beside
@@ -304,3 +305,37 @@ def test_the_number_of_buckets_can_be_fixed_once_nothing_waits(tmp_path: Path) -
     postponed = TableContext.open(context.url)
     write(postponed, [row(4, 4)])
     assert shown(postponed) == [row(1, 1), row(3, 3)]
+
+
+def changes(context: TableContext, first: int, last: int) -> list[tuple[str, int, int | None]]:
+    table = CatalogTable.open(locate_table(context.url))
+    found = FollowedChanges(table, ReadRequest(keep_kinds=True), first, last).rows()
+    return [
+        tuple(change)
+        for batch in found
+        for change in zip(*(batch.column(n).to_pylist() for n in ("rowkind", "id", "n")), strict=True)
+    ]
+
+
+def test_a_stream_sees_rows_when_they_are_written_and_not_again(tmp_path: Path) -> None:
+    context = make(tmp_path / "t")
+    write(context, [row(2, 1, op="+I"), row(1, 1, op="+I"), row(2, 2, op="+U"), row(3, 3, op="-D")])
+    compact(context)
+    write(TableContext.open(context.url, BATCHES), [row(4, 4)], compaction="none")
+    latest = context.snapshots.latest()
+    assert latest is not None
+    assert changes(context, 1, latest.id) == [("+I", 2, 1), ("+I", 1, 1), ("+U", 2, 2), ("-D", 3, 3), ("+I", 4, 4)]
+    batch = CatalogTable.open(locate_table(context.url))
+    scan = plan_rows(batch, ReadRequest(increment=Increment("0", str(latest.id))))
+    assert scan.count() == 1, "as in Java, increments of a query are about buckets"
+
+
+def test_what_waits_is_a_finding_with_a_cure(tmp_path: Path) -> None:
+    context = make(tmp_path / "t")
+    for number in range(12):
+        write(context, [row(9 - number, number), row(number, number)])
+    (finding,) = describe_table(CatalogTable.open(locate_table(context.url))).health
+    assert (finding.code, finding.command) == ("PD023", f"paimon-cli compact {context.url}")
+    assert finding.finding == "24 rows in 12 files wait for their buckets; plain reads do not show them"
+    compact(context)
+    assert describe_table(CatalogTable.open(locate_table(context.url))).health == ()
