@@ -78,6 +78,8 @@ LOOKUP, INPUT, FULL = ({"changelog-producer": producer} for producer in ("lookup
 ONCE = {"changelog-producer.row-deduplicate": "true"}
 LONGER = {"changelog.num-retained.min": "1000", "changelog.num-retained.max": "1000", "changelog.time-retained": "10 d"}
 """Changelogs outlive their snapshots."""
+NO_WAIT = {"lookup-wait": "false"}
+GENTLE = {"lookup-compact": "gentle", "lookup-compact.max-interval": "3"}
 POSTPONED = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"}
 """Java compacts them in Spark SQL only. It replays the files of several commits there in no certain order, and takes deletes for
 inserts; such rows are left to us.
@@ -95,6 +97,12 @@ SHAPES: dict[str, dict[str, str]] = {
     "vectors-64-lookup-once": {**VECTORS, **LOOKUP, **ONCE, "deletion-vectors.bitmap64": "true"},
     "vectors-lookup-aggregation": {**VECTORS, **LOOKUP, **AGGREGATION},
     "vectors-lookup-partial-update": {**VECTORS, **LOOKUP, **PARTIAL_UPDATE},
+    "vectors-no-wait": {**VECTORS, **NO_WAIT},
+    "vectors-gentle": {**VECTORS, **GENTLE},
+    "vectors-lookup-no-wait": {**VECTORS, **LOOKUP, **NO_WAIT},
+    "vectors-lookup-gentle-aggregation": {**VECTORS, **LOOKUP, **GENTLE, **AGGREGATION},
+    "lookup-gentle": {**LOOKUP, **GENTLE},
+    "first-row-no-wait": {**FIRST_ROW, **NO_WAIT},
     "input": INPUT,
     "input-partial-update": {**INPUT, **PARTIAL_UPDATE},
     "lookup": LOOKUP,
@@ -198,8 +206,9 @@ class Turns:
             keys = ("id", "k")
         partition = ("p",) if self.random.random() < 0.6 else ()
         buckets = self.random.choice((1, 1, 2, 3))
-        if "full-compaction" in SHAPES[shape].values():
-            partition, buckets = ("p",), 1  # what is compacted fully shows in the files of a partition
+        self.may_leave_level_0 = bool({*NO_WAIT.items(), *GENTLE.items()} & SHAPES[shape].items())
+        if self.may_leave_level_0 or "full-compaction" in SHAPES[shape].values():
+            partition, buckets = ("p",), 1  # what was compacted shows in the files of a partition
         self.columns = (*partition, *keys, *VALUES)
         options = {"bucket": str(buckets), "file.format": self.random.choice(("parquet", "parquet", "orc", "avro"))}
         if self.random.random() < 0.5 and "changelog-producer" in SHAPES[shape]:
@@ -277,11 +286,15 @@ class Turns:
         return self._seen_by_compaction(full=True)
 
     def _seen_by_compaction(self, *, full: bool) -> list[Row]:
-        """A pick of all runs is a full compaction too; the producer full-compaction looks at nothing less."""
-        if full or self.oracle.producer != "full-compaction":
+        """A pick of all runs is a full compaction too; the producer full-compaction looks at nothing less. Where a compaction may
+        leave level 0 alone, nothing is seen of partitions in which it did.
+        """
+        looks_at_full = self.oracle.producer == "full-compaction"
+        if full or not (looks_at_full or self.may_leave_level_0):
             return self.oracle.compact()
+        least = TOP_LEVEL if looks_at_full else 1
         files = json.loads(self.ours.run("files", "ls", self.table, "-o", "json"))["items"]
-        partial = {file["partition"].removeprefix("p=") for file in files if file["level"] < TOP_LEVEL}
+        partial = {file["partition"].removeprefix("p=") for file in files if file["level"] < least}
         return self.oracle.compact({"a", "b=c"} - partial)
 
     def _latest(self) -> int:
