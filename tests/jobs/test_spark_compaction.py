@@ -1,4 +1,4 @@
-"""Compactions as Spark tasks: for each merge engine the very rows of a compaction in this process."""
+"""Writes and compactions as Spark tasks: the very rows, vectors and changelogs that this process makes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.spark.engine import SparkEngine
+from tests.jobs.test_changelog_files import changelog
 from tests.tables import Row, compact, live_files, make_table, rows, write
 
 COLUMNS = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "n": "BIGINT", "v": "STRING"}
@@ -55,3 +58,47 @@ def test_each_merge_engine_compacts_as_in_this_process(engine: str, spark_engine
     assert (summary.engine, len(live_files(there))) == ("spark", 6)
     assert rows(there) == rows(here) == before
     assert runs(there) == runs(here)
+
+
+VECTORS = {"deletion-vectors.enabled": "true"}
+PRODUCERS: dict[str, dict[str, str]] = {
+    "vectors-input": VECTORS | {"changelog-producer": "input"},
+    "vectors-lookup-aggregation": VECTORS | {"changelog-producer": "lookup", "merge-engine": "aggregation", **SUM},
+    "lookup-first-row": {"changelog-producer": "lookup", "merge-engine": "first-row"},
+    "full-compaction": {"changelog-producer": "full-compaction"},
+}
+
+
+def marked(context: TableContext) -> list[tuple[bytes, int, list[list[int] | None]]]:
+    """Of every bucket the rows of each file that a vector marks."""
+    found = []
+    for bucket in bucket_files(context, context.snapshots.latest()).values():
+        vectors = load_vectors(context, bucket)
+        rows_of = [vectors.of(file.file_name) for file in bucket.files]
+        found.append((bucket.partition, bucket.bucket, [None if one is None else list(one.positions) for one in rows_of]))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("producer", PRODUCERS)
+def test_vectors_and_changelogs_are_those_of_this_process(producer: str, spark_engine: SparkEngine, tmp_path: Path) -> None:
+    has_deletes = "merge-engine" not in PRODUCERS[producer]
+    options = {"num-sorted-run.compaction-trigger": "3", **PRODUCERS[producer]}
+    there, here = (make_table(tmp_path / name, COLUMNS, ["p", "k"], ["p"], 2, options) for name in ("there", "here"))
+    for number in range(3):
+        kinds = ["-D" if has_deletes and number and k % 5 == 0 else "+I" for k in range(40)]
+        given: list[Row] = [
+            {"p": f"p{k % 2}", "k": k, "n": k * number, "v": f"{number // 2}/{k}", "_op": kind}
+            for k, kind in enumerate(kinds)
+            if k % (number + 1) == 0
+        ]
+        write(there, given, engine=spark_engine)
+        write(here, given)
+        request = CompactRequest("full" if number == 2 else "minor")
+        run_compact(there, request, spark_engine, NoProgress())
+        run_compact(here, request, LocalEngine(), NoProgress())
+        assert rows(there) == rows(here) != []
+        assert marked(there) == marked(here)
+    latest = there.snapshots.latest(), here.snapshots.latest()
+    assert latest[0] is not None and latest[1] is not None and latest[0].id == latest[1].id
+    told = [[sorted(changelog(context, at + 1)) for at in range(latest[0].id)] for context in (there, here)]
+    assert told[0] == told[1] and any(told[0])
