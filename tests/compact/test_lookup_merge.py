@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
+from tests.commit.commit_tables import SteppingClock
 from tests.tables import Row, compact, make_table, rows, write
 
 VECTORS = {"deletion-vectors.enabled": "true"}
@@ -153,3 +155,22 @@ def test_rows_are_those_written_whatever_was_compacted(engine: str, seed: int, t
     compact(context, strategy="full")
     assert marked(context) == {} and set(levels(context)) <= {context.options.num_levels - 1}
     assert sorted(shown(context), key=lambda one: one["k"]) == expected
+
+
+@pytest.mark.parametrize("producer", ["none", "lookup"])
+def test_an_old_row_that_has_expired_is_found_and_marked_all_the_same(producer: str, tmp_path: Path) -> None:
+    clock = SteppingClock()
+    seconds = clock.now // 1000
+    options = {"record-level.expire-time": "1 h", "record-level.time-field": "s", "changelog-producer": producer}
+    context = replace(vector_table(tmp_path / "t", options), clock=clock)
+    write(context, [row(key, s=seconds) for key in range(4)])
+    compact(context, strategy="full")
+    clock.sleep(3601)
+    now = clock.now // 1000
+    write(context, [{**row(1, 7, s=now), "_op": "+I"}, {**row(2, s=now), "_op": "-D"}])
+    compact(context, strategy="minor")
+    assert marked(context) == {5: [1, 2]}
+    assert [(known["k"], known["n"]) for known in shown(context)] == [(0, 0), (1, 7), (3, 0)], "reads show what has expired"
+    assert not list(check_table(context, rows=True))
+    compact(context, strategy="full")
+    assert [(known["k"], known["n"]) for known in shown(context)] == [(1, 7)]
