@@ -176,7 +176,7 @@ class Catalog:
                 for location in found:
                     try:
                         table = self._open_to_compact(location)
-                        if dedicated and not table.context.mode.awaits_compaction:
+                        if dedicated and not (table.context.mode.awaits_compaction or table.context.mode.postpones_rows):
                             self._warn_of_other_compactors(table)
                         context = table.context
                         summary = run_compact(context, request, engine, self.runtime.new_progress(), shield=shield)

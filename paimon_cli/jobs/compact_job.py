@@ -155,7 +155,7 @@ class CompactSummary:
         before = [file for message in outcome.committed for file in message.compact_before]
         after = [file for message in outcome.committed for file in message.compact_after]
         return cls(
-            buckets=len(outcome.committed),
+            buckets=sum(message.bucket != POSTPONE_BUCKET for message in outcome.committed),
             files_before=len(before),
             files_after=len(after),
             bytes_before=sum(file.file_size for file in before),
@@ -193,7 +193,8 @@ def run_compact(
 
     def compact_buckets(only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
         new_files = NewFiles(context, new_stamp(context), shield)
-        rest = replace(request, limits=request.limits.after(total.committed))
+        limits, gave_out = request.limits.after(total.committed), bool(total.committed)
+        rest = replace(request, limits=limits, unknown_buckets_allowed=request.unknown_buckets_allowed or gave_out)
         plan = plan_compaction(context, rest, new_files.stamp, remembered, only)
         results = _compact_buckets(new_files, request, plan, engine, progress)
         with shield():
@@ -231,9 +232,11 @@ def _until_settled(run_round: RunRound, replans_allowed: int) -> tuple[Outcome, 
 def show_level_0(context: TableContext, buckets: Sequence[BucketId], engine: Engine, progress: Progress) -> str | None:
     """Compact buckets whose new rows readers or streams would not see before; why that failed, if it did: the rows are committed.
 
-    `buckets`: none means all. Nothing is done where they see level 0, for write-only tables, which another job compacts, with
-    `lookup-wait=false`, and where rows wait for their buckets.
+    `buckets`: none means all, if no rows are postponed: those are left to other jobs. Nothing is done where they see level 0, for
+    write-only tables, which another job compacts, and with `lookup-wait=false`.
     """
+    if not buckets and context.mode.bucket_mode is BucketMode.POSTPONED:
+        return None
     if not context.mode.awaits_compaction or context.options.write_only or not context.options.lookup_wait:
         return None
     request = CompactRequest(MINOR_STRATEGY, buckets=tuple(sorted({bucket for _, bucket in buckets})))

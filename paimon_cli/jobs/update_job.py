@@ -19,8 +19,9 @@ from paimon_cli.bucket.stamped_files import DataFileNames, new_stamp
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import BUCKET, OFF
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import BadInput
+from paimon_cli.errors import BadInput, Refused
 from paimon_cli.history.live_files import bucket_files
+from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.append_change import change_files
 from paimon_cli.jobs.compact_job import show_level_0
@@ -33,12 +34,14 @@ from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, FileFilter, file_facts
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, VALUE_KIND, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_mode import CHANGE_ROWS, INPUT
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_mode import CHANGE_ROWS, INPUT, BucketMode
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+from paimon_cli.read.pruning import Pruning
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.sql.clauses import parse_set_clause
-from paimon_cli.sql.predicate import parse_predicate
+from paimon_cli.sql.predicate import Predicate, parse_predicate
 
 REMOVING = {
     "partial-update": "partial-update.remove-record-on-delete=true (or partial-update.remove-record-on-sequence-group)",
@@ -162,6 +165,7 @@ def plan_update(context: TableContext, change: RowChange, stamp: str = "") -> li
     snapshot = context.snapshots.latest()
     if snapshot is None:
         return []
+    _refuse_waiting_rows(context, snapshot, change.where)
     splits: dict[BucketId, list[Split]] = {}
     for split in plan_scan(context, snapshot, change.where).splits:
         splits.setdefault(split.bucket.bucket_id, []).append(split)
@@ -178,6 +182,19 @@ def plan_update(context: TableContext, change: RowChange, stamp: str = "") -> li
         )
         for bucket_id, parts in splits.items()
     ]
+
+
+def _refuse_waiting_rows(context: TableContext, snapshot: Snapshot, where: Predicate) -> None:
+    """`Refused` where rows wait in a partition that the condition is about: they are not seen, and would undo the change."""
+    if context.mode.bucket_mode is not BucketMode.POSTPONED:
+        return
+    about = Pruning(context, where)
+    for partition, _ in bucket_files(context, snapshot, FileFilter(about.keeps_partition, {POSTPONE_BUCKET})):
+        raise Refused(
+            f"rows of {partition_text(context, partition) or context.address} wait for their buckets",
+            "a change does not see them, and they would replace the rows that it changes",
+            f"paimon-cli compact {context.layout.argument}",
+        )
 
 
 @dataclass(frozen=True)

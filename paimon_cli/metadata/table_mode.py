@@ -41,7 +41,7 @@ class BucketMode(Enum):
 
 WORK_ON_BUCKETS = {
     BucketMode.CROSS_PARTITION: (COMPACT,),
-    BucketMode.POSTPONED: (WRITE, COMPACT, RESCALE),
+    BucketMode.POSTPONED: (WRITE, COMPACT, RESCALE, CHANGE_ROWS),
 }
 """What is done where the number of buckets is not fixed; all work is done elsewhere."""
 
@@ -133,11 +133,8 @@ class TableMode:
 
     @property
     def awaits_compaction(self) -> bool:
-        """Whether readers or streams see new rows only once level 0 is compacted, so that writers usually do that at once. Where
-        rows wait for their buckets, there is no level 0 yet.
-        """
-        shows_later = self.hides_level_0 or (self.has_keys and self.changelog_producer == LOOKUP)
-        return shows_later and self.bucket_mode is not BucketMode.POSTPONED
+        """Whether readers or streams see new rows only once level 0 is compacted, so that writers usually do that at once."""
+        return self.hides_level_0 or (self.has_keys and self.changelog_producer == LOOKUP)
 
     def check(self, work: str, table: str) -> None:
         """Raise `NotSupported` if this version does not do `work` on such a table; `table` names it in the message."""

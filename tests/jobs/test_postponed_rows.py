@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from paimon_cli.bucket.postponed_files import replay_order, writer_of
 from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.datatypes.canonical_form import canonical_rows
-from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError, UsageError
+from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError, Refused, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.table_description import describe_table
@@ -22,9 +24,11 @@ from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
 from paimon_cli.jobs.row_scan import FollowedChanges, Increment, ReadRequest, plan_rows
+from paimon_cli.jobs.update_job import UpdateRequest, run_update
+from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
-from tests.rivals import beside
+from tests.rivals import beside, files_of
 from tests.tables import Row, compact, data_files, live_files, make_table, write
 
 COLUMNS = {"dt": "STRING NOT NULL", "id": "INT NOT NULL", "n": "INT", "text": "STRING"}
@@ -123,6 +127,7 @@ def test_equals_a_table_with_buckets(options: dict[str, str], tmp_path: Path) ->
     assert bucket_counts(postponed) == bucket_counts(fixed)
 
 
+PLAIN_FILE = DataFileMeta("f", 1, 1, EMPTY_ROW, EMPTY_ROW, SimpleStats(), SimpleStats(), 0, 0, 0, 0)
 BATCHES = {"postpone.batch-write-fixed-bucket": "true"}
 
 
@@ -339,3 +344,83 @@ def test_what_waits_is_a_finding_with_a_cure(tmp_path: Path) -> None:
     assert finding.finding == "24 rows in 12 files wait for their buckets; plain reads do not show them"
     compact(context)
     assert describe_table(CatalogTable.open(locate_table(context.url))).health == ()
+
+
+@pytest.mark.parametrize("options", [{}, {"deletion-vectors.enabled": "true"}, {"changelog-producer": "lookup"}])
+def test_rows_in_buckets_are_changed_unless_others_wait_there(options: dict[str, str], tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"], -2, {**POSTPONED, **options})
+    write(context, [row(n, n, dt) for n in range(4) for dt in "ab"])
+    compact(context)
+    write(context, [row(0, 9, "b")])
+
+    def change(where: str, *assignments: str) -> int:
+        request = UpdateRequest(where, assignments)
+        return run_update(context, request, LocalEngine(), NoProgress()).rows
+
+    assert change("dt = 'a' and id < 2", "n = n + 10") == 2
+    assert change("dt = 'a' and id = 3") == 1
+    expected = [row(0, 10), row(1, 11), row(2, 2), *(row(n, n, "b") for n in range(4))]
+    assert shown(context) == sorted(expected, key=json.dumps)
+    with pytest.raises(Refused) as refusal:
+        change("id = 1", "n = 0")
+    assert refusal.value.what == "rows of dt=b wait for their buckets"
+    compact(context)
+    assert change("id = 0", "n = 0") == 2
+    assert [r for r in shown(context) if r["id"] == 0] == [row(0, 0), row(0, 0, "b")]
+
+
+def test_a_change_meets_rows_that_were_given_out_and_starts_again(tmp_path: Path) -> None:
+    context = make(tmp_path / "t")
+    write(context, [row(1, 1)])
+    compact(context)
+
+    def other() -> None:
+        write(context, [row(1, 5)])
+        compact(context)
+
+    request = UpdateRequest("id = 1", ("n = n + 1",))
+    summary = run_update(beside(context, other), request, LocalEngine(), NoProgress())
+    assert summary.conflicts == 1 and shown(context) == [row(1, 6)]
+
+
+def test_a_job_that_dies_leaves_what_waits_and_what_was_there(tmp_path: Path) -> None:
+    """The commit is the only moment at which anything changes; what a dead compaction wrote is found as orphans."""
+    context = make(tmp_path / "t")
+    write(context, [row(1, 1)])
+    before = files_of(context)
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compact(beside(context, die))
+    assert shown(context) == [] and before <= files_of(context)
+    compact(context)
+    assert shown(context) == [row(1, 1)]
+    with pytest.raises(KeyboardInterrupt):
+        write(beside(context, die, options=BATCHES), [row(2, 2)])
+    assert shown(context) == [row(1, 1)]
+
+
+def test_files_replay_as_they_were_committed_and_those_of_a_writer_by_age() -> None:
+    def file(writer: str, number: int, millis: int) -> DataFileMeta:
+        return replace(PLAIN_FILE, file_name=f"data--u-me-s-{writer}-w-uuid-{number}.avro", creation_time_millis=millis)
+
+    one, two = [file("1", number, millis) for number, millis in enumerate((50, 10, 30))], [file("2", 0, 5), file("2", 1, 4)]
+    committed = [one[0], two[0], one[1], one[2], two[1]]
+    assert replay_order(committed) == [one[1], two[1], one[2], one[0], two[0]]
+    assert replay_order([replace(f, creation_time_millis=None) for f in committed]) == [
+        replace(f, creation_time_millis=None) for f in committed
+    ]
+    assert writer_of(one[0].file_name) == writer_of(one[1].file_name) != writer_of(two[0].file_name)
+
+
+def test_later_rows_win_whoever_wrote_them(tmp_path: Path) -> None:
+    """Also among very many small files, in little memory."""
+    context = make(tmp_path / "t", write_buffer_size="4 kb")
+    for number in range(40):
+        batch = [row(key, number, text="x" * 50) for key in range(number % 5, 30, 5)]
+        write(context, batch, commit_user=f"u{number % 3}", commit_id=number + 1)
+    compact(context)
+    expected = [row(key, max(n for n in range(40) if key % 5 == n % 5), text="x" * 50) for key in range(30)]
+    assert shown(context) == sorted(expected, key=json.dumps)
