@@ -6,7 +6,7 @@ bytes in sorted arrays, and at most 2 more in the directory over them; hash tabl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paimon_cli.bucket.stamped_files import INDEX_PREFIX, stamped_uuid
-from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import HASH, BucketId, IndexFileMeta, hash_index_state
 from paimon_cli.metadata.index_files import KeyHashes, decode_key_hashes, encode_key_hashes
@@ -66,27 +66,36 @@ def write_key_hashes(context: TableContext, bucket_id: BucketId, hashes: KeyHash
 class HashIndexes:
     """The index files of a table's partitions at one snapshot: partition -> bucket -> file. Picklable.
 
-    `with_rows`: the buckets that have data files.
+    `with_rows`: the buckets that have data files, with the number of buckets that these were written for, -1 as a rule.
     """
 
     files: Mapping[bytes, Mapping[int, IndexFileMeta]]
-    with_rows: Mapping[bytes, Collection[int]]
+    with_rows: Mapping[bytes, Mapping[int, int]]
 
     @staticmethod
-    def at(context: TableContext, snapshot: Snapshot | None, with_rows: Iterable[BucketId]) -> HashIndexes:
+    def at(context: TableContext, snapshot: Snapshot | None, with_rows: Mapping[BucketId, int]) -> HashIndexes:
         files: dict[bytes, dict[int, IndexFileMeta]] = {}
         for entry in [] if snapshot is None else context.manifests.index_entries(snapshot):
             if entry.index_file.index_type == HASH:
                 files.setdefault(entry.partition, {})[entry.bucket] = entry.index_file
-        buckets: dict[bytes, list[int]] = {}
-        for partition, bucket in with_rows:
-            buckets.setdefault(partition, []).append(bucket)
+        buckets: dict[bytes, dict[int, int]] = {}
+        for (partition, bucket), total in with_rows.items():
+            buckets.setdefault(partition, {})[bucket] = total
         return HashIndexes(files, buckets)
 
     def of(self, context: TableContext, partition: bytes) -> Mapping[int, IndexFileMeta]:
-        """The files of a partition. `DamagedFile` if a bucket has rows but no index: they would be written to another bucket."""
+        """The files of a partition. `DamagedFile` if a bucket has rows but no index: they would be written to another bucket.
+
+        `UsageError` for a partition that `rescale` has moved into a fixed number of buckets.
+        """
         files = self.files.get(partition, {})
-        for bucket in self.with_rows.get(partition, ()):
+        for bucket, total in self.with_rows.get(partition, {}).items():
+            if total > 0:
+                raise UsageError(
+                    f"{context.bucket_path(partition, bucket)} was written for a fixed number of {total} buckets",
+                    "a rescale has moved its rows, and this command began before the table's option followed",
+                    f"let it finish, or repeat it, and run again: paimon-cli rescale {context.layout.argument} --buckets {total}",
+                )
             if bucket not in files:
                 raise DamagedFile(
                     f"{context.bucket_path(partition, bucket)} has rows but no hash index",

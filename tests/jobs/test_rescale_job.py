@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import Conflict, DataConflict, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs import write_job
 from paimon_cli.jobs.engine import Engine, NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescale
@@ -186,6 +188,30 @@ def test_dynamic_buckets_become_a_fixed_number(tmp_path: Path, writer: str, name
     assert sorted(map(str, rows_of(after))) == sorted(map(str, [changed, *before[1:]]))
     with pytest.raises(UsageError, match="cannot change from 3 to -1"):
         alter_table(table_of(after), [SetOption("bucket", "-1")])
+
+
+def test_a_writer_of_dynamic_buckets_that_was_overtaken_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keys would be looked for in an index that is gone. It is told what has happened, and nothing of it stays."""
+    options = {"dynamic-bucket.target-row-num": "20"}
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "n": "INT"}, ["k"], bucket=-1, options=options)
+    write(context, [{"k": k, "n": k} for k in range(60)])
+    run = write_job.write_input
+    moved: list[RescaleSummary] = []
+
+    def overtaken(*arguments: Any) -> Any:
+        written = run(*arguments)
+        if not moved:
+            moved.append(rescale(TableContext.open(context.url), 3))
+        return written
+
+    monkeypatch.setattr(write_job, "write_input", overtaken)
+    for _ in range(2):
+        with pytest.raises(UsageError, match="fixed number of 3 buckets"):
+            write(context, [{"k": k, "n": -k} for k in range(50, 70)])
+    after = TableContext.open(context.url)
+    assert (after.options.bucket, len(rows_of(after))) == (3, 60)
+    assert not list(check_table(after, rows=True))
+    assert len(list(Path(context.url).rglob("data-*"))) == 6
 
 
 def latest(context: TableContext) -> Snapshot:
