@@ -23,14 +23,18 @@ import org.apache.paimon.data.Timestamp;
 import org.apache.paimon.disk.IOManager;
 import org.apache.paimon.fs.Path;
 import org.apache.paimon.fs.local.LocalFileIO;
+import org.apache.paimon.index.BucketAssigner;
+import org.apache.paimon.index.HashBucketAssigner;
 import org.apache.paimon.manifest.ManifestEntry;
 import org.apache.paimon.reader.RecordReader;
 import org.apache.paimon.schema.Schema;
 import org.apache.paimon.schema.SchemaManager;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.JsonNode;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.ObjectMapper;
+import org.apache.paimon.table.BucketMode;
 import org.apache.paimon.table.FileStoreTable;
 import org.apache.paimon.table.FileStoreTableFactory;
+import org.apache.paimon.table.sink.RowPartitionKeyExtractor;
 import org.apache.paimon.table.sink.StreamTableCommit;
 import org.apache.paimon.table.sink.StreamTableWrite;
 import org.apache.paimon.table.sink.StreamWriteBuilder;
@@ -139,9 +143,40 @@ public class JavaPaimon {
     }
 
     private static List<Map<String, Object>> write(FileStoreTable table, JsonNode rows) throws Exception {
+        Buckets buckets = table.bucketMode() == BucketMode.HASH_DYNAMIC ? new Buckets(table) : null;
         return commit(table, writer -> {
-            for (JsonNode row : rows) writer.write(rowOf(row, table.rowType()));
+            for (JsonNode cells : rows) {
+                GenericRow row = rowOf(cells, table.rowType());
+                if (buckets == null) writer.write(row);
+                else writer.write(row, buckets.of(row));
+            }
         });
+    }
+
+    /** Dynamic buckets as Flink's and Spark's writers assign them, with all assigners in this process. */
+    private static class Buckets {
+        private final RowPartitionKeyExtractor keys;
+        private final HashBucketAssigner[] assigners;
+
+        Buckets(FileStoreTable table) {
+            keys = new RowPartitionKeyExtractor(table.schema());
+            Integer initial = table.coreOptions().dynamicBucketInitialBuckets();
+            int most = table.coreOptions().dynamicBucketMaxBuckets();
+            int count = initial == null ? 1 : most == -1 ? initial : Math.min(initial, most);
+            assigners = new HashBucketAssigner[count];
+            for (int i = 0; i < count; i++) {
+                assigners[i] = new HashBucketAssigner(
+                        table.snapshotManager(), "java", table.store().newIndexFileHandler(), count, count, i,
+                        table.coreOptions().dynamicBucketTargetRowNum(), most);
+            }
+        }
+
+        int of(InternalRow row) {
+            BinaryRow partition = keys.partition(row);
+            int hash = keys.trimmedPrimaryKey(row).hashCode();
+            int assigner = BucketAssigner.computeAssigner(partition.hashCode(), hash, assigners.length, assigners.length);
+            return assigners[assigner].assign(partition, hash);
+        }
     }
 
     private static List<Map<String, Object>> compact(FileStoreTable table, boolean full) throws Exception {

@@ -1,4 +1,4 @@
-"""Tables of other implementations with deletion vectors or changelogs: read by us, continued by us, and read by the others.
+"""Tables of other implementations with deletion vectors, changelogs or dynamic buckets: read, continued, and read by the others.
 
     python -m scripts.judge.goldens --jars FOLDER --reader 'pypaimon=python read_pypaimon.py' --reader 'rust=python read_rust.py'
 
@@ -87,7 +87,7 @@ class Continued:
         self.ours.compact(self.table, full=True)
         rows = {tuple(row[key] for key in self.keys): row for row in self.ours.read(self.table)}
         self._same("java, compacted by us", self.java.read(self.table), rows.values())
-        for step in range(STEPS if self.golden.options["bucket"] != "-1" else 0):  # dynamic buckets are only compacted
+        for step in range(STEPS):
             before, first = dict(rows), self._latest() + 1
             written = self._changed(list(rows.values()))
             for row in written:
@@ -141,7 +141,9 @@ def main() -> int:
     java = JavaPaimon(arguments.jars)
     tables = compared = differences = 0
     for golden in GOLDENS:
-        if not {"deletion-vectors.enabled", "changelog-producer"} & golden.options.keys() or arguments.only not in str(golden):
+        is_dynamic = golden.options.get("bucket") == "-1" and golden.schema["primaryKeys"]
+        is_judged = is_dynamic or {"deletion-vectors.enabled", "changelog-producer"} & golden.options.keys()
+        if not is_judged or arguments.only not in str(golden):
             continue
         tables += 1
         with tempfile.TemporaryDirectory(prefix="goldens-") as folder:

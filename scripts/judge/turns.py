@@ -29,7 +29,10 @@ Merge = Callable[[Row | None, Row], Row | None]
 
 TOP_LEVEL = 3
 DATABASE = "turns.db"
-OTHER_CHECKS = ("metadata", "chain", "references", "files", "stats", "sorted-runs", "sequence", "bucket", "unique")
+OTHER_CHECKS = (
+    *("metadata", "chain", "references", "files", "stats"),
+    *("sorted-runs", "sequence", "bucket", "unique", "bucket-index"),
+)
 """What `verify` checks besides deletion vectors."""
 VALUES = ("v", "w", "s")
 COLUMNS = {"p": "STRING", "id": "INT", "k": "STRING", "v": "BIGINT", "w": "BIGINT", "s": "STRING"}
@@ -76,6 +79,8 @@ NULLABLE = {"primary-key.nullable": "true"}
 VECTORS = {"deletion-vectors.enabled": "true"}
 LOOKUP, INPUT, FULL = ({"changelog-producer": producer} for producer in ("lookup", "input", "full-compaction"))
 ONCE = {"changelog-producer.row-deduplicate": "true"}
+DYNAMIC = {"bucket": "-1", "dynamic-bucket.target-row-num": "7"}
+"""Keys get buckets as they come, few in each, so that most rounds open new ones."""
 LONGER = {"changelog.num-retained.min": "1000", "changelog.num-retained.max": "1000", "changelog.time-retained": "10 d"}
 """Changelogs outlive their snapshots."""
 NO_WAIT = {"lookup-wait": "false"}
@@ -133,6 +138,13 @@ SHAPES: dict[str, dict[str, str]] = {
     "nullable-vectors": {**NULLABLE, **VECTORS},
     "nullable-lookup-aggregation": {**NULLABLE, **LOOKUP, **AGGREGATION},
     "nullable-first-row": {**NULLABLE, **FIRST_ROW},
+    "dynamic": DYNAMIC,
+    "dynamic-partial-update": {**DYNAMIC, **PARTIAL_UPDATE},
+    "dynamic-assigners": {**DYNAMIC, "dynamic-bucket.initial-buckets": "3"},
+    "dynamic-limited": {**DYNAMIC, "dynamic-bucket.max-buckets": "3", "dynamic-bucket.initial-buckets": "2"},
+    "dynamic-vectors-lookup": {**DYNAMIC, **VECTORS, **LOOKUP},
+    "dynamic-input": {**DYNAMIC, **INPUT},
+    "dynamic-nullable": {**DYNAMIC, **NULLABLE},
 }
 
 
