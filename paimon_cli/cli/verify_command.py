@@ -139,7 +139,7 @@ def repair(
             "--only",
             metavar="KIND,...",
             help="Only these: damaged-versions, resurrected-snapshots, chain, hints, dead-files, damaged-files (all rows), dv, "
-            "lost-commits.",
+            "hash-index (all keys), lost-commits.",
         ),
     ] = None,
     older_than: Annotated[

@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.table_context import TableContext, TableHistory
-from paimon_cli.invariants import changelog_checks, file_checks, index_checks, metadata_checks, row_checks, snapshot_checks
+from paimon_cli.invariants import (
+    changelog_checks,
+    file_checks,
+    hash_indexes,
+    index_checks,
+    metadata_checks,
+    row_checks,
+    snapshot_checks,
+)
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
 from paimon_cli.invariants.version import Version
@@ -64,7 +72,7 @@ STEP_CHECKS: tuple[StepCheck, ...] = (
 BUCKET_CHECKS: tuple[BucketCheck, ...] = (
     row_checks.one_unmarked_row_per_key,
     row_checks.lower_levels_are_not_older,
-    row_checks.hash_index_holds_every_key,
+    hash_indexes.hash_index_holds_every_key,
 )
 """Checks of the rows of a bucket, all its files together."""
 
@@ -158,7 +166,7 @@ def check_rows(version: Version) -> Iterator[Violation]:
         for entry in version.at(bucket_id):
             yield from check_file(version, entry, rows=True)
         yield from check_bucket(version, bucket_id, rows=True)
-    yield from index_checks.hashes_are_in_one_bucket(version)
+    yield from hash_indexes.hashes_are_in_one_bucket(version)
 
 
 def check_changelogs(context: TableContext) -> Iterator[Violation]:

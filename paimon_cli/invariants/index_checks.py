@@ -1,22 +1,16 @@
-"""Checks of index files, deletion vectors and hash indexes, by metadata and by content."""
+"""Checks of index files by metadata and by content, and of the deletion vectors in them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-import numpy.typing as npt
-
 from paimon_cli.errors import DamagedFile
-from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import HASH, BucketId, IndexManifestEntry
-from paimon_cli.metadata.index_files import decode_deletion_vector
+from paimon_cli.metadata.index_files import KEY_HASH_BYTES, decode_deletion_vector
 from paimon_cli.metadata.snapshot import OVERWRITE
-
-HASH_BYTES = 4
 
 
 def index_files_exist(version: Version, stored: StoredFiles | None = None) -> Iterator[Violation]:
@@ -97,8 +91,8 @@ def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[V
     except FileNotFoundError:
         return
     if entry.index_file.index_type == HASH:
-        found = len(content) // HASH_BYTES
-        if len(content) % HASH_BYTES or found != entry.index_file.row_count:
+        found = len(content) // KEY_HASH_BYTES
+        if len(content) % KEY_HASH_BYTES or found != entry.index_file.row_count:
             said = entry.index_file.row_count
             yield Violation("PV043", version.index_path(entry), f"holds {found} hashes, its metadata says {said}")
         return
@@ -117,29 +111,3 @@ def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[V
             yield Violation(
                 "PV040", path, f"marks {len(positions)} rows of {vector.data_file_name}, its metadata says {vector.cardinality}"
             )
-
-
-def hashes_of(context: TableContext, path: str) -> npt.NDArray[np.int32]:
-    """The key hashes of an index file (FORMAT.md, section 6.4); empty if it is missing or truncated, which other checks
-    report.
-    """
-    try:
-        content = context.storage.read_bytes(path)
-    except FileNotFoundError:
-        return np.empty(0, dtype=np.int32)
-    whole = len(content) - len(content) % HASH_BYTES
-    return np.frombuffer(content[:whole], dtype=">i4").astype(np.int32)
-
-
-def hashes_are_in_one_bucket(version: Version) -> Iterator[Violation]:
-    """PV042. A hash in the index of two buckets: the next write of that key may go to the wrong one."""
-    partitions: dict[bytes, list[IndexManifestEntry]] = {}
-    for entry in version.index_entries:
-        if entry.index_file.index_type == HASH and entry.index_file.external_path is None:
-            partitions.setdefault(entry.partition, []).append(entry)
-    for partition, entries in partitions.items():
-        hashes = np.concatenate([np.unique(hashes_of(version.context, version.index_path(entry))) for entry in entries])
-        twice = len(hashes) - len(np.unique(hashes))
-        if twice:
-            where = f"{version.context.layout.root}/{version.context.partition_path_of(partition)}".rstrip("/")
-            yield Violation("PV042", where, f"{twice} key hashes are in the indexes of two buckets")

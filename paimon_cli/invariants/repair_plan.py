@@ -14,20 +14,21 @@ from dataclasses import dataclass, field, replace
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.snapshots_and_schemas import LONGEST_GAP, gaps
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.hash_indexes import RebuiltIndex, rebuilt_partitions
 from paimon_cli.invariants.index_checks import index_can_be_read, index_files_exist
 from paimon_cli.invariants.lost_commits import DIRECTORY, DamagedVersion, LostCommit, damaged_versions, lost_commits
 from paimon_cli.invariants.row_checks import file_holds_its_rows
 from paimon_cli.invariants.snapshot_checks import branches_are_readable, consumers_stand_somewhere
 from paimon_cli.invariants.version import Version
-from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, IndexFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import HASH, BucketId, CommitMessage, DataFileMeta, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, parse_hint
 from paimon_cli.options.option_text import counted
 
 VERSIONS, HINTS, CHAIN, VECTORS, LOST_COMMITS = "damaged-versions", "hints", "chain", "dv", "lost-commits"
-DEAD_FILES, DAMAGED_FILES = "dead-files", "damaged-files"
+DEAD_FILES, DAMAGED_FILES, HASH_INDEX = "dead-files", "damaged-files", "hash-index"
 RESURRECTED = "resurrected-snapshots"
-KINDS = (VERSIONS, RESURRECTED, CHAIN, HINTS, DEAD_FILES, DAMAGED_FILES, VECTORS, LOST_COMMITS)
+KINDS = (VERSIONS, RESURRECTED, CHAIN, HINTS, DEAD_FILES, DAMAGED_FILES, VECTORS, HASH_INDEX, LOST_COMMITS)
 BY_HAND = "by-hand"
 
 
@@ -53,6 +54,7 @@ class RepairPlan:
     resurrected: list[int] = field(default_factory=list)
     missing_snapshots: list[int] = field(default_factory=list)
     messages: dict[BucketId, CommitMessage] = field(default_factory=dict)
+    hash_indexes: list[RebuiltIndex] = field(default_factory=list)
     lost: list[LostCommit] = field(default_factory=list)
 
     @property
@@ -91,6 +93,8 @@ def plan_repair(context: TableContext, only: Sequence[str] = (), min_age_millis:
             plan.steps += _indexes_by_hand(version)
         if wanted & {DEAD_FILES, DAMAGED_FILES, VECTORS}:
             _plan_files(version, plan, wanted, DAMAGED_FILES in only)
+        if HASH_INDEX in wanted:
+            _plan_hash_indexes(version, plan, HASH_INDEX in only)
     except (DamagedFile, NotFound, NotSupported) as error:
         _plan_by_hand(context, plan, newest, error)
         return plan
@@ -219,14 +223,31 @@ def _references_by_hand(context: TableContext) -> Iterator[RepairStep]:
 
 
 def _indexes_by_hand(version: Version) -> Iterator[RepairStep]:
-    """Index files that are missing or incomplete: no other file records deleted rows, or the buckets of keys."""
-    found = {violation.path: violation for violation in index_files_exist(version)}
+    """Files of deletion vectors that are missing or incomplete: no other file records deleted rows."""
+    found = {violation.path: violation for violation in index_files_exist(version) if violation.code != "PV043"}
     for entry in version.index_entries:
-        if entry.index_file.external_path is None:
+        if entry.index_file.external_path is None and entry.index_file.index_type != HASH:
             found.update((violation.path, violation) for violation in index_can_be_read(version, entry))
     for violation in found.values():
         action = f"{violation.message}: restore it from a backup, or roll back to a snapshot before it"
         yield RepairStep(BY_HAND, violation.path, action, "", f"paimon-cli snapshots ls {version.context.layout.argument}")
+
+
+def _plan_hash_indexes(version: Version, plan: RepairPlan, read_rows: bool) -> None:
+    """Indexes of dynamic buckets, made again from their keys; on request those that look sound are compared with them, too."""
+    if plan.messages:
+        return  # the files that they would be made from are damaged themselves
+    for partition in rebuilt_partitions(version, read_rows):
+        for index in partition.indexes:
+            name = "its index" if index.old is None else index.old.file_name
+            action = f"{index.why}: write {name} again with the {len(index.hashes)} hashes of the keys of the bucket"
+            plan.steps.append(RepairStep(HASH_INDEX, version.bucket_directory(index.bucket_id), action))
+            plan.hash_indexes.append(index)
+        if partition.shared:
+            action = f"{counted(partition.shared, 'key')} may have rows in two buckets, and readers see both: "
+            action += "choose the right rows, and overwrite the partition with them"
+            command = f"paimon-cli write {version.context.layout.argument} ROWS --overwrite"
+            plan.steps.append(RepairStep(BY_HAND, partition.directory, action, "", command))
 
 
 def _damage(version: Version, entry: ManifestEntry, read: bool) -> str | None:

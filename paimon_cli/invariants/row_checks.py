@@ -15,19 +15,17 @@ from paimon_cli.bucket.merged_rows import merge_columns, merge_section, without_
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.bucket_functions import bucket_key_limit, row_buckets
-from paimon_cli.datatypes.bucket_hash import hash_rows
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.key_order import Key, comparable, group_starts, key_at, null_first_words, order_words, stable_order
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.index_checks import hashes_of
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_rows import LEVEL, EngineAround, SortedRows
 from paimon_cli.lsm.sorted_runs import key_sections
-from paimon_cli.metadata.data_file import HASH, BucketId, DataFileMeta, ManifestEntry, SimpleStats
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
 
 BATCH_ROWS = 1 << 16
@@ -246,30 +244,6 @@ def _shown_rows(version: Version, bucket_id: BucketId) -> Iterator[pa.RecordBatc
             unmarked = batch if live_mask is None else live_rows(batch, live_mask(begin, end))
             begin = end
             yield without_retractions(unmarked)
-
-
-def hash_index_holds_every_key(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
-    """PV041. A key whose hash is missing gets a second bucket when it is written again.
-
-    If the key leaves partition columns out, there is no hash index: writers look for the key in all partitions.
-    """
-    context, schema = version.context, version.context.schema
-    crosses_partitions = not set(schema.partition_keys) <= set(schema.primary_keys)
-    if not schema.primary_keys or context.options.bucket != -1 or crosses_partitions:
-        return
-    indexes = [e for e in version.index_entries if e.bucket_id == bucket_id and e.index_file.index_type == HASH]
-    known = [hashes_of(context, version.index_path(entry)) for entry in indexes if entry.index_file.external_path is None]
-    hashes = np.concatenate(known) if known else np.empty(0, dtype=np.int32)
-    keys, types = list(context.schema.trimmed_primary_keys), context.key_types
-    missing = 0
-    for entry in version.at(bucket_id):
-        for batch in read_data_file(context, bucket_id, entry.file, keys, BATCH_ROWS):
-            if batch.num_rows:
-                missing += int(np.count_nonzero(~np.isin(hash_rows(batch.columns, types), hashes)))
-    if missing:
-        yield Violation(
-            "PV041", version.bucket_directory(bucket_id), f"{missing} rows have keys that are missing from the hash index"
-        )
 
 
 NESTED = frozenset({"ARRAY", "MAP", "MULTISET", "ROW", "VARIANT", "VECTOR", "BLOB"})

@@ -6,13 +6,17 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from paimon_cli.commit.committer import Committer, discarded_on
+from paimon_cli.bucket.hash_index import write_key_hashes
+from paimon_cli.bucket.stamped_files import new_stamp
+from paimon_cli.commit.commit_messages import removed_on_refusal
+from paimon_cli.commit.committer import CommitResult, Committer, discarded_on
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, Deduplication, fresh_identity
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.commit.snapshot_publish import publish
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.hash_indexes import RebuiltIndex
 from paimon_cli.invariants.lost_commits import LostCommit, set_aside
 from paimon_cli.invariants.repair_plan import RepairPlan
 from paimon_cli.invariants.version import Version
@@ -25,6 +29,7 @@ from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, 
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import is_plain_name
 from paimon_cli.options.option_text import plain_number
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.time_travel import moment_of
 
 
@@ -177,6 +182,8 @@ def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
             .commit(list(plan.messages.values()), identity, check_append_files=True, keeps_numbers=True)
             .snapshots
         )
+    if plan.hash_indexes:
+        made += _rebuild_hash_indexes(context, plan.hash_indexes, plan.snapshot_id).snapshots
     for lost in plan.lost:
         made += (
             Committer(context)
@@ -184,6 +191,26 @@ def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
             .snapshots
         )
     return RepairSummary(plan.changes, tuple(made))
+
+
+def _rebuild_hash_indexes(context: TableContext, indexes: Sequence[RebuiltIndex], read_snapshot_id: int | None) -> CommitResult:
+    """Write the indexes and commit them. `Conflict` if others have changed an index or the files of a bucket since the plan."""
+    checked = replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: "partition"}))
+    messages: list[CommitMessage] = []
+    with removed_on_refusal(context, messages):
+        for index in indexes:
+            new = write_key_hashes(context, index.bucket_id, index.hashes, new_stamp(context)) if len(index.hashes) else None
+            messages.append(
+                CommitMessage(
+                    *index.bucket_id,
+                    index.total_buckets,
+                    new_index_files=() if new is None else (new,),
+                    deleted_index_files=() if index.old is None else (index.old,),
+                    read_snapshot_id=read_snapshot_id,
+                )
+            )
+        identity = CommitIdentity(f"{USER}-{context.random.uuid()}", BATCH_IDENTIFIER)
+        return Committer(checked).commit(messages, identity, check_append_files=True)
 
 
 def restore_snapshot(context: TableContext, number: int) -> Snapshot:

@@ -17,7 +17,7 @@ from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.index_checks import hashes_of
+from paimon_cli.invariants.hash_indexes import hashes_of
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest, decode_manifest_list

@@ -10,15 +10,19 @@ from unittest import mock
 
 import pytest
 
-from paimon_cli.errors import CommitUnknown, Conflict, StorageUnavailable
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, StorageUnavailable
 from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.hash_indexes import hashes_of
 from paimon_cli.invariants.repair_plan import BY_HAND, RepairPlan, plan_repair
 from paimon_cli.invariants.violation import ERROR
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.metadata_jobs import apply_repair
 from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
+from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from tests import tables
@@ -27,6 +31,7 @@ from tests.cli.conftest import run  # noqa: F401
 from tests.goldens import golden_table
 from tests.invariants import damages
 from tests.invariants.damaged_tables import Bench, flip, keyed_table
+from tests.rivals import beside
 
 
 def plain_table(folder: Path) -> TableContext:
@@ -313,3 +318,101 @@ def test_hints_are_right_although_a_listing_hides_the_newest(tmp_path: Path) -> 
         assert plan_repair(context, ("hints",)).steps == []
     Path(context.layout.earliest_hint).write_text("4")
     assert kinds(plan_repair(context, ("hints",))) == ["hints"]
+
+
+def dynamic_table(folder: Path) -> TableContext:
+    """Two partitions with three and two dynamic buckets; a key of the first is deleted."""
+    columns = {"p": "STRING NOT NULL", "k": "INT NOT NULL"}
+    options = {"dynamic-bucket.target-row-num": "10", "write-only": "true"}
+    context = tables.make_table(folder / "t", columns, ["p", "k"], ["p"], bucket=-1, options=options)
+    tables.write(context, [{"p": p, "k": k} for p, count in (("a", 25), ("b", 15)) for k in range(count)])
+    tables.write(context, [{"p": "a", "k": 3}], op="delete")
+    return context
+
+
+def index_paths(context: TableContext) -> list[Path]:
+    latest = context.snapshots.latest()
+    assert latest is not None
+    return [Path(context.layout.index(entry.index_file.file_name)) for entry in context.manifests.index_entries(latest)]
+
+
+def lose_index(paths: list[Path]) -> None:
+    paths[0].unlink()
+
+
+def cut_index(paths: list[Path]) -> None:
+    paths[1].write_bytes(paths[1].read_bytes()[:-2])
+
+
+def forget_a_hash(paths: list[Path]) -> None:
+    paths[4].write_bytes(b"\1\2\3\4" + paths[4].read_bytes()[4:])
+
+
+def share_a_hash(paths: list[Path]) -> None:
+    paths[2].write_bytes(paths[0].read_bytes()[:4] + paths[2].read_bytes()[4:])
+
+
+@pytest.mark.parametrize("damage", [lose_index, cut_index, forget_a_hash, share_a_hash])
+def test_hash_indexes_are_made_again_from_the_keys(tmp_path: Path, damage: Callable[[list[Path]], None]) -> None:
+    context = dynamic_table(tmp_path)
+    before = [sorted(hashes_of(context, str(path)).tolist()) for path in index_paths(context)]
+    assert repair_steps(context) == []
+    damage(index_paths(context))
+    assert errors(context)
+    only = ("hash-index",) if damage is forget_a_hash else ()  # that it lacks a key shows only in the rows
+    repaired(context, *only)
+    assert [sorted(hashes_of(context, str(path)).tolist()) for path in sorted_paths(context)] == before
+    tables.write(context, [{"p": "a", "k": k} for k in range(30)])
+    assert len(tables.rows(context)) == 45 and errors(context) == []
+
+
+def repair_steps(context: TableContext) -> list[str]:
+    return [step.action for only in ((), ("hash-index",)) for step in plan_repair(context, only).steps]
+
+
+def sorted_paths(context: TableContext) -> list[Path]:
+    """By partition and bucket, which are in the order of the index manifest at first."""
+    latest = context.snapshots.latest()
+    assert latest is not None
+    entries = sorted(context.manifests.index_entries(latest), key=lambda entry: entry.bucket_id)
+    return [Path(context.layout.index(entry.index_file.file_name)) for entry in entries]
+
+
+def test_buckets_without_an_index_get_one(tmp_path: Path) -> None:
+    """As after a writer that knew nothing of dynamic buckets."""
+    context = dynamic_table(tmp_path)
+    latest = context.snapshots.latest()
+    assert latest is not None
+    entries = context.manifests.index_entries(latest)
+    gone = [CommitMessage(*e.bucket_id, -1, deleted_index_files=(e.index_file,)) for e in entries]
+    Committer(context).commit(gone, fresh_identity(context))
+    with pytest.raises(DamagedFile, match="rows but no hash index") as told:
+        tables.write(context, [{"p": "a", "k": 1}])
+    assert told.value.hint == f"paimon-cli repair {context.url} --only hash-index --apply"
+    assert len(repaired(context).steps) == 5
+    tables.write(context, [{"p": "a", "k": k} for k in range(30)])
+    assert len(tables.rows(context)) == 45 and errors(context) == []
+
+
+def test_a_key_with_rows_in_two_buckets_is_for_the_user_to_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = dynamic_table(tmp_path)
+    monkeypatch.setattr("paimon_cli.commit.committer.check_hash_indexes", lambda *given: None)
+    rows = [{"p": "b", "k": k} for k in (100, 101, 102)]
+    tables.write(beside(context, lambda: tables.write(context, rows)), [{"p": "b", "k": k} for k in (90, 91, 92, 93, 94, 100)])
+    plan = plan_repair(context, ("hash-index",))
+    assert [step.action[:36] for step in plan.steps if step.kind == BY_HAND] == ["1 key may have rows in two buckets, "]
+    assert plan.changes
+    apply_repair(context, plan)
+    assert {v.split()[0] for v in errors(context)} == {"PV042"}
+
+
+def test_a_rebuilt_index_gives_way_to_a_writer(tmp_path: Path) -> None:
+    context = dynamic_table(tmp_path)
+    paths = index_paths(context)
+    forget_a_hash(paths)
+    plan = plan_repair(context, ("hash-index",))
+    tables.write(context, [{"p": "b", "k": 50}])
+    files = set(Path(context.layout.index_directory).iterdir())
+    with pytest.raises(Conflict):
+        apply_repair(context, plan)
+    assert set(Path(context.layout.index_directory).iterdir()) == files

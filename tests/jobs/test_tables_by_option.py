@@ -15,7 +15,7 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.lsm_report import lsm_rows
 from paimon_cli.invariants.check import check_table
-from paimon_cli.invariants.row_checks import hash_index_holds_every_key
+from paimon_cli.invariants.hash_indexes import hash_index_holds_every_key
 from paimon_cli.invariants.version import Version
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.read.scan_plan import plan_scan
