@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.opened_table import check_positive
@@ -60,6 +61,10 @@ class Scan:
     2
     >>> scan.explain().files
     1
+    >>> scan.to_polars().shape
+    (2, 2)
+    >>> scan.to_duckdb().aggregate("sum(price)").fetchall()
+    [(50.0,)]
     """
 
     def __init__(self, table: OpenedTable, rows: RowScan) -> None:
@@ -100,6 +105,26 @@ class Scan:
     def to_pandas(self, **options: Any) -> Any:
         """All rows as a pandas DataFrame; `options` are those of `pyarrow.Table.to_pandas`."""
         return self.to_arrow().to_pandas(**options)
+
+    def to_polars(self) -> Any:
+        """All rows as a polars DataFrame. Raises `UsageError` where polars is not installed."""
+        return _extra("polars").from_arrow(self.to_arrow())
+
+    def to_duckdb(self, connection: Any = None) -> Any:
+        """A DuckDB relation over the rows, in `connection` or DuckDB's default one.
+
+        Nothing is read before the relation is used, and each use reads the same snapshot again, in bounded memory. Conditions of
+        the relation are applied by DuckDB after the read: give `Table.scan` those that should skip files. Raises `UsageError`
+        where duckdb is not installed.
+        """
+        return (connection or _extra("duckdb")).from_arrow(self)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows for any library that takes the Arrow PyCapsule interface, such as `pyarrow.table(scan)`; read anew each time."""
+        return self.to_batches().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
 
     def count(self) -> int:
         """The number of rows; reads as little as possible, often metadata alone."""
@@ -145,6 +170,14 @@ class Scan:
         request = ExportRequest(output_path, scan.selection, scan.request.where, scan.request.keep_kinds, options)
         with runtime.engine_running() as engine:
             return run_export(scan.context, scan.plan, request, engine, runtime.new_progress())
+
+
+def _extra(name: str) -> Any:
+    """A module that the package itself does not need."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UsageError(f"the package {name} is not installed", str(error), f"pip install 'paimon-cli[{name}]'") from None
 
 
 def plan_scan(

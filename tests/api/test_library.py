@@ -383,3 +383,31 @@ def test_what_belongs_to_no_table() -> None:
     assert {"bucket", "merge-engine"} <= {row.key for row in all_options()}
     assert invariants()[0].code == "PV001"
     assert "python" in {found.subject for found in examine_installation()}
+
+
+def test_polars_and_duckdb_read_and_write_every_type(tmp_path: Path) -> None:
+    """What a scan gives them, and what they give back, is equal to the Arrow rows."""
+    import duckdb
+    import polars
+
+    table = Table.open(str(golden_table("java-0.9", "types_parquet", tmp_path)))
+    rows = table.scan(order_by=",".join(table.schema().primary_keys)).to_arrow()
+    plain = [name for name in rows.column_names if not pa.types.is_nested(rows.schema.field(name).type)]
+    polars_rows = table.scan(order_by=",".join(table.schema().primary_keys)).to_polars()
+    assert polars_rows.select(plain).to_arrow().cast(rows.select(plain).schema).to_pylist() == rows.select(plain).to_pylist()
+    scan = table.scan(plain)
+    relation = scan.to_duckdb(duckdb.connect())
+    assert relation.count("*").fetchall() == [(rows.num_rows,)] == relation.count("*").fetchall()
+
+    copy = Table.create(str(tmp_path / "copy"), schema=pa.schema([pa.field("id", pa.int64(), False), ("name", pa.string())]),
+                        primary_key=["id"], options={"bucket": "1"})  # fmt: skip
+    copy.write(polars.DataFrame({"id": [1, 2], "name": ["a", None]}))
+    copy.write(duckdb.sql("select 3::bigint as id, 'c' as name"))
+    assert pa.table(copy.scan()).to_pydict() == {"id": [1, 2, 3], "name": ["a", None, "c"]}
+
+
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(UsageError, match="polars is not installed") as raised:
+        example_table(tmp_path).scan().to_polars()
+    assert raised.value.hint == "pip install 'paimon-cli[polars]'"
