@@ -165,7 +165,7 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         engine.prepare(work_of(request.source, splits), progress)
         written, found = write_input(plan, request, engine, progress, rows)
         request, rows = replace(request, read_snapshot=plan.read_snapshot_id or 0), found.rows  # for another attempt
-        result, refusal = _commit(committer, plan, written.messages, request, identity)
+        result, refusal = commit_rows(committer, plan, written.messages, request, identity)
         seconds = (context.clock.now_millis() - started) / 1000
         return WriteSummary.of(engine, written, found, result, refusal, seconds), result
 
@@ -305,7 +305,7 @@ def write_input(
     return written, found
 
 
-def _commit(
+def commit_rows(
     committer: Committer, plan: WritePlan, messages: list[CommitMessage], request: WriteRequest, identity: CommitIdentity
 ) -> tuple[CommitResult, PaimonError | None]:
     """Publish the rows as a snapshot of their own, then the work of the writer's compactions.

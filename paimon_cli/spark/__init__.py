@@ -1,0 +1,35 @@
+"""Tables as Spark DataFrames, in a session of the caller's: classic or Spark Connect.
+
+`read` and `write` are functions. `spark.read.format("paimon")`, `df.write.format("paimon")` and streams go through
+`PaimonDataSource`, which Spark finds by itself by the name `paimon`.
+
+    import paimon_cli.spark as paimon
+
+    orders = paimon.read(spark, "shop.orders", where="price > 10")
+    paimon.write(orders.withColumn("price", orders.price * 2), "shop.orders")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paimon_cli.spark.data_source import PaimonDataSource
+    from paimon_cli.spark.reading import read
+    from paimon_cli.spark.writing import write
+
+__all__ = ["PaimonDataSource", "read", "write"]
+
+_MODULES = {
+    "PaimonDataSource": "paimon_cli.spark.data_source",
+    "read": "paimon_cli.spark.reading",
+    "write": "paimon_cli.spark.writing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,0 +1,189 @@
+"""`spark.read.format("paimon")` and `df.write.format("paimon")`: a Python data source of Spark, found by its name.
+
+Spark makes these objects in processes of its own and pickles them from one to the next, so they hold nothing that must be shared
+by reference: a reader plans in `partitions`, and each partition brings what its task needs.
+Columns are pruned by the schema that the user gives, or by the option `columns`: Spark tells a Python source nothing else of
+what a query needs. `paimon_cli.spark.read` has no such limits.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from paimon_cli.errors import UsageError
+from paimon_cli.spark.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, DataSourceStreamReader
+
+    from paimon_cli.jobs.row_scan import RowScan
+
+_COMPARISONS = {EqualTo: "=", LessThan: "<", LessThanOrEqual: "<=", GreaterThan: ">", GreaterThanOrEqual: ">="}
+
+
+class PaimonDataSource(DataSource):
+    """The data source `paimon`. Options are those of `Table.scan` and `Table.write`; `path` is the table: `.load("db.table")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "paimon"
+
+    def schema(self) -> StructType:
+        """The columns of the table, or those of the option `columns`."""
+        from paimon_cli.spark.spark_types import nullable_schema
+
+        options = SourceOptions.of(self.options)
+        if options.shows_kinds or options.get("columns") is not None:
+            return nullable_schema(options.table().scan(options.get("columns"), row_kind=options.shows_kinds).rows.fields)
+        return nullable_schema(options.table().context.schema.fields)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = SourceOptions.of(self.options)
+        kind = FilteringReader if _pushes_filters() else PaimonReader
+        return kind(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from paimon_cli.spark.source_writing import batch_writer
+
+        return batch_writer(SourceOptions.of(self.options), overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from paimon_cli.spark.stream_reading import PaimonStreamReader
+
+        return PaimonStreamReader(SourceOptions.of(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        from paimon_cli.spark.source_writing import stream_writer
+
+        return stream_writer(SourceOptions.of(self.options), overwrite)
+
+
+class PaimonReader(DataSourceReader):
+    """Reads the columns of `schema`, in its order, by one task for each split."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._conditions: list[str] = []
+
+    def partitions(self) -> Sequence[InputPartition]:
+        arguments = self._options.scan_arguments()
+        conditions = [arguments.pop("where", None), *self._conditions]
+        where = " AND ".join(f"({text})" for text in conditions if text)
+        columns = self._columns(arguments)
+        scan = self._options.table().scan(**{**arguments, "columns": columns, "where": where or None}).rows
+        check_types(self._schema, scan)
+        return split_partitions(scan)
+
+    def _columns(self, arguments: dict[str, Any]) -> list[str]:
+        """The columns of the schema but `rowkind`, quoted."""
+        names = self._schema.names[1:] if arguments["row_kind"] else self._schema.names
+        return ["`" + name.replace("`", "``") + "`" for name in names]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(partition, self._schema)
+
+
+class FilteringReader(PaimonReader):
+    """For sessions with `spark.sql.python.filterPushdown.enabled`: Spark refuses a reader with `pushFilters` in any other."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take the filters that SQL can express and that mean the same there; Spark applies the others."""
+        for one in filters:
+            text = condition_text(one)
+            if text is None:
+                yield one
+            else:
+                self._conditions.append(text)
+
+
+def split_partitions(scan: RowScan) -> list[InputPartition]:
+    """A partition for each split of the scan; without any, one that holds no rows, as Spark would make it."""
+    from dataclasses import replace
+
+    parts = [replace(scan, plan=replace(scan.plan, splits=(split,))) for split in scan.plan.splits]
+    return [InputPartition(part) for part in parts] or [InputPartition(None)]
+
+
+def read_partition(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition in the Arrow schema that Spark derives from `schema`."""
+    from paimon_cli.spark.reading import as_spark_rows
+
+    expected = to_arrow_schema(schema, timezone="UTC")
+    if partition.value is not None:
+        for rows in partition.value.rows():
+            yield as_spark_rows(rows, expected)
+
+
+def check_types(schema: StructType, scan: RowScan) -> None:
+    """`UsageError` if the user's schema gives a column another type than the table."""
+    from paimon_cli.spark.spark_types import nullable_schema
+
+    for given, own in zip(schema, nullable_schema(scan.fields), strict=True):
+        if given.dataType != own.dataType:
+            raise UsageError(
+                f"column {given.name} is read as {given.dataType.simpleString()}",
+                f"in the table it is {own.dataType.simpleString()}",
+                f'give it that type, or cast it afterwards: .selectExpr("CAST({given.name} AS {given.dataType.simpleString()})")',
+            )
+
+
+def condition_text(one: Filter) -> str | None:
+    """The filter as a condition in SQL; None for one that this package computes in another way, or not at all."""
+    if isinstance(one, (IsNull, IsNotNull)):
+        return f"{_name(one.attribute)} IS {'NOT ' if isinstance(one, IsNotNull) else ''}NULL" if len(one.attribute) == 1 else None
+    if isinstance(one, In):
+        values = [_literal(value) for value in one.value]
+        known = [value for value in values if value is not None]
+        return f"{_name(one.attribute)} IN ({', '.join(known)})" if known and len(known) == len(values) else None
+    if type(one) not in _COMPARISONS or len(one.attribute) != 1:
+        return None
+    value = _literal(one.value)
+    return None if value is None else f"{_name(one.attribute)} {_COMPARISONS[type(one)]} {value}"
+
+
+def _name(attribute: tuple[str, ...]) -> str:
+    return "`" + attribute[0].replace("`", "``") + "`"
+
+
+def _literal(value: Any) -> str | None:
+    """Whole numbers, texts, dates and booleans; Spark compares floating-point numbers and times in its own way."""
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return f"DATE '{value}'" if type(value) is date else None
+
+
+def _pushes_filters() -> bool:
+    """Whether Spark asks for this reader in order to push filters. No session can be asked: this is a process of its own."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_globals.get("__file__", "").endswith("data_source_pushdown_filters.py"):
+            return True
+        frame = frame.f_back
+    return False

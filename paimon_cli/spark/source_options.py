@@ -1,0 +1,82 @@
+"""The options of the data source: those of `Table.scan` and `Table.write`, and with a dot or dash those of catalog and table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_cli.api.table import Table
+from paimon_cli.errors import UsageError
+
+TABLE_OPTIONS = ("path", "branch", "warehouse")
+SCAN_OPTIONS = ("columns", "where", "snapshot", "tag", "as_of", "incremental", "incremental_mode", "row_kind")
+WRITE_OPTIONS = ("op", "op_column", "missing_columns", "commit_user", "commit_id", "assume_new")
+STREAM_OPTIONS = ("start", "consumer", "maxrowspertrigger")
+SPARKS_OWN = ("checkpointlocation",)
+_KNOWN = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS}
+_WHOLE_NUMBERS = {"snapshot", "commit_id", "maxrowspertrigger"}
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What was given by `option` and `load`: names in lower case, as Spark passes them. Picklable."""
+
+    given: Mapping[str, str]
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> SourceOptions:
+        """Raises `UsageError` for an unknown name, and where no table is named."""
+        given = {key.lower(): value for key, value in options.items()}
+        unknown = [key for key in given if not _is_option_of_table(key) and key not in _KNOWN and key not in SPARKS_OWN]
+        if unknown:
+            known = ", ".join(sorted(_KNOWN))
+            raise UsageError(f"unknown option {unknown[0]}", f"the data source knows {known}, and options of the table")
+        if "path" not in given:
+            raise UsageError("no table is named", "the data source needs its name or path", 'such as .load("db.table")')
+        return SourceOptions(given)
+
+    def get(self, name: str) -> Any:
+        """The value of an option, None if it is not given."""
+        text = self.given.get(name)
+        if text is None or name not in _WHOLE_NUMBERS:
+            return text
+        try:
+            return int(text)
+        except ValueError:
+            raise UsageError(f"option {name} is {text}", "a whole number is expected") from None
+
+    def table(self) -> Table:
+        """The table, opened with the options that are its own."""
+        options = {key: value for key, value in self.given.items() if _is_option_of_table(key)}
+        return Table.open(self.given["path"], options, warehouse=self.get("warehouse"), branch=self.get("branch"))
+
+    def scan_arguments(self) -> dict[str, Any]:
+        """Arguments for `Table.scan`. Raises `UsageError` for options of a write."""
+        self.refuse((*WRITE_OPTIONS, *STREAM_OPTIONS), "reading")
+        found = {name: self.get(name) for name in SCAN_OPTIONS if self.get(name) is not None}
+        return {**found, "row_kind": self.shows_kinds}
+
+    @property
+    def shows_kinds(self) -> bool:
+        """Whether rows begin with a column `rowkind`."""
+        return self._is_true("row_kind")
+
+    def write_arguments(self) -> dict[str, Any]:
+        """Arguments for a write. Raises `UsageError` for options of a read."""
+        self.refuse((*SCAN_OPTIONS, *STREAM_OPTIONS), "writing")
+        found = {name: self.get(name) for name in WRITE_OPTIONS if self.get(name) is not None}
+        return {**found, "assume_new": self._is_true("assume_new")}
+
+    def _is_true(self, name: str) -> bool:
+        return self.given.get(name, "false").lower() == "true"
+
+    def refuse(self, names: tuple[str, ...], work: str) -> None:
+        """`UsageError` if one of these options is given."""
+        for name in names:
+            if name in self.given:
+                raise UsageError(f"option {name} has no meaning for {work}", "it would be ignored", "leave it out")
+
+
+def _is_option_of_table(key: str) -> bool:
+    return "." in key or "-" in key

@@ -1,0 +1,159 @@
+"""`df.write.format("paimon")` and `writeStream`: tasks write files, and one commit in a process of the driver publishes them.
+
+Spark gives the rows to a Python source as they lie in its partitions. Each task adds level-0 files to all buckets that it has rows
+for; `paimon_cli.spark.write` has one writer for each bucket instead, and fewer files.
+
+A stream commits each micro-batch as (query, number of the batch), so that one that Spark repeats counts once. What Spark calls when:
+
+- tasks: `write`. Its message says what was written, and as which commit.
+- all tasks succeeded: `commit`. If it fails, it has deleted the new files itself, unless a snapshot may name them.
+- a task or the commit failed: `abort`. Only where a task failed, no commit was tried, and files are left to delete.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.errors import NotSupported
+from paimon_cli.ingest.faults import Tally
+from paimon_cli.jobs.compact_job import show_level_0
+from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of
+from paimon_cli.jobs.write_job import NO_COMPACTION, WriteRequest, commit_rows, plan_write
+from paimon_cli.metadata.table_mode import BucketMode
+from paimon_cli.spark.source_options import SourceOptions
+from paimon_cli.spark.task_rows import FrameRows, checked_rows, write_in_turn
+from paimon_cli.write.table_writer import Written
+from paimon_cli.write.write_plan import WritePlan
+
+ANY_TASK_WRITES_ANY_BUCKET = (BucketMode.FIXED, BucketMode.UNAWARE)
+"""Where no task has to know what others do: keys that have no bucket yet are given one by a single task."""
+QUERY = "sql.streaming.queryId"
+"""Property of the tasks of a micro-batch: the query, which is that of the checkpoint and stays the same over restarts."""
+
+
+@dataclass
+class TaskMessage(WriterCommitMessage):
+    """What a task has written: pickled `Written`, and the commit that it belongs to.
+
+    `stamp`: of the files of this attempt at the commit alone. Were it made of the query and the batch, a batch that is repeated
+    after its commit would take the committed files for left-overs.
+    """
+
+    written: bytes
+    stamp: str
+    read_snapshot_id: int | None
+    query: str = ""
+
+
+def batch_writer(options: SourceOptions, overwrite: bool) -> DataSourceArrowWriter:
+    """A writer for `df.write`. Raises what a write raises before it begins."""
+    return BatchWriter(*_planned(options, overwrite))
+
+
+def stream_writer(options: SourceOptions, overwrite: bool) -> DataSourceStreamArrowWriter:
+    """A writer for `df.writeStream`. Spark makes it anew for every micro-batch."""
+    plan, request = _planned(options, overwrite)
+    if request.commit_id is not None:
+        raise NotSupported("option commit_id for a stream", "each micro-batch has its own number", "leave it out")
+    return StreamWriter(plan, request)
+
+
+def _planned(options: SourceOptions, overwrite: bool) -> tuple[WritePlan, WriteRequest]:
+    arguments = options.write_arguments()
+    missing = arguments.pop("missing_columns", "null")
+    table = options.table()
+    table.check_commit()
+    context = table.context
+    check_writable_table(context)
+    if context.mode.bucket_mode not in ANY_TASK_WRITES_ANY_BUCKET:
+        raise NotSupported(
+            f"the data source does not write tables with {context.mode.bucket_mode.value}",
+            "which bucket a new key gets must be decided in one place, and Spark's tasks know nothing of each other",
+            "use paimon_cli.spark.write(df, name)",
+        )
+    request = WriteRequest(
+        FrameRows(), overwrite=overwrite, allow_empty=True, compaction=NO_COMPACTION, missing_are_null=missing == "null", **arguments
+    )
+    return plan_write(context, request), request
+
+
+@dataclass
+class _Writing:
+    """What batches and streams have in common."""
+
+    plan: WritePlan
+    request: WriteRequest
+
+    def _write(self, batches: Iterator[pa.RecordBatch], query: str = "") -> TaskMessage:
+        plan = self.plan
+        written = write_in_turn(plan, checked_rows(plan, batches, 0, Tally()))
+        return TaskMessage(pickle.dumps(written), plan.file_stamp, plan.read_snapshot_id, query)
+
+    def _commit(self, messages: Sequence[TaskMessage], identity: CommitIdentity) -> None:
+        context = self.plan.context
+        written = Written.of_tasks(pickle.loads(message.written) for message in messages)
+        read = messages[0].read_snapshot_id if messages else self.plan.read_snapshot_id
+        stamp = messages[0].stamp if messages else self.plan.file_stamp
+        plan = replace(self.plan, file_stamp=stamp, read_snapshot_id=read)
+        committer = Committer(context)
+        if committer.is_committed(identity):
+            NewFiles(context, stamp).delete_created(written.messages)
+        else:
+            NewFiles(context, stamp).delete_all_but(written.messages)
+            commit_rows(committer, plan, written.messages, self.request, identity)
+        show_level_0(context, (), LocalEngine(), NoProgress())
+
+    def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Delete what was written, unless all tasks succeeded: a commit was tried then. A task that fails deletes its own files."""
+        if any(message is None for message in messages):
+            for stamp in {message.stamp for message in _given(messages)}:
+                NewFiles(self.plan.context, stamp).delete_all_but(())
+
+
+class BatchWriter(_Writing, DataSourceArrowWriter):
+    """One write of a DataFrame, as one commit."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return self._write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        request = self.request
+        self._commit(_given(messages), identity_of(self.plan.context, request.commit_user, request.commit_id, request.assume_new))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._abort(messages)
+
+
+class StreamWriter(_Writing, DataSourceStreamArrowWriter):
+    """The micro-batches of a stream. The commit user is that of the options, and the query."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        task = TaskContext.get()
+        assert task is not None, "Spark runs tasks with a context"
+        return self._write(iterator, str(task.getLocalProperty(QUERY)))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        given = _given(messages)
+        if given:
+            self._commit(given, CommitIdentity(self._user(given[0].query), batchId, assume_new=self.request.assume_new))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._abort(messages)
+
+    def _user(self, query: str) -> str:
+        """A new checkpoint is a new query, whose batches count from 0 again: the name alone would not tell them apart."""
+        return query if self.request.commit_user is None else f"{self.request.commit_user}-{query}"
+
+
+def _given(messages: Iterable[WriterCommitMessage | None]) -> list[TaskMessage]:
+    return [message for message in messages if isinstance(message, TaskMessage)]

@@ -1,0 +1,131 @@
+"""Columns of a table as Spark sees them, and conditions that Spark can compute as this package does (Java SparkTypeUtils)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from paimon_cli.datatypes.data_type import (
+    ArrayType,
+    BinaryType,
+    DataField,
+    DataType,
+    DecimalType,
+    MapType,
+    MultisetType,
+    RowType,
+    StringType,
+    TimestampType,
+)
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import NotSupported
+from paimon_cli.sql.conditions import Always, And, Compare, Condition, IsNull, OneOf, Or
+from paimon_cli.sql.expressions import ColumnValue
+
+_PLAIN: dict[str, T.DataType] = {
+    "BOOLEAN": T.BooleanType(),
+    "TINYINT": T.ByteType(),
+    "SMALLINT": T.ShortType(),
+    "INT": T.IntegerType(),
+    "BIGINT": T.LongType(),
+    "FLOAT": T.FloatType(),
+    "DOUBLE": T.DoubleType(),
+    "DATE": T.DateType(),
+}
+MICROSECONDS = 6
+"""The precision of Spark's timestamps."""
+COMPARED_ROOTS = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "DECIMAL", "VARCHAR", "CHAR"})
+"""Types of which Spark compares values as this package does; it orders NaN, for instance, in its own way."""
+_COMPARISONS = {
+    "=": Column.__eq__,
+    "!=": Column.__ne__,
+    "<": Column.__lt__,
+    "<=": Column.__le__,
+    ">": Column.__gt__,
+    ">=": Column.__ge__,
+}
+
+
+def spark_schema(fields: Iterable[DataField]) -> T.StructType:
+    """Raises `NotSupported` for a column that Spark cannot hold without loss."""
+    return T.StructType([T.StructField(field.name, _column_type(field), field.type.nullable) for field in fields])
+
+
+def nullable_schema(fields: Iterable[DataField]) -> T.StructType:
+    """As `spark_schema`, with every column nullable: what Spark takes of a source without a check."""
+    return T.StructType([T.StructField(column.name, column.dataType) for column in spark_schema(fields)])
+
+
+def _column_type(field: DataField) -> T.DataType:
+    try:
+        return spark_type(field.type)
+    except NotSupported as error:
+        hint = "leave the column out, such as columns=['id', 'name']"
+        raise NotSupported(f"cannot read column '{field.name}' into Spark", error.why, hint, column=field.name) from error
+
+
+def spark_type(t: DataType) -> T.DataType:
+    """The Spark type whose values are those of `t`. Raises `NotSupported` where there is none."""
+    if t.root in _PLAIN:
+        return _PLAIN[t.root]
+    if isinstance(t, StringType):
+        return T.StringType()
+    if isinstance(t, BinaryType):
+        return T.BinaryType()
+    if isinstance(t, DecimalType):
+        return T.DecimalType(t.precision, t.scale)
+    if isinstance(t, TimestampType) and t.precision <= MICROSECONDS:
+        return T.TimestampType() if t.root == "TIMESTAMP_LTZ" else T.TimestampNTZType()
+    if isinstance(t, ArrayType):
+        return T.ArrayType(spark_type(t.element), t.element.nullable)
+    if isinstance(t, (MapType, MultisetType)):
+        return T.MapType(spark_type(t.key), spark_type(t.value), t.value.nullable)
+    if isinstance(t, RowType):
+        return spark_schema(t.fields)
+    raise NotSupported(f"cannot read {type_to_sql(t)} into Spark", f"Spark has no type for the values of {type_to_sql(t)}")
+
+
+def spark_condition(condition: Condition) -> Column | None:
+    """The condition as Spark computes it; None if it is not certain that Spark comes to the same answer for every row."""
+    if isinstance(condition, Always):
+        return F.lit(condition.value)
+    if isinstance(condition, (And, Or)):
+        return _joined(condition)
+    if not isinstance(condition, (Compare, OneOf, IsNull)):
+        return None
+    term = condition.term
+    if not isinstance(term, ColumnValue) or term.path:
+        return None
+    column = F.col(_quoted(term.name))
+    if isinstance(condition, IsNull):
+        found = column.isNull()
+    elif term.type.root not in COMPARED_ROOTS:
+        return None
+    elif isinstance(condition, OneOf):
+        found = column.isin(*condition.scalars.to_pylist())
+    elif condition.op in _COMPARISONS:
+        found = _COMPARISONS[condition.op](column, F.lit(condition.scalar.as_py()))
+    else:
+        return None
+    return ~found if condition.negated else found
+
+
+def _joined(condition: And | Or) -> Column | None:
+    parts = [spark_condition(part) for part in condition.parts]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    return reduce(Column.__and__ if isinstance(condition, And) else Column.__or__, known)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def columns_of(names: Sequence[str]) -> list[Column]:
+    """Columns by their exact names, dots and all."""
+    return [F.col(_quoted(name)) for name in names]

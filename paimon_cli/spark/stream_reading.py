@@ -1,0 +1,127 @@
+"""`spark.readStream.format("paimon")`: the snapshots of a table as a stream, whose offsets are snapshot ids.
+
+A stream begins with all rows of the table, unless the option `start` says otherwise, and goes on with the changes of each snapshot:
+from changelog files where the table has them, otherwise the rows that each commit added. Rows that left the table are shown only
+with the option `row_kind`, which puts a column `rowkind` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StringType, StructField, StructType
+
+from paimon_cli.api.table import Table
+from paimon_cli.errors import NotFound
+from paimon_cli.jobs.row_scan import ROW_KIND
+from paimon_cli.spark.data_source import check_types, read_partition, split_partitions
+from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceOptions
+
+FULL, LATEST = "full", "latest"
+SNAPSHOT = "snapshot"
+NOTHING_READ = -1
+"""The offset before the rows that the table holds when the stream begins."""
+ADDED = pa.array(["+I", "+U"])
+
+
+class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are `{"snapshot": N}`: everything up to snapshot N has been read.
+
+    `start`: `full` (default), `latest`, the id of the first snapshot to read, or a time, whose later snapshots are read. `consumer`:
+    a name under which the table remembers what has been read, and for which snapshots do not expire; it goes before `start`.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        options.refuse((*(name for name in SCAN_OPTIONS if name not in ("where", "columns", "row_kind")), *WRITE_OPTIONS), "a stream")
+        self._options = options
+        self._schema = schema
+        self._last: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        table = self._options.table()
+        known = next((one for one in table.consumers if one.name == self._options.get("consumer")), None)
+        return {SNAPSHOT: self._start(table) if known is None else known.next_snapshot - 1}
+
+    def _start(self, table: Table) -> int:
+        start = (self._options.get("start") or FULL).lower()
+        if start == FULL:
+            return NOTHING_READ
+        if start == LATEST:
+            return _latest(table)
+        if start.isdigit() and int(start) < MOST_IDS:
+            return max(int(start) - 1, 0)
+        try:
+            snapshot = table.scan(as_of=start).rows.plan.snapshot
+        except NotFound:
+            return 0
+        return 0 if snapshot is None else snapshot.id
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self._options.get("maxrowspertrigger")
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._last = _latest(self._options.table())
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        table = self._options.table()
+        last = _latest(table) if self._last is None else self._last
+        begin = start[SNAPSHOT]
+        if last <= max(begin, 0):
+            return start
+        if begin == NOTHING_READ or not isinstance(limit, ReadMaxRows):
+            return {SNAPSHOT: last}
+        return {SNAPSHOT: _within(table, begin, last, limit.max_rows)}
+
+    def reportLatestOffset(self) -> dict[str, int]:
+        return {SNAPSHOT: _latest(self._options.table())}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        begin, last = start[SNAPSHOT], end[SNAPSHOT]
+        if begin == last:
+            return []
+        table, where = self._options.table(), self._options.get("where")
+        columns = ["`" + name.replace("`", "``") + "`" for name in self._schema.names if name != ROW_KIND]
+        if begin == NOTHING_READ:
+            scan = table.scan(columns, where, snapshot=last, row_kind=True)
+        else:
+            scan = table.changelog(begin + 1, last, columns=columns, where=where)
+        check_types(_with_kind(self._schema), scan.rows)
+        return split_partitions(scan.rows)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        shows_kinds = self._options.shows_kinds
+        for rows in read_partition(partition, _with_kind(self._schema)):
+            yield rows if shows_kinds else rows.filter(pc.is_in(rows.column(ROW_KIND), ADDED)).select(self._schema.names)
+
+    def commit(self, end: dict[str, int]) -> None:
+        consumer = self._options.get("consumer")
+        if consumer is not None:
+            self._options.table().consumers.reset(consumer, next_snapshot=end[SNAPSHOT] + 1)
+
+
+MOST_IDS = 10**9
+"""Greater numbers are times in epoch millis."""
+
+
+def _latest(table: Table) -> int:
+    return table.catalog_table.snapshots.latest_id() or 0
+
+
+def _within(table: Table, begin: int, last: int, most_rows: int) -> int:
+    """The last snapshot up to which there are at most this number of changes, but at least one snapshot."""
+    rows = 0
+    for number in range(begin + 1, last + 1):
+        snapshot = table.catalog_table.snapshots.get(number)
+        rows += snapshot.changelog_record_count or snapshot.delta_record_count or 0
+        if rows > most_rows:
+            return max(number - 1, begin + 1)
+    return last
+
+
+def _with_kind(schema: StructType) -> StructType:
+    return schema if ROW_KIND in schema.names else StructType([StructField(ROW_KIND, StringType()), *schema.fields])
