@@ -1,6 +1,6 @@
 """Where Spark finds the data source `paimon`: it takes `DefaultSource` of every top-level package that begins with `pyspark_`.
 
-Nothing is imported before Spark looks, and an installation that cannot provide the source does not stop Spark from finding others.
+An installation that cannot provide the source does not stop Spark from finding others.
 """
 
 try:

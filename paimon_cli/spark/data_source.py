@@ -152,20 +152,20 @@ def check_types(schema: StructType, scan: RowScan) -> None:
 
 def condition_text(one: Filter) -> str | None:
     """The filter as a condition in SQL; None for one that this package computes in another way, or not at all."""
+    attribute: tuple[str, ...] = getattr(one, "attribute", ())
+    if len(attribute) != 1:
+        return None
+    name = "`" + attribute[0].replace("`", "``") + "`"
     if isinstance(one, (IsNull, IsNotNull)):
-        return f"{_name(one.attribute)} IS {'NOT ' if isinstance(one, IsNotNull) else ''}NULL" if len(one.attribute) == 1 else None
+        return f"{name} IS {'NOT ' if isinstance(one, IsNotNull) else ''}NULL"
     if isinstance(one, In):
         values = [_literal(value) for value in one.value]
         known = [value for value in values if value is not None]
-        return f"{_name(one.attribute)} IN ({', '.join(known)})" if known and len(known) == len(values) else None
-    if type(one) not in _COMPARISONS or len(one.attribute) != 1:
-        return None
-    value = _literal(one.value)
-    return None if value is None else f"{_name(one.attribute)} {_COMPARISONS[type(one)]} {value}"
-
-
-def _name(attribute: tuple[str, ...]) -> str:
-    return "`" + attribute[0].replace("`", "``") + "`"
+        return f"{name} IN ({', '.join(known)})" if known and len(known) == len(values) else None
+    if isinstance(one, (EqualTo, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual)):
+        value = _literal(one.value)
+        return None if value is None else f"{name} {_COMPARISONS[type(one)]} {value}"
+    return None
 
 
 def _literal(value: Any) -> str | None:

@@ -1,13 +1,15 @@
 """`df.write.format("paimon")` and `writeStream`: tasks write files, and one commit in a process of the driver publishes them.
 
-Spark gives the rows to a Python source as they lie in its partitions. Each task adds level-0 files to all buckets that it has rows
-for; `paimon_cli.spark.write` has one writer for each bucket instead, and fewer files.
+Spark gives the rows to a Python source as they lie in its partitions. Each task adds level-0 files to all buckets that it has
+rows for; `paimon_cli.spark.write` has one writer for each bucket instead, and fewer files.
 
-A stream commits each micro-batch as (query, number of the batch), so that one that Spark repeats counts once. What Spark calls when:
+A stream commits each micro-batch as (query, number of the batch), so that one that Spark repeats counts once. What Spark calls
+when:
 
 - tasks: `write`. Its message says what was written, and as which commit.
 - all tasks succeeded: `commit`. If it fails, it has deleted the new files itself, unless a snapshot may name them.
-- a task or the commit failed: `abort`. Only where a task failed, no commit was tried, and files are left to delete.
+- a task or the commit failed: `abort`. Only where a task failed, no commit was tried, and files are left to delete. Those of
+  stream tasks that Spark still knew nothing of stay as orphans.
 """
 
 from __future__ import annotations
@@ -82,7 +84,12 @@ def _planned(options: SourceOptions, overwrite: bool) -> tuple[WritePlan, WriteR
             "use paimon_cli.spark.write(df, name)",
         )
     request = WriteRequest(
-        FrameRows(), overwrite=overwrite, allow_empty=True, compaction=NO_COMPACTION, missing_are_null=missing == "null", **arguments
+        FrameRows(),
+        overwrite=overwrite,
+        allow_empty=True,
+        compaction=NO_COMPACTION,
+        missing_are_null=missing == "null",
+        **arguments,
     )
     return plan_write(context, request), request
 
@@ -94,7 +101,8 @@ class _Writing:
     plan: WritePlan
     request: WriteRequest
 
-    def _write(self, batches: Iterator[pa.RecordBatch], query: str = "") -> TaskMessage:
+    def written(self, batches: Iterator[pa.RecordBatch], query: str = "") -> TaskMessage:
+        """Write the rows of a task."""
         plan = self.plan
         written = write_in_turn(plan, checked_rows(plan, batches, 0, Tally()))
         return TaskMessage(pickle.dumps(written), plan.file_stamp, plan.read_snapshot_id, query)
@@ -113,10 +121,13 @@ class _Writing:
             commit_rows(committer, plan, written.messages, self.request, identity)
         show_level_0(context, (), LocalEngine(), NoProgress())
 
-    def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete what was written, unless all tasks succeeded: a commit was tried then. A task that fails deletes its own files."""
-        if any(message is None for message in messages):
-            for stamp in {message.stamp for message in _given(messages)}:
+    def delete_written(self, messages: Sequence[WriterCommitMessage | None], *stamps: str) -> None:
+        """After a failure: delete the files of these stamps, and of those in the messages.
+
+        Nothing is deleted if all tasks succeeded, since a commit was tried then. A task that fails deletes its own files.
+        """
+        if not messages or any(message is None for message in messages):
+            for stamp in {*stamps, *(message.stamp for message in _given(messages))}:
                 NewFiles(self.plan.context, stamp).delete_all_but(())
 
 
@@ -124,14 +135,14 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
     """One write of a DataFrame, as one commit."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return self._write(iterator)
+        return self.written(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         request = self.request
         self._commit(_given(messages), identity_of(self.plan.context, request.commit_user, request.commit_id, request.assume_new))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._abort(messages)
+        self.delete_written(messages, self.plan.file_stamp)
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
@@ -140,7 +151,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         task = TaskContext.get()
         assert task is not None, "Spark runs tasks with a context"
-        return self._write(iterator, str(task.getLocalProperty(QUERY)))
+        return self.written(iterator, str(task.getLocalProperty(QUERY)))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         given = _given(messages)
@@ -148,7 +159,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
             self._commit(given, CommitIdentity(self._user(given[0].query), batchId, assume_new=self.request.assume_new))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        self._abort(messages)
+        self.delete_written(messages)
 
     def _user(self, query: str) -> str:
         """A new checkpoint is a new query, whose batches count from 0 again: the name alone would not tell them apart."""

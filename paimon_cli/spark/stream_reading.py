@@ -1,8 +1,8 @@
 """`spark.readStream.format("paimon")`: the snapshots of a table as a stream, whose offsets are snapshot ids.
 
-A stream begins with all rows of the table, unless the option `start` says otherwise, and goes on with the changes of each snapshot:
-from changelog files where the table has them, otherwise the rows that each commit added. Rows that left the table are shown only
-with the option `row_kind`, which puts a column `rowkind` first.
+A stream begins with all rows of the table, unless the option `start` says otherwise, and goes on with the changes of each
+snapshot: from changelog files where the table has them, otherwise the rows that each commit added. Rows that left the table are
+shown only with the option `row_kind`, which puts a column `rowkind` first.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ ADDED = pa.array(["+I", "+U"])
 class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are `{"snapshot": N}`: everything up to snapshot N has been read.
 
-    `start`: `full` (default), `latest`, the id of the first snapshot to read, or a time, whose later snapshots are read. `consumer`:
-    a name under which the table remembers what has been read, and for which snapshots do not expire; it goes before `start`.
+    `start`: `full` (default), `latest`, the id of the first snapshot to read, or a time, whose later snapshots are read.
+    `consumer`: a name under which the table remembers what has been read, and for which snapshots do not expire; it goes before
+    `start`.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        options.refuse((*(name for name in SCAN_OPTIONS if name not in ("where", "columns", "row_kind")), *WRITE_OPTIONS), "a stream")
+        options.refuse(
+            (*(name for name in SCAN_OPTIONS if name not in ("where", "columns", "row_kind")), *WRITE_OPTIONS), "a stream"
+        )
         self._options = options
         self._schema = schema
         self._last: int | None = None

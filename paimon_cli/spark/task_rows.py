@@ -67,6 +67,8 @@ def write_in_turn(plan: WritePlan, rows: Iterable[pa.RecordBatch]) -> Written:
     with TableWriter(plan) as writer:
         for batch in rows:
             numbers = pa.array(np.arange(count, count + batch.num_rows))
-            writer.write(batch.set_column(batch.schema.get_field_index(SEQUENCE_NUMBER), batch.schema.field(SEQUENCE_NUMBER), numbers))
+            writer.write(
+                batch.set_column(batch.schema.get_field_index(SEQUENCE_NUMBER), batch.schema.field(SEQUENCE_NUMBER), numbers)
+            )
             count += batch.num_rows
         return writer.finish()

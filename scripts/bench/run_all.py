@@ -26,6 +26,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "append": ("scripts.bench.append",),
     "scan": ("scripts.bench.scan",),
     "spark write": ("scripts.bench.spark_write",),
+    "spark read": ("scripts.bench.spark_read",),
     "spark compact": ("scripts.bench.spark_compact", "--rows", "1000000"),
     "profile": ("scripts.bench.profile_paths",),
     "growth": ("scripts.bench.growth",),

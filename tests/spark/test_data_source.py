@@ -1,0 +1,120 @@
+"""`spark.read.format("paimon")` and `df.write.format("paimon")`, found by their name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from paimon_cli import Table
+from tests.tables import data_files, live_files, make_table
+
+COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "qty": "INT"}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Ten rows, the first of them written twice."""
+    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"], bucket=2).url)
+    table.write(pa.table({"id": range(10), "name": [f"n{n}" for n in range(10)], "qty": range(10)}))
+    table.write(pa.table({"id": [0], "name": ["it's"], "qty": [50]}))
+    return table
+
+
+def test_reads_prune_by_schema_and_options(session: SparkSession, table: Table) -> None:
+    rows = session.read.format("paimon").load(table.url)
+    assert rows.schema.simpleString() == "struct<id:bigint,name:string,qty:int>"
+    assert rows.count() == 10
+    rows.createOrReplaceTempView("orders")
+    assert session.sql("select sum(qty), count(name) from orders where id < 2").collect()[0][:] == (51, 2)
+    pruned = session.read.format("paimon").schema("qty int, id bigint").option("where", "id = 0").load(table.url)
+    assert [tuple(row) for row in pruned.collect()] == [(50, 0)]
+    older = session.read.format("paimon").option("snapshot", 1).option("columns", "name").load(table.url)
+    assert older.columns == ["name"] and "n0" in {row.name for row in older.collect()}
+    changes = session.read.format("paimon").option("incremental", "1..2").option("row_kind", "true").load(table.url)
+    assert [tuple(row) for row in changes.collect()] == [("+I", 0, "it's", 50)]
+
+
+def test_filters_are_pushed_where_the_session_allows_it(session: SparkSession, table: Table) -> None:
+    rows = session.read.format("paimon").load(table.url)
+    conditions = [
+        "qty >= 8 AND name = 'it\\'s'",
+        "id IN (3, 4) AND name LIKE 'n%'",
+        "qty IS NULL",
+        "NOT qty = 5",
+        "id = 3 OR id = 4",
+    ]
+    expected = [sorted(map(tuple, rows.where(text).collect())) for text in conditions]
+    assert [len(found) for found in expected] == [1, 2, 0, 9, 2]
+    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        assert [sorted(map(tuple, rows.where(text).collect())) for text in conditions] == expected
+        plan = rows.where(conditions[1])._jdf.queryExecution().executedPlan().toString()
+        assert "StartsWith" in plan and "IN (3,4)" not in plan, "what was pushed is not filtered again"
+    finally:
+        session.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("wher", "id = 1", "unknown option wher"),
+        ("commit_id", "3", "option commit_id has no meaning for reading"),
+        ("snapshot", "first", "a whole number is expected"),
+        ("snapshot", "77", "snapshot 77"),
+    ],
+)
+def test_wrong_options_are_named(session: SparkSession, table: Table, option: str, value: str, message: str) -> None:
+    with pytest.raises(PySparkException, match=message):
+        session.read.format("paimon").option(option, value).load(table.url).collect()
+
+
+def test_a_schema_must_have_the_types_of_the_table(session: SparkSession, table: Table) -> None:
+    with pytest.raises(PySparkException, match="column id is read as int: in the table it is bigint"):
+        session.read.format("paimon").schema("id int").load(table.url).collect()
+
+
+def test_a_write_is_one_commit(session: SparkSession, table: Table) -> None:
+    rows = session.range(5, 25, 1, 3).selectExpr("id", "concat('new', id) as name", "cast(null as int) as qty")
+    rows.write.format("paimon").mode("append").save(table.url)
+    assert next(snapshot.kind for snapshot in table.snapshots()) == "APPEND"
+    assert len(table.snapshots()) == 3
+    assert table.scan().count() == 25
+    assert table.scan(where="name LIKE 'new%'").count() == 20
+    rows.limit(2).write.format("paimon").option("op", "delete").mode("append").save(table.url)
+    assert table.scan().count() == 23
+    rows.where("id > 22").write.format("paimon").mode("overwrite").save(table.url)
+    assert sorted(table.scan(["id"]).to_arrow().column("id").to_pylist()) == [23, 24]
+    assert table.verify().errors == 0
+
+
+def test_a_write_that_fails_changes_nothing_and_leaves_no_files(session: SparkSession, table: Table) -> None:
+    files = data_files(table.context)
+    fails = session.range(0, 20, 1, 4).selectExpr("id", "if(id = 17, raise_error('boom'), 'x') as name", "1 as qty")
+    with pytest.raises(PySparkException, match="boom"):
+        fails.write.format("paimon").mode("append").save(table.url)
+    with pytest.raises(PySparkException, match="'extra'"):
+        session.sql("select 1L as id, 2 as extra").write.format("paimon").mode("append").save(table.url)
+    with pytest.raises(PySparkException, match="row_kind has no meaning for writing"):
+        session.range(1).write.format("paimon").option("row_kind", "true").mode("append").save(table.url)
+    assert len(table.snapshots()) == 2
+    assert data_files(table.context) == files == live_files(table.context) | files
+
+
+def test_rows_that_readers_would_not_see_are_compacted(session: SparkSession, tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["id"], bucket=2, options={"deletion-vectors.enabled": "true"})
+    session.range(10).selectExpr("id", "'a' as name", "1 as qty").write.format("paimon").mode("append").save(context.url)
+    assert Table.open(context.url).scan().count() == 10
+
+
+def test_a_repeated_write_counts_once(session: SparkSession, tmp_path: Path) -> None:
+    options = {"merge-engine": "aggregation", "fields.qty.aggregate-function": "sum"}
+    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"], options=options).url)
+    rows = session.sql("select 1L as id, 'a' as name, 10 as qty")
+    for _ in range(2):
+        rows.write.format("paimon").option("commit_user", "job").option("commit_id", "7").mode("append").save(table.url)
+    assert table.scan(["qty"]).to_arrow().column("qty").to_pylist() == [10]
+    assert data_files(table.context) == live_files(table.context)

@@ -1,0 +1,202 @@
+"""`paimon_cli.spark.read`: the rows of the engine's own scans, read by Spark's Parquet reader wherever that is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from paimon_cli import Table, spark
+from paimon_cli.datatypes.data_type import TimestampType
+from paimon_cli.errors import NotFound, NotSupported
+from paimon_cli.spark.reading import NativeFile, divided
+from tests.goldens import golden_table
+from tests.tables import make_table
+
+GOLDENS = {
+    "java-0.9/append_fixed": "native",
+    "java-0.9/dv_partitioned": "native",
+    "java-0.9/partition_escapes": "both",
+    "java-0.9/key_ts6": "both",
+    "java-0.9/schema_evolution": "python",
+    "java-0.9/types_orc": "python",
+    "pypaimon-2.1/append": "native",
+    "rust-0.4/append": "native",
+}
+"""Which way the files of a table are read."""
+
+
+def as_sorted(rows: pa.Table) -> list[str]:
+    return sorted(repr(list(row.values())) for row in rows.to_pylist())
+
+
+def check(frame: DataFrame, scanned: pa.Table) -> None:
+    """Equal rows, in any order; Spark's timestamps have microseconds, whatever the table's precision."""
+    found = frame.toArrow()
+    assert found.column_names == scanned.column_names
+    assert as_sorted(found) == as_sorted(scanned.cast(found.schema))
+
+
+def readable(table: Table) -> list[str]:
+    """The columns that Spark can hold."""
+    types = {column.name: column.type for column in table.context.schema.fields}
+    return [name for name, t in types.items() if t.root != "TIME" and not (isinstance(t, TimestampType) and t.precision > 6)]
+
+
+@pytest.mark.parametrize(("golden", "way"), GOLDENS.items())
+def test_tables_of_other_writers(session: SparkSession, tmp_path: Path, golden: str, way: str) -> None:
+    table = Table.open(str(golden_table(*golden.split("/"), tmp_path)))
+    columns = readable(table)
+    scan = table.scan(columns)
+    files, splits = divided(scan.rows, None)
+    assert ("native" if not splits else "both" if files else "python") == way
+    check(spark.read(session, table.url, columns), scan.to_arrow())
+    if way == "native":
+        check(spark.read(session, table.url, columns, native=False), scan.to_arrow())
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """A compacted table with nulls, and one in whose newest file a row was deleted."""
+    context = make_table(
+        tmp_path_factory.mktemp("orders") / "t",
+        {"id": "BIGINT NOT NULL", "name": "STRING", "qty": "INT", "price": "DECIMAL(10, 2)", "day": "DATE", "score": "DOUBLE"},
+        ["id"],
+        options={"num-levels": "3", "write-only": "true"},
+    )
+    table = Table.open(context.url)
+    ids = list(range(40))
+    table.write(
+        pa.table(
+            {
+                "id": ids,
+                "name": [None if n % 5 == 0 else f"n{n % 7}" for n in ids],
+                "qty": [None if n % 4 == 0 else n for n in ids],
+                "price": pa.array([n / 4 for n in ids]).cast(pa.decimal128(10, 2)),
+                "day": pa.array([19000 + n for n in ids], pa.int32()).cast(pa.date32()),
+                "score": [float("nan") if n % 9 == 0 else n / 2 for n in ids],
+            }
+        )
+    )
+    table.compact(strategy="full")
+    return table
+
+
+CONDITIONS = {
+    "id = 7": True,
+    "id <> 7 AND qty > 20": True,
+    "NOT (qty > 20)": True,
+    "qty IS NULL OR name = 'n3'": True,
+    "name IN ('n1', 'n2') AND NOT (id IN (1, 2, 8))": True,
+    "day >= DATE '2022-01-20' AND price < 5.25": True,
+    "name IS NOT NULL AND NOT (name = 'n1' OR qty < 10)": True,
+    "qty BETWEEN 3 AND 9": True,
+    "score > 3": False,
+    "NOT (score < 3)": False,
+    "name LIKE 'n%' AND id > 3": False,
+    "qty * 2 = 12": False,
+}
+"""Whether Spark computes the condition itself."""
+
+
+@pytest.mark.parametrize(("where", "native"), CONDITIONS.items())
+def test_conditions_select_what_the_engine_selects(session: SparkSession, orders: Table, where: str, native: bool) -> None:
+    scan = orders.scan(["name", "id"], where)
+    assert bool(divided(scan.rows, None)[0]) == native
+    check(spark.read(session, orders.url, ["name", "id"], where), scan.to_arrow())
+
+
+def test_a_frame_keeps_its_snapshot_and_takes_conditions_of_spark(session: SparkSession, orders: Table) -> None:
+    frame = spark.read(session, orders.url)
+    before = frame.where("qty > 20").count()
+    orders.write(pa.table({"id": [100], "qty": [99]}))
+    assert frame.where("qty > 20").count() == before
+    latest = spark.read(session, orders.url)
+    assert latest.where("qty > 20").count() == before + 1
+    assert latest.agg(F.max("id")).collect()[0][0] == 100
+
+
+def test_deleted_rows_stay_hidden_in_files_that_no_compaction_has_seen(session: SparkSession, tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "n": "INT"}, ["id"], options={"write-only": "true"})
+    table = Table.open(context.url)
+    kinds = ["+I", "-D", "+U", "-U"]
+    table.write(pa.table({"id": [1, 2, 3, 4], "n": [1, 2, 3, 4], "op": kinds}), op_column="op")
+    (file,) = native_files(table)
+    assert file.has_retractions
+    check(spark.read(session, table.url), table.scan().to_arrow())
+    changes = spark.read(session, table.url, row_kind=True).toArrow()
+    assert sorted(changes.column("rowkind").to_pylist()) == ["+I", "+U", "-D", "-U"]
+
+
+def native_files(table: Table, columns: list[str] | None = None) -> list[NativeFile]:
+    files, splits = divided(table.scan(columns).rows, None)
+    assert not splits
+    return files
+
+
+def test_marked_rows_of_files_in_many_pieces(session: SparkSession, tmp_path: Path) -> None:
+    """Row numbers stay right under Spark's filters, and where a file is cut into several tasks."""
+    options = {"deletion-vectors.enabled": "true", "file.block-size": "8 kb", "bucket": "2"}
+    columns = pa.schema([pa.field("id", pa.int64(), False), ("n", pa.int64()), ("text", pa.string())])
+    table = Table.create(str(tmp_path / "t"), schema=columns, primary_key=["id"], options=options)
+    ids = range(6000)
+    table.write(pa.table({"id": ids, "n": [n * 7919 % 6000 for n in ids], "text": [f"some text {n}" for n in ids]}))
+    table.compact(strategy="full")
+    table.write(pa.table({"id": range(0, 6000, 9), "n": [-1] * 667}), op="delete")
+    table.write(pa.table({"id": range(1, 6000, 50), "n": [-1] * 120}))
+    assert any(file.vector is not None for file in native_files(table))
+    session.conf.set("spark.sql.files.maxPartitionBytes", "20000")
+    try:
+        frame = spark.read(session, table.url)
+        check(frame, table.scan().to_arrow())
+        for where in ("id BETWEEN 2000 AND 2100", "n = -1", "n > 5900", "text LIKE '%99'"):
+            check(frame.where(where), table.scan(where=where).to_arrow())
+        assert frame.select("n").count() == table.scan().count()
+    finally:
+        session.conf.unset("spark.sql.files.maxPartitionBytes")
+
+
+def test_files_of_older_schemas(session: SparkSession, tmp_path: Path) -> None:
+    """A renamed column is found, an added one is null, and one that took an old name does not show the old values."""
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "a": "INT", "b": "STRING"}, ["id"])
+    table = Table.open(context.url)
+    table.write(pa.table({"id": [1, 2], "a": [10, 20], "b": ["x", "y"]}))
+    table.alter.rename_column("a", "aa")
+    table.alter.drop_column("b")
+    table.alter.add_column("b STRING")
+    table.refresh()
+    table.write(pa.table({"id": [3], "aa": [30], "b": ["z"]}))
+    assert len(native_files(table)) == 2
+    check(spark.read(session, table.url, where="aa >= 20"), table.scan(where="aa >= 20").to_arrow())
+    table.alter.alter_column("aa", "BIGINT")
+    table.refresh()
+    assert not divided(table.scan().rows, None)[0]
+    check(spark.read(session, table.url), table.scan().to_arrow())
+    assert native_files(table, ["id"])
+
+
+def test_paths_that_spark_would_take_for_patterns(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.create(
+        str(tmp_path / "a{b}[c]" / "t"), columns=["id INT NOT NULL"], primary_key=["id"], options={"bucket": "1"}
+    )
+    assert spark.read(session, table.url).collect() == []
+    table.write(pa.table({"id": [1, 2]}))
+    assert not divided(table.scan().rows, None)[0]
+    check(spark.read(session, table.url), table.scan().to_arrow())
+
+
+def test_names_and_columns_that_spark_cannot_have(session: SparkSession, tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "a.b": "INT", "at": "TIME", "ns": "TIMESTAMP(9)"}, ["id"])
+    table = Table.open(context.url)
+    table.write(pa.table({"id": [1], "a.b": [2]}))
+    for column in ("at", "ns"):
+        with pytest.raises(NotSupported, match=f"cannot read column '{column}' into Spark"):
+            spark.read(session, table.url, ["id", column])
+    frame: Any = spark.read(session, table.url, ["id", "`a.b`"])
+    assert frame.select("`a.b`").collect()[0][0] == 2
+    with pytest.raises(NotFound):
+        spark.read(session, str(tmp_path / "other"))

@@ -1,0 +1,166 @@
+"""Structured Streaming: batches that Spark repeats count once, and the snapshots of a table as a stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from paimon_cli import Table
+from paimon_cli.spark.source_options import SourceOptions
+from paimon_cli.spark.source_writing import StreamWriter, stream_writer
+from tests.tables import data_files, live_files, make_table, rows
+
+SUMS = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+Rows = list[tuple[Any, ...]]
+
+
+class Query:
+    """Lines of JSON files as a stream into a table, with a checkpoint that survives restarts."""
+
+    def __init__(self, session: SparkSession, folder: Path, table: Table) -> None:
+        self.session = session
+        self.table = table
+        self.source, self.checkpoint = folder / "source", folder / "checkpoint"
+        self.source.mkdir()
+
+    def add(self, name: str, *rows: tuple[int, int]) -> None:
+        (self.source / name).write_text("".join(f'{{"k": {k}, "n": {n}}}\n' for k, n in rows))
+
+    def run(self, **options: str) -> None:
+        """Read all that is there, a file in each batch."""
+        stream = self.session.readStream.schema("k long, n long").option("maxFilesPerTrigger", 1).json(str(self.source))
+        writer = stream.writeStream.format("paimon").option("checkpointLocation", str(self.checkpoint)).options(**options)
+        writer.trigger(availableNow=True).start(self.table.url).awaitTermination()
+
+    def forget_commit(self, batch: int) -> None:
+        """As if Spark had died after the table's commit and before its own."""
+        (self.checkpoint / "commits" / str(batch)).unlink()
+        (self.checkpoint / "commits" / f".{batch}.crc").unlink()
+
+    @property
+    def sums(self) -> Rows:
+        return sorted(zip(*self.table.scan().to_arrow().to_pydict().values(), strict=True))
+
+
+@pytest.fixture
+def query(session: SparkSession, tmp_path: Path) -> Query:
+    context = make_table(tmp_path / "t", {"k": "BIGINT NOT NULL", "n": "BIGINT"}, ["k"], bucket=2, options=SUMS)
+    return Query(session, tmp_path, Table.open(context.url))
+
+
+def test_a_batch_that_spark_repeats_counts_once(query: Query) -> None:
+    """The reproduction of apache/paimon #9666: the entry of the commit log is lost, and the query starts again."""
+    query.add("1", (1, 10), (2, 20))
+    query.add("2", (1, 1))
+    query.run()
+    assert query.sums == [(1, 11), (2, 20)]
+    query.forget_commit(1)
+    query.add("3", (2, 5))
+    query.run()
+    assert query.sums == [(1, 11), (2, 25)]
+    snapshots = query.table.snapshots()
+    assert [snapshot.commit_identifier for snapshot in reversed(snapshots)] == [0, 1, 2]
+    assert len({snapshot.commit_user for snapshot in snapshots}) == 1
+    assert data_files(query.table.context) == live_files(query.table.context)
+    assert query.table.verify(level="full").errors == 0
+
+
+def test_an_abort_after_a_published_commit_deletes_nothing(tmp_path: Path) -> None:
+    """Spark calls `abort` with the same messages if `commit` failed, even where it failed after it had published."""
+    context = make_table(tmp_path / "t", {"k": "BIGINT NOT NULL", "n": "BIGINT"}, ["k"], options=SUMS)
+
+    def task(n: int) -> tuple[StreamWriter, Any]:
+        writer = stream_writer(SourceOptions.of({"path": context.url}), overwrite=False)
+        assert isinstance(writer, StreamWriter)
+        return writer, writer.written(iter([pa.record_batch({"k": [1], "n": [n]})]), "the query")
+
+    writer, message = task(10)
+    writer.commit([message], 0)
+    writer.abort([message], 0)
+    writer, message = task(10)
+    writer.commit([message], 0)
+    writer, message = task(5)
+    writer.abort([message, None], 1)
+    assert rows(context) == [{"k": 1, "n": 10}]
+    assert data_files(context) == live_files(context)
+
+
+def test_a_bad_row_fails_the_query_and_leaves_no_files(query: Query, session: SparkSession) -> None:
+    query.add("1", (1, 10))
+    query.run()
+    (query.source / "2").write_text('{"n": 1}\n')
+    with pytest.raises(PySparkException, match="NOT NULL"):
+        query.run()
+    assert query.sums == [(1, 10)]
+    assert data_files(query.table.context) == live_files(query.table.context)
+    with pytest.raises(PySparkException, match="commit_id for a stream"):
+        query.run(commit_id="7")
+
+
+def test_a_named_user_keeps_queries_apart(query: Query, tmp_path: Path) -> None:
+    """With a new checkpoint batches count from 0 again: they are not taken for those of the query before."""
+    query.add("1", (1, 10))
+    query.run(commit_user="loader")
+    query.checkpoint = tmp_path / "new-checkpoint"
+    query.run(commit_user="loader")
+    assert query.sums == [(1, 20)]
+    assert all(snapshot.commit_user.startswith("loader-") for snapshot in query.table.snapshots())
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Three rows, one of which was then updated."""
+    columns, options = {"id": "BIGINT NOT NULL", "n": "BIGINT"}, {"changelog-producer": "input"}
+    table = Table.open(make_table(tmp_path / "t", columns, ["id"], options=options).url)
+    table.write(pa.table({"id": [1, 2, 3], "n": [1, 2, 3]}))
+    table.write(pa.table({"id": [2], "n": [22]}))
+    return table
+
+
+def batches(session: SparkSession, table: Table, checkpoint: Path, **options: str) -> list[Rows]:
+    """The rows of each batch that is not empty."""
+    found: list[Rows] = []
+
+    def take(rows: DataFrame, number: int) -> None:
+        found.append(sorted(tuple(row) for row in rows.collect()))
+
+    stream = session.readStream.format("paimon").options(**options).load(table.url)
+    writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return [rows for rows in found if rows]
+
+
+def test_a_stream_begins_with_the_table_and_goes_on_with_its_changes(session: SparkSession, table: Table, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    assert batches(session, table, checkpoint) == [[(1, 1), (2, 22), (3, 3)]]
+    table.write(pa.table({"id": [4], "n": [4]}))
+    table.delete("id = 1")
+    assert batches(session, table, checkpoint) == [[(4, 4)]]
+    assert batches(session, table, checkpoint) == []
+
+
+def test_starts_row_kinds_and_limits(session: SparkSession, table: Table, tmp_path: Path) -> None:
+    table.delete("id = 1")
+    changes = [[("+I", 1, 1), ("+I", 2, 2), ("+I", 3, 3)], [("+I", 2, 22)], [("-D", 1, 1)]]
+    one_by_one = {"start": "1", "row_kind": "true", "maxRowsPerTrigger": "1"}
+    assert batches(session, table, tmp_path / "a", **one_by_one) == changes
+    assert batches(session, table, tmp_path / "b", start="2", row_kind="true", where="id = 2") == [[("+I", 2, 22)]]
+    assert batches(session, table, tmp_path / "c", start="latest") == []
+    made = table.snapshots()[-1].time
+    assert batches(session, table, tmp_path / "d", start=str(made)) == [[(2, 22)]]
+    with pytest.raises(PySparkException, match="option snapshot has no meaning for a stream"):
+        batches(session, table, tmp_path / "e", snapshot="1")
+
+
+def test_a_consumer_goes_on_where_another_query_ended(session: SparkSession, table: Table, tmp_path: Path) -> None:
+    assert batches(session, table, tmp_path / "a", consumer="sink") == [[(1, 1), (2, 22), (3, 3)]]
+    table.write(pa.table({"id": [4], "n": [4]}))
+    assert batches(session, table, tmp_path / "a", consumer="sink") == [[(4, 4)]]
+    (consumer,) = table.consumers
+    assert (consumer.name, consumer.next_snapshot) == ("sink", 3), "what was read last is confirmed with the next batch"
+    assert batches(session, table, tmp_path / "b", consumer="sink") == [[(4, 4)]]
