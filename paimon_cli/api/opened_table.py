@@ -34,6 +34,7 @@ class Runtime:
     `engine` is `auto`, `local` or `spark`: `auto` runs small work in this process and bulk work on Spark, from
     `spark_threshold` on (bytes, or bytes and files: `1 gb,1000`). `master` and `spark_conf` choose Spark and configure it.
     `progress` makes the object that is informed of the phases of a job, `warn` gets each warning; `trace` gets the steps.
+    `given_engine` is an engine that runs already, and stays; then nothing else is chosen.
     """
 
     engine: str = "auto"
@@ -43,6 +44,7 @@ class Runtime:
     progress: Callable[[], Progress] | None = None
     warn: Callable[[str], None] = _warn_in_python
     trace: Trace = field(default_factory=NoTrace, repr=False)
+    given_engine: Engine | None = field(default=None, repr=False)
 
     def new_progress(self) -> Progress:
         if self.progress is not None:
@@ -53,6 +55,8 @@ class Runtime:
 
     def open_engine(self, parallelism: int | None = None) -> Engine:
         """The engine, not started yet. It runs at most `parallelism` threads of this process, or tasks of Spark, at a time."""
+        if self.given_engine is not None:
+            return self.given_engine
         from paimon_cli.catalog.table_location import catalog_setting
         from paimon_cli.jobs.engine_choice import THRESHOLD_KEY, EngineRequest, Threshold, open_engine
 

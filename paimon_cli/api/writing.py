@@ -157,9 +157,11 @@ class Writing(OpenedTable):
         return summary
 
     def _row_source(self, data: Any, format: str | None, form: TextForm | None, timezone: str | None) -> RowSource:
-        from paimon_cli.ingest.row_sources import ArrowRows, FileRows
+        from paimon_cli.ingest.row_sources import ArrowRows, FileRows, RowSource
         from paimon_cli.ingest.text_form import text_form
 
+        if isinstance(data, RowSource):
+            return data
         paths = file_paths(data)
         if paths is None:
             if format is not None or form is not None:

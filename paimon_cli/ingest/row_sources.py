@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from lzma import LZMAError
 from os.path import splitext
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,7 @@ ARROW = "arrow"
 ARROW_SPLIT_BYTES = 32 << 20
 
 
+@runtime_checkable
 class RowSource(Protocol):
     """Rows before they are checked against a table. Picklable, so that Spark tasks can read their splits."""
 

@@ -31,11 +31,11 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.jobs.spark.job import carrying_errors
+from paimon_cli.jobs.spark.session import send_package
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import INSERT, UPDATE_AFTER, VALUE_KIND
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.read.scan_plan import Split
-from paimon_cli.spark.session import send_package
 from paimon_cli.spark.spark_types import columns_of, nullable_schema, spark_condition, spark_type
 
 if TYPE_CHECKING:

@@ -33,12 +33,14 @@ from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identit
 from paimon_cli.jobs.write_job import NO_COMPACTION, WriteRequest, commit_rows, plan_write
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.spark.source_options import SourceOptions
-from paimon_cli.spark.task_rows import FrameRows, checked_rows, write_in_turn
-from paimon_cli.write.table_writer import Written
+from paimon_cli.spark.task_rows import FrameRows, checked_rows
+from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import WritePlan
 
 ANY_TASK_WRITES_ANY_BUCKET = (BucketMode.FIXED, BucketMode.UNAWARE)
 """Where no task has to know what others do: keys that have no bucket yet are given one by a single task."""
+TASK_END_SECONDS = 3
+"""Longer than Spark lets the Python process of a cancelled task run (`spark.python.task.killTimeout`, 2 s by default)."""
 QUERY = "sql.streaming.queryId"
 """Property of the tasks of a micro-batch: the query, which is that of the checkpoint and stays the same over restarts."""
 
@@ -104,7 +106,10 @@ class _Writing:
     def written(self, batches: Iterator[pa.RecordBatch], query: str = "") -> TaskMessage:
         """Write the rows of a task."""
         plan = self.plan
-        written = write_in_turn(plan, checked_rows(plan, batches, 0, Tally()))
+        with TableWriter(plan) as writer:
+            for rows in checked_rows(plan, batches, 0, Tally()):
+                writer.write(rows)
+            written = writer.finish()
         return TaskMessage(pickle.dumps(written), plan.file_stamp, plan.read_snapshot_id, query)
 
     def _commit(self, messages: Sequence[TaskMessage], identity: CommitIdentity) -> None:
@@ -124,9 +129,13 @@ class _Writing:
     def delete_written(self, messages: Sequence[WriterCommitMessage | None], *stamps: str) -> None:
         """After a failure: delete the files of these stamps, and of those in the messages.
 
-        Nothing is deleted if all tasks succeeded, since a commit was tried then. A task that fails deletes its own files.
+        Nothing is deleted if all tasks succeeded, since a commit was tried then. A task that fails deletes its own files. Spark
+        does not wait for the other tasks: they may write until it has ended their Python processes.
         """
-        if not messages or any(message is None for message in messages):
+        if messages and all(message is not None for message in messages):
+            return
+        for seconds in (0, TASK_END_SECONDS):
+            self.plan.context.clock.sleep(seconds)
             for stamp in {*stamps, *(message.stamp for message in _given(messages))}:
                 NewFiles(self.plan.context, stamp).delete_all_but(())
 

@@ -1,4 +1,4 @@
-"""What a Spark task does with rows of a DataFrame: check them against the table, and write those of its buckets."""
+"""Rows of a DataFrame on their way into a table: what a task gets of Spark, checked and numbered."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from paimon_cli.ingest.row_sources import ARROW
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.source_files import RawRows, SourceSplit
 from paimon_cli.ingest.text_form import TextForm
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
-from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import WritePlan
 
-NAME = "the DataFrame"
+
 ROWS_OF_PARTITION = 1 << 40
 """Numbers of arrival that a partition has: more than it can hold rows."""
 
@@ -57,18 +55,11 @@ def checked_rows(plan: WritePlan, batches: Iterable[pa.RecordBatch], partition: 
     incoming = plan.incoming
     assert isinstance(incoming, IncomingRows)
     assert isinstance(incoming.source, FrameRows)
-    split = SourceSplit("", ARROW, 0, None, 0, partition * ROWS_OF_PARTITION, NAME, arrivals=ROWS_OF_PARTITION)
+    name = f"partition {partition} of the DataFrame"
+    split = SourceSplit("", ARROW, 0, None, 0, partition * ROWS_OF_PARTITION, name, arrivals=ROWS_OF_PARTITION)
     return replace(incoming, source=replace(incoming.source, batches=batches)).read(split, tally)
 
 
-def write_in_turn(plan: WritePlan, rows: Iterable[pa.RecordBatch]) -> Written:
-    """Write rows as they come. They are numbered from 0: numbers that tell partitions apart would use up those of the table."""
-    count = 0
-    with TableWriter(plan) as writer:
-        for batch in rows:
-            numbers = pa.array(np.arange(count, count + batch.num_rows))
-            writer.write(
-                batch.set_column(batch.schema.get_field_index(SEQUENCE_NUMBER), batch.schema.field(SEQUENCE_NUMBER), numbers)
-            )
-            count += batch.num_rows
-        return writer.finish()
+def is_of_frame(plan: WritePlan) -> bool:
+    """Whether the rows of the plan are those of a DataFrame, not others that a later step reads from files."""
+    return isinstance(plan.incoming, IncomingRows) and isinstance(plan.incoming.source, FrameRows)

@@ -23,7 +23,7 @@ from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.spark.engine import SparkEngine
-from paimon_cli.jobs.spark.write import Shuffle, chunks_of, end_marks, gathered, unpacked
+from paimon_cli.jobs.spark.write import Received, Shuffle, chunks_of, end_marks, gathered, note_chunk
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, run_write
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
@@ -193,8 +193,8 @@ def routed(tmp_path: Path) -> tuple[Shuffle, pa.RecordBatch]:
 def test_rows_that_break_off_before_the_end_mark_are_an_error(routed: tuple[Shuffle, pa.RecordBatch]) -> None:
     _, chunks = routed
     whole = [chunks, end_marks(2)]
-    assert sum(part.num_rows for part in unpacked(whole)) == 50
-    seen: Iterator[pa.RecordBatch] = unpacked(whole[:1])
+    assert sum(part.num_rows for part in Received(whole)) == 50
+    seen: Iterator[pa.RecordBatch] = iter(Received(whole[:1]))
     assert next(seen).num_rows + next(seen).num_rows == 50
     with pytest.raises(EOFError):
         next(seen)
@@ -204,7 +204,7 @@ def test_a_chunk_holds_all_rows_of_a_writers_buckets_as_they_arrived(routed: tup
     shuffle, chunks = routed
     assert chunks.column("task").to_pylist() == [0, 1]
     arrivals = []
-    for writer, rows_of_writer in enumerate(unpacked([chunks, end_marks(2)])):
+    for writer, rows_of_writer in enumerate(Received([chunks, end_marks(2)])):
         buckets = shuffle.plan.router().route(rows_of_writer).buckets
         assert set(buckets.tolist()) == {writer, writer + 2}
         arrivals.append(rows_of_writer.column(SEQUENCE_NUMBER).to_pylist())

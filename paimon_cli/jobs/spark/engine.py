@@ -16,9 +16,10 @@ from paimon_cli.jobs.spark.job import Reports, SparkJob
 from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spark
 from paimon_cli.jobs.spark.write import (
     WRITTEN,
-    Report,
     Shuffle,
+    Steps,
     check_places,
+    chunks_of_splits,
     shuffle_of,
     write_on_spark,
     write_through_files,
@@ -91,12 +92,13 @@ class SparkEngine:
         shuffle = shuffle_of(plan, running.context.defaultParallelism)
         if self._request.is_local:
             return self._write_through_files(running, shuffle, tallies, progress)
-        reports: Accumulator[list[Report]] = running.context.accumulator([], Reports())
-        job = SparkJob(running.context, "write", lambda: write_on_spark(running.session, shuffle, reports))
-        steps = _WriteSteps(reports, progress, len(plan.splits), shuffle.writer_tasks)
+        steps: Steps = running.context.accumulator([], Reports())
+        chunks = chunks_of_splits(running.session, shuffle, steps)
+        job = SparkJob(running.context, "write", lambda: write_on_spark(chunks, shuffle, steps))
+        shown = _WriteSteps(steps, progress, len(plan.splits), shuffle.writer_tasks)
         try:
-            written = check_places(job.wait(steps.poll))
-            tallies.update(report for report in reports.value if isinstance(report, tuple))
+            written, found = job.wait(shown.poll)
+            tallies.update(found)
             return written
         except BaseException:
             self._abandon()
@@ -157,8 +159,8 @@ class _Outcomes(Generic[R]):
 class _WriteSteps:
     """Two phases for the user: splits read, writer tasks done."""
 
-    def __init__(self, reports: Accumulator[list[Report]], progress: Progress, splits: int, writers: int) -> None:
-        self._reports = reports
+    def __init__(self, steps: Steps, progress: Progress, splits: int, writers: int) -> None:
+        self._steps = steps
         self._progress = progress
         self._totals = (splits, writers)
         self._seen = 0
@@ -166,15 +168,13 @@ class _WriteSteps:
         progress.start("Reading and routing", splits)
 
     def poll(self) -> None:
-        reports = self._reports.value
-        for report in reports[self._seen :]:
-            if isinstance(report, Mapping):
-                continue
-            if self._reading and report is WRITTEN:
+        steps = self._steps.value
+        for step in steps[self._seen :]:
+            if self._reading and step == WRITTEN:
                 self._reading = False
                 self._progress.start("Sorting and writing", self._totals[1])
             self._progress.advance(1)
-        self._seen = len(reports)
+        self._seen = len(steps)
 
 
 def _partition_task(

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -104,6 +105,29 @@ def write_package_archive(directory: Path) -> Path:
     path = directory / f"paimon_cli-{hashlib.sha256(content).hexdigest()[:16]}.zip"
     path.write_bytes(content)
     return path
+
+
+_SENT = "_paimon_cli_was_sent"
+"""Name of the attribute of a session that has the package."""
+
+
+def classic_context(session: SparkSession) -> SparkContext | None:
+    """The context of a session in this process; None over Spark Connect."""
+    return session.sparkContext if hasattr(session, "_jsparkSession") else None
+
+
+def send_package(session: SparkSession) -> None:
+    """Send this package to the executors of a session, once. A local Spark runs the same Python as this process."""
+    context = classic_context(session)
+    if (context is not None and str(context.master).startswith("local")) or getattr(session, _SENT, False):
+        return
+    with TemporaryDirectory() as directory:
+        archive = str(write_package_archive(Path(directory)))
+        if context is not None:
+            context.addPyFile(archive)
+        else:
+            session.addArtifacts(archive, pyfile=True)
+    setattr(session, _SENT, True)
 
 
 LOCAL_MASTER = "local[*]"

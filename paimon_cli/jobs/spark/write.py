@@ -39,16 +39,20 @@ from paimon_cli.write.routers import Routed, Router, with_buckets
 from paimon_cli.write.table_writer import TableWriter, Written, write_rows
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
-WRITTEN = None
 IndexFiles = Mapping[BucketId, IndexFileMeta]
-Report = tuple[int, Tally] | IndexFiles | None
-"""What a task reports: the findings in a split that it has read, the hash indexes that it has written as an assigner (both once
-more if it is repeated), or that a writer task is done."""
+Note = tuple[int, Tally] | IndexFiles
+"""What a task has found out beside the rows: what is in a split that it has read, or the hash indexes that it has written as an
+assigner. Notes travel with the rows to the first writer, which returns them: sessions of Spark Connect have no accumulators."""
+READ, WRITTEN = "read", "written"
+Steps = Accumulator[list[str]]
+"""For the display of progress alone: that a split was read (once more if its task is repeated), or that a writer task is done."""
 
 CHUNKS = pa.schema([pa.field("task", pa.int32()), pa.field("arrival", pa.int64()), pa.field("rows", pa.binary())])
 CHUNKS_SQL = "task int, arrival long, rows binary"
 END_OF_ROWS = 2**63 - 1
 """`arrival` of the mark after the last chunk of a task."""
+NOTE = -1
+"""`arrival` of a note."""
 
 ROUTED_BYTES = 16 << 20
 """Arrow bytes that a reader task collects before it cuts them into one chunk per writer."""
@@ -63,6 +67,9 @@ class Shuffle:
     plan: WritePlan
     reader_tasks: int
     writer_tasks: int
+    numbers_rows: bool = False
+    """Whether writers number their rows as they come, because nothing was known of the rows when they got their places in the
+    order of arrival."""
 
     def writer_of(self, routed: Routed) -> np.ndarray:
         """The writer task of each row: the same for all rows of a bucket, neighbouring buckets in different tasks."""
@@ -142,29 +149,33 @@ def shuffle_of(plan: WritePlan, parallelism: int) -> Shuffle:
     return Shuffle(plan, reader_tasks, max(1, writers))
 
 
-def shuffled_chunks(session: SparkSession, shuffle: Shuffle, reports: Accumulator[list[Report]]) -> DataFrame:
-    """Each bucket's rows in one partition, in the order of arrival; reader task i reads a range of the plan's splits."""
+def chunks_of_splits(session: SparkSession, shuffle: Shuffle, steps: Steps | None = None) -> DataFrame:
+    """The rows of the plan's splits for those that get them first; reader task i reads a range of the splits."""
     numbers = session.range(0, max(1, len(shuffle.plan.splits)), 1, shuffle.reader_tasks)
-    chunks = _exchanged(numbers.mapInArrow(reader_task(shuffle, reports), CHUNKS_SQL), shuffle.receiver_tasks)
+    return numbers.mapInArrow(reader_task(shuffle, steps), CHUNKS_SQL)
+
+
+def write_on_spark(chunks: DataFrame, shuffle: Shuffle, steps: Steps | None = None) -> tuple[Written, Tallies]:
+    """Run the whole write as one Spark job: what makes the chunks, assigners of dynamic buckets, writers. Also what was found.
+
+    Each writer gets the rows of its buckets in the order of arrival.
+    """
+    received = _exchanged(chunks, shuffle.receiver_tasks)
     if shuffle.assigns:
-        chunks = _exchanged(chunks.mapInArrow(assigner_task(shuffle, reports), CHUNKS_SQL), shuffle.writer_tasks)
-    return chunks
+        received = _exchanged(received.mapInArrow(assigner_task(shuffle), CHUNKS_SQL), shuffle.writer_tasks)
+    tasks = received.mapInArrow(writer_task(shuffle, steps), "written binary").collect()
+    results: list[tuple[Written, list[Note]]] = [pickle.loads(row.written) for row in tasks]
+    notes = [note for _, found in results for note in found]
+    made = {bucket_id: file for note in notes if isinstance(note, Mapping) for bucket_id, file in note.items()}
+    written = Written.of_tasks(written for written, _ in results).with_index_files(made)
+    return check_places(written), dict(note for note in notes if isinstance(note, tuple))
 
 
 def _exchanged(chunks: DataFrame, tasks: int) -> DataFrame:
     return chunks.repartitionById(tasks, "task").sortWithinPartitions("arrival")
 
 
-def write_on_spark(session: SparkSession, shuffle: Shuffle, reports: Accumulator[list[Report]]) -> Written:
-    """Run the whole write as one Spark job: readers, assigners of dynamic buckets, writers."""
-    chunks = shuffled_chunks(session, shuffle, reports)
-    tasks = chunks.mapInArrow(writer_task(shuffle.writer_plan, reports), "written binary").collect()
-    written = Written.of_tasks(pickle.loads(row.written) for row in tasks)
-    made = [report for report in reports.value if isinstance(report, Mapping)]
-    return written.with_index_files({bucket_id: file for report in made for bucket_id, file in report.items()})
-
-
-def reader_task(shuffle: Shuffle, reports: Accumulator[list[Report]]) -> Task:
+def reader_task(shuffle: Shuffle, steps: Steps | None) -> Task:
     """Split numbers -> chunks. The first split's task also sends every receiver its end mark."""
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -178,12 +189,14 @@ def reader_task(shuffle: Shuffle, reports: Accumulator[list[Report]]) -> Task:
                     tally = Tally()
                     for rows in gathered(plan.incoming.read(split, tally)):
                         yield chunks_of(shuffle.first_pieces(rows, router))
-                    reports.add([(number, tally)])
+                    yield note_chunk((number, tally))
+                    if steps is not None:
+                        steps.add([READ])
 
     return read
 
 
-def assigner_task(shuffle: Shuffle, reports: Accumulator[list[Report]]) -> Task:
+def assigner_task(shuffle: Shuffle) -> Task:
     """Chunks -> the same rows with their buckets, as chunks for the writers; each assigner sends every writer an end mark."""
 
     def assign(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -191,25 +204,29 @@ def assigner_task(shuffle: Shuffle, reports: Accumulator[list[Report]]) -> Task:
             task = TaskContext.get()
             assert task is not None
             router = shuffle.assigner_plan(task.partitionId()).router()
-            for rows in gathered(unpacked(chunks)):
+            received = Received(chunks)
+            for rows in gathered(received):
                 yield chunks_of(shuffle.assigned_pieces(rows, router))
-            reports.add([router.finish()])
+            for note in (*received.notes, router.finish()):
+                yield note_chunk(note)
             yield end_marks(shuffle.writer_tasks)
 
     return assign
 
 
-def writer_task(plan: WritePlan, reports: Accumulator[list[Report]]) -> Task:
-    """Chunks -> files; gives what it has `Written`, pickled."""
+def writer_task(shuffle: Shuffle, steps: Steps | None) -> Task:
+    """Chunks -> files; gives what it has `Written`, and the notes that it got, pickled."""
 
     def write(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carrying_errors():
-            with TableWriter(plan) as writer:
-                for rows in unpacked(chunks):
+            received = Received(chunks)
+            with TableWriter(shuffle.writer_plan) as writer:
+                for rows in numbered_from_0(received) if shuffle.numbers_rows else received:
                     writer.write(rows)
-                written = pickle.dumps(writer.finish())
+                written = pickle.dumps((writer.finish(), received.notes))
                 yield pa.record_batch([pa.array([written], pa.binary())], names=["written"])
-            reports.add([WRITTEN])
+            if steps is not None:
+                steps.add([WRITTEN])
 
     return write
 
@@ -226,19 +243,42 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(held)
 
 
-def unpacked(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of a writer's chunks; an input that breaks off before its end mark is an error.
+class Received:
+    """The rows of a task's chunks, read once; `notes` is complete then. An input that breaks off before its end mark is an error.
 
     Arrow's stream just ends when the JVM side of a task dies: without the mark the rows so far would look like all.
     """
-    ended = False
-    for batch in chunks:
-        for arrival, rows in zip(batch.column("arrival"), batch.column("rows"), strict=True):
-            ended = arrival.as_py() == END_OF_ROWS
-            if not ended:
-                yield from pa.ipc.open_stream(rows.as_buffer())
-    if not ended:
-        raise EOFError("the shuffled rows broke off: the Spark task was cancelled or its JVM died")
+
+    def __init__(self, chunks: Iterable[pa.RecordBatch]) -> None:
+        self._chunks = chunks
+        self.notes: list[Note] = []
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        ended = False
+        for batch in self._chunks:
+            for arrival, rows in zip(batch.column("arrival").to_pylist(), batch.column("rows"), strict=True):
+                ended = arrival == END_OF_ROWS
+                if arrival == NOTE:
+                    self.notes.append(pickle.loads(rows.as_py()))
+                elif not ended:
+                    yield from pa.ipc.open_stream(rows.as_buffer())
+        if not ended:
+            raise EOFError("the shuffled rows broke off: the Spark task was cancelled or its JVM died")
+
+
+def numbered_from_0(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows with other numbers of arrival: those that tell partitions apart would use up the table's sequence numbers."""
+    count = 0
+    for batch in batches:
+        numbers = pa.array(np.arange(count, count + batch.num_rows))
+        place = batch.schema.get_field_index(SEQUENCE_NUMBER)
+        yield batch.set_column(place, batch.schema.field(place), numbers)
+        count += batch.num_rows
+
+
+def note_chunk(note: Note) -> pa.RecordBatch:
+    """A note for the first of the next tasks, which sorts before its chunks."""
+    return pa.record_batch([[0], [NOTE], [pickle.dumps(note)]], schema=CHUNKS)
 
 
 def _packed(rows: pa.RecordBatch) -> bytes:

@@ -1,0 +1,114 @@
+"""The engine in a session that is already there, classic or Spark Connect: DataFrames alone, no SparkContext and no JVM.
+
+A task is a row number; what it works on travels inside the function, and its outcome comes back as a row.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from paimon_cli.errors import PaimonError
+from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
+from paimon_cli.jobs.spark.engine import MOST_PARTITIONS, outcome_of
+from paimon_cli.jobs.spark.job import explained
+from paimon_cli.jobs.spark.session import send_package
+from paimon_cli.jobs.spark.write import Task, chunks_of_splits, shuffle_of, write_on_spark, write_where_read
+from paimon_cli.write.table_writer import Written
+from paimon_cli.write.write_plan import Tallies, WritePlan
+
+T = TypeVar("T")
+R = TypeVar("R")
+OUTCOMES_SQL = "number long, outcome binary"
+
+
+class SessionEngine:
+    """Runs tasks in the session of the caller, who also ends it. Its executors get this package."""
+
+    name = "spark"
+    reason = ""
+    tasks_per_process = 1
+    retries_tasks = True
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def prepare(self, work: Work, progress: Progress) -> None:
+        """The session runs already."""
+
+    def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
+        if not tasks:
+            return []
+        send_package(self._session)
+        count = min(len(tasks), MOST_PARTITIONS)
+        outcomes = self._session.range(0, len(tasks), 1, count).mapInArrow(_outcomes_of(function, tasks), OUTCOMES_SQL)
+        finished: dict[int, R] = {}
+        errors: dict[int, PaimonError] = {}
+        try:
+            for number, outcome in self.run(outcomes.collect):
+                result = pickle.loads(outcome)
+                if isinstance(result, PaimonError):
+                    errors[number] = result
+                    continue
+                finished[number] = result
+                if on_done is not None:
+                    on_done(result)
+        except PaimonError as error:
+            raise TasksFailed([finished[number] for number in sorted(finished)], error) from error
+        results = [finished[number] for number in sorted(finished)]
+        if errors:
+            raise TasksFailed(results, errors[min(errors)])
+        return results
+
+    def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
+        parallelism = self.parallelism()
+        if not plan.shuffles:
+            return write_where_read(self, plan, parallelism, tallies, progress)
+        send_package(self._session)
+        shuffle = shuffle_of(plan, parallelism)
+        with phase(progress, "Writing rows", None):
+            written, found = self.run(lambda: write_on_spark(chunks_of_splits(self._session, shuffle), shuffle))
+        tallies.update(found)
+        return written
+
+    def stop(self) -> None:
+        """The session is the caller's."""
+
+    def parallelism(self) -> int:
+        """How many tasks run at a time, as far as Spark tells: the number of partitions that it makes by default."""
+        numbers = self._session.range(0, MOST_PARTITIONS).select(F.spark_partition_id().alias("number"))
+        return int(self.run(lambda: numbers.distinct().count()))
+
+    def run(self, action: Callable[[], T]) -> T:
+        """The result of an action that starts one Spark job. Raises a `PaimonError`; an interrupt ends the job."""
+        tag = f"paimon-cli-{uuid.uuid4()}"
+        self._session.addTag(tag)
+        try:
+            return action()
+        except PySparkException as failure:
+            raise explained(failure) from failure
+        except BaseException:
+            self._session.interruptTag(tag)
+            raise
+        finally:
+            self._session.removeTag(tag)
+
+
+def _outcomes_of(function: Callable[[T], R], tasks: Sequence[T]) -> Task:
+    """Task numbers -> outcomes. A `PaimonError` is an outcome, so that Spark does not repeat the task."""
+
+    def run(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        gc.freeze()  # Spark collects garbage after each task: going through all imported modules took most of a small one
+        for number in (n for batch in numbers for n in batch.column(0).to_pylist()):
+            outcome = pickle.dumps(outcome_of(function, tasks[number]))
+            yield pa.record_batch([pa.array([number]), pa.array([outcome], pa.binary())], names=["number", "outcome"])
+
+    return run

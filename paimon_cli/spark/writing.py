@@ -1,0 +1,143 @@
+"""A DataFrame into a table, as one commit.
+
+1. Spark's tasks check their rows against the table and route them, each to the writer of its bucket.
+2. Writers, one for each bucket of a partition, sort their rows and write level-0 files; where any task may write any bucket, the
+   tasks that check the rows write them, too.
+3. The job commits as `Table.write` does.
+
+The rows are computed once, in one Spark job: nothing has to be cached for that.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from paimon_cli.api.opened_table import Runtime
+from paimon_cli.api.table import Table
+from paimon_cli.ingest.faults import Tally
+from paimon_cli.jobs.engine import Progress, phase
+from paimon_cli.jobs.spark.job import carrying_errors
+from paimon_cli.jobs.spark.session import send_package
+from paimon_cli.jobs.spark.session_engine import SessionEngine
+from paimon_cli.jobs.spark.write import (
+    CHUNKS_SQL,
+    Shuffle,
+    Task,
+    chunks_of,
+    end_marks,
+    gathered,
+    note_chunk,
+    numbered_from_0,
+    shuffle_of,
+    write_on_spark,
+)
+from paimon_cli.spark.task_rows import FrameRows, checked_rows, is_of_frame
+from paimon_cli.write.table_writer import TableWriter, Written
+from paimon_cli.write.write_plan import Tallies, WritePlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from paimon_cli.jobs.write_job import WriteSummary
+
+
+def write(
+    frame: DataFrame,
+    name: str,
+    *,
+    options: Mapping[str, str] | None = None,
+    warehouse: str | None = None,
+    branch: str | None = None,
+    **write: Any,
+) -> WriteSummary:
+    """Write the rows of a DataFrame in one commit.
+
+    `name`, `options`, `warehouse` and `branch` are those of `Table.open`; the rest is as in `Table.write`: `op`, `op_column`,
+    `overwrite`, `partition`, `commit_user`, `commit_id`, ... Columns are matched by name. Spark's timestamps are instants: in a
+    column without time zone they are shown in the time zone of the session.
+
+    In `foreachBatch` of a stream give `commit_user` (the query's id) and `commit_id` (the batch's), and a batch that Spark
+    repeats counts once.
+
+    Raises `BadInput` for rows that do not fit, and everything that `Table.write` raises.
+    """
+    engine = FrameEngine(frame)
+    table = Table.open(name, options, warehouse=warehouse, branch=branch, runtime=Runtime(given_engine=engine))
+    return table.write(FrameRows(frame.sparkSession.conf.get("spark.sql.session.timeZone")), **write)
+
+
+class FrameEngine(SessionEngine):
+    """The session of a DataFrame, whose rows are those of the write."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        super().__init__(frame.sparkSession)
+        self._frame = frame
+
+    def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
+        if not is_of_frame(plan):
+            return super().write_rows(plan, tallies, progress)
+        send_package(self._session)
+        if not plan.shuffles:
+            return self._write_where_read(plan, tallies, progress)
+        shuffle = replace(shuffle_of(plan, self.parallelism()), numbers_rows=True)
+        chunks = self._frame.mapInArrow(routing_task(shuffle), CHUNKS_SQL).unionAll(self._end_marks(shuffle))
+        with phase(progress, "Writing rows", None):
+            written, found = self.run(lambda: write_on_spark(chunks, shuffle))
+        tallies.update(found)
+        return written
+
+    def _end_marks(self, shuffle: Shuffle) -> DataFrame:
+        """From a partition of their own: a DataFrame may have none."""
+
+        def marks(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for _ in numbers:
+                yield end_marks(shuffle.receiver_tasks)
+
+        return self._session.range(0, 1, 1, 1).mapInArrow(marks, CHUNKS_SQL)
+
+    def _write_where_read(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
+        written = self._frame.mapInArrow(writing_task(plan), "written binary")
+        with phase(progress, "Writing rows", None):
+            results = [pickle.loads(row.written) for row in self.run(written.collect)]
+        tallies.update((number, tally) for number, (_, tally) in enumerate(results))
+        return Written.of_tasks(written for written, _ in results)
+
+
+def routing_task(shuffle: Shuffle) -> Task:
+    """Rows of a partition -> chunks for those that get them first."""
+
+    def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with carrying_errors():
+            tally, number, router = Tally(), _partition(), shuffle.first_router()
+            for rows in gathered(checked_rows(shuffle.plan, batches, number, tally)):
+                yield chunks_of(shuffle.first_pieces(rows, router))
+            yield note_chunk((number, tally))
+
+    return route
+
+
+def writing_task(plan: WritePlan) -> Task:
+    """Rows of a partition -> files."""
+
+    def write_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with carrying_errors():
+            tally, number = Tally(), _partition()
+            with TableWriter(replace(plan, writer_id=number)) as writer:
+                for rows in numbered_from_0(checked_rows(plan, batches, number, tally)):
+                    writer.write(rows)
+                written = pickle.dumps((writer.finish(), tally))
+                yield pa.record_batch([pa.array([written], pa.binary())], names=["written"])
+
+    return write_partition
+
+
+def _partition() -> int:
+    task = TaskContext.get()
+    assert task is not None, "Spark runs tasks with a context"
+    return int(task.partitionId())

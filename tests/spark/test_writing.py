@@ -1,0 +1,106 @@
+"""`paimon_cli.spark.write`: DataFrames into tables of every kind, one writer for each bucket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from paimon_cli import Table, spark
+from paimon_cli.errors import BadInput, UsageError
+from tests.tables import data_files, live_files, make_table
+
+COLUMNS = {"id": "BIGINT NOT NULL", "p": "STRING NOT NULL", "n": "BIGINT"}
+KINDS = {
+    "fixed buckets": (["id"], [], 3, {}),
+    "partitions": (["p", "id"], ["p"], 2, {"merge-engine": "aggregation", "fields.n.aggregate-function": "max"}),
+    "vectors": (["id"], [], 2, {"deletion-vectors.enabled": "true"}),
+    "dynamic buckets": (["p", "id"], ["p"], -1, {"dynamic-bucket.target-row-num": "40"}),
+    "no keys": ([], ["p"], -1, {}),
+    "no keys, but buckets": ([], [], 3, {"bucket-key": "id"}),
+}
+ROWS_SQL = ("id % 200 as id", "concat('p', id % 2) as p", "id as n")
+"""Each key twice, if there are 400 rows; the greater number comes later."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_frames_are_those_of_local_writes(session: SparkSession, tmp_path: Path, kind: str) -> None:
+    keys, partitions, bucket, options = KINDS[kind]
+    tables = [
+        Table.open(make_table(tmp_path / name, COLUMNS, keys, partitions, bucket, options).url) for name in ("spark", "local")
+    ]
+    frames = [session.range(start, start + 400, 1, 3).selectExpr(*ROWS_SQL) for start in (0, 100)]
+    for frame in frames:
+        summary = spark.write(frame.sortWithinPartitions("n"), tables[0].url)
+        assert (summary.engine, summary.rows_read) == ("spark", 400)
+        tables[1].write(frame.toArrow().sort_by("n"))
+    found, expected = (sorted(map(repr, table.scan().to_arrow().to_pylist())) for table in tables)
+    assert found == expected
+    assert tables[0].verify(level="full").errors == 0
+    assert data_files(tables[0].context) >= live_files(tables[0].context)
+    highest = max(file.max_sequence_number for s in tables[0].scan().rows.plan.splits for file in s.files)
+    assert highest < 1000, "sequence numbers are not used up by the numbers of partitions"
+    assert spark.read(session, tables[0].url).count() == len(expected)
+
+
+def test_rows_that_wait_for_their_buckets(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"], bucket=-2).url)
+    spark.write(session.range(0, 50, 1, 2).selectExpr(*ROWS_SQL), table.url)
+    table.compact()
+    assert table.scan().count() == 50
+    assert table.verify(level="full").errors == 0
+
+
+def test_kinds_overwrites_and_repeats(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"], bucket=2).url)
+    rows = session.range(0, 20, 1, 3).selectExpr(*ROWS_SQL)
+    assert spark.write(rows, table.url, commit_user="q", commit_id=1).rows == 20
+    assert spark.write(rows, table.url, commit_user="q", commit_id=1).already_committed
+    kinds = rows.selectExpr("*", "if(id < 5, '-D', '+U') as op")
+    spark.write(kinds, table.url, op_column="op")
+    assert table.scan().count() == 15
+    spark.write(rows.where("id = 7"), table.url, op="delete")
+    assert table.scan().count() == 14
+    spark.write(rows.where("id > 17"), table.url, overwrite=True)
+    assert sorted(table.scan(["id"]).to_arrow().column("id").to_pylist()) == [18, 19]
+    with pytest.raises(BadInput, match="the input is empty"):
+        spark.write(rows.where("id > 100"), table.url, overwrite=True)
+    spark.write(session.createDataFrame([], rows.schema), table.url)
+    assert table.scan().count() == 2
+    assert table.verify().errors == 0
+
+
+def test_bad_rows_fail_the_write_and_leave_no_files(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"], bucket=2).url)
+    rows = session.range(0, 20, 1, 3).selectExpr("id", "if(id = 13, null, 'p') as p", "id as n")
+    with pytest.raises(BadInput, match="partition 1 of the DataFrame: row .*NOT NULL"):
+        spark.write(rows, table.url)
+    with pytest.raises(BadInput, match="the table has no column 'm'"):
+        spark.write(rows.withColumnRenamed("n", "m"), table.url)
+    with pytest.raises(UsageError):
+        spark.write(rows, table.url, op="merge")
+    assert table.snapshots() == []
+    assert data_files(table.context) == set()
+
+
+def test_times_are_shown_in_the_zone_of_the_session(session: SparkSession, tmp_path: Path) -> None:
+    columns = {
+        "id": "INT NOT NULL",
+        "plain": "TIMESTAMP(6)",
+        "zoned": "TIMESTAMP(6) WITH LOCAL TIME ZONE",
+        "kept": "TIMESTAMP(3)",
+    }
+    table = Table.open(make_table(tmp_path / "t", columns, ["id"]).url)
+    moment = "timestamp'2024-07-01 12:00:00.123456+00:00'"
+    text = f"select 1 as id, {moment} as plain, {moment} as zoned, timestamp_ntz'2024-07-01 12:00:00' as kept"
+    spark.write(session.sql(text), table.url)
+    (row,) = table.scan().to_arrow().to_pylist()
+    assert str(row["plain"]) == "2024-07-01 08:00:00.123456"
+    assert (
+        str(row["zoned"].astimezone(pa.scalar(0, pa.timestamp("us", "UTC")).as_py().tzinfo)) == "2024-07-01 12:00:00.123456+00:00"
+    )
+    assert str(row["kept"]) == "2024-07-01 12:00:00"
+    (shown,) = spark.read(session, table.url).selectExpr("cast(plain as string)", "cast(zoned as string)").collect()
+    assert tuple(shown) == ("2024-07-01 08:00:00.123456",) * 2
