@@ -17,7 +17,6 @@ from paimon_cli.ingest.source_files import RawRows, SourceSplit
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.write.write_plan import WritePlan
 
-
 ROWS_OF_PARTITION = 1 << 40
 """Numbers of arrival that a partition has: more than it can hold rows."""
 

@@ -23,7 +23,7 @@ from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.spark.engine import SparkEngine
-from paimon_cli.jobs.spark.write import Received, Shuffle, chunks_of, end_marks, gathered, note_chunk
+from paimon_cli.jobs.spark.write import Received, Shuffle, chunks_of, end_marks, gathered
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, run_write
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
