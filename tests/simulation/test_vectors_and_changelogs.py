@@ -1,4 +1,5 @@
-"""Tables with deletion vectors and with each changelog producer: no schedule loses a vector, a row or a change of one.
+"""Tables with deletion vectors, with each changelog producer, and without a key: no schedule loses a vector
+or a row.
 
 Every order of two actors, with a fault at every call, is tried at night: `python -m scripts.nightly.simulate --only vectors`.
 """
@@ -8,8 +9,11 @@ from __future__ import annotations
 import pytest
 
 from paimon_cli.lab.simulation.exploration import explain, explore, sample
+from tests.simulation import append_scenarios, vector_scenarios
 from tests.simulation.scenarios import scenario
-from tests.simulation.vector_scenarios import MANY_ACTORS, TWO_ACTORS
+
+TWO_ACTORS = (*vector_scenarios.TWO_ACTORS, *append_scenarios.TWO_ACTORS)
+MANY_ACTORS = (*vector_scenarios.MANY_ACTORS, *append_scenarios.MANY_ACTORS)
 
 
 @pytest.mark.parametrize("name", TWO_ACTORS)

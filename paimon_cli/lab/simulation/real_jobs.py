@@ -19,14 +19,15 @@ from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import WriteRequest, run_write
-from paimon_cli.lab.simulation.actor import Actor, Job, end_of, run_and_report
+from paimon_cli.lab.simulation.actor import Actor, Job, end_of, rows, run_and_report
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED
-from paimon_cli.lab.simulation.paper_files import BucketRows
+from paimon_cli.lab.simulation.paper_files import DELETE, BucketRows
 from paimon_cli.lab.simulation.real_files import RealEngine
 from paimon_cli.lsm.compaction_picker import may_drop_deletes
 from paimon_cli.lsm.sorted_runs import highest_level
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
 from paimon_cli.storage.memory_storage import MemoryStorage
+from paimon_cli.write.sorted_write import SortOrder
 
 OPS = {0: "+I", 3: "-D"}
 
@@ -61,11 +62,11 @@ def _source(batch: BucketRows, numbers: bool) -> str:
     return _source_of("".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
-def real_compactor(strategy: str = "full", buckets: tuple[int, ...] = ()) -> Job:
+def real_compactor(strategy: str = "full", buckets: tuple[int, ...] = (), order: SortOrder | None = None) -> Job:
     """Run `compact`; after a conflict it plans again."""
 
     def run(actor: Actor) -> None:
-        request = CompactRequest(strategy=strategy, buckets=buckets)
+        request = CompactRequest(strategy=strategy, buckets=buckets, order=order)
         end_of(actor, lambda: run_compact(actor.context, request, RealEngine(actor.disk), NoProgress()))
 
     return run
@@ -125,6 +126,17 @@ def _task(context: TableContext, bucket: BucketFiles, files: Sequence[DataFileMe
         index_files=bucket.index_files if looks_up else (),
         rewrite_marked=all(file.level for file in files),
     )
+
+
+def real_deleter(user: str, *keys: int) -> Job:
+    """`delete` of rows that are there; after a conflict it reads again."""
+
+    def run(actor: Actor) -> None:
+        request = UpdateRequest(f"k in ({', '.join(map(str, keys))})", commit_user=user)
+        job = functools.partial(run_update, actor.context, request, RealEngine(actor.disk), NoProgress())
+        run_and_report(actor, user, rows(0, *keys, kind=DELETE), job)
+
+    return run
 
 
 def real_incrementer(user: str, key: int) -> Job:

@@ -96,6 +96,8 @@ class Scenario:
     tolerates: frozenset[str] = frozenset()
     """Codes of violations that this scenario is known to have."""
     value_type: str = "STRING"
+    has_key: bool = True
+    """Whether `k` is the primary key; in an append table all rows stay that no one deletes."""
     real_files: bool = False
     """Data files are Parquet and not on paper."""
     beginning: Mapping[str, bytes] | None = None
@@ -113,7 +115,7 @@ class Scenario:
     def schema(self) -> TableSchema:
         fields = (DataField(0, "k", parse_type("INT NOT NULL")), DataField(1, "v", parse_type(self.value_type)))
         options = {"bucket": "2", "file.format": "parquet", **self.table_options}
-        return TableSchema(0, fields, len(fields) - 1, (), ("k",), options, None, 0)
+        return TableSchema(0, fields, len(fields) - 1, (), ("k",) * self.has_key, options, None, 0)
 
     @cached_property
     def options(self) -> TableOptions:

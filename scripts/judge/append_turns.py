@@ -1,0 +1,258 @@
+"""Paimon's Spark SQL and paimon-cli take turns on append tables: inserts, deletes, updates and compactions beside a plain oracle.
+
+    python -m scripts.judge.append_turns --python SPARK/bin/python --jars FOLDER --rounds 10 --seed 7
+
+FOLDER holds paimon-spark and paimon-bundle for the pyspark of that Python. After every step both read the table; at the end
+`verify` reads all of it, and one of the two expires snapshots. Prints one JSON line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from scripts.judge.peers import PaimonCli
+
+VECTORS = {"deletion-vectors.enabled": "true"}
+FIXED = {"bucket": "2", "bucket-key": "id"}
+UNAWARE = {"bucket": "-1"}
+SHAPES: dict[str, dict[str, str]] = {
+    "unaware": UNAWARE,
+    "unaware-vectors": {**UNAWARE, **VECTORS},
+    "unaware-vectors-64-small-indexes": {
+        **{**UNAWARE, **VECTORS},
+        **{"deletion-vectors.bitmap64": "true", "deletion-vector.index-file.target-size": "64 b"},
+    },
+    "fixed": FIXED,
+    "fixed-vectors": {**FIXED, **VECTORS},
+    "unaware-bloom": {**UNAWARE, "file-index.bloom-filter.columns": "id,s", "file-index.bloom-filter.items": "100"},
+}
+COLUMNS = ("id", "p", "v", "s")
+State = Counter[tuple[Any, ...]]
+
+
+SESSION = """
+import json, sys
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[2]").appName("append turns")
+for key, value in json.loads(sys.argv[1]).items():
+    builder = builder.config(key, value)
+session = builder.getOrCreate()
+session.sparkContext.setLogLevel("OFF")
+for line in sys.stdin:
+    try:
+        answer = {"rows": [list(row) for row in session.sql(json.loads(line)).collect()]}
+    except Exception as error:
+        answer = {"error": str(error)[:2000]}
+    print(json.dumps(answer, default=str), flush=True)
+"""
+
+
+class SparkSql:
+    """Paimon's own engine, run by a Python that has the pyspark of its jars. The warehouse is the folder."""
+
+    def __init__(self, python: Path, jars: Path, warehouse: Path) -> None:
+        settings = {
+            "spark.jars": ",".join(str(jar) for jar in sorted(jars.glob("*.jar"))),
+            "spark.sql.catalog.paimon": "org.apache.paimon.spark.SparkCatalog",
+            "spark.sql.catalog.paimon.warehouse": f"file:{warehouse}",
+            "spark.sql.extensions": "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.ui.enabled": "false",
+            "spark.driver.memory": "2g",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+        }
+        command = [str(python), "-c", SESSION, json.dumps(settings)]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+        self.sql("CREATE DATABASE IF NOT EXISTS paimon.d")
+
+    def sql(self, text: str) -> list[tuple[Any, ...]]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(text) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline() or '{"error": "the session has ended"}')
+        if "error" in answer:
+            raise AssertionError(f"java cannot {text}: {answer['error']}")
+        return [tuple(row) for row in answer["rows"]]
+
+    def read(self, table: str) -> State:
+        self.sql(f"REFRESH TABLE paimon.d.{table}")
+        return Counter(self.sql(f"SELECT {', '.join(COLUMNS)} FROM paimon.d.{table}"))
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+class AppendTurns:
+    """One table, all of it decided by the seed."""
+
+    def __init__(self, folder: Path, seed: str, shape: str, java: SparkSql, ours: PaimonCli) -> None:
+        self.random = random.Random(seed)
+        self.java, self.ours = java, ours
+        self.name = "t" + seed.replace("-", "_")
+        self.path = folder / "d.db" / self.name
+        self.options = {**SHAPES[shape], "file.format": self.random.choice(("parquet", "parquet", "orc", "avro"))}
+        self.partitioned = self.random.random() < 0.5
+        self.held: State = Counter()
+        self.history: list[str] = []
+        self.compared = 0
+        fields = [("id", "INT"), ("p", "STRING"), ("v", "BIGINT"), ("s", "STRING")]
+        schema = {
+            "fields": [{"id": number, "name": name, "type": t} for number, (name, t) in enumerate(fields)],
+            "partitionKeys": ["p"] if self.partitioned else [],
+            "primaryKeys": [],
+            "options": self.options,
+            "comment": "",
+        }
+        if self._is_java():
+            listed = ", ".join(f"{name} {t}" for name, t in fields)
+            by = "PARTITIONED BY (p)" if self.partitioned else ""
+            texts = ", ".join(f"'{key}' = '{value}'" for key, value in self.options.items())
+            java.sql(f"CREATE TABLE paimon.d.{self.name} ({listed}) {by} TBLPROPERTIES ({texts})")
+        else:
+            ours.create(self.path, schema)
+
+    def _is_java(self) -> bool:
+        return self.random.random() < 0.5
+
+    def _row(self) -> tuple[Any, ...]:
+        chance = self.random
+        s = chance.choice((None, "x", "y" * 20, "日本"))
+        return (chance.randrange(40), chance.choice(("a", "b=c", None)), chance.choice((None, 1, 2, 3)), s)
+
+    def round(self) -> None:
+        for do in (self._insert, self.random.choice((self._delete, self._update)), self._insert, self._delete):
+            do()
+            self.check()
+        self._compact()
+        self.check()
+
+    def _who(self, what: str) -> bool:
+        is_java = self._is_java()
+        self.history.append(f"{'java' if is_java else 'ours'} {what}")
+        return is_java
+
+    def _insert(self) -> None:
+        rows = [self._row() for _ in range(self.random.choice((1, 8, 30)))]
+        if self._who(f"inserts {len(rows)} rows"):
+            values = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
+            self.java.sql(f"INSERT INTO paimon.d.{self.name} VALUES {values}")
+        else:
+            lines = "".join(json.dumps(dict(zip(COLUMNS, row, strict=True))) + "\n" for row in rows)
+            self.ours.run("write", self.path, "-", "--format", "json", *self.ours.engine, stdin=lines)
+        self.held.update(rows)
+
+    def _condition(self) -> tuple[str, Any]:
+        low = self.random.randrange(40)
+        return self.random.choice(
+            (
+                (f"id = {low}", lambda row: row[0] == low),
+                (f"id BETWEEN {low} AND {low + 6}", lambda row: low <= row[0] <= low + 6),
+                ("p = 'a' AND v = 2", lambda row: row[1] == "a" and row[2] == 2),
+                ("p IS NULL", lambda row: row[1] is None),
+                (f"s = 'x' OR (v IS NULL AND id < {low})", lambda row: row[3] == "x" or (row[2] is None and row[0] < low)),
+            )
+        )
+
+    def _delete(self) -> None:
+        where, matches = self._condition()
+        if self._who(f"deletes {where}"):
+            self.java.sql(f"DELETE FROM paimon.d.{self.name} WHERE {where}")
+        else:
+            self.ours.run("delete", self.path, "-w", where, *self.ours.engine)
+        self.held = Counter({row: count for row, count in self.held.items() if not matches(row)})
+
+    def _update(self) -> None:
+        where, matches = self._condition()
+        if self._who(f"updates {where}"):
+            self.java.sql(f"UPDATE paimon.d.{self.name} SET v = v + 10, s = 'new' WHERE {where}")
+        else:
+            self.ours.run("update", self.path, "-w", where, "--set", "v = v + 10", "--set", "s = 'new'", *self.ours.engine)
+        changed: State = Counter()
+        for row, count in self.held.items():
+            v = None if row[2] is None else row[2] + 10
+            changed[(*row[:2], v, "new") if matches(row) else row] += count
+        self.held = changed
+
+    def _compact(self) -> None:
+        sorts = self.options["bucket"] == "-1" and self.random.random() < 0.4
+        strategy = self.random.choice(("order", "zorder", "hilbert"))
+        if self._who(f"compacts{f' by {strategy}' if sorts else ''}"):
+            how = f", order_strategy => '{strategy}', order_by => 'id,v'" if sorts else ""
+            self.java.sql(f"CALL paimon.sys.compact(table => 'd.{self.name}'{how})")
+        else:
+            how = ("--order-by", "id,v", "--order-strategy", strategy) if sorts else ()
+            self.ours.run("compact", self.path, *how, *self.ours.engine)
+
+    def check(self) -> None:
+        self._same("rows of ours", self._ours())
+        self._same("rows of java", self.java.read(self.name))
+
+    def _ours(self, *moment: str) -> State:
+        rows = self.ours.read(self.path, *moment)
+        return Counter(tuple(None if row[name] is None else row[name] for name in COLUMNS) for row in rows)
+
+    def _same(self, what: str, found: State) -> None:
+        self.compared += 1
+        if +found != +self.held:
+            history = "\n  ".join(self.history)
+            missing, extra = self.held - found, found - self.held
+            raise AssertionError(f"{what}: lacks {dict(missing)}, has {dict(extra)} too\n{self.options}\n  {history}")
+
+    def check_history(self) -> None:
+        self.ours.run("verify", self.path, "--level", "full", "--all-snapshots")
+        if self._who("expires"):
+            self.java.sql(f"CALL paimon.sys.expire_snapshots(table => 'd.{self.name}', retain_max => 2, retain_min => 1)")
+        else:
+            self.ours.expire(self.path, 2)
+        self.check()
+        self.ours.run("verify", self.path, "--level", "full", "--all-snapshots")
+
+
+def _literal(value: Any) -> str:
+    return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", type=Path, required=True, help="a Python with the pyspark that the jars were built for")
+    parser.add_argument("--jars", type=Path, required=True, help="folder with paimon-spark and paimon-bundle")
+    parser.add_argument("--tables", type=int, default=len(SHAPES))
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="only shapes whose name holds this")
+    arguments = parser.parse_args()
+    shapes = [shape for shape in SHAPES if arguments.only in shape]
+    begun, compared, differences = time.monotonic(), 0, 0
+    ours = PaimonCli("local")
+    with tempfile.TemporaryDirectory(prefix="append-turns-") as folder:
+        java = SparkSql(arguments.python, arguments.jars, Path(folder))
+        for number in range(arguments.tables):
+            shape = shapes[number % len(shapes)]
+            try:
+                turns = AppendTurns(Path(folder), f"{arguments.seed}-{shape}-{number}", shape, java, ours)
+                for _ in range(arguments.rounds):
+                    turns.round()
+                turns.check_history()
+                compared += turns.compared
+            except AssertionError as difference:
+                differences += 1
+                print(f"table {arguments.seed}-{shape}-{number}: {difference}", file=sys.stderr, flush=True)
+        java.close()
+    line = {"measure": "append turns", "tables": arguments.tables, "rounds": arguments.rounds, "compared": compared}
+    print(json.dumps({**line, "differences": differences, "seed": arguments.seed, "seconds": round(time.monotonic() - begun, 1)}))
+    return int(bool(differences))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
