@@ -27,7 +27,7 @@ def two_vectors_of_one_file() -> Patch:
     return patch.object(files_conflict, "_check_vectors", _nothing)
 
 
-@planted_in("append-vectors-deleter-compactor")
+@planted_in("append-vectors-first-deleter-compactor")
 def rows_marked_while_they_were_copied() -> Patch:
     return patch.object(files_conflict, "_check_vectors", _nothing)
 

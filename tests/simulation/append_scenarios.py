@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from paimon_cli.lab.simulation.actor import Job, expirer, in_turn, rows
 from paimon_cli.lab.simulation.real_jobs import real_compactor, real_deleter, real_writer
@@ -22,15 +23,8 @@ MARKED = in_turn(FILES, real_deleter("marker", 4, 7))
 BY_KEY = SortOrder(("k",))
 
 
-def _made(
-    name: str,
-    options: Mapping[str, str],
-    before: Job,
-    *jobs: Job,
-    faults: tuple[str, ...] = ALL_FAULTS,
-    files_vanish: bool = False,
-) -> Scenario:
-    made = Scenario(name, jobs, options, faults=faults, most_faults=1, real_files=True, has_key=False, files_vanish=files_vanish)
+def _made(name: str, options: Mapping[str, str], before: Job, *jobs: Job, faults: tuple[str, ...] = ALL_FAULTS) -> Scenario:
+    made = Scenario(name, jobs, options, faults=faults, most_faults=1, real_files=True, has_key=False)
     return after(made, (before,))
 
 
@@ -78,6 +72,12 @@ def _() -> Scenario:
     return _made("append-vectors-deleter-compactor", VECTORS, MARKED, real_deleter("a", 1, 8), real_compactor())
 
 
+@planned("append-vectors-first-deleter-compactor")
+def _() -> Scenario:
+    """The first vectors come while the rows are copied that they mark."""
+    return _made("append-vectors-first-deleter-compactor", VECTORS, FILES, real_deleter("a", 1, 8), real_compactor())
+
+
 @planned("append-bucket-deleters")
 def _() -> Scenario:
     """All vectors of a bucket are in one file, also those of different data files."""
@@ -101,15 +101,14 @@ def _() -> Scenario:
 
 @planned("append-deleter-expiry")
 def _() -> Scenario:
-    return _made(
-        "append-deleter-expiry", VECTORS, MARKED, real_deleter("a", 1, 8, 9), expirer(), faults=CRASHES, files_vanish=True
-    )
+    made = _made("append-deleter-expiry", VECTORS, MARKED, real_deleter("a", 1, 8, 9), expirer(), faults=CRASHES)
+    return replace(made, files_vanish=True)
 
 
 TWO_ACTORS = (
     *("append-writer-compactor", "append-compactors", "append-deleters", "append-deleter-compactor"),
     *("append-vectors-deleters", "append-vectors-deleters-again", "append-vectors-deleter-compactor"),
     *("append-bucket-deleters", "append-bucket-deleter-compactor", "append-writer-sorter", "append-deleter-sorter"),
-    "append-deleter-expiry",
+    *("append-vectors-first-deleter-compactor", "append-deleter-expiry"),
 )
 MANY_ACTORS = ("append-writers-compactor",)
