@@ -191,8 +191,8 @@ class AppendTurns:
             how = f", order_strategy => '{strategy}', order_by => 'id,v'" if sorts else ""
             self.java.sql(f"CALL paimon.sys.compact(table => 'd.{self.name}'{how})")
         else:
-            how = ("--order-by", "id,v", "--order-strategy", strategy) if sorts else ()
-            self.ours.run("compact", self.path, *how, *self.ours.engine)
+            asked = ("--order-by", "id,v", "--order-strategy", strategy) if sorts else ()
+            self.ours.run("compact", self.path, *asked, *self.ours.engine)
 
     def check(self) -> None:
         self._same("rows of ours", self._ours())
