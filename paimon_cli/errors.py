@@ -111,7 +111,7 @@ class FilesConflict(Conflict):
 
 
 class BucketsConflict(FilesConflict):
-    """Another commit gave keys to dynamic buckets, by another state of the hash index than this job has read."""
+    """Another commit gave keys to buckets after this job had read in which buckets keys are."""
 
     code = "PC-CONFLICT-BUCKETS"
 

@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from paimon_cli.bucket.data_file_reader import ReadColumns, check_decoded, decoding, file_format, read_data_file
@@ -26,10 +27,13 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.key_search import ABSENT, KeyBounds, Places, SortedKeys
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
-from paimon_cli.metadata.data_file_schema import read_schema
+from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
 from paimon_cli.metadata.parquet_footer import Footer
 
 BATCH_ROWS = 65536
+KEYS_PER_BLOCK, MOST_BLOCKS = 4, 0.9
+"""Where more keys than these come to a block, in this share of all blocks, bounds save nothing."""
+UNSORTED = "its rows are not sorted by key, or its page index is damaged"
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ def find_keys(
     found = FoundRows(np.full(len(wanted), ABSENT, np.int32), np.zeros(len(wanted), np.int64))
     if len(wanted) == 0 or not files:
         return found
-    lows, highs = (_bounds(context, [getattr(file, bound) for file in files]) for bound in ("min_key", "max_key"))
+    lows, highs = (key_bounds(context, [getattr(file, bound) for file in files]) for bound in ("min_key", "max_key"))
     begins, ends = wanted.below(lows), wanted.up_to(highs)
     for number in sorted(range(len(files)), key=lambda number: files[number].level):
         begin, end = int(begins[number]), int(ends[number])
@@ -64,7 +68,7 @@ def find_keys(
             continue
         file = files[number]
         keys_here = wanted.slice(begin, end) if len(asked) == end - begin else wanted.take(asked)
-        positions = _positions(context, bucket_id, file, keys_here)
+        positions = positions_in_file(context, bucket_id, file, keys_here)
         deleted = vectors.of(file.file_name)
         if deleted is not None:
             positions[deleted.marks(positions)] = ABSENT
@@ -74,7 +78,7 @@ def find_keys(
     return found
 
 
-def _bounds(context: TableContext, serialised: list[bytes]) -> SortedKeys:
+def key_bounds(context: TableContext, serialised: list[bytes]) -> SortedKeys:
     """Keys of manifest entries, in the entries' order, as columns that compare with those of rows."""
     keys = ((None if part == NULL_PART else part for part in context.key_of(key)) for key in serialised)
     cells = zip(*keys, strict=True)
@@ -86,7 +90,7 @@ def _bounds(context: TableContext, serialised: list[bytes]) -> SortedKeys:
     return SortedKeys(tuple(columns))
 
 
-def _positions(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> Places:
+def positions_in_file(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> Places:
     """The row of each key in the file, `ABSENT` where it has none.
 
     A service that has decoded as many keys of a file as it holds copies them for the next time.
@@ -126,12 +130,33 @@ class _KnownFile:
     footer: Footer | None = None
     blocks: _KeyBlocks | None = None
     rows_read: int = 0
+    only_adds: bool | None = None
 
     @property
     def size(self) -> int:
         """Bytes, roughly."""
         footer = 0 if self.footer is None else MEMORY_PER_FOOTER_BYTE * self.footer.size
         return footer + (0 if self.blocks is None else self.blocks.pages.size + self.blocks.bounds.size)
+
+
+def holds_only_adds(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> bool:
+    """Whether the statistics that a Parquet file keeps of its own rows rule out that one of them is a retraction."""
+    if file_format(file.file_name) != "parquet":
+        return False
+    path = context.data_file_path(*bucket_id, file)
+    known = context.kept.facts.get((path, context.schema.id)) or _KnownFile()
+    if known.only_adds is None:
+        with decoding(path), context.storage.open_input(path) as source:
+            known.footer = known.footer or checked_footer(source, file)
+            pages = PagedColumns.of(source, known.footer, [VALUE_KIND])
+            ends = None if pages is None else pages.bounds(source, 0)
+        known.only_adds = ends is not None and all(pc.equal(ends[0], ends[1]).to_pylist()) and not _any_odd(ends[0])
+        context.kept.facts.put((path, context.schema.id), known)
+    return known.only_adds
+
+
+def _any_odd(kinds: pa.Array) -> bool:
+    return bool((kinds.to_numpy(zero_copy_only=False).astype(np.int64) & 1).any())
 
 
 def _streamed_positions(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> Places:
@@ -194,6 +219,37 @@ class _KeyBlocks:
 
         None where one key is within the bounds of more blocks than memory has room for.
         """
+        if not self._are_everywhere(keys):
+            return self._in_bounds(source, keys)
+        return self._in_all_blocks(source, keys)
+
+    def _are_everywhere(self, keys: SortedKeys) -> bool:
+        """Whether so many keys are asked for that hardly any block lies between two of them."""
+        if len(keys) < KEYS_PER_BLOCK * len(self.pages):
+            return False
+        edges = keys.prefix(len(self.bounds.lows.columns)).below(self.bounds.lows)
+        return bool(np.count_nonzero(np.diff(edges)) >= len(self.pages) * MOST_BLOCKS)
+
+    def _in_all_blocks(self, source: BinaryIO, keys: SortedKeys) -> tuple[Places, int]:
+        """As `positions`, of all blocks one after the other, so that a key is absent if it is not found."""
+        found = np.full(len(keys), ABSENT, np.int64)
+        first_row = done = 0
+        last: SortedKeys | None = None
+        every = np.arange(len(self.pages))
+        for _, _, blocks in self.pages.portions(every, every):
+            stored = self._keys_of(source, blocks)
+            if last is not None and stored.slice(0, 1).up_to(last)[0]:
+                raise ValueError(UNSORTED)
+            last = stored.slice(len(stored) - 1, len(stored))
+            end = max(done, int(keys.up_to(last)[0]))
+            asked = keys.slice(done, end)
+            places = stored.below(asked)
+            found[done:end] = np.where(stored.equal_at(places, asked), first_row + places, ABSENT)
+            first_row, done = first_row + len(stored), end
+        return found, first_row
+
+    def _in_bounds(self, source: BinaryIO, keys: SortedKeys) -> tuple[Places | None, int]:
+        """As `positions`, of the blocks whose bounds admit a key."""
         first, last = self.bounds.blocks(keys)
         decoded = 0
         found = np.full(len(keys), ABSENT, np.int64)
@@ -215,16 +271,19 @@ class _KeyBlocks:
 
     def _among(self, source: BinaryIO, keys: SortedKeys, blocks: Places) -> tuple[Places, Places, Places]:
         """The row of each key in these blocks, and the rows read before and after the place where it would stand."""
-        batch = self.read.of(one_batch(self.pages.read(source, blocks)))
-        check_decoded(batch)
-        stored = SortedKeys.of(batch, self.names)
-        run = self.pages.run(blocks)
-        if not stored.ascends_at(run.starts[1:]):
-            raise ValueError("its rows are not sorted by key, or its page index is damaged")
+        stored, run = self._keys_of(source, blocks), self.pages.run(blocks)
         places = stored.below(keys)
         before = np.where(places > 0, run.rows_of(np.maximum(places - 1, 0)), -1)
         after = np.where(places < len(stored), run.rows_of(np.minimum(places, len(stored) - 1)), self.row_count)
         return np.where(stored.equal_at(places, keys), after, ABSENT), before, after
+
+    def _keys_of(self, source: BinaryIO, blocks: Places) -> SortedKeys:
+        batch = self.read.of(one_batch(self.pages.read(source, blocks)))
+        check_decoded(batch)
+        stored = SortedKeys.of(batch, self.names)
+        if not stored.ascends_at(self.pages.run(blocks).starts[1:]):
+            raise ValueError(UNSORTED)
+        return stored
 
 
 def rows_at(

@@ -7,7 +7,7 @@ two sets of files hold in common, only key columns are merged.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -283,28 +283,31 @@ class CommonKeys(WholeRowEngine):
 
 
 def first_shared_key(
-    context: TableContext, bucket_id: BucketId, ours: Sequence[DataFileMeta], theirs: Sequence[DataFileMeta]
+    context: TableContext, places: Mapping[str, BucketId], ours: Sequence[DataFileMeta], theirs: Sequence[DataFileMeta]
 ) -> SharedKey | None:
     """The smallest key that a file of either side holds, in the memory of a merge; None if there is none.
 
-    Only where key ranges of both sides meet are files read. `DamagedFile` names a file that cannot be.
+    `places`: the bucket of each file by its name. Only where key ranges of both sides meet are files read. `DamagedFile` names
+    a file that cannot be.
     """
     sides = {file.file_name: OURS for file in ours} | {file.file_name: number for number, file in enumerate(theirs, 1)}
     for section in key_sections([*ours, *theirs], context.key_of):
         if len({sides[file.file_name] == OURS for run in section for file in run.files}) == 2:
-            for batch in _common_rows(context, bucket_id, section, sides):
+            for batch in _common_rows(context, places, section, sides):
                 if batch.num_rows:
                     return SharedKey(_key_text(batch), theirs[batch.column(SEQUENCE_NUMBER)[0].as_py() - 1].file_name)
     return None
 
 
-def _common_rows(context: TableContext, bucket_id: BucketId, section: Section, sides: dict[str, int]) -> Iterator[pa.RecordBatch]:
+def _common_rows(
+    context: TableContext, places: Mapping[str, BucketId], section: Section, sides: dict[str, int]
+) -> Iterator[pa.RecordBatch]:
     keys = context.schema.trimmed_primary_keys
     rows = batch_rows(section, MERGE_BYTES)
 
     def keys_of(run: SortedRun) -> Iterator[pa.RecordBatch]:
         for file in run.files:
-            for batch in read_data_file(context, bucket_id, file, keys, rows):
+            for batch in read_data_file(context, places[file.file_name], file, keys, rows):
                 side = pa.array(np.full(batch.num_rows, sides[file.file_name], dtype=np.int64))
                 kind = pa.array(np.zeros(batch.num_rows, dtype=np.int8))
                 columns = [*batch.columns, side, kind]

@@ -26,6 +26,7 @@ from paimon_cli.metadata.data_file import (
     ManifestEntry,
 )
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
+from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.storage.storage import delete_all
 
 
@@ -113,8 +114,9 @@ def overwrite_changes(
     `keeps_postponed`: but for those in `bucket-postpone`.
     Raises `UsageError` if a new file lies in a partition that is not replaced.
     """
+    moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION  # it deletes them in other partitions
     for message in messages:
-        if message.has_append and not replaced(message.partition):
+        if message.has_append and not (moves_rows or replaced(message.partition)):
             raise UsageError(
                 f"rows outside the partitions to overwrite: {context.partition_path_of(message.partition)}",
                 "an overwrite may only write to the partitions that it replaces",

@@ -21,7 +21,9 @@ from paimon_cli.commit.commit_messages import (
 from paimon_cli.commit.data_conflict import (
     OFF,
     CheckData,
+    all_of,
     check_of_buckets,
+    check_of_homes,
     check_of_messages,
     check_of_partitions,
     meets_given_out_rows,
@@ -35,6 +37,7 @@ from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.options.option_catalog import COMMIT
 
 
@@ -92,6 +95,8 @@ class Committer:
         if not append.is_empty or (compact.is_empty and self._context.options.commit_force_create_snapshot):
             is_checked = (self._checks_data or meets_given_out_rows(self._context, messages)) and not append.is_empty
             check = check_of_messages(self._context, identity, messages, append.read_snapshot_id) if is_checked else None
+            if not keeps_numbers:
+                check = all_of(check, self._check_of_homes(identity, messages))
             steps.append(CommitStep((lambda latest: append) if keeps_numbers else self._ordered(lambda latest: append), check))
         check = check_of_buckets(self._context, identity, messages, compact.read_snapshot_id) if rows_are_new else None
         return self._commit([*steps, *_compaction(compact, check)], identity, watermark)
@@ -116,6 +121,7 @@ class Committer:
         check = None
         if self._checks_data:
             check = check_of_partitions(self._context, identity, replaced_partitions, read, keeps_postponed)
+        check = all_of(check, self._check_of_homes(identity, messages))
         step = CommitStep(
             self._ordered(
                 lambda latest: overwrite_changes(self._context, messages, replaced_partitions, latest, keeps_postponed)
@@ -203,6 +209,11 @@ class Committer:
             elif latest is not None and latest.id != changes.read_snapshot_id:
                 # The writer checked the bucket counts of the snapshot that it began with; only what came later can differ.
                 check_newest_bucket_counts(self._context, latest, changes.entries)
+
+    def _check_of_homes(self, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> CheckData | None:
+        if self._context.mode.bucket_mode is not BucketMode.CROSS_PARTITION:
+            return None
+        return check_of_homes(self._context, identity, messages)
 
     @property
     def _checks_data(self) -> bool:

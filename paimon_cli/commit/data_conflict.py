@@ -11,16 +11,16 @@ The finer it is, the fewer commits are refused, and the more has to be read to d
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, Protocol
 
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import DamagedFile, DataConflict, UsageError
+from paimon_cli.errors import BucketsConflict, Conflict, DamagedFile, DataConflict, UsageError
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import DELETE, BucketId, CommitMessage, DataFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS, TableOptions
@@ -101,6 +101,24 @@ def check_of_buckets(
     return DataConflictCheck(context, identity, WholePlaces(lambda e: e.bucket_id in buckets), read_snapshot_id).check
 
 
+def check_of_homes(context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> CheckData:
+    """That no key ends up in two buckets, where a key may live in any partition; whatever the granularity."""
+    written = [message for message in messages if message.has_append]
+    read = min(((m.read_snapshot_id if m.keys_read_at is None else m.keys_read_at) or 0 for m in written), default=0)
+    return DataConflictCheck(context, identity, KeysElsewhere(context, written), read, error=BucketsConflict).check
+
+
+def all_of(*checks: CheckData | None) -> CheckData | None:
+    """One check in place of several; None for none."""
+    given = [check for check in checks if check is not None]
+
+    def check(latest: Snapshot | None) -> None:
+        for each in given:
+            each(latest)
+
+    return check if given else None
+
+
 def check_of_partitions(
     context: TableContext,
     identity: CommitIdentity,
@@ -144,9 +162,10 @@ class WrittenRanges:
         self._ranges = {bucket_id: _disjoint(self._bounds(file) for file in files) for bucket_id, files in self._files.items()}
 
     def meets(self, entry: ManifestEntry) -> bool:
-        bucket_id = entry.bucket_id
-        if bucket_id in self._whole:
-            return True
+        return entry.bucket_id in self._whole or self._overlaps(entry.bucket_id, entry)
+
+    def _overlaps(self, bucket_id: BucketId, entry: ManifestEntry) -> bool:
+        """Whether the keys of the file may be among those that we write to the bucket."""
         low, high = self._bounds(entry.file)
         ranges = self._ranges.get(bucket_id, [])
         nearest = bisect_left(ranges, low, key=itemgetter(1))
@@ -173,11 +192,17 @@ class WrittenKeys(WrittenRanges):
         return next((foreign for foreign in found if foreign is not None), None)
 
     def _sharing(self, bucket_id: BucketId, suspects: Sequence[Foreign]) -> Foreign | None:
+        return self._first_shared({bucket_id: self._files[bucket_id]}, suspects)
+
+    def _first_shared(self, ours: Mapping[BucketId, Sequence[DataFileMeta]], suspects: Sequence[Foreign]) -> Foreign | None:
         from paimon_cli.bucket.merged_rows import first_shared_key  # loads Arrow
 
         theirs = {suspect.entry.file.file_name: suspect for suspect in suspects}
+        places = {name: suspect.entry.bucket_id for name, suspect in theirs.items()}
+        places |= {file.file_name: bucket_id for bucket_id, files in ours.items() for file in files}
+        own = [file for files in ours.values() for file in files]
         try:
-            shared = first_shared_key(self._context, bucket_id, self._files[bucket_id], [s.entry.file for s in theirs.values()])
+            shared = first_shared_key(self._context, places, own, [s.entry.file for s in theirs.values()])
         except DamagedFile as error:
             raise self._gone_or_damaged(error, theirs.values()) from error
         return None if shared is None else replace(theirs[shared.file_name], key=shared.key)
@@ -189,6 +214,37 @@ class WrittenKeys(WrittenRanges):
         if path not in paths or self._context.storage.exists(path):
             return error
         return SnapshotGone(f"{path}, which was committed since, has expired")
+
+
+class KeysElsewhere(WrittenKeys):
+    """A file is in the way if it brings a key that one of our files in another bucket holds.
+
+    Two jobs may update a key where it lives. But where one of them moves it, or both see it for the first time, each would leave
+    it in another bucket, and readers would see it twice.
+    """
+
+    def meets(self, entry: ManifestEntry) -> bool:
+        return entry.kind == ADD and any(self._overlaps(bucket_id, entry) for bucket_id in self._others(entry.bucket_id))
+
+    def first_in_the_way(self, suspects: Iterator[Foreign]) -> Foreign | None:
+        by_place: dict[BucketId, list[Foreign]] = {}
+        for suspect in suspects:
+            by_place.setdefault(suspect.entry.bucket_id, []).append(suspect)
+        for bucket_id, there in by_place.items():
+            shared = self._first_shared({other: self._files[other] for other in self._others(bucket_id)}, there)
+            if shared is not None:
+                return shared
+        return None
+
+    def _others(self, bucket_id: BucketId) -> Iterator[BucketId]:
+        """Our other buckets that may hold the same keys."""
+        part = self._key_part(bucket_id.partition)
+        return (own for own in self._files if own != bucket_id and self._key_part(own.partition) == part)
+
+    def _key_part(self, partition: bytes) -> tuple[Any, ...]:
+        """Values of the partition columns that belong to the primary key."""
+        values = zip(self._context.schema.partition_keys, self._context.partition_values(partition), strict=True)
+        return tuple(value for name, value in values if name in self._context.schema.primary_keys)
 
 
 def _disjoint(ranges: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
@@ -212,7 +268,9 @@ class DataConflictCheck:
         written: Written,
         read_snapshot_id: int | None,
         only_given_out: bool = False,
+        error: type[Conflict] = DataConflict,
     ) -> None:
+        self._error = error
         self._context = context
         self._only_given_out = only_given_out
         self._identity = identity
@@ -220,7 +278,7 @@ class DataConflictCheck:
         self._read = self._checked = read_snapshot_id or 0
 
     def check(self, latest: Snapshot | None) -> None:
-        """Raise `DataConflict` for the first snapshot up to `latest` that wrote to our place, or that cannot be read any more."""
+        """Raise the conflict for the first snapshot up to `latest` that wrote to our place, or that cannot be read any more."""
         newest = latest.id if latest else 0
         if newest < self._checked:
             raise self._undecided(f"the table was rolled back to snapshot {newest}")
@@ -261,7 +319,7 @@ class DataConflictCheck:
         own = (self._identity.user, self._identity.identifier)
         return self._identity.is_repeatable and (snapshot.commit_user, snapshot.commit_identifier) == own
 
-    def _conflict(self, found: Foreign) -> DataConflict:
+    def _conflict(self, found: Foreign) -> Conflict:
         snapshot, entry = found.snapshot, found.entry
         partition = self._context.partition_path_of(entry.partition)
         what = f"{partition}bucket-{entry.bucket}"
@@ -269,7 +327,7 @@ class DataConflictCheck:
             what = f"key {found.key} in {what}"
         elif isinstance(self._written, WrittenRanges):
             what = f"a key range of {what}"
-        return DataConflict(
+        return self._error(
             f"{what} was written after snapshot {self._read}, which this job had read",
             f"snapshot {snapshot.id} ({snapshot.commit_kind}, user {snapshot.commit_user}) changed it",
             "read the latest snapshot and run the job again: its rows may be out of date",
@@ -282,8 +340,8 @@ class DataConflictCheck:
             **({"key": found.key} if found.key else {}),
         )
 
-    def _undecided(self, why: str) -> DataConflict:
-        return DataConflict(
+    def _undecided(self, why: str) -> Conflict:
+        return self._error(
             f"cannot determine whether another commit wrote there after snapshot {self._read}, which this job had read",
             why,
             "read the latest snapshot and run the job again; keep snapshots longer than a job takes",

@@ -19,8 +19,8 @@ from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, why_not_compactable
-from paimon_cli.errors import BadInput, BucketsConflict, Conflict, PaimonError, StorageUnavailable
-from paimon_cli.history.live_files import CommittedState, bucket_files, committed_state
+from paimon_cli.errors import BadInput, BucketsConflict, Conflict, NotSupported, PaimonError, StorageUnavailable
+from paimon_cli.history.live_files import CommittedState, LazyBuckets, bucket_files, committed_state
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import FAIL, SKIP, RejectFile, RejectingTally, Tally
@@ -32,7 +32,7 @@ from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.postponed_rows import write_counted
 from paimon_cli.jobs.table_change import NewFiles, again_on_conflict, check_writable_table, identity_of, write_files
 from paimon_cli.metadata import data_file_schema
-from paimon_cli.metadata.data_file import BucketId, CommitMessage
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.write.table_writer import Written
@@ -173,6 +173,9 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     (summary, result), _ = again_on_conflict(context, attempt, hint, MOST_ASSIGNMENTS, (BucketsConflict,))
     if result.already_committed:
         return replace(_committed_before(context, request, engine, progress), attempts=result.attempts)
+    if request.overwrite and context.mode.bucket_mode is BucketMode.CROSS_PARTITION and request.compaction != NO_COMPACTION:
+        # Its writers compact nothing, because they do not know which partitions they replace.
+        return replace(summary, compaction_lost=show_level_0(context, summary.touched, engine, progress))
     return summary
 
 
@@ -194,13 +197,14 @@ def plan_write(
 ) -> WritePlan:
     """Row kinds, sequence numbers and hash indexes of the latest snapshot. `splits`: of the source, None: not known yet."""
     snapshot = context.snapshots.latest()
-    state = bucket_files(context, None if request.overwrite else snapshot)
+    moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
+    state = bucket_files(context, None if request.overwrite and not moves_rows else snapshot)
     committed = committed_state(state)
     read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
     file_stamp = new_stamp(context)
     known = partition_counts(state) if context.mode.batches_have_buckets else {}
     counts = counts_in_advance(context, known) if context.mode.batches_have_buckets else None
-    wanted = request.compaction != NO_COMPACTION and not _leaves_compaction(context)
+    wanted = request.compaction != NO_COMPACTION and not (_leaves_compaction(context) or (request.overwrite and moves_rows))
     compacts = wanted and why_not_compactable(context) is None
     strategy = FULL_STRATEGY if _is_full_commit(context, request) else MINOR_STRATEGY
     return WritePlan(
@@ -223,6 +227,8 @@ def plan_write(
         compact_bucket=WriterCompaction(snapshot.id if snapshot else 0, file_stamp, strategy) if compacts else None,
         compacts_beside=request.compaction == ASYNC_COMPACTION,
         existing=state if compacts else {},
+        lookup_buckets=_lookup_buckets(context, request, snapshot),
+        keys_read_at=(snapshot.id if snapshot else 0) if moves_rows else None,
         other_bucket_counts=_other_bucket_counts(context, committed),
         replaces_rows=request.overwrite,
         hash_indexes=_hash_indexes(context, None if request.overwrite else snapshot, committed),
@@ -236,6 +242,29 @@ def _leaves_compaction(context: TableContext) -> bool:
     """Whether writers of the table leave compaction to other jobs."""
     mode, options = context.mode, context.options
     return not mode.has_keys or mode.postpones_rows or options.write_only or options.sequence_snapshot_ordering
+
+
+def _lookup_buckets(context: TableContext, request: WriteRequest, snapshot: Snapshot | None) -> LazyBuckets | None:
+    """The buckets in which incoming keys may live, where their primary key does not say the partition.
+
+    Those that an overwrite is known to replace are left out.
+    """
+    if context.mode.bucket_mode is not BucketMode.CROSS_PARTITION:
+        return None
+    if not request.overwrite:
+        return bucket_files(context, snapshot)
+    if request.static_partition is not None:
+        replaced = PartitionSpec.parse(context, request.static_partition)
+        return bucket_files(context, snapshot, FileFilter(lambda partition: not replaced.matches(partition)))
+    if not _replaces_named_partitions(context):
+        return bucket_files(context, None)
+    if context.mode.merge_engine != "deduplicate":
+        raise NotSupported(
+            f"an overwrite of the partitions that get rows, in a table with merge-engine={context.mode.merge_engine}",
+            "rows go to the partition where their key lives, so which partitions they replace is not known before",
+            "name the partition: --partition, or overwrite the whole table: --option dynamic-partition-overwrite=false",
+        )
+    return bucket_files(context, snapshot)
 
 
 def _other_bucket_counts(context: TableContext, committed: CommittedState) -> dict[bytes, int]:
@@ -332,11 +361,12 @@ def overwritten(
     context: TableContext, messages: Sequence[CommitMessage], static_partition: Mapping[str, str] | None
 ) -> PartitionSpec:
     """The partitions whose old rows go: the static ones, or (dynamic overwrite) those that got new rows, or all."""
+    bringing = [message for message in messages if not _only_deletes(context, message)]
     if static_partition is None:
         dynamic = _replaces_named_partitions(context)
-        return PartitionSpec.exactly({m.partition for m in messages}) if dynamic else PartitionSpec.everything()
+        return PartitionSpec.exactly({m.partition for m in bringing}) if dynamic else PartitionSpec.everything()
     spec = PartitionSpec.parse(context, static_partition)
-    for message in messages:
+    for message in bringing:
         if not spec.matches(message.partition):
             raise BadInput(
                 f"rows of partition {context.partition_path_of(message.partition)} are outside the partition to overwrite",
@@ -344,6 +374,12 @@ def overwritten(
                 "leave those rows out, or overwrite without --partition",
             )
     return spec
+
+
+def _only_deletes(context: TableContext, message: CommitMessage) -> bool:
+    """Whether the rows only delete keys that now live in another partition."""
+    moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
+    return moves_rows and all(file.delete_row_count == file.row_count for file in message.new_files)
 
 
 def _replaces_named_partitions(context: TableContext) -> bool:

@@ -40,7 +40,7 @@ class BucketMode(Enum):
 
 
 WORK_ON_BUCKETS = {
-    BucketMode.CROSS_PARTITION: (COMPACT,),
+    BucketMode.CROSS_PARTITION: (WRITE, COMPACT, CHANGE_ROWS),
     BucketMode.POSTPONED: (WRITE, COMPACT, RESCALE, CHANGE_ROWS),
 }
 """What is done where the number of buckets is not fixed; all work is done elsewhere."""
@@ -76,6 +76,8 @@ class TableMode:
     batches_have_buckets: bool = False
     """Whether buckets are postponed, and yet a batch writes into them: the rows of a new partition are counted first."""
     postpone_merge_on_read: bool = False
+    keeps_deleted_rows: bool = False
+    """Whether the newest row of a key wins, but deletes are ignored."""
 
     @classmethod
     def of(cls, schema: TableSchema, options: TableOptions, shows_level_0: bool = False) -> TableMode:
@@ -93,6 +95,7 @@ class TableMode:
             options.force_lookup,
             options.bucket == POSTPONE_BUCKET and options.postpone_batch_write_fixed_bucket,
             options.postpone_merge_on_read,
+            options.merge_engine == "deduplicate" and options.ignore_delete,
         )
 
     @property
@@ -156,6 +159,10 @@ class TableMode:
             yield Limit(f"with bucket={self.bucket} and {SNAPSHOT_ORDERING}", why, f"leave {SNAPSHOT_ORDERING} out")
         elif self.bucket == 0 and work != COMPACT:
             yield Limit("with bucket=0", "0 is not a number of buckets", "set a number of buckets, such as --bucket 4")
+        elif self.bucket_mode is BucketMode.CROSS_PARTITION and self.keeps_deleted_rows and work in (WRITE, CHANGE_ROWS):
+            why = "a row that moves to another partition has to be deleted where it was"
+            hint = "set ignore-delete=false on a new table, or add the partition columns to the primary key"
+            yield Limit("whose primary key leaves partition columns out, with ignore-delete=true", why, hint)
         elif work not in WORK_ON_BUCKETS.get(self.bucket_mode, LIMITED_WORK):
             why = f"this version does not {work} tables with {self.bucket_mode.value}, only with a fixed number of buckets"
             hint = "use another Paimon engine, or create a table with a fixed number of buckets, such as --bucket 4"

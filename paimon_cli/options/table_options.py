@@ -107,6 +107,8 @@ class TableOptions:
 
     # keys and buckets
     bucket = TypedOption("bucket", -1, read.whole_number(-2))
+    cross_partition_index_ttl = TypedOption("cross-partition-upsert.index-ttl", None, read.parse_duration)
+    cross_partition_bootstrap_parallelism = TypedOption("cross-partition-upsert.bootstrap-parallelism", 10, read.whole_number(1))
     primary_key_nullable = TypedOption(NULLABLE_KEYS, False, read.boolean)
     bucket_keys = TypedOption[tuple[str, ...]]("bucket-key", (), read.names)
     bucket_function = TypedOption("bucket-function.type", HASHED, read.one_of(*BUCKET_FUNCTIONS))

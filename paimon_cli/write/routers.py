@@ -93,15 +93,16 @@ class UnawareRouter:
         """A code per row and the serialised partition of each code; only distinct partitions are encoded."""
         if not self._partition_keys:
             return np.zeros(batch.num_rows, np.int32), pa.array([EMPTY_ROW], pa.binary())
-        columns = [batch.column(name) for name in self._partition_keys]
-        codes = np.zeros(batch.num_rows, np.int64)
-        for column in columns:
-            encoded = pc.dictionary_encode(column, null_encoding="encode")
+        encoded = (pc.dictionary_encode(batch.column(name), null_encoding="encode") for name in self._partition_keys)
+        first = next(encoded)
+        codes, distinct = first.indices.to_numpy(), [first.dictionary]
+        for column in encoded:
             # Narrowed after each column: the product of the columns' cardinalities could leave 64 bits.
-            _, codes = np.unique(codes * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True)
-        _, samples = np.unique(codes, return_index=True)
-        rows = pa.array(samples)
-        return codes.astype(np.int32), encode_rows([column.take(rows) for column in columns], self._partition_types)
+            both = codes.astype(np.int64) * len(column.dictionary) + column.indices.to_numpy()
+            found, codes = np.unique(both, return_inverse=True)
+            before, own = (pa.array(part) for part in np.divmod(found, len(column.dictionary)))
+            distinct = [*(values.take(before) for values in distinct), column.dictionary.take(own)]
+        return codes.astype(np.int32), encode_rows(distinct, self._partition_types)
 
 
 class FixedRouter(UnawareRouter):
@@ -158,6 +159,18 @@ class AssignerRouter(UnawareRouter):
 
     def _numbers(self, partition: bytes, hashes: KeyHashes) -> np.ndarray:
         return Assigners(self._count, hash_serialized(partition)).of(hashes)
+
+
+class KeyShareRouter(AssignerRouter):
+    """Routes by the assigner of the key alone, because the key may live in any partition."""
+
+    def __init__(self, schema: TableSchema, assigners: int) -> None:
+        super().__init__(schema, assigners)
+        self._keys = schema.primary_keys
+        self._key_types = schema.types_of(self._keys)
+
+    def _numbers(self, partition: bytes, hashes: KeyHashes) -> np.ndarray:
+        return Assigners(self._count).of(hashes)
 
 
 class DynamicRouter(AssignerRouter):

@@ -91,7 +91,7 @@ def write_rows(
     batches = (batch for number, split in enumerate(plan.splits) for batch in plan.incoming.read(split, tallies[number]))
     with TableWriter(plan, threads) as writer:
         with ReadAhead(batches, READ_AHEAD_BYTES) if threads > 1 else nullcontext(batches) as rows:
-            for batch in rows:
+            for batch in plan.placed(rows):
                 writer.write(batch)
                 on_rows(batch.num_rows)
         return writer.finish()
@@ -211,7 +211,8 @@ class BucketWriter:
             self._flush("no more rows")
         waited = self._compact() if self._tree.is_compacted else 0
         message = self._tree.message(self._plan.read_snapshot_id)
-        message = replace(message, read_hash_index=self._plan.hash_index_state(self._bucket_id.partition))
+        read_hash_index = self._plan.hash_index_state(self._bucket_id.partition)
+        message = replace(message, read_hash_index=read_hash_index, keys_read_at=self._plan.keys_read_at)
         return WrittenBucket(message, self._stalls, self._stall_millis, waited, self._tree.compaction_lost)
 
     def _compact(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.hash_index import HashIndexes
+from paimon_cli.bucket.key_homes import KeyHomes
 from paimon_cli.bucket.postponed_files import postponed_options
 from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.errors import UsageError
@@ -19,11 +20,14 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage
 from paimon_cli.metadata.table_mode import INPUT, BucketMode
+from paimon_cli.write.bucket_assigner import Share
+from paimon_cli.write.key_placement import KeyPlacement
 from paimon_cli.write.routers import (
     AssignedRouter,
     AssignerRouter,
     DynamicRouter,
     FixedRouter,
+    KeyShareRouter,
     PartitionCountRouter,
     PostponingRouter,
     Router,
@@ -65,7 +69,8 @@ class WritePlan:
     `counts_on`: the rows decide on these numbers where the table has none (here, those that it has), so they are postponed within
     this write first, and counted there. `hash_indexes`: what the buckets of keys follow from, if dynamic; `assigners`: how many
     open buckets at a time; `assigner`: the one whose rows these are, None for all; `rows_are_assigned`: the rows bring along the
-    buckets that another task has given them.
+    buckets that another task has given them. `lookup_buckets`: where keys are looked up, if they may live in any partition,
+    as snapshot `keys_read_at` has them (0: the empty table).
     """
 
     context: TableContext
@@ -89,6 +94,8 @@ class WritePlan:
     assigners: int = 1
     assigner: int | None = None
     rows_are_assigned: bool = False
+    lookup_buckets: Mapping[BucketId, BucketFiles] | None = None
+    keys_read_at: int | None = None
 
     @property
     def postpones(self) -> bool:
@@ -120,8 +127,20 @@ class WritePlan:
         """What rows without a key are sorted by; nothing where they stay in the order of arrival."""
         return ()
 
+    @property
+    def assigns(self) -> bool:
+        """Whether it depends on other rows of the table which bucket a row gets."""
+        return self.hash_indexes is not None or self.lookup_buckets is not None
+
+    def placed(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """The rows to be written in place of those that come, with their buckets; the same where no key can have moved."""
+        if self.lookup_buckets is None or self.rows_are_assigned:
+            return batches
+        share = Share() if self.assigner is None else Share(self.assigner, self.assigners)
+        return KeyPlacement(self.context, KeyHomes(self.context, self.lookup_buckets), share).placed(batches)
+
     def router(self) -> Router:
-        if self.rows_are_assigned:
+        if self.rows_are_assigned or self.lookup_buckets is not None:
             return AssignedRouter(self.context.schema)
         if self.hash_indexes is not None:
             return DynamicRouter(self.context, self.hash_indexes, self.assigners, self.assigner, self.file_stamp)
@@ -139,11 +158,12 @@ class WritePlan:
 
     def assigner_router(self) -> Router:
         """What gives rows to assigners, where those are tasks of their own."""
-        return AssignerRouter(self.context.schema, self.assigners)
+        kind = AssignerRouter if self.lookup_buckets is None else KeyShareRouter
+        return kind(self.context.schema, self.assigners)
 
     def with_assigners(self, parallelism: int) -> WritePlan:
         """With as many assigners as options ask for, or as can work at a time (Java's writers on Flink and Spark do likewise)."""
-        if self.hash_indexes is None:
+        if not self.assigns:
             return self
         options = self.context.options
         most = options.dynamic_bucket_assigner_parallelism

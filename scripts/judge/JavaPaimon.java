@@ -1,4 +1,5 @@
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.math.BigDecimal;
@@ -14,6 +15,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.paimon.Snapshot;
+import org.apache.paimon.crosspartition.GlobalIndexAssigner;
+import org.apache.paimon.crosspartition.IndexBootstrap;
 import org.apache.paimon.data.BinaryRow;
 import org.apache.paimon.data.BinaryString;
 import org.apache.paimon.data.Decimal;
@@ -143,6 +146,7 @@ public class JavaPaimon {
     }
 
     private static List<Map<String, Object>> write(FileStoreTable table, JsonNode rows) throws Exception {
+        if (table.bucketMode() == BucketMode.KEY_DYNAMIC) return writeAcrossPartitions(table, rows);
         Buckets buckets = table.bucketMode() == BucketMode.HASH_DYNAMIC ? new Buckets(table) : null;
         return commit(table, writer -> {
             for (JsonNode cells : rows) {
@@ -176,6 +180,33 @@ public class JavaPaimon {
             int hash = keys.trimmedPrimaryKey(row).hashCode();
             int assigner = BucketAssigner.computeAssigner(partition.hashCode(), hash, assigners.length, assigners.length);
             return assigners[assigner].assign(partition, hash);
+        }
+    }
+
+    /** As Flink and Spark do it: all keys of the table go into an index (RocksDB), which says where each row belongs. */
+    private static List<Map<String, Object>> writeAcrossPartitions(FileStoreTable table, JsonNode rows) throws Exception {
+        IOManager indexed = IOManager.create(System.getProperty("java.io.tmpdir"));
+        try (GlobalIndexAssigner assigner = new GlobalIndexAssigner(table)) {
+            return commit(table, writer -> {
+                assigner.open(0, indexed, 1, 0, (row, bucket) -> {
+                    try {
+                        writer.write(row, bucket);
+                    } catch (Exception failure) {
+                        throw new RuntimeException(failure);
+                    }
+                });
+                new IndexBootstrap(table).bootstrap(1, 0, key -> {
+                    try {
+                        assigner.bootstrapKey(key);
+                    } catch (IOException failure) {
+                        throw new RuntimeException(failure);
+                    }
+                });
+                assigner.endBoostrap(false);
+                for (JsonNode row : rows) assigner.processInput(rowOf(row, table.rowType()));
+            });
+        } finally {
+            indexed.close();
         }
     }
 

@@ -34,6 +34,7 @@ OTHER_CHECKS = (
     *("sorted-runs", "sequence", "bucket", "unique", "bucket-index"),
 )
 """What `verify` checks besides deletion vectors."""
+OF_MOVES = {"-U": "-D", "+U": "+I", "-D": "-D", "+I": "+I"}
 VALUES = ("v", "w", "s")
 COLUMNS = {"p": "STRING", "id": "INT", "k": "STRING", "v": "BIGINT", "w": "BIGINT", "s": "STRING"}
 
@@ -55,6 +56,15 @@ def aggregate(old: Row | None, new: Row) -> Row | None:
     return {**new, "v": sum(v) if v else None, "w": max(w, default=None), "s": s[-1] if s else None}
 
 
+def at_home(merge: Merge) -> Merge:
+    """In the partition where the key is, whatever the new row says."""
+
+    def merged(old: Row | None, new: Row) -> Row | None:
+        return merge(old, new if old is None else {**new, "p": old["p"]})
+
+    return merged
+
+
 def by_sequence(old: Row | None, new: Row) -> Row | None:
     return new if old is None or new["w"] >= old["w"] else old
 
@@ -74,6 +84,8 @@ ENGINES: dict[str, Merge] = {
     "aggregation": aggregate,
 }
 
+CROSSING = {"bucket": "-1", "dynamic-bucket.target-row-num": "7"}
+"""The key leaves the partition out. Java needs RocksDB among the jars (rocksdbjni, which pyspark brings)."""
 NULLABLE = {"primary-key.nullable": "true"}
 """Java 1.4 does not know the option, but reads and writes tables whose schema says that key columns are nullable."""
 VECTORS = {"deletion-vectors.enabled": "true"}
@@ -134,6 +146,13 @@ SHAPES: dict[str, dict[str, str]] = {
     "postponed-aggregation": {**POSTPONED, **AGGREGATION},
     "postponed-sequence": {**POSTPONED, "sequence.field": "w"},
     "postponed-lookup": {**POSTPONED, **LOOKUP},
+    "crossing": CROSSING,
+    "crossing-vectors": {**CROSSING, **VECTORS},
+    "crossing-lookup": {**CROSSING, **LOOKUP},
+    "crossing-partial-update": {**CROSSING, **PARTIAL_UPDATE},
+    "crossing-lookup-aggregation": {**CROSSING, **LOOKUP, **AGGREGATION},
+    "crossing-first-row": {**CROSSING, **FIRST_ROW},
+    "crossing-nullable": {**CROSSING, **NULLABLE},
     "nullable": NULLABLE,
     "nullable-vectors": {**NULLABLE, **VECTORS},
     "nullable-lookup-aggregation": {**NULLABLE, **LOOKUP, **AGGREGATION},
@@ -165,6 +184,9 @@ class Oracle:
         self.postpones = self.options["bucket"] == "-2"
         self.hides_level_0 = "deletion-vectors.enabled" in self.options or self.engine == "first-row" or self.postpones
         self.has_deletes = self.merge is deduplicate
+        self.crosses = CROSSING.items() <= self.options.items()
+        if self.crosses and self.engine in ("partial-update", "aggregation"):
+            self.merge = at_home(self.merge)
 
     def key(self, row: Row) -> Key:
         return tuple(row[name] for name in self.keys)
@@ -191,6 +213,8 @@ class Oracle:
     def _change(self, old: Row | None, new: Row | None) -> list[Row]:
         if old is None or new is None:
             return [{**row, "_kind": kind} for row, kind in ((old, "-D"), (new, "+I")) if row is not None]
+        if self.crosses and old["p"] != new["p"]:
+            return [{**old, "_kind": "-D"}, {**new, "_kind": "+I"}]
         ignored = self.options.get("changelog-producer.row-deduplicate-ignore-fields", "").split(",")
         same = all(old[name] == new[name] for name in VALUES if name not in ignored)
         if self.engine == "first-row" or (same and "changelog-producer.row-deduplicate" in self.options):
@@ -219,7 +243,8 @@ class Turns:
         partition = ("p",) if self.random.random() < 0.6 else ()
         buckets = self.random.choice((1, 1, 2, 3))
         self.may_leave_level_0 = bool({*NO_WAIT.items(), *GENTLE.items()} & SHAPES[shape].items())
-        if self.may_leave_level_0 or "full-compaction" in SHAPES[shape].values():
+        crosses = CROSSING.items() <= SHAPES[shape].items()
+        if crosses or self.may_leave_level_0 or "full-compaction" in SHAPES[shape].values():
             partition, buckets = ("p",), 1  # what was compacted shows in the files of a partition
         self.columns = (*partition, *keys, *VALUES)
         options = {"bucket": str(buckets), "file.format": self.random.choice(("parquet", "parquet", "orc", "avro"))}
@@ -228,7 +253,8 @@ class Turns:
         if POSTPONED.items() <= SHAPES[shape].items():
             options["postpone.default-bucket-num"] = str(buckets)
         self.options = {**options, "num-sorted-run.compaction-trigger": str(TOP_LEVEL), **SHAPES[shape]}
-        self.oracle = Oracle(self.options, (*partition, *keys))
+        key = keys if crosses else (*partition, *keys)
+        self.oracle = Oracle(self.options, key)
         self.history: list[str] = []
         self.changes: list[Row] = []
         self.compared = self.commits_waiting = 0
@@ -240,7 +266,7 @@ class Turns:
             {"id": number, "name": name, "type": COLUMNS[name] + (" NOT NULL" if name in not_null else "")}
             for number, name in enumerate(self.columns)
         ]
-        lists = {"partitionKeys": list(partition), "primaryKeys": [*partition, *keys]}
+        lists = {"partitionKeys": list(partition), "primaryKeys": list(key)}
         creator = self.ours if self.nullable else self._someone()
         creator.create(self.table, {"fields": fields, **lists, "options": self.options, "comment": ""})
 
@@ -386,6 +412,8 @@ class Turns:
         for row in found:
             cells = tuple(row[name] for name in self.columns)
             by_key.setdefault(self.oracle.key(row), []).append(cells if rows else (row["_kind"], *cells))
+        if self.oracle.crosses and not rows:  # buckets are read in any order, and a key may come back to another one
+            by_key = {key: sorted([(OF_MOVES[c[0]], *c[1:]) for c in changes], key=repr) for key, changes in by_key.items()}
         return by_key
 
 

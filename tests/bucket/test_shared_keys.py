@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
 from tests.tables import make_table, write
+
+PLACES: defaultdict[str, BucketId] = defaultdict(lambda: BucketId(EMPTY_ROW, 0))
 
 Keys = set[tuple[int, str]]
 
@@ -48,7 +51,7 @@ def test_the_same_as_plain_sets(tmp_path: Path, file_format: str) -> None:
             continue
         theirs = [file for number in others for file in files[number]]
         shared = {key for n in mine for key in sets[n]} & {key for n in others for key in sets[n]}
-        found = first_shared_key(context, BucketId(EMPTY_ROW, 0), [file for number in mine for file in files[number]], theirs)
+        found = first_shared_key(context, PLACES, [file for number in mine for file in files[number]], theirs)
         clashes += bool(shared)
         assert (found is None) == (not shared)
         if found is not None:
@@ -63,8 +66,8 @@ def test_in_passes_where_memory_is_short(tmp_path: Path, monkeypatch: pytest.Mon
     mine = written(context, {(2 * number + 1, "a") for number in range(60)})
     monkeypatch.setattr(merged_rows, "most_runs", lambda context, memory: 2)
     theirs = [file for group in files for file in group]
-    assert first_shared_key(context, BucketId(EMPTY_ROW, 0), mine, theirs) is None
-    found = first_shared_key(context, BucketId(EMPTY_ROW, 0), [*mine, *written(context, {(38, "a")})], theirs)
+    assert first_shared_key(context, PLACES, mine, theirs) is None
+    found = first_shared_key(context, PLACES, [*mine, *written(context, {(38, "a")})], theirs)
     assert found is not None and (found.key, found.file_name) == ("id=38, name=a", files[1][0].file_name)
 
 
@@ -74,9 +77,9 @@ def test_files_whose_ranges_do_not_meet_are_not_opened(tmp_path: Path) -> None:
     between = written(context, {(4, "a")})
     for file in (tmp_path / "t" / "bucket-0").iterdir():
         file.unlink()
-    assert first_shared_key(context, BucketId(EMPTY_ROW, 0), low, high) is None
+    assert first_shared_key(context, PLACES, low, high) is None
     with pytest.raises(DamagedFile, match="missing"):
-        first_shared_key(context, BucketId(EMPTY_ROW, 0), low, between)
+        first_shared_key(context, PLACES, low, between)
 
 
 def test_key_columns_alone_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,5 +93,5 @@ def test_key_columns_alone_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return read_data_file(context, bucket_id, file, columns, batch_rows)
 
     monkeypatch.setattr(merged_rows, "read_data_file", watched)
-    first_shared_key(context, BucketId(EMPTY_ROW, 0), written(context, {(1, "a"), (5, "a")}), written(context, {(2, "a")}))
+    first_shared_key(context, PLACES, written(context, {(1, "a"), (5, "a")}), written(context, {(2, "a")}))
     assert asked and set(map(tuple, asked)) == {("id", "name")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -169,8 +169,10 @@ def test_a_key_that_both_wrote_is_told_with_the_snapshot_that_has_it(
     """`holder`: the file with the key. Only files of others whose key ranges overlap ours are looked up."""
     asked: dict[int, tuple[list[str], list[str]]] = {}
 
-    def found(_: TableContext, asked_of: BucketId, ours: Sequence[DataFileMeta], theirs: Sequence[DataFileMeta]) -> Any:
-        where = asked_of.bucket
+    def found(
+        _: TableContext, places: Mapping[str, BucketId], ours: Sequence[DataFileMeta], theirs: Sequence[DataFileMeta]
+    ) -> Any:
+        (where,) = {places[file.file_name].bucket for file in (*ours, *theirs)}
         asked[where] = ([file.file_name for file in ours], [file.file_name for file in theirs])
         return SharedKey("k=7", holder) if holder is not None and where == bucket else None
 

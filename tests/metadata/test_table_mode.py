@@ -21,6 +21,9 @@ def mode(options: dict[str, str] | None = None, keys: tuple[str, ...] = ("dt", "
     return TableMode.of(schema, TableOptions({"bucket": "2", **(options or {})}))
 
 
+CANNOT_MOVE = "cannot write table t whose primary key leaves partition columns out, with ignore-delete=true"
+
+
 @pytest.mark.parametrize(
     ("bucket", "keys", "expected"),
     [
@@ -67,7 +70,9 @@ def test_reads_merge_unless_vectors_mark_what_is_replaced(
         (WRITE, {"bucket": "0"}, (), "cannot write table t with bucket=0"),
         (WRITE, {"bucket": "-1"}, ("dt", "id"), None),
         (CHANGE_ROWS, {"bucket": "-1"}, ("dt", "id"), None),
-        (WRITE, {"bucket": "-1"}, ("id",), "cannot write table t with bucket=-1"),
+        (WRITE, {"bucket": "-1"}, ("id",), None),
+        (CHANGE_ROWS, {"bucket": "-1"}, ("id",), None),
+        (WRITE, {"bucket": "-1", "ignore-delete": "true"}, ("id",), CANNOT_MOVE),
         (WRITE, {"bucket": "-2"}, ("dt", "id"), None),
         (WRITE, {"bucket": "0"}, ("dt", "id"), "cannot write table t with bucket=0"),
         (WRITE, VECTORS, ("dt", "id"), None),
@@ -100,6 +105,6 @@ def test_work_is_done_or_refused_in_one_line(
 
 
 def test_limits_name_the_kind_of_buckets() -> None:
-    assert mode({"bucket": "-1"}, ("id",)).limits(WRITE) == [
-        "this version does not write tables with dynamic buckets across partitions, only with a fixed number of buckets"
+    assert mode({"bucket": "-1"}, ("id",)).limits(RESCALE) == [
+        "this version does not rescale tables with dynamic buckets across partitions, only with a fixed number of buckets"
     ]

@@ -84,7 +84,7 @@ class Shuffle:
     @property
     def assigns(self) -> bool:
         """Whether rows go by way of assigners to the writers."""
-        return self.plan.hash_indexes is not None
+        return self.plan.assigns
 
     @property
     def receiver_tasks(self) -> int:
@@ -203,9 +203,10 @@ def assigner_task(shuffle: Shuffle) -> Task:
         with carrying_errors():
             task = TaskContext.get()
             assert task is not None
-            router = shuffle.assigner_plan(task.partitionId()).router()
+            plan = shuffle.assigner_plan(task.partitionId())
+            router = plan.router()
             received = Received(chunks)
-            for rows in gathered(received):
+            for rows in plan.placed(gathered(received)):
                 yield chunks_of(shuffle.assigned_pieces(rows, router))
             for note in (*received.notes, router.finish()):
                 yield note_chunk(note)
@@ -418,10 +419,11 @@ def read_split(shuffle: Shuffle, directory: str, number: int) -> tuple[list[Chun
 
 def assign_chunks(shuffle: Shuffle, directory: str, chunks: list[Chunk]) -> tuple[list[Chunk], IndexFiles]:
     """Assign the rows of one assigner, which come in the order of arrival: chunks for the writers, and the hash indexes."""
-    router = shuffle.assigner_plan(chunks[0].task).router()
+    plan = shuffle.assigner_plan(chunks[0].task)
+    router = plan.router()
     assigned: list[Chunk] = []
     with ChunkFile(directory) as file:
-        for rows in gathered(batch for chunk in chunks for batch in chunk.rows()):
+        for rows in plan.placed(gathered(batch for chunk in chunks for batch in chunk.rows())):
             assigned += (file.append(*piece) for piece in shuffle.assigned_pieces(rows, router))
     return assigned, router.finish()
 

@@ -1,0 +1,187 @@
+"""In which bucket of a whole table each key lives, where the primary key does not say the partition (Java GlobalIndexAssigner).
+
+No index is kept, and no key of the table is copied: the keys asked for are sorted, and joined with the key columns of the files,
+row groups and pages whose bounds admit one of them (`key_lookup`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
+from paimon_cli.bucket.key_lookup import holds_only_adds, key_bounds, positions_in_file, rows_at
+from paimon_cli.bucket.merged_rows import merge_columns
+from paimon_cli.bucket.snapshot_order import SnapshotOrder
+from paimon_cli.datatypes.arrow_types import values_to_arrow
+from paimon_cli.errors import PaimonError
+from paimon_cli.history.live_files import BucketFiles
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.key_search import ABSENT, Flags, Places, SortedKeys
+from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.lsm.sort_merge import sorted_rows
+from paimon_cli.lsm.sorted_rows import LowestLevel, with_level
+from paimon_cli.lsm.sorted_runs import key_sections
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta
+from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.clock_and_random import local_wall_clock
+from paimon_cli.storage.threads import in_parallel
+
+Homes = NDArray[np.int32]
+"""For each key the number of the bucket that shows it, `ABSENT` for a key that none shows."""
+
+
+def whole_key(schema: TableSchema) -> tuple[str, ...]:
+    """The columns of the primary key in the order in which keys are looked up: first those by which files are sorted."""
+    return (*schema.trimmed_primary_keys, *(name for name in schema.primary_keys if name in schema.partition_keys))
+
+
+class KeyHomes:
+    """The buckets of a table at one snapshot, in which keys are looked up again and again."""
+
+    def __init__(self, context: TableContext, buckets: Mapping[BucketId, BucketFiles]) -> None:
+        self.context = context.with_level_0()
+        self.buckets = tuple(buckets[bucket_id] for bucket_id in sorted(buckets))
+        self._looked_up = [_LookedUp(self.context, bucket) for bucket in self.buckets]
+
+    def of(self, keys: pa.RecordBatch) -> Homes:
+        """The home of each key as an index into `buckets`. `keys`: columns of `whole_key`, sorted by them, each key once."""
+        homes = np.full(keys.num_rows, ABSENT, np.int32)
+        threads = min(self.context.read_threads, self.context.options.cross_partition_bootstrap_parallelism)
+        found = in_parallel(partial(self._shown, keys), range(len(self.buckets)), threads)
+        for number, rows in enumerate(found):
+            twice = rows[homes[rows] != ABSENT]
+            if len(twice):
+                raise self._in_two_places(keys, int(twice[0]), homes, number)
+            homes[rows] = number
+        return homes
+
+    def _shown(self, keys: pa.RecordBatch, number: int) -> Places:
+        """The rows of `keys` that this bucket shows."""
+        looked_up = self._looked_up[number]
+        candidates = looked_up.in_its_partition(keys)
+        asked = keys if candidates is None else keys.take(pa.array(candidates))
+        if asked.num_rows == 0:
+            return np.empty(0, np.int64)
+        shown = np.flatnonzero(looked_up.shows(asked.select(list(self.context.schema.trimmed_primary_keys))))
+        return shown if candidates is None else candidates[shown]
+
+    def _in_two_places(self, keys: pa.RecordBatch, row: int, homes: Homes, number: int) -> PaimonError:
+        places = [self.context.bucket_path(*self.buckets[place].bucket_id) for place in (int(homes[row]), number)]
+        cells = ((name, keys.column(name)[row]) for name in keys.schema.names)
+        key = ", ".join(f"{name} = {cell.as_py() if cell.is_valid else 'NULL'}" for name, cell in cells)
+        return PaimonError(
+            f"the key {key} lives in two buckets, {places[0]} and {places[1]}",
+            "another engine wrote the table from two jobs at a time, or with cross-partition-upsert.index-ttl",
+            f"delete one of the two rows by its partition: paimon-cli delete {self.context.layout.argument} --where CONDITION",
+        )
+
+
+class _LookedUp:
+    """One bucket: bounds of its files, and what was learnt of them."""
+
+    def __init__(self, context: TableContext, bucket: BucketFiles) -> None:
+        self._context = context
+        self._bucket = bucket
+        self._files = _in_order_of_age(_young(context, bucket))
+
+    @cached_property
+    def _vectors(self) -> BucketVectors:
+        return load_vectors(self._context, self._bucket)
+
+    @cached_property
+    def _bounds(self) -> tuple[SortedKeys, SortedKeys]:
+        lows, highs = ([getattr(file, bound) for file in self._files] for bound in ("min_key", "max_key"))
+        return key_bounds(self._context, lows), key_bounds(self._context, highs)
+
+    def in_its_partition(self, keys: pa.RecordBatch) -> Places | None:
+        """The rows whose partition columns, as far as they belong to the key, are those of this bucket; None for all."""
+        context, matching = self._context, None
+        values = context.partition_values(self._bucket.partition)
+        for name, t, value in zip(context.schema.partition_keys, context.partition_types, values, strict=True):
+            if name in context.schema.primary_keys:
+                scalar = values_to_arrow([value], t)[0]
+                same = keys.column(name).is_null() if value is None else pc.equal(keys.column(name), scalar).fill_null(False)
+                matching = same if matching is None else pc.and_(matching, same)
+        return None if matching is None else np.flatnonzero(matching.to_numpy(zero_copy_only=False))
+
+    def shows(self, keys: pa.RecordBatch) -> Flags:
+        """Whether a merge of the files shows a row of each key. What lies in one file only is not merged."""
+        wanted = SortedKeys.of(keys, keys.schema.names)
+        is_shown = np.zeros(len(wanted), bool)
+        if not self._files:
+            return is_shown
+        lows, highs = self._bounds
+        begins, ends = wanted.below(lows), wanted.up_to(highs)
+        in_doubt = np.zeros(len(wanted), bool)
+        hits: list[tuple[DataFileMeta, Places, Places]] = []
+        for file, begin, end in zip(self._files, begins.tolist(), ends.tolist(), strict=True):
+            if begin == end:
+                continue
+            asked, positions = self._hits(file, wanted, begin, end)
+            if len(asked) == 0:
+                continue
+            is_shown[asked] = True
+            hits.append((file, asked, positions))
+            in_doubt[asked[self._are_retractions(file, positions)]] = True
+        if in_doubt.any():
+            doubted = np.flatnonzero(in_doubt)
+            is_shown[doubted] = self._merges_to_rows(hits, wanted.take(doubted), in_doubt)
+        return is_shown
+
+    def _hits(self, file: DataFileMeta, wanted: SortedKeys, begin: int, end: int) -> tuple[Places, Places]:
+        """Which of the keys the file holds, and where, without rows that a vector marks as deleted."""
+        positions = positions_in_file(self._context, self._bucket.bucket_id, file, wanted.slice(begin, end))
+        if self._context.mode.deletion_vectors and (deleted := self._vectors.of(file.file_name)) is not None:
+            positions[deleted.marks(positions)] = ABSENT
+        here = np.flatnonzero(positions != ABSENT)
+        return begin + here, positions[here]
+
+    def _are_retractions(self, file: DataFileMeta, positions: Places) -> Flags:
+        """Whether the rows at these positions are -D or -U. The count in the metadata is not trusted."""
+        if holds_only_adds(self._context, self._bucket.bucket_id, file):
+            return np.zeros(len(positions), bool)
+        rows = rows_at(self._context, self._bucket.bucket_id, file, positions, [VALUE_KIND])
+        return np.asarray(rows.column(VALUE_KIND).to_numpy() & 1, bool)
+
+    def _merges_to_rows(self, hits: Sequence[tuple[DataFileMeta, Places, Places]], keys: SortedKeys, in_doubt: Flags) -> Flags:
+        """Whether all versions of each of the keys together make a row that readers see."""
+        context, bucket_id = self._context, self._bucket.bucket_id
+        engine = merge_engine(context.schema, context.options)
+        if context.mode.lower_level_shadows:
+            engine = LowestLevel(engine)
+        names, order = merge_columns(context, context.schema.trimmed_primary_keys), SnapshotOrder.of(context, self._bucket)
+        versions: list[pa.RecordBatch] = []
+        for file, asked, positions in hits:
+            for batch in rows_at(context, bucket_id, file, positions[in_doubt[asked]], names).to_batches():
+                rows = order.in_merge(batch, file)
+                versions.append(with_level(rows, file.level) if context.mode.lower_level_shadows else rows)
+        merged = engine.merge(sorted_rows(pa.concat_batches(versions), context.schema.trimmed_primary_keys, engine))
+        rows = merged.filter(pa.array(merged.column(VALUE_KIND).to_numpy() & 1 == 0))
+        shown = SortedKeys.of(rows, context.schema.trimmed_primary_keys)
+        return shown.equal_at(shown.below(keys), keys)
+
+
+def _in_order_of_age(bucket: BucketFiles) -> tuple[DataFileMeta, ...]:
+    """The older file first, as a merge takes them: it decides between equal sequence numbers."""
+    ages = {file.file_name: age for age, file in enumerate(bucket.files)}
+    return tuple(sorted(bucket.files, key=lambda file: (file.max_sequence_number, ages[file.file_name])))
+
+
+def _young(context: TableContext, bucket: BucketFiles) -> BucketFiles:
+    """The bucket without files that are all older than `cross-partition-upsert.index-ttl`, among those whose keys overlap."""
+    ttl = context.options.cross_partition_index_ttl
+    if ttl is None:
+        return bucket
+    oldest = local_wall_clock(context.clock.now_millis() - ttl)
+    sections = ([file for run in section for file in run.files] for section in key_sections(bucket.files, context.key_of))
+    young = (files for files in sections if any((file.creation_time_millis or 0) >= oldest for file in files))
+    names = {file.file_name for files in young for file in files}
+    return replace(bucket, files=tuple(file for file in bucket.files if file.file_name in names))

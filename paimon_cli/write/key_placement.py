@@ -1,0 +1,284 @@
+"""Where rows go in a table whose primary key leaves partition columns out: to the key's old place, or away from it.
+
+All rows are collected, and sorted by key on the local disk where memory is small. Then, portion by portion, their keys are looked
+up in the whole table (`bucket/key_homes`). What a row does to a key that lives elsewhere depends on the merge engine (Java
+ExistingProcessor):
+
+- deduplicate: the key's row is deleted where it was, and the new row goes to its own partition.
+- partial-update, aggregation: the new row goes to the partition where the key lives.
+- first-row: the new row is dropped.
+
+A retraction goes to where its key lives, whatever partition it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from paimon_cli.bucket.key_homes import KeyHomes, whole_key
+from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, OpenRun, SpillDirectory, SpilledRun, merge_in_passes
+from paimon_cli.datatypes.arrow_types import values_to_arrow
+from paimon_cli.datatypes.bucket_hash import hash_rows
+from paimon_cli.datatypes.key_order import order_words, stable_order
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.key_search import ABSENT, Flags, SortedKeys
+from paimon_cli.lsm.sort_merge import merge_in_memory, rows_of
+from paimon_cli.lsm.sorted_rows import KeepAllVersions
+from paimon_cli.metadata.data_file_schema import DELETE, VALUE_KIND
+from paimon_cli.write.bucket_assigner import Limits, OpenBuckets, Share
+from paimon_cli.write.routers import ASSIGNED_BUCKET, UnawareRouter
+
+Rows = NDArray[np.int64]
+Buckets = NDArray[np.int32]
+Value = TypeVar("Value", np.int64, np.int32)
+PORTION_BYTES = 64 << 20
+"""Spilled rows whose keys are looked up together: a range of keys, so that each page of the table is read for few portions."""
+
+
+class KeyPlacement:
+    """Places all rows of a write, or of one of its `share`s of the keys."""
+
+    def __init__(self, context: TableContext, homes: KeyHomes, share: Share) -> None:
+        self._context = context
+        self._homes = homes
+        self._share = share
+        self._key = whole_key(context.schema)
+        self._partitioner = UnawareRouter(context.schema)
+        self._partitions = _Numbering()
+        self._home_partitions = np.array([self._partitions.of(b.partition) for b in homes.buckets], np.int64)
+        self._home_buckets = np.array([bucket.bucket for bucket in homes.buckets], np.int32)
+        self._open: dict[int, OpenBuckets] = {}
+
+    def placed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows to be written, each with its bucket in another column; those of a key in the order of arrival."""
+        with Arrivals(self._context, self._key) as arrivals:
+            for batch in batches:
+                arrivals.add(batch)
+            for portion in arrivals.portions():
+                yield from self._place(portion)
+
+    def _place(self, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """`batches`: all rows of some keys."""
+        v = self._versions(batches)
+        engine = self._context.options.merge_engine
+        placing = {"deduplicate": self._following_rows, "first-row": self._first_rows}.get(engine, self._at_home)
+        partitions, buckets = placing(v)
+        if engine == "deduplicate":
+            yield from self._deletes(v, batches, partitions, buckets)
+        partitions, buckets = v.as_arrived(partitions), v.as_arrived(buckets)
+        own, begin = v.as_arrived(v.partitions), 0
+        for batch in batches:
+            part = slice(begin, begin + batch.num_rows)
+            begin = part.stop
+            kept = np.flatnonzero(buckets[part] != ABSENT)
+            if len(kept):
+                rows = batch if len(kept) == batch.num_rows else batch.take(pa.array(kept))
+                if not np.array_equal(partitions[part][kept], own[part][kept]):
+                    rows = self._moved(rows, partitions[part][kept])
+                yield _with_buckets(rows, buckets[part][kept])
+
+    def _versions(self, batches: Sequence[pa.RecordBatch]) -> Versions:
+        columns = [pa.concat_arrays([batch.column(name) for batch in batches]) for name in self._key]
+        order = stable_order(order_words(columns))
+        rows = pa.RecordBatch.from_arrays(columns, names=list(self._key)).take(pa.array(order))
+        keys = SortedKeys.of(rows, self._key)
+        starts = np.flatnonzero(np.append(True, ~keys.equal_at(np.arange(len(keys) - 1), keys.slice(1, len(keys)))))
+        distinct = rows if len(starts) == rows.num_rows else rows.take(pa.array(starts))
+        homes = self._homes.of(distinct)
+        known = homes != ABSENT
+        home_partitions = np.full(len(starts), ABSENT, np.int64)
+        home_buckets = np.full(len(starts), ABSENT, np.int32)
+        home_partitions[known] = self._home_partitions[homes[known]]
+        home_buckets[known] = self._home_buckets[homes[known]]
+        own = np.concatenate([self._partitions_of(batch) for batch in batches])[order]
+        kinds = np.concatenate([batch.column(VALUE_KIND).to_numpy() for batch in batches])[order]
+        return Versions(order, distinct, starts, own, (kinds & 1).astype(bool), home_partitions, home_buckets)
+
+    def _partitions_of(self, batch: pa.RecordBatch) -> Rows:
+        routed = self._partitioner.route(batch)
+        numbers = np.array([self._partitions.of(partition.as_py()) for partition in routed.partitions], np.int64)
+        return np.asarray(numbers[routed.codes])
+
+    def _following_rows(self, v: Versions) -> tuple[Rows, Buckets]:
+        """A key goes where its rows say. A retraction goes where its key is."""
+        rows = np.arange(len(v.partitions))
+        last_add = np.maximum.accumulate(np.where(v.are_retractions, ABSENT, rows))
+        without_add = np.where(v.home_partitions == ABSENT, v.partitions[v.starts], v.home_partitions)
+        partitions = np.where(last_add >= v.starts[v.keys], v.partitions[last_add], without_add[v.keys])
+        is_new = partitions != v.shifted(partitions, v.home_partitions)
+        chosen = self._choose(v, partitions, np.flatnonzero(is_new))
+        last_new = np.maximum.accumulate(np.where(is_new, rows, ABSENT))
+        return partitions, np.where(last_new >= v.starts[v.keys], chosen[last_new], v.home_buckets[v.keys])
+
+    def _at_home(self, v: Versions) -> tuple[Rows, Buckets]:
+        """A key stays in the place that its first row has led to."""
+        is_new = v.home_partitions == ABSENT
+        partitions = np.where(is_new, v.partitions[v.starts], v.home_partitions)[v.keys]
+        chosen = self._choose(v, partitions, v.starts[is_new])
+        return partitions, np.where(is_new, chosen[v.starts], v.home_buckets)[v.keys]
+
+    def _first_rows(self, v: Versions) -> tuple[Rows, Buckets]:
+        """The first row of each key that lives nowhere; the others are dropped."""
+        return v.partitions, self._choose(v, v.partitions, v.starts[v.home_partitions == ABSENT])
+
+    def _choose(self, v: Versions, partitions: Rows, new: Rows) -> Buckets:
+        """A bucket for each of the rows `new`, whose keys come into these partitions; `ABSENT` for other rows."""
+        chosen = np.full(len(partitions), ABSENT, np.int32)
+        if len(new) == 0:
+            return chosen
+        names = self._context.schema.trimmed_primary_keys
+        keys = v.distinct.select(list(names)).take(pa.array(v.keys[new]))
+        hashes = hash_rows(keys.columns, self._context.schema.types_of(names))
+        for partition in np.flatnonzero(np.bincount(partitions[new])).tolist():
+            here = np.flatnonzero(partitions[new] == partition)
+            chosen[new[here]] = self._open_buckets(partition).choose(hashes[here])
+        return chosen
+
+    def _open_buckets(self, partition: int) -> OpenBuckets:
+        """How many keys a bucket has is not counted: its rows are at least as many."""
+        if partition not in self._open:
+            buckets = [bucket for bucket in self._homes.buckets if bucket.partition == self._partitions.names[partition]]
+            counts = {bucket.bucket: sum(file.row_count for file in bucket.files) for bucket in buckets}
+            self._open[partition] = OpenBuckets(counts, Limits.of(self._context.options), self._share)
+        return self._open[partition]
+
+    def _deletes(
+        self, v: Versions, batches: Sequence[pa.RecordBatch], partitions: Rows, buckets: Buckets
+    ) -> Iterator[pa.RecordBatch]:
+        """-D for each place that a key leaves, with the values of the row that it leaves for."""
+        before = v.shifted(partitions, v.home_partitions)
+        leaving = np.flatnonzero((partitions != before) & (before != ABSENT))
+        if len(leaving) == 0:
+            return
+        leaving = leaving[np.argsort(v.order[leaving])]
+        ends = np.cumsum([batch.num_rows for batch in batches])
+        cuts = np.searchsorted(v.order[leaving], ends)
+        taken = [
+            batch.take(pa.array(v.order[leaving[begin:end]] - (last - batch.num_rows)))
+            for batch, last, begin, end in zip(batches, ends, [0, *cuts[:-1]], cuts, strict=True)
+        ]
+        rows = self._moved(pa.concat_batches(taken), before[leaving])
+        at = rows.schema.get_field_index(VALUE_KIND)
+        rows = rows.set_column(at, rows.schema.field(at), pa.array(np.full(len(leaving), DELETE, np.int8)))
+        yield _with_buckets(rows, v.shifted(buckets, v.home_buckets)[leaving])
+
+    def _moved(self, batch: pa.RecordBatch, partitions: Rows) -> pa.RecordBatch:
+        """The rows with the columns of these partitions."""
+        numbers, codes = np.unique(partitions, return_inverse=True)
+        values = [self._context.partition_values(self._partitions.names[number]) for number in numbers.tolist()]
+        names, types = self._context.schema.partition_keys, self._context.partition_types
+        for name, t, column in zip(names, types, zip(*values, strict=True), strict=True):
+            at = batch.schema.get_field_index(name)
+            batch = batch.set_column(at, batch.schema.field(at), values_to_arrow(list(column), t).take(pa.array(codes)))
+        return batch
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Rows in the order of their keys, those of a key in the order of arrival: what decides where they go.
+
+    `order`: the place of each row in the order of arrival. `distinct`: the keys, and `starts` the first row of each.
+    `partitions` number the partition that each row names. `home_partitions`, `home_buckets`: where each key lives, `ABSENT` for
+    one that lives nowhere.
+    """
+
+    order: Rows
+    distinct: pa.RecordBatch
+    starts: Rows
+    partitions: Rows
+    are_retractions: Flags
+    home_partitions: Rows
+    home_buckets: Buckets
+
+    @cached_property
+    def keys(self) -> Rows:
+        """The number of each row's key."""
+        return np.repeat(np.arange(len(self.starts)), np.diff(np.append(self.starts, len(self.partitions))))
+
+    def shifted(self, values: NDArray[Value], first: NDArray[Value]) -> NDArray[Value]:
+        """For each row the value of the row before it; for the first row of each key what `first` says of the key."""
+        shifted = np.roll(values, 1)
+        shifted[self.starts] = first
+        return shifted
+
+    def as_arrived(self, values: NDArray[Value]) -> NDArray[Value]:
+        arrived = np.empty_like(values)
+        arrived[self.order] = values
+        return arrived
+
+
+def _with_buckets(rows: pa.RecordBatch, buckets: Buckets) -> pa.RecordBatch:
+    """The rows as `routers.AssignedRouter` takes them."""
+    return rows.append_column(ASSIGNED_BUCKET, pa.array(buckets, pa.int32()))
+
+
+class _Numbering:
+    """Partitions by number, in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self.names: list[bytes] = []
+        self._numbers: dict[bytes, int] = {}
+
+    def of(self, partition: bytes) -> int:
+        number = self._numbers.setdefault(partition, len(self.names))
+        if number == len(self.names):
+            self.names.append(partition)
+        return number
+
+
+class Arrivals:
+    """Collects all rows of a write. They take half of `write-buffer-size` in memory; beyond it they are sorted on local disk."""
+
+    def __init__(self, context: TableContext, key: Sequence[str]) -> None:
+        self._key = key
+        self._most_runs = context.options.local_sort_max_file_handles
+        self._room = context.options.write_buffer_size // 2
+        self._spill = SpillDirectory()
+        self._runs: list[SpilledRun] = []
+        self._batches: list[pa.RecordBatch] = []
+        self._size = 0
+
+    def __enter__(self) -> Arrivals:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._spill.close()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if self._size and self._size + batch.nbytes > self._room:
+            self._spill_batches()
+        self._batches.append(batch)
+        self._size += batch.nbytes
+
+    def _spill_batches(self) -> None:
+        orders = (stable_order(order_words([batch.column(name) for name in self._key])) for batch in self._batches)
+        ordered = [batch.take(pa.array(order)) for batch, order in zip(self._batches, orders, strict=True)]
+        pieces = merge_in_memory(ordered, self._key, KeepAllVersions(), rows_of(ordered, SPILLED_BATCH_BYTES))
+        self._runs.append(self._spill.write(pieces, ordered[0].schema))
+        self._batches, self._size = [], 0
+
+    def portions(self) -> Iterator[list[pa.RecordBatch]]:
+        """Rows that are placed together: no key is in two portions. One portion as they came, or several in key order."""
+        if not self._runs:
+            if self._batches:
+                yield self._batches
+            return
+        if self._batches:
+            self._spill_batches()
+        opened: list[OpenRun] = [run.read for run in self._runs]
+        waiting: list[pa.RecordBatch] = []
+        for batch in merge_in_passes(opened, self._key, KeepAllVersions(), self._most_runs, keys_repeat=True):
+            waiting.append(batch)
+            if sum(part.nbytes for part in waiting) >= PORTION_BYTES:
+                yield waiting
+                waiting = []
+        if waiting:
+            yield waiting

@@ -1,0 +1,245 @@
+"""Tables whose primary key leaves partition columns out: each key lives in one partition, whatever is written, and by whom."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.deduplication import CommitIdentity, fresh_identity
+from paimon_cli.errors import BadInput, BucketsConflict, NotSupported, PaimonError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
+from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.write_job import WriteRequest, plan_write, write_input
+from paimon_cli.storage.clock_and_random import Clock
+from paimon_cli.write.table_writer import Written
+from tests.tables import Row, compact, data_files, live_files, make_table, rows, write
+
+COLUMNS = {"p": "STRING", "k": "INT NOT NULL", "v": "INT", "w": "INT"}
+
+
+def cross_table(folder: Path, options: dict[str, str] | None = None, columns: dict[str, str] | None = None) -> TableContext:
+    return make_table(folder, columns or COLUMNS, ["k"], ["p"], -1, {"dynamic-bucket.target-row-num": "5", **(options or {})})
+
+
+Fold = Callable[[Row | None, Row], Row | None]
+
+
+def _replaced(old: Row | None, new: Row) -> Row | None:
+    return new
+
+
+def _patched(old: Row | None, new: Row) -> Row | None:
+    return new if old is None else {n: old[n] if n == "p" or new[n] is None else new[n] for n in new}
+
+
+def _summed(old: Row | None, new: Row) -> Row | None:
+    if old is None:
+        return new
+    return {**old, "v": (old["v"] or 0) + (new["v"] or 0) if (old["v"], new["v"]) != (None, None) else None, "w": new["w"]}
+
+
+def _first(old: Row | None, new: Row) -> Row | None:
+    return old or new
+
+
+ENGINES: dict[str, tuple[Fold, dict[str, str]]] = {
+    "deduplicate": (_replaced, {}),
+    "partial-update": (_patched, {"merge-engine": "partial-update"}),
+    "aggregation": (
+        _summed,
+        {
+            "merge-engine": "aggregation",
+            "fields.v.aggregate-function": "sum",
+            "fields.w.aggregate-function": "last_value",
+        },
+    ),
+    "first-row": (_first, {"merge-engine": "first-row"}),
+}
+WAYS: dict[str, dict[str, str]] = {
+    "merged": {},
+    "vectors": {"deletion-vectors.enabled": "true"},
+    "input": {"changelog-producer": "input"},
+    "lookup": {"changelog-producer": "lookup"},
+    "spilled": {"write-buffer-size": "1 kb", "local-sort.max-num-file-handles": "2"},
+    "snapshot-ordering": {"sequence.snapshot-ordering": "true", "write-only": "true"},
+    "orc": {"file.format": "orc"},
+    "avro": {"file.format": "avro"},
+}
+
+
+COMBINATIONS = [
+    *(("deduplicate", way) for way in WAYS),
+    *(("partial-update", way) for way in ("merged", "vectors", "spilled")),
+    *(("aggregation", way) for way in ("merged", "lookup", "avro")),
+    *(("first-row", way) for way in ("merged", "lookup", "spilled")),
+]
+
+
+@pytest.mark.parametrize(("engine", "way"), COMBINATIONS)
+def test_random_rows_beside_an_oracle(engine: str, way: str, tmp_path: Path) -> None:
+    fold, options = ENGINES[engine]
+    context = cross_table(tmp_path / "t", {**options, **WAYS[way], "num-sorted-run.compaction-trigger": "3"})
+    dice = random.Random(f"{engine}-{way}")
+    expected: dict[int, Row] = {}
+    for number in range(7):
+        changes = [_change(dice, deletes=engine == "deduplicate") for _ in range(dice.choice((1, 5, 40)))]
+        write(context, [{**row, "_op": kind} for kind, row in changes], compaction=dice.choice(("none", "inline")))
+        for kind, row in changes:
+            merged = fold(expected.get(row["k"]), row) if kind == "+I" else None
+            if merged is None:
+                expected.pop(row["k"], None)
+            else:
+                expected[row["k"]] = merged
+        if number % 3 == 2:
+            compact(context, strategy=dice.choice(("minor", "full")))
+        assert _texts(rows(context.with_level_0())) == _texts(expected.values())
+    compact(context, strategy="full")
+    assert _texts(rows(context)) == _texts(expected.values())
+    assert not list(check_table(context, rows=True))
+
+
+def _change(dice: random.Random, deletes: bool) -> tuple[str, Row]:
+    row = {
+        "p": dice.choice((None, "a", "b", "c")),
+        "k": dice.randrange(40),
+        "v": dice.choice((None, *range(9))),
+        "w": dice.randrange(9),
+    }
+    return ("-D" if deletes and dice.random() < 0.2 else "+I"), row
+
+
+def _texts(found: Any) -> list[str]:
+    return sorted(repr(list(row.values())) for row in found)
+
+
+def test_rows_of_another_partition_are_deleted_where_they_were(tmp_path: Path) -> None:
+    context = cross_table(tmp_path / "t")
+    write(context, [{"p": "a", "k": k, "v": k, "w": 0} for k in range(3)])
+    summary = write(context, [{"p": "b", "k": 1, "v": 9, "w": 0}])
+    assert (summary.rows, summary.delete_rows, summary.buckets) == (2, 1, 2)
+    assert [(row["p"], row["k"]) for row in rows(context)] == [("a", 0), ("a", 2), ("b", 1)]
+
+
+def test_keys_that_hold_some_partition_columns_are_different_there(tmp_path: Path) -> None:
+    columns = {"r": "STRING NOT NULL", "p": "STRING", "k": "INT NOT NULL", "v": "INT"}
+    context = make_table(tmp_path / "t", columns, ["k", "r"], ["r", "p"], -1)
+    write(context, [{"r": r, "p": "a", "k": 1, "v": 0} for r in "xy"])
+    write(context, [{"r": "x", "p": "b", "k": 1, "v": 1}])
+    assert sorted((row["r"], row["p"], row["v"]) for row in rows(context)) == [("x", "b", 1), ("y", "a", 0)]
+
+
+def test_two_writers_do_not_leave_a_key_in_two_partitions(tmp_path: Path) -> None:
+    context = cross_table(tmp_path / "t")
+    write(context, [{"p": "a", "k": 1, "v": 0, "w": 0}])
+    for begin in ([{"p": "b", "k": 1, "v": 1, "w": 0}], [{"p": "b", "k": 2, "v": 1, "w": 0}]):
+        written, identity = _written_but_not_committed(context, begin)
+        write(context, [{**begin[0], "p": "c", "v": 2}])
+        with pytest.raises(BucketsConflict, match="key k="):
+            Committer(context).commit(written.messages, identity)
+    assert sorted((row["p"], row["k"]) for row in rows(context)) == [("c", 1), ("c", 2)]
+
+
+def test_writers_that_update_keys_where_they_are_do_not_conflict(tmp_path: Path) -> None:
+    context = cross_table(tmp_path / "t")
+    write(context, [{"p": "a", "k": k, "v": 0, "w": 0} for k in range(3)])
+    written, identity = _written_but_not_committed(context, [{"p": "a", "k": 1, "v": 1, "w": 0}])
+    write(context, [{"p": "a", "k": 1, "v": 2, "w": 0}, {"p": "b", "k": 7, "v": 2, "w": 0}])
+    Committer(context).commit(written.messages, identity)
+    assert len(rows(context)) == 4
+
+
+def test_a_write_that_was_overtaken_looks_its_keys_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = cross_table(tmp_path / "t")
+    write(context, [{"p": "a", "k": 1, "v": 0, "w": 0}])
+    commit, overtaken = Committer.commit, [False]
+
+    def after_another(self: Committer, *messages: Any, **options: Any) -> CommitResult:
+        if not overtaken[0]:
+            overtaken[0] = True
+            write(context, [{"p": "c", "k": 1, "v": 2, "w": 0}])
+        return commit(self, *messages, **options)
+
+    monkeypatch.setattr(Committer, "commit", after_another)
+    write(context, [{"p": "b", "k": 1, "v": 1, "w": 0}])
+    assert [(row["p"], row["v"]) for row in rows(context)] == [("b", 1)]
+    assert data_files(context) == live_files(context)
+
+
+def _written_but_not_committed(context: TableContext, incoming: list[Row]) -> tuple[Written, CommitIdentity]:
+    source = Path(context.layout.root).parent / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in incoming))
+    request = WriteRequest(FileRows((str(source),), "json"), compaction="none")
+    written, _ = write_input(plan_write(context, request), request, LocalEngine(), NoProgress())
+    return written, fresh_identity(context)
+
+
+def test_overwrites(tmp_path: Path) -> None:
+    context = cross_table(tmp_path / "t")
+    write(context, [{"p": p, "k": k, "v": 0, "w": 0} for k, p in enumerate("aabbc")])
+    write(context, [{"p": "b", "k": 0, "v": 1, "w": 0}], overwrite=True)
+    assert [(row["p"], row["k"], row["v"]) for row in rows(context)] == [("a", 1, 0), ("b", 0, 1), ("c", 4, 0)]
+    write(context, [{"p": "c", "k": 1, "v": 2, "w": 0}], overwrite=True, static_partition={"p": "c"})
+    assert [(row["p"], row["k"], row["v"]) for row in rows(context)] == [("b", 0, 1), ("c", 1, 2)]
+    with pytest.raises(BadInput, match="outside the partition"):
+        write(context, [{"p": "b", "k": 1, "v": 2, "w": 0}], overwrite=True, static_partition={"p": "c"})
+    whole = TableContext.open(context.url, {"dynamic-partition-overwrite": "false"})
+    write(whole, [{"p": "a", "k": 9, "v": 3, "w": 0}], overwrite=True)
+    assert [(row["p"], row["k"], row["v"]) for row in rows(context)] == [("a", 9, 3)]
+    assert not list(check_table(context, rows=True))
+
+
+def test_overwrites_of_hidden_rows_are_shown(tmp_path: Path) -> None:
+    context = cross_table(tmp_path / "t", {"deletion-vectors.enabled": "true"})
+    write(context, [{"p": p, "k": k, "v": 0, "w": 0} for k, p in enumerate("aab")])
+    write(context, [{"p": "b", "k": 0, "v": 1, "w": 0}], overwrite=True)
+    assert [(row["p"], row["k"], row["v"]) for row in rows(context)] == [("a", 1, 0), ("b", 0, 1)]
+
+
+def test_what_cannot_be_right_is_refused(tmp_path: Path) -> None:
+    deaf = cross_table(tmp_path / "deaf", {"ignore-delete": "true"})
+    with pytest.raises(NotSupported, match="ignore-delete"):
+        write(deaf, [{"p": "a", "k": 1, "v": 1, "w": 0}])
+    patched = cross_table(tmp_path / "patched", {"merge-engine": "partial-update"})
+    with pytest.raises(NotSupported, match="overwrite"):
+        write(patched, [{"p": "a", "k": 1, "v": 1, "w": 0}], overwrite=True)
+
+
+def test_old_keys_are_forgotten_after_the_time_to_live(tmp_path: Path) -> None:
+    context = cross_table(tmp_path / "t", {"cross-partition-upsert.index-ttl": "1 h"})
+    write(context, [{"p": "a", "k": 1, "v": 0, "w": 0}])
+    later = replace(context, clock=_Later(context.clock, 2 * 3_600_000))
+    write(later, [{"p": "b", "k": 1, "v": 1, "w": 0}])
+    assert [(row["p"], row["k"]) for row in rows(context)] == [("a", 1), ("b", 1)]
+
+
+class _Later:
+    """A clock that is ahead."""
+
+    def __init__(self, clock: Clock, millis: int) -> None:
+        self._clock = clock
+        self._millis = millis
+
+    def now_millis(self) -> int:
+        return self._clock.now_millis() + self._millis
+
+    def sleep(self, seconds: float) -> None:
+        self._clock.sleep(seconds)
+
+
+def test_a_key_in_two_partitions_is_named(tmp_path: Path) -> None:
+    context = cross_table(tmp_path / "t", {"cross-partition-upsert.index-ttl": "1 h"})
+    write(context, [{"p": "a", "k": 1, "v": 0, "w": 0}])
+    write(replace(context, clock=_Later(context.clock, 2 * 3_600_000)), [{"p": "b", "k": 1, "v": 1, "w": 0}])
+    remembering = TableContext.open(context.url, {"cross-partition-upsert.index-ttl": "10 h"})
+    with pytest.raises(PaimonError, match="k = 1 lives in two buckets"):
+        write(remembering, [{"p": "c", "k": 1, "v": 2, "w": 0}])
