@@ -20,6 +20,7 @@ from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.table_description import describe_table
+from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
@@ -28,6 +29,7 @@ from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
+from tests.goldens import golden_table
 from tests.rivals import beside, files_of
 from tests.tables import Row, compact, data_files, live_files, make_table, write
 
@@ -424,3 +426,13 @@ def test_later_rows_win_whoever_wrote_them(tmp_path: Path) -> None:
     compact(context)
     expected = [row(key, max(n for n in range(40) if key % 5 == n % 5), text="x" * 50) for key in range(30)]
     assert shown(context) == sorted(expected, key=json.dumps)
+
+
+def test_golden_rows_that_wait_are_read_and_given_out(tmp_path: Path) -> None:
+    """Of Java 1.4, five commits of five writers; the order of replay is that of the commits."""
+    context = TableContext.open(str(golden_table("java-1.4", "postpone", tmp_path)))
+    merged = read(TableContext.open(context.url, {"postpone.merge-on-read": "true"}))
+    assert shown(context) == [] and len(merged) == 39
+    compact(context)
+    assert shown(context) == merged
+    assert list(check_table(context, rows=True)) == []

@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter
+from paimon_cli.bucket.postponed_files import writer_of
 from paimon_cli.bucket.stamped_files import DataFileNames, delete_stamped_files
 from paimon_cli.errors import BadInput, DamagedFile
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
@@ -30,6 +32,8 @@ from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.storage.clock_and_random import SystemClock
 from paimon_cli.storage.trace import Step, StepTrace
 from paimon_cli.write.write_plan import WritePlan
+from tests.jobs.test_postponed_rows import BATCHES, bucket_counts, make, shown
+from tests.jobs.test_postponed_rows import row as waiting
 from tests.tables import data_files, live_files, make_table, rows
 
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
@@ -241,3 +245,22 @@ def test_tasks_compact_beside_and_hand_their_steps_and_figures_over(any_spark_en
         replace(context, trace=StepTrace(SystemClock(), compacted.append)), CompactRequest(), any_spark_engine, NoProgress()
     )
     assert "snapshot" in {step.name for step in compacted}
+
+
+def test_rows_are_postponed_without_a_shuffle_and_given_out_with_one(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
+    context = make(tmp_path / "t", postpone__target_row_num_per_bucket="40")
+    sources = []
+    for part in range(4):
+        path = tmp_path / f"{part}.jsonl"
+        path.write_text("".join(json.dumps(waiting(key, part, dt)) + "\n" for key in range(50) for dt in "ab"))
+        sources.append(str(path))
+    request = WriteRequest(FileRows(tuple(sources), "json"), parallelism=4)
+    assert run_write(context, request, any_spark_engine, NoProgress()).rows == 400
+    writers = {writer_of(name.rpartition("/")[2]) for name in data_files(context)}
+    assert len(writers) > 1, "tasks that wrote what they read"
+    run_compact(context, CompactRequest(), any_spark_engine, NoProgress())
+    assert shown(context) == sorted((waiting(key, 3, dt) for key in range(50) for dt in "ab"), key=json.dumps)
+    assert bucket_counts(context) == {"dt=a/": {5}, "dt=b/": {5}} and len(live_files(context)) == 10
+    run_write(TableContext.open(context.url, BATCHES), replace(request, overwrite=True), any_spark_engine, NoProgress())
+    assert bucket_counts(context) == {"dt=a/": {8}, "dt=b/": {8}} and len(shown(context)) == 100
+    assert live_files(context) <= data_files(context) and not any("postpone" in name for name in live_files(context))
