@@ -18,6 +18,8 @@ from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable, UsageErr
 from paimon_cli.storage.clock_and_random import RandomSource, SystemRandom
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
+WRITE_BUFFER_BYTES = 64 << 10
+"""Pages of a file come one by one, each after its small header."""
 _SHOWN = 40
 """Characters of a name that is too long."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
@@ -146,11 +148,14 @@ class _DurableFile(io.BufferedWriter):
     def __init__(self, path: str, sync_name: bool) -> None:
         self._path = path
         self._sync_name = sync_name
-        super().__init__(io.FileIO(path, "x"))
+        super().__init__(io.FileIO(path, "x"), WRITE_BUFFER_BYTES)
 
     def write(self, data: object) -> int:
-        with errors_of(self._path):
+        try:
             return super().write(data)  # type: ignore[arg-type]
+        except OSError as error:
+            with errors_of(self._path):
+                raise error
 
     def close(self) -> None:
         if self.closed:
