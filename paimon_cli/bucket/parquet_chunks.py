@@ -20,24 +20,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from paimon_cli.metadata.compact_thrift import BINARY, I32, LIST, STRUCT, Struct, encode, number, struct_list
 from paimon_cli.metadata.parquet_footer import (
-    BINARY,
-    I32,
-    LIST,
     MAGIC,
-    STRUCT,
     TAIL,
     Footer,
     Leaf,
     PageBounds,
     PagePlaces,
-    Struct,
     TopColumn,
     closed,
-    encode,
-    number,
     plain_page,
-    struct_list,
     values_of_page,
 )
 

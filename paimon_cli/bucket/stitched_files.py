@@ -20,17 +20,9 @@ from paimon_cli.bucket.column_statistics import ColumnStatistics, footer_statist
 from paimon_cli.bucket.file_encoders import ParquetEncoder
 from paimon_cli.bucket.parquet_chunks import INDEX_GAP, footer_bytes, read_ranges
 from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.metadata.compact_thrift import EncodedStruct, Number
 from paimon_cli.metadata.data_file_schema import FileLayout
-from paimon_cli.metadata.parquet_footer import (
-    MAGIC,
-    TAIL,
-    EncodedStruct,
-    FooterFrame,
-    Number,
-    PagePlaces,
-    closed,
-    ending,
-)
+from paimon_cli.metadata.parquet_footer import MAGIC, TAIL, FooterFrame, PagePlaces, closed, ending
 from paimon_cli.options.table_options import TableOptions
 
 MOST_GROUPS = 32_767

@@ -19,9 +19,9 @@ from paimon_cli.bucket.parquet_chunks import footer_bytes, read_footer
 from paimon_cli.bucket.parquet_pages import PagedColumns
 from paimon_cli.bucket.stitched_files import StitchedFile, StoredGroups, own_frame
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.compact_thrift import Struct, decode, encode
 from paimon_cli.metadata.data_file_schema import FileLayout
-from paimon_cli.metadata.parquet_footer import MAGIC, FooterFrame, Struct, encode
-from paimon_cli.metadata.parquet_footer import Reader as ThriftReader
+from paimon_cli.metadata.parquet_footer import MAGIC, FooterFrame
 from tests.tables import make_table
 
 COLUMNS = {
@@ -132,7 +132,7 @@ def content(source: io.BytesIO, owner: Struct, field: int) -> bytes:
 
 def test_fields_that_are_not_known_stay(context: TableContext) -> None:
     source = plain(rows(table(context), 0), compression="zstd")
-    fields = ThriftReader(footer_bytes(source)).struct()
+    fields = decode(footer_bytes(source))
     (group,) = fields.elements(4)
     for chunk in group.elements(1):
         chunk[300] = (8, b"of a later version")
@@ -159,7 +159,7 @@ def with_footer(source: io.BytesIO, footer: bytes) -> io.BytesIO:
 )
 def test_chunks_that_are_not_in_the_file_are_refused(field: int, value: Any, context: TableContext) -> None:
     source = plain(rows(table(context), 0))
-    fields = ThriftReader(footer_bytes(source)).struct()
+    fields = decode(footer_bytes(source))
     fields.elements(4)[0].elements(1)[1][field] = value
     with pytest.raises(ValueError, match="encrypted, or in another file"):
         StoredGroups(with_footer(source, encode(fields)))
@@ -168,7 +168,7 @@ def test_chunks_that_are_not_in_the_file_are_refused(field: int, value: Any, con
 @pytest.mark.parametrize(("field", "value"), [(9, 0), (9, 1 << 40), (7, 1 << 40), (7, -1), (11, -5)])
 def test_chunks_that_lie_nowhere_are_refused(field: int, value: int, context: TableContext) -> None:
     source = plain(rows(table(context), 0))
-    fields = ThriftReader(footer_bytes(source)).struct()
+    fields = decode(footer_bytes(source))
     fields.elements(4)[0].elements(1)[1].required(3)[field] = (6, value)
     with pytest.raises(ValueError, match="a column lies outside of it"):
         StoredGroups(with_footer(source, encode(fields)))
@@ -176,7 +176,7 @@ def test_chunks_that_lie_nowhere_are_refused(field: int, value: int, context: Ta
 
 def test_a_bloom_filter_of_unknown_length_is_refused(context: TableContext) -> None:
     source = plain(rows(table(context), 0), **INDEXED)
-    fields = ThriftReader(footer_bytes(source)).struct()
+    fields = decode(footer_bytes(source))
     del fields.elements(4)[0].elements(1)[1].required(3)[15]
     with pytest.raises(LookupError):
         StoredGroups(with_footer(source, encode(fields)))
@@ -193,7 +193,7 @@ def test_other_schemas_and_writers_have_other_frames(context: TableContext) -> N
 
 def test_encrypted_files_have_no_columns() -> None:
     footer = footer_bytes(plain(pa.table({"a": [1]})))
-    fields = ThriftReader(footer).struct()
+    fields = decode(footer)
     fields[8] = (12, Struct())
     assert FooterFrame.split(encode(fields))[0].columns is None
 
@@ -226,7 +226,7 @@ def test_big_files_are_copied_piece_by_piece(context: TableContext, monkeypatch:
 def test_gaps_between_chunks_are_not_copied(context: TableContext) -> None:
     source = plain(rows(table(context), 0))
     body, footer = source.getvalue(), footer_bytes(source)
-    fields = ThriftReader(footer).struct()
+    fields = decode(footer)
     (group,) = fields.elements(4)
     begins = [min(chunk.required(3).value(11) or 1 << 60, chunk.required(3).required(9)) for chunk in group.elements(1)]
     out = bytearray(MAGIC)

@@ -1,0 +1,323 @@
+"""Thrift's compact protocol, in which Parquet's footers and page headers are written: structs as dictionaries, or left encoded.
+
+Fields that are not known are kept. Bytes that do not make sense raise `ValueError` or `LookupError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+
+
+class Struct(dict[int, tuple[int, Any]]):
+    """Field number -> wire type and value. Lists are pairs of their elements' type and the elements."""
+
+    def value(self, field: int, default: Any = None) -> Any:
+        return self[field][1] if field in self else default
+
+    def required(self, field: int) -> Any:
+        """`LookupError` where the field is missing."""
+        return self[field][1]
+
+    def elements(self, field: int) -> list[Any]:
+        """The elements of a list; none where it is missing."""
+        _, elements = self.value(field, (STRUCT, []))
+        return list(elements)
+
+
+def decode(data: bytes) -> Struct:
+    """The struct that begins the bytes."""
+    return _struct(data, 0)[0]
+
+
+def _struct(data: bytes, at: int) -> tuple[Struct, int]:
+    """The fields, and where they end. A footer has thousands of numbers and texts, so those are read without further calls."""
+    fields = Struct()
+    place = 0
+    while head := data[at]:
+        at += 1
+        kind = head & 15
+        if head >> 4:
+            place += head >> 4
+        else:
+            place, at = read_number(data, at)
+        value: Any
+        if kind in (I64, I32):
+            value = data[at]
+            if value < 0x80:
+                value, at = value >> 1 ^ -(value & 1), at + 1
+            else:
+                value, at = read_number(data, at)
+        elif kind == BINARY:
+            value, at = _bytes(data, at)
+        elif kind <= FALSE:
+            value = kind == TRUE
+        else:
+            value, at = _value(kind, data, at)
+        fields[place] = (kind, value)
+    return fields, at + 1
+
+
+def _value(kind: int, data: bytes, at: int) -> tuple[Any, int]:
+    if kind == STRUCT:
+        return _struct(data, at)
+    if kind in (LIST, SET):
+        return _list(data, at)
+    if kind == BINARY:
+        return _bytes(data, at)
+    if kind in (I32, I64, I16):
+        return read_number(data, at)
+    if kind in (BYTE, TRUE, FALSE):  # as an element, a bool takes a byte
+        return data[at], at + 1
+    if kind == DOUBLE:
+        return _cut(data, at, 8), at + 8
+    raise ValueError(f"a value of Thrift's type {kind}")
+
+
+def _list(data: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
+    head = data[at]
+    kind, size, at = head & 15, head >> 4, at + 1
+    if size == 15:
+        size, at = read_varint(data, at)
+    if kind == BINARY and size and data[at] < 0x80:  # bounds of numbers, all of one width
+        width = data[at]
+        step, end = width + 1, at + size * (width + 1)
+        if len(data) >= end and data[at:end:step] == bytes([width]) * size:
+            return (kind, [data[begin : begin + width] for begin in range(at + 1, end + 1, step)]), end
+    elements = []
+    for _ in range(size):
+        element, at = _value(kind, data, at)
+        elements.append(element)
+    return (kind, elements), at
+
+
+def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    size = data[at]
+    if size < 0x80:
+        at += 1
+    else:
+        size, at = read_varint(data, at)
+    return _cut(data, at, size), at + size
+
+
+def _cut(data: bytes, at: int, size: int) -> bytes:
+    found = data[at : at + size]
+    if len(found) < size:
+        raise ValueError("it is cut off")
+    return found
+
+
+def read_number(data: bytes, at: int) -> tuple[int, int]:
+    value, at = read_varint(data, at)
+    return value >> 1 ^ -(value & 1), at
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    byte = data[at]
+    value, shift, at = byte & 0x7F, 7, at + 1
+    while byte >= 0x80:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+    return value, at
+
+
+def encode(fields: Struct) -> bytes:
+    """The bytes that `decode` reads."""
+    out = bytearray()
+    _put_struct(out, fields)
+    return bytes(out)
+
+
+def _put_struct(out: bytearray, fields: Struct) -> None:
+    before = 0
+    for place in sorted(fields):
+        kind, value = fields[place]
+        head = kind if kind > FALSE else TRUE if value else FALSE
+        if 0 < place - before < 16:
+            out.append(place - before << 4 | head)
+        else:
+            out.append(head)
+            put_number(out, place)
+        if kind > FALSE:
+            _put(out, kind, value)
+        before = place
+    out.append(0)
+
+
+def _put(out: bytearray, kind: int, value: Any) -> None:
+    if kind in (I32, I64, I16):
+        put_number(out, value)
+    elif kind == BINARY:
+        _put_varint(out, len(value))
+        out += value
+    elif kind == STRUCT:
+        _put_struct(out, value)
+    elif kind in (LIST, SET):
+        _put_list(out, *value)
+    else:
+        out += bytes([value]) if kind in (BYTE, TRUE, FALSE) else bytes(value)
+
+
+def _put_list(out: bytearray, kind: int, elements: Sequence[Any]) -> None:
+    put_list_head(out, kind, len(elements))
+    for element in elements:
+        _put(out, kind, element)
+
+
+def put_list_head(out: bytearray, kind: int, size: int) -> None:
+    if size < 15:
+        out.append(size << 4 | kind)
+    else:
+        out.append(0xF0 | kind)
+        _put_varint(out, size)
+
+
+def put_number(out: bytearray, number: int) -> None:
+    _put_varint(out, number << 1 if number >= 0 else (-number << 1) - 1)
+
+
+def _put_varint(out: bytearray, number: int) -> None:
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def number(value: int, kind: int = I64) -> tuple[int, int]:
+    """A field's value."""
+    return kind, value
+
+
+def struct_list(elements: Sequence[Struct]) -> tuple[int, tuple[int, list[Struct]]]:
+    """A field's value."""
+    return LIST, (STRUCT, list(elements))
+
+
+class Number(NamedTuple):
+    """A number within encoded bytes, which begins and ends there."""
+
+    value: int
+    begin: int
+    end: int
+
+
+Wanted = Mapping[int, "Wanted | None"]
+"""Fields of a struct that are looked at: numbers (None), and structs or lists of structs with wanted fields of their own."""
+
+
+class EncodedStruct(NamedTuple):
+    """A struct that stays encoded but for some numbers: this is much quicker than decoding all of it.
+
+    `numbers`: those that it has of the wanted fields. `parts`: structs in the other wanted ones. `others`: fields not asked for.
+    """
+
+    data: bytes
+    begin: int
+    end: int
+    numbers: dict[int, Number]
+    parts: dict[int, list[EncodedStruct]]
+    others: tuple[int, ...]
+
+    def value(self, field: int) -> int:
+        """The number; 0 where it is missing."""
+        return self.numbers[field].value if field in self.numbers else 0
+
+    def replaced(self, values: Mapping[Number, int]) -> bytes:
+        """The struct with other values for some of its numbers, also of those in its parts."""
+        out, at = bytearray(), self.begin
+        for number in sorted(values, key=lambda number: number.begin):
+            out += self.data[at : number.begin]
+            put_number(out, values[number])
+            at = number.end
+        return bytes(out + self.data[at : self.end])
+
+
+def _encoded_struct(data: bytes, begin: int, wanted: Wanted) -> EncodedStruct:
+    at, field = begin, 0
+    numbers: dict[int, Number] = {}
+    parts: dict[int, list[EncodedStruct]] = {}
+    others = []
+    while head := data[at]:
+        at += 1
+        kind = head & 15
+        if head >> 4:
+            field += head >> 4
+        else:
+            field, at = read_number(data, at)
+        inside = wanted.get(field)
+        if inside is not None and kind == STRUCT:
+            part = _encoded_struct(data, at, inside)
+            parts[field], at = [part], part.end
+        elif inside is not None and kind == LIST:
+            parts[field], at = encoded_structs(data, at, inside)
+        elif field in wanted and kind in (I16, I32, I64):
+            value, end = read_number(data, at)
+            numbers[field] = Number(value, at, end)
+            at = end
+        else:
+            others.append(field)
+            at = at if kind <= FALSE else skip(data, at, kind)
+    return EncodedStruct(data, begin, at + 1, numbers, parts, tuple(others))
+
+
+def encoded_structs(data: bytes, at: int, wanted: Wanted) -> tuple[list[EncodedStruct], int]:
+    """The structs of the list that begins at `at`, and where it ends."""
+    size, kind, at = _list_head(data, at)
+    if kind != STRUCT:
+        raise ValueError(f"a list of Thrift's type {kind}, not of structs")
+    structs = []
+    for _ in range(size):
+        structs.append(_encoded_struct(data, at, wanted))
+        at = structs[-1].end
+    return structs, at
+
+
+def _list_head(data: bytes, at: int) -> tuple[int, int, int]:
+    """Size, type of the elements, and where they begin."""
+    size, kind = data[at] >> 4, data[at] & 15
+    if size < 15:
+        return size, kind, at + 1
+    size, at = read_varint(data, at + 1)
+    return size, kind, at
+
+
+def skip(data: bytes, at: int, kind: int) -> int:
+    """Where the value that begins at `at` ends."""
+    if kind in (I64, I32, I16):
+        while data[at] >= 0x80:
+            at += 1
+        return at + 1
+    if kind == BINARY:
+        size = data[at]
+        if size < 0x80:
+            return at + 1 + size
+        size, at = read_varint(data, at)
+        return at + size
+    if kind == STRUCT:
+        while head := data[at]:
+            at += 1
+            if not head >> 4:
+                at = skip(data, at, I16)
+            kind = head & 15
+            if kind in (I64, I32):  # here and not by a call, since these and short texts are by far the most frequent
+                while data[at] >= 0x80:
+                    at += 1
+                at += 1
+            elif kind == BINARY and data[at] < 0x80:
+                at += 1 + data[at]
+            elif kind > FALSE:
+                at = skip(data, at, kind)
+        return at + 1
+    if kind in (LIST, SET):
+        size, inner, at = _list_head(data, at)
+        if inner in (TRUE, FALSE, BYTE):
+            return at + size
+        for _ in range(size):
+            at = skip(data, at, inner)
+        return at
+    if kind in (BYTE, DOUBLE):
+        return at + (1 if kind == BYTE else 8)
+    raise ValueError(f"a value of Thrift's type {kind}")
