@@ -6,8 +6,8 @@ row groups and pages whose bounds admit one of them (`key_lookup`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
 from paimon_cli.bucket.key_lookup import holds_only_adds, key_bounds, positions_in_file, rows_at
-from paimon_cli.bucket.merged_rows import merge_columns
+from paimon_cli.bucket.merged_rows import LEAST_RUN_BYTES, MERGE_BYTES, merge_columns, most_runs, read_bucket
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
+from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.live_files import BucketFiles
@@ -26,10 +27,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.key_search import ABSENT, Flags, Places, SortedKeys
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
-from paimon_cli.lsm.sorted_rows import LowestLevel, with_level
+from paimon_cli.lsm.sorted_rows import LowestLevel, SortedRows, WholeRowEngine, with_level
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
-from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.clock_and_random import local_wall_clock
 from paimon_cli.storage.threads import in_parallel
@@ -75,13 +76,57 @@ class KeyHomes:
 
     def _in_two_places(self, keys: pa.RecordBatch, row: int, homes: Homes, number: int) -> PaimonError:
         places = [self.context.bucket_path(*self.buckets[place].bucket_id) for place in (int(homes[row]), number)]
-        cells = ((name, keys.column(name)[row]) for name in keys.schema.names)
-        key = ", ".join(f"{name} = {cell.as_py() if cell.is_valid else 'NULL'}" for name, cell in cells)
         return PaimonError(
-            f"the key {key} lives in two buckets, {places[0]} and {places[1]}",
+            f"the key {_key_text(keys, row)} lives in two buckets, {places[0]} and {places[1]}",
             "another engine wrote the table from two jobs at a time, or with cross-partition-upsert.index-ttl",
             f"delete one of the two rows by its partition: paimon-cli delete {self.context.layout.argument} --where CONDITION",
         )
+
+
+@dataclass(frozen=True)
+class RepeatedKeys:
+    """Keys that several buckets show: how many, and the first of them with two of its buckets."""
+
+    count: int
+    key: str
+    places: tuple[BucketId, BucketId]
+
+
+class _SeveralRows(WholeRowEngine):
+    """A `MergeEngine` that gives the first and the last row of each key that has several, and nothing for any other key."""
+
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        several = np.flatnonzero(~rows.is_lone)
+        ends = np.stack([rows.order[rows.starts[several]], rows.order[rows.ends[several] - 1]], axis=1)
+        return rows.rows.take(pa.array(ends.ravel()))
+
+
+def repeated_keys(context: TableContext, buckets: Sequence[BucketFiles]) -> RepeatedKeys | None:
+    """Merges the keys of all buckets, in the memory of a merge; None if each key lives in one bucket only."""
+    names, context = whole_key(context.schema), context.with_level_0()
+    memory = max(LEAST_RUN_BYTES, MERGE_BYTES // max(1, len(buckets)))
+
+    def keys_of(number: int) -> Iterator[pa.RecordBatch]:
+        for batch in read_bucket(context, buckets[number], names, memory=memory):
+            place = pa.array(np.full(batch.num_rows, number, np.int64))
+            kind = pa.array(np.zeros(batch.num_rows, np.int8))
+            yield pa.RecordBatch.from_arrays([*batch.columns, place, kind], names=[*names, SEQUENCE_NUMBER, VALUE_KIND])
+
+    runs = [partial(keys_of, number) for number in range(len(buckets))]
+    count, first = 0, None
+    for batch in merge_in_passes(runs, names, _SeveralRows(), most_runs(context, MERGE_BYTES), keys_repeat=True):
+        if batch.num_rows and first is None:
+            first = batch.slice(0, 2)
+        count += batch.num_rows // 2
+    if first is None:
+        return None
+    one, other = first.column(SEQUENCE_NUMBER).to_pylist()
+    return RepeatedKeys(count, _key_text(first.select(list(names)), 0), (buckets[one].bucket_id, buckets[other].bucket_id))
+
+
+def _key_text(keys: pa.RecordBatch, row: int) -> str:
+    cells = ((name, keys.column(name)[row]) for name in keys.schema.names)
+    return ", ".join(f"{name} = {cell.as_py() if cell.is_valid else 'NULL'}" for name, cell in cells)
 
 
 class _LookedUp:

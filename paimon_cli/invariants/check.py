@@ -167,6 +167,7 @@ def check_rows(version: Version) -> Iterator[Violation]:
             yield from check_file(version, entry, rows=True)
         yield from check_bucket(version, bucket_id, rows=True)
     yield from hash_indexes.hashes_are_in_one_bucket(version)
+    yield from row_checks.keys_live_in_one_bucket(version)
 
 
 def check_changelogs(context: TableContext) -> Iterator[Violation]:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import live_rows, load_vectors
+from paimon_cli.bucket.key_homes import repeated_keys
 from paimon_cli.bucket.merged_rows import merge_columns, merge_section, without_retractions
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
@@ -25,8 +26,9 @@ from paimon_cli.invariants.violation import Violation
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_rows import LEVEL, EngineAround, SortedRows
 from paimon_cli.lsm.sorted_runs import key_sections
-from paimon_cli.metadata.data_file import BucketId, DataFileMeta, ManifestEntry, SimpleStats
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.table_mode import BucketMode
 
 BATCH_ROWS = 1 << 16
 
@@ -196,6 +198,29 @@ def one_unmarked_row_per_key(version: Version, bucket_id: BucketId) -> Iterator[
     twice = rows.num_rows - len(group_starts([word[order] for word in words]))
     if twice:
         yield Violation("PV033", version.bucket_directory(bucket_id), f"{twice} rows repeat keys that another row already shows")
+
+
+def keys_live_in_one_bucket(version: Version) -> Iterator[Violation]:
+    """PV060. Readers would show a key twice, and writers could not tell where it lives."""
+    context = version.context
+    if context.mode.bucket_mode is not BucketMode.CROSS_PARTITION:
+        return
+    indexes: dict[BucketId, list[IndexFileMeta]] = {}
+    for entry in version.index_entries:
+        indexes.setdefault(entry.bucket_id, []).append(entry.index_file)
+    buckets = [
+        BucketFiles(*bucket_id, 0, tuple(entry.file for entry in entries), tuple(indexes.get(bucket_id, ())))
+        for bucket_id, entries in sorted(version.buckets.items())
+    ]
+    try:
+        found = repeated_keys(context, buckets)
+    except (DamagedFile, NotFound, NotSupported) as error:
+        yield Violation("PV031", str(error.details.get("path", version.path)), str(error))
+        return
+    if found is not None:
+        places = " and ".join(context.bucket_path(*place) for place in found.places)
+        what = f"{found.count} keys live in several buckets, such as {found.key} in {places}"
+        yield Violation("PV060", version.path, what)
 
 
 def lower_levels_are_not_older(version: Version, bucket_id: BucketId) -> Iterator[Violation]:

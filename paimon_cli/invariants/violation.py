@@ -99,6 +99,7 @@ INVARIANTS = (
     Invariant(
         "PV059", RUNS, FULL, "where compactions look up older rows, the row of a lower level is not older than those above it"
     ),
+    Invariant("PV060", UNIQUE, FULL, "a key that leaves partition columns out lives in one bucket of one partition"),
 )
 """All rules. A code is never reused for another rule."""
 

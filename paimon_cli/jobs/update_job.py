@@ -9,6 +9,7 @@ level to write to: `append_change`.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,15 +20,24 @@ from paimon_cli.bucket.stamped_files import DataFileNames, new_stamp
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import BUCKET, OFF
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import BadInput, Refused
-from paimon_cli.history.live_files import bucket_files
+from paimon_cli.errors import BadInput, Refused, UsageError
+from paimon_cli.history.live_files import bucket_files, committed_state
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.append_change import change_files
 from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
+from paimon_cli.jobs.rescale_job import NumberedSplit, numbered_splits
 from paimon_cli.jobs.row_change import HINT, ChangedBucket, RowChange
-from paimon_cli.jobs.table_change import MAX_ATTEMPTS, NewFiles, again_on_conflict, check_writable_table, identity_of
+from paimon_cli.jobs.table_change import (
+    MAX_ATTEMPTS,
+    NewFiles,
+    again_on_conflict,
+    check_writable_table,
+    identity_of,
+    write_files,
+)
 from paimon_cli.lsm.changelog import Changes
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
@@ -42,6 +52,7 @@ from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.sql.clauses import parse_set_clause
 from paimon_cli.sql.predicate import Predicate, parse_predicate
+from paimon_cli.write.write_plan import Tallies, WritePlan
 
 REMOVING = {
     "partial-update": "partial-update.remove-record-on-delete=true (or partial-update.remove-record-on-sequence-group)",
@@ -127,6 +138,8 @@ def _attempt(
     """Plan at the latest snapshot, change the rows of each bucket, commit."""
     new_files = NewFiles(context, new_stamp(context))
     change_rows = _change_buckets if context.mode.has_keys else change_files
+    if _moves_rows(context, change):
+        change_rows = _move_rows
     with new_files.deleted_on_failure():
         changed = change_rows(context, change, new_files.stamp, engine, progress)
     messages = [bucket.message for bucket in changed if bucket.message is not None]
@@ -158,6 +171,59 @@ def _change_buckets(
     engine.prepare(Work.of(file for task in tasks for split in task.splits for file in split.files), progress)
     with phase(progress, "Changing rows", len(tasks)) as done:
         return run_traced(engine, context, functools.partial(update_bucket, change=change), tasks, done)
+
+
+def _moves_rows(context: TableContext, change: RowChange) -> bool:
+    """Whether a partition column is set, so that rows move to another partition."""
+    assigned = [assignment.column.name for assignment in change.assignments]
+    moving = [name for name in assigned if context.schema.has_movable_rows and name in context.schema.partition_keys]
+    engine = context.options.merge_engine
+    if moving and engine != "deduplicate":
+        raise UsageError(
+            f"column '{moving[0]}' cannot be set in a table with merge-engine={engine}",
+            "a key stays in the partition where its first row came",
+            "delete the row and write another one",
+            column=moving[0],
+        )
+    return bool(moving)
+
+
+@dataclass(frozen=True)
+class ChangedRows:
+    """The rows that match, with their new values: `SplitRows` of a `WritePlan`."""
+
+    context: TableContext
+    change: RowChange
+
+    def read(self, numbered: NumberedSplit, tally: Tally) -> Iterator[pa.RecordBatch]:
+        arrival = numbered.first_arrival
+        for batch in read_split(self.context, numbered.split, self.context.schema.field_names, self.change.where):
+            yield _changed(self.context, self.change, batch, arrival)
+            arrival += batch.num_rows
+            tally.rows += batch.num_rows
+
+
+def _move_rows(context: TableContext, change: RowChange, stamp: str, engine: Engine, progress: Progress) -> list[ChangedBucket]:
+    """Write the changed rows as those of any other input, which deletes them in the partitions that they leave."""
+    snapshot = context.snapshots.latest()
+    if snapshot is None or not (splits := plan_scan(context, snapshot, change.where).splits):
+        return []
+    engine.prepare(Work.of(file for split in splits for file in split.files), progress)
+    buckets, tallies = bucket_files(context, snapshot), Tallies()
+    plan = WritePlan(
+        context,
+        ChangedRows(context, change),
+        numbered_splits(splits),
+        context.options.bucket,
+        {bucket_id: number + 1 for bucket_id, number in committed_state(buckets).max_sequences.items()},
+        snapshot.id,
+        stamp,
+        lookup_buckets=buckets,
+        keys_read_at=snapshot.id,
+    )
+    messages = write_files(plan, engine, progress, tallies).messages
+    rows = Tally.of(tallies.values()).rows
+    return [ChangedBucket(0 if number else rows, message) for number, message in enumerate(messages)]
 
 
 def plan_update(context: TableContext, change: RowChange, stamp: str = "") -> list[UpdateTask]:

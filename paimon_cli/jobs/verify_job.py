@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext, TableHistory
-from paimon_cli.invariants import changelog_checks, check, hash_indexes, snapshot_checks
+from paimon_cli.invariants import changelog_checks, check, hash_indexes, row_checks, snapshot_checks
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
 from paimon_cli.invariants.version import Version
@@ -128,6 +128,8 @@ def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, pr
     if request.looks_inside() and gathered.newest is not None:
         _keep(report, hash_indexes.hashes_are_in_one_bucket(gathered.newest))
         _keep(report, _inside(context, request, gathered.tasks, engine, progress))
+        if request.level == FULL and request.wants("PV060"):
+            _keep(report, row_checks.keys_live_in_one_bucket(gathered.newest))
         if request.level == FULL and request.wants("PV058"):
             _keep(report, _replayed(context, request, engine, progress))
         report.engine, report.engine_reason = engine.name, engine.reason

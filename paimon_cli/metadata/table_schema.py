@@ -45,6 +45,12 @@ class TableSchema:
         return tuple(name for name in self.primary_keys if name not in self.partition_keys)
 
     @property
+    def has_movable_rows(self) -> bool:
+        """Whether rows may move to another partition: their key leaves partition columns out, and buckets are dynamic."""
+        is_outside = bool(self.primary_keys) and not set(self.partition_keys) <= set(self.primary_keys)
+        return is_outside and self.options.get("bucket", "-1").strip() == "-1"
+
+    @property
     def bucket_key_names(self) -> tuple[str, ...]:
         """Columns whose hash picks the bucket: option `bucket-key`, else the trimmed primary key."""
         listed = [name.strip() for name in self.options.get("bucket-key", "").split(",")]

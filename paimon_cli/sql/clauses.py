@@ -126,7 +126,8 @@ def _target(reader: ExpressionReader, node: exp.Expr, schema: TableSchema) -> Da
     value = reader.column(node)
     if value.path:
         raise reader.sql.refused(node, "a field cannot be set separately from its column")
-    fixed = {"primary key": schema.primary_keys, "partition key": schema.partition_keys, "bucket key": schema.bucket_key_names}
+    partition_keys = () if schema.has_movable_rows else schema.partition_keys
+    fixed = {"primary key": schema.primary_keys, "partition key": partition_keys, "bucket key": schema.bucket_key_names}
     for what, keys in fixed.items():
         if value.name in keys:
             raise UsageError(
@@ -160,7 +161,8 @@ def parse_set_clause(texts: Sequence[str], schema: TableSchema) -> SetClause:
     """Parse texts of the form `column = expression`; each may hold several, separated by commas.
 
     Expressions: columns, fields (a.b), literals, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, round, floor,
-    ceil. `UsageError` for other SQL, unknown columns, values of another type, and key or partition columns.
+    ceil. `UsageError` for other SQL, unknown columns, values of another type, key columns, and partition columns unless rows may
+    move to another partition.
     """
     return SetClause(tuple(texts), schema, assignments_of(texts, schema))
 

@@ -2,10 +2,10 @@
 
     python -m scripts.bench.cross_partition [--rows 50000000] [--load 1000000] [--rounds 5]
 
-Both tables hold ROWS keys, at the top level. Those of the first are spread over ten partitions and buckets of two million rows,
-so that every file may hold any key. Half of the loaded keys are there already, and a fifth of these move to another partition.
-Both tables are write-only, and the rows come from one Parquet file. Also prints the most memory that the first load takes,
-measured in a process of its own.
+Both tables hold ROWS keys and eight other columns, at the top level. The keys of the first are spread over ten partitions and
+buckets of two million rows, so that every file may hold any key. Half of the loaded keys are there already, and a fifth of these
+move to another partition. Both tables are write-only, and the rows come from one Parquet file. Also prints the most memory that
+the first load takes, measured in a process of its own.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from paimon_cli.datatypes.bucket_functions import row_buckets
 from paimon_cli.datatypes.bucket_hash import encode_rows
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
+from paimon_cli.datatypes.key_order import stable_order
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine import NoProgress
@@ -40,9 +41,10 @@ from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, BucketId, C
 from paimon_cli.metadata.data_file_schema import merge_rows
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import HASHED
+from scripts.bench import lookup
 from scripts.bench.measure import FEWEST_ROUNDS, Comparison, peak_megabytes, report
 
-COLUMNS = {"id": "BIGINT NOT NULL", "day": "INT NOT NULL", "quantity": "INT", "amount": "DOUBLE", "note": "STRING"}
+COLUMNS = {**lookup.COLUMNS, "day": "INT NOT NULL"}
 DAYS = 10
 BUCKET_ROWS = 2_000_000
 BATCH_ROWS = 1_000_000
@@ -62,27 +64,25 @@ def new_table(folder: Path, partition_keys: tuple[str, ...], bucket: int) -> Tab
 
 
 def values(ids: np.ndarray, days: np.ndarray) -> dict[str, pa.Array]:
-    mixed = (ids * 2654435761) & 0xFFFFFFFF
-    return {
-        "id": pa.array(ids),
-        "day": pa.array(days.astype(np.int32)),
-        "quantity": pa.array((mixed % 1000).astype(np.int32)),
-        "amount": pa.array(mixed / 65536.0),
-        "note": pa.array(mixed).cast(pa.string()),
-    }
+    return {**lookup.values(ids, np.random.default_rng(3)), "day": pa.array(days.astype(np.int32))}
 
 
 def fill(context: TableContext, rows: int, places: list[BucketId], buckets_of: BucketsOf) -> None:
     """Even ids from 0 on."""
     names, days = DataFileNames(context), len(places) // max(1, len({place.bucket for place in places}))
     writers = [DataFileWriter(context, place, level=TOP_LEVEL, source=SOURCE_COMPACT, names=names) for place in places]
+    template = values(np.arange(BATCH_ROWS), np.zeros(BATCH_ROWS))
     for start in range(0, rows, BATCH_ROWS):
         ids = np.arange(start, min(rows, start + BATCH_ROWS), dtype=np.int64) * 2
         numbers = buckets_of(ids, len(places))
-        for number, writer in enumerate(writers):
-            own = ids[numbers == number]
-            if len(own):
-                writer.write(merge_rows(context.schema, values(own, np.full(len(own), number % days)), 0, start))
+        order = stable_order([numbers.astype(np.int64)])
+        batch = {name: column.slice(0, len(ids)) for name, column in template.items()}
+        batch |= {"id": pa.array(ids[order]), "day": pa.array((numbers[order] % days).astype(np.int32))}
+        grouped = merge_rows(context.schema, batch, 0, start)
+        ends = np.searchsorted(numbers[order], np.arange(len(places) + 1))
+        for writer, begin, end in zip(writers, ends, ends[1:], strict=False):
+            if end > begin:
+                writer.write(grouped.slice(begin, end - begin))
     total = context.options.bucket
     messages = [CommitMessage(*place, total, new_files=w.close()) for place, w in zip(places, writers, strict=True)]
     Committer(context).commit(messages, fresh_identity(context))

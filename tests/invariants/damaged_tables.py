@@ -62,12 +62,21 @@ def lookup_table(folder: Path, options: dict[str, str]) -> Path:
     return Path(context.url)
 
 
+def crossing_table(folder: Path) -> Path:
+    """A table whose key leaves the partition out; one row has moved."""
+    context = tables.make_table(folder / "crossing", {"p": "STRING", "k": "INT NOT NULL"}, ["k"], ["p"], -1)
+    tables.write(context, [{"p": "ab"[k % 2], "k": k} for k in range(10)])
+    tables.write(context, [{"p": "c", "k": 3}])
+    return Path(context.url)
+
+
 SOUND: dict[str, Callable[[Path], Path]] = {
     "keyed": keyed_table,
     "dv": lambda folder: golden_table("java-0.9", "dv_dedup", folder),
     "dynamic": lambda folder: golden_table("java-0.9", "dynamic_bucket", folder),
     "changelog": lambda folder: golden_table("java-0.9", "changelog_input", folder),
     "lookup": lambda folder: lookup_table(folder, {"changelog-producer": "lookup"}),
+    "crossing": crossing_table,
     "full-compaction": lambda folder: lookup_table(folder, {"changelog-producer": "full-compaction"}),
 }
 

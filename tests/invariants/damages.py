@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,10 +16,12 @@ import pyarrow.parquet as pq
 
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, DELETE, DeletionVectorRange, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.data_file_schema import DELETE as DELETE_KIND
 from paimon_cli.metadata.data_file_schema import INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from paimon_cli.metadata.snapshot import COMPACT
+from tests import tables
 from tests.invariants.damaged_tables import Bench, flip
 
 INT = parse_type("INT NOT NULL")
@@ -665,3 +668,11 @@ def a_lower_level_is_older(bench: Bench) -> None:
     bench.reforge(
         lambda e: replace(e, file=replace(e.file, level=levels.get(e.file.file_name, e.file.level))) if e.kind == ADD else e
     )
+
+
+@damage("PV060", "full", "crossing")
+def a_key_lives_in_two_partitions(bench: Bench) -> None:
+    """A writer had forgotten where it lives."""
+    forgetting = TableContext.open(str(bench.root), {"cross-partition-upsert.index-ttl": "1 ms"})
+    time.sleep(0.01)
+    tables.write(forgetting, [{"p": "d", "k": 4}])

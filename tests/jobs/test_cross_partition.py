@@ -13,12 +13,13 @@ import pytest
 
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import CommitIdentity, fresh_identity
-from paimon_cli.errors import BadInput, BucketsConflict, NotSupported, PaimonError
+from paimon_cli.errors import BadInput, BucketsConflict, NotSupported, PaimonError, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, write_input
 from paimon_cli.storage.clock_and_random import Clock
 from paimon_cli.write.table_writer import Written
@@ -243,3 +244,30 @@ def test_a_key_in_two_partitions_is_named(tmp_path: Path) -> None:
     remembering = TableContext.open(context.url, {"cross-partition-upsert.index-ttl": "10 h"})
     with pytest.raises(PaimonError, match="k = 1 lives in two buckets"):
         write(remembering, [{"p": "c", "k": 1, "v": 2, "w": 0}])
+    (found,) = check_table(context, rows=True)
+    assert found.code == "PV060" and "such as k = 1 in p=a/bucket-0 and p=b/bucket-0" in found.message
+
+
+def _update(context: TableContext, where: str, *assignments: str) -> UpdateSummary:
+    return run_update(context, UpdateRequest(where, assignments), LocalEngine(), NoProgress())
+
+
+def test_an_update_of_the_partition_moves_rows(tmp_path: Path) -> None:
+    context = cross_table(tmp_path / "t")
+    write(context, [{"p": "ab"[k % 2], "k": k, "v": k, "w": 0} for k in range(6)])
+    summary = _update(context, "k < 3", "p = 'b'", "v = v + 10")
+    assert summary.rows == 3
+    assert [(row["p"], row["k"], row["v"]) for row in sorted(rows(context), key=lambda row: row["k"])] == [
+        ("b", 0, 10),
+        ("b", 1, 11),
+        ("b", 2, 12),
+        ("b", 3, 3),
+        ("a", 4, 4),
+        ("b", 5, 5),
+    ]
+    assert _update(context, "k = 77", "p = 'c'").snapshots == ()
+    assert _update(context, "p = 'b' AND k = 5").rows == 1 and len(rows(context)) == 5
+    assert not list(check_table(context, rows=True))
+    patched = cross_table(tmp_path / "patched", {"merge-engine": "partial-update"})
+    with pytest.raises(UsageError, match="cannot be set"):
+        _update(patched, "k = 1", "p = 'b'")
