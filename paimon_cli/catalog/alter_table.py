@@ -67,7 +67,9 @@ def altered_schema(old: TableSchema, changes: Sequence[SchemaChange], has_snapsh
     options, comment = dict(old.options), old.comment
     for change in changes:
         if isinstance(change, SetOption):
-            options = with_option(options, change.key, change.value, has_snapshots and not change.fits_files)
+            options = with_option(
+                options, change.key, change.value, has_snapshots and not change.fits_files, bool(old.primary_keys)
+            )
         elif isinstance(change, UnsetOption):
             options = without_option(options, change.key, has_snapshots)
         elif isinstance(change, SetComment):

@@ -108,7 +108,7 @@ ONLY_UP = ("ignore-delete", "ignore-update-before")
 NEVER = {"type": "the kind of a table never changes", "path": "to move a table, move its directory"}
 
 
-def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots: bool) -> dict[str, str]:
+def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots: bool, has_keys: bool = True) -> dict[str, str]:
     """The options with one changed. `UsageError` for an option that may not change; some rules apply only once there is data."""
     old = options.get(key)
     if old == value:
@@ -117,7 +117,7 @@ def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots:
     if has_snapshots:
         _refuse_immutable(key)
         if key == "bucket":
-            _check_bucket(old or "-1", value)
+            _check_bucket(old or "-1", value, has_keys)
         if key == VECTORS_ENABLED:
             _check_vectors(options, _is_true(value))
         if key in ONLY_UP and _is_true(old) and not _is_true(value):
@@ -169,15 +169,16 @@ def _refuse_immutable(key: str) -> None:
         raise UsageError(f"option {key} cannot be changed", "it cannot change once the table has data", option=key)
 
 
-def _check_bucket(old: str, value: str) -> None:
+def _check_bucket(old: str, value: str, has_keys: bool) -> None:
     """Check the new bucket number. Texts that are no numbers are refused with all other values later."""
-    if "-1" in (old.strip(), value.strip()):
-        raise UsageError(
-            f"bucket cannot change from {old} to {value}",
-            "its keys would be looked for in other buckets than they are in",
-            "`paimon-cli rescale` moves a table from dynamic buckets to a fixed number; there is no way back",
-            option="bucket",
-        )
+    if "-1" not in (old.strip(), value.strip()):
+        return
+    why = "its keys would be looked for in other buckets than they are in"
+    hint = "`paimon-cli rescale` moves a table from dynamic buckets to a fixed number; there is no way back"
+    if not has_keys:
+        why = "its rows would be looked for in buckets, or in an order, that its files do not have"
+        hint = f"create another table with --bucket {value}, and write there what `paimon-cli read --output-path DIR` gives"
+    raise UsageError(f"bucket cannot change from {old} to {value}", why, hint, option="bucket")
 
 
 def _check_vectors(options: Mapping[str, str], enabled: bool) -> None:

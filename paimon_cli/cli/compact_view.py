@@ -33,6 +33,20 @@ class PlanLine:
     space_amplification: str = ""
     rewrite: str = ""
     figures: str = ""
+    files: str = ""
+
+
+@dataclass(frozen=True)
+class PackLine:
+    """A partition or bucket of an append table to compact, or neighbours that are skipped for the same reason, as text."""
+
+    partition: str
+    buckets: str
+    reason: str
+    files: str = ""
+    read: str = ""
+    write: str = ""
+    figures: str = ""
 
 
 def show_plan(call: Call, table: Table, plan: CompactionPlan, strategy: str, dedicated: bool) -> None:
@@ -47,7 +61,12 @@ def show_plan(call: Call, table: Table, plan: CompactionPlan, strategy: str, ded
     at = "without snapshots" if plan.snapshot_id is None else f"@ snapshot {plan.snapshot_id}"
     heading = f"{what} for {table.name} {at}   strategy {strategy}   engine {_engine(call, plan)}"
     footer = "\n".join((_work(rows), _guards(table), _what_next(plan)))
-    call.show(Listing("CompactionPlan", table.name, PlanLine, list(_lines(rows)), heading, footer))
+    lines = list(_lines(rows))
+    if table.context.mode.has_keys:
+        call.show(Listing("CompactionPlan", table.name, PlanLine, lines, heading, footer))
+        return
+    packs = [PackLine(one.partition, one.buckets, one.reason, one.files, one.read, one.write, one.figures) for one in lines]
+    call.show(Listing("CompactionPlan", table.name, PackLine, packs, heading, footer))
 
 
 def _engine(call: Call, plan: CompactionPlan) -> str:
@@ -86,6 +105,7 @@ def _line(members: list[DecisionRow]) -> PlanLine:
         _space(first),
         ABSENT if first.write_amplification is None else f"{first.write_amplification:.1f}x",
         first.arithmetic or "",
+        f"{first.files} -> {first.files_after}",
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from paimon_cli.errors import CommitUnknown, FilesConflict, PaimonError, Unpublished, UsageError, cleaning_up
+from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (
     ADD,
@@ -118,7 +119,7 @@ def overwrite_changes(
     for message in messages:
         if message.has_append and not (moves_rows or replaced(message.partition)):
             raise UsageError(
-                f"rows outside the partitions to overwrite: {context.partition_path_of(message.partition)}",
+                f"rows outside the partitions to overwrite: {partition_text(context, message.partition)}",
                 "an overwrite may only write to the partitions that it replaces",
             )
     live, indexes = [], []

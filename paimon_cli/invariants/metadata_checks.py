@@ -45,7 +45,7 @@ def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:
     known = PartitionRange.of(meta.partition_stats, types) if types else None
     for partition in table.partitions:
         if known is not None and not known.may_hold(version.context.partition_values(partition)):
-            return f"holds partition {version.context.partition_path_of(partition)}, outside the range in its list"
+            return f"holds partition {version.context.partition_path_of(partition).rstrip('/')}, outside the range in its list"
     return ""
 
 

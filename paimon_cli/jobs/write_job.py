@@ -21,7 +21,7 @@ from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, why_not_compactable
 from paimon_cli.errors import BadInput, BucketsConflict, Conflict, NotSupported, PaimonError, StorageUnavailable
 from paimon_cli.history.live_files import CommittedState, LazyBuckets, bucket_files, committed_state
-from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import FAIL, SKIP, RejectFile, RejectingTally, Tally
 from paimon_cli.ingest.row_sources import RowSource
@@ -369,7 +369,7 @@ def overwritten(
     for message in bringing:
         if not spec.matches(message.partition):
             raise BadInput(
-                f"rows of partition {context.partition_path_of(message.partition)} are outside the partition to overwrite",
+                f"rows of partition {partition_text(context, message.partition)} are outside the partition to overwrite",
                 "nothing was committed",
                 "leave those rows out, or overwrite without --partition",
             )

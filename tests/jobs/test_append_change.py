@@ -10,18 +10,25 @@ from typing import Any
 import pytest
 
 from paimon_cli.bucket.merged_rows import read_bucket
+from paimon_cli.catalog.alter_table import altered_schema
+from paimon_cli.catalog.column_changes import SetOption
+from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import run_compaction
-from paimon_cli.errors import BadInput, Conflict, DamagedFile, FilesConflict, UsageError
+from paimon_cli.errors import BadInput, Conflict, DamagedFile, FilesConflict, NotSupported, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
+from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.metadata.data_file import DELETE, DataFileMeta, IndexFileMeta
+from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.sql.predicate import parse_predicate
 from tests.rivals import beside, files_of
 from tests.tables import compact, data_files, live_files, make_table, rows, write
 
@@ -331,3 +338,70 @@ def test_removed_files_are_deletes_of_the_delta(tmp_path: Path) -> None:
     latest = context.snapshots.latest()
     assert latest is not None
     assert [entry.kind for entry in context.manifests.delta_entries(latest)] == [DELETE, 0]
+
+
+def test_buckets_of_an_append_table_are_rescaled(tmp_path: Path) -> None:
+    context = made(tmp_path, "fixed with vectors")
+    run(context, "id in (4, 5, 14)")
+    before = rows(context)
+    table = CatalogTable("t", context.url, context.storage)
+    summary = run_rescale(table, plan_rescale(context, 5), LocalEngine(), NoProgress())
+    scaled = TableContext.open(context.url)
+    assert (summary.rows, scaled.options.bucket, rows(scaled)) == (27, 5, before) and vector_files(scaled) == []
+    write(scaled, [row(40)])
+    run(scaled, "id in (7, 40)")
+    assert ids(scaled) == [k for k in range(30) if k not in (4, 5, 7, 14)]
+    sound(scaled)
+
+
+def test_tables_without_buckets_have_nothing_to_rescale(tmp_path: Path) -> None:
+    with pytest.raises(NotSupported, match="without buckets"):
+        plan_rescale(made(tmp_path, "unaware", times=1), 4)
+
+
+@pytest.mark.parametrize(("old", "new"), [("unaware", "4"), ("fixed", "-1")])
+def test_a_table_with_rows_does_not_get_or_lose_buckets(tmp_path: Path, old: str, new: str) -> None:
+    context = made(tmp_path, old, times=1)
+    with pytest.raises(UsageError, match="bucket cannot change") as refused:
+        altered_schema(context.schema, [SetOption("bucket", new)], True, 0)
+    assert f"create another table with --bucket {new}" in refused.value.hint
+
+
+@pytest.mark.parametrize("kind", ["unaware with vectors", "fixed with vectors", "unaware"])
+def test_bloom_filters_rule_out_files_for_reads_and_deletes(tmp_path: Path, kind: str) -> None:
+    indexes = {"file-index.bloom-filter.columns": "v", "file-index.bloom-filter.items": "50"}
+    context = made(tmp_path, kind, options=indexes)
+    where = parse_predicate("v = 'v7'", context.schema)
+    plan = plan_scan(context, context.snapshots.latest(), where)
+    assert sum(len(split.files) for split in plan.splits) == 1 and plan.counts.files_skipped_by_index > 0
+    assert run(context, "v = 'v7'").rows == 1 and run(context, "v = 'v8'", "v = 'new'").rows == 1
+    compact(context)
+    plan = plan_scan(context, context.snapshots.latest(), parse_predicate("v = 'v8'", context.schema))
+    assert not plan.splits
+    assert [r["id"] for r in rows(context) if r["v"] == "new"] == [8] and 7 not in ids(context)
+
+
+def test_a_limit_ends_the_reading_early(tmp_path: Path) -> None:
+    context = made(tmp_path, "unaware")
+    first, *others = [tmp_path / "t" / name for name in sorted(live_files(context)) if "dt=a" in name]
+    scan = plan_rows(CatalogTable("t", context.url, context.storage), ReadRequest(select="id", limit=3))
+    ordered = [file.file_name for split in scan.plan.splits for file in split.files]
+    for path in (first, *others):
+        if path.name != ordered[0]:
+            path.write_bytes(b"nobody reads this")
+    assert sum(batch.num_rows for batch in scan.rows()) == 3
+
+
+@pytest.mark.parametrize("option", ["row-tracking.enabled", "data-evolution.enabled"])
+def test_tables_that_track_rows_are_refused(tmp_path: Path, option: str) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1, options={"bucket": "-1"})
+    schema = tmp_path / "t/schema/schema-0"
+    schema.write_text(schema.read_text().replace('"bucket"', f'"{option}" : "true", "bucket"', 1))
+    with pytest.raises(NotSupported, match=option.replace(".", r"\.")):
+        run(TableContext.open(context.url), "true")
+
+
+def test_partitions_in_messages_end_without_a_slash(tmp_path: Path) -> None:
+    context = made(tmp_path, "unaware", times=0)
+    with pytest.raises(BadInput, match=r"rows of partition dt=b are outside"):
+        write(context, [row(1, "b")], overwrite=True, static_partition={"dt": "a"})
