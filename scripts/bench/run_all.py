@@ -39,6 +39,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "startup": ("scripts.bench.startup",),
     "output": ("scripts.bench.output",),
     "lookup": ("scripts.bench.lookup",),
+    "cross-partition": ("scripts.bench.cross_partition",),
     "vectors": ("scripts.bench.vectors",),
     "expire": ("scripts.bench.expire", "--snapshots", "100", "1000"),
 }
