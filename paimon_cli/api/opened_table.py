@@ -32,7 +32,8 @@ class Runtime:
     """How calls run.
 
     `engine` is `auto`, `local` or `spark`: `auto` runs small work in this process and bulk work on Spark, from
-    `spark_threshold` on (bytes, or bytes and files: `1 gb,1000`). `master` and `spark_conf` choose Spark and configure it.
+    `spark_threshold` on (bytes, or bytes and files: `1 gb,1000`). `master` (`spark://`, `yarn`, ... or a
+    Spark Connect server, `sc://host:port`) and `spark_conf` choose Spark and configure it.
     `progress` makes the object that is informed of the phases of a job, `warn` gets each warning; `trace` gets the steps.
     `given_engine` is an engine that runs already, and stays; then nothing else is chosen.
     """

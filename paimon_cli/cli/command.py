@@ -216,6 +216,8 @@ def _call(given: dict[str, Any]) -> Call:
     given["catalog_options"], given["options"] = split_options(split_pairs(given.pop("option"), "--option"))
     if "spark_conf" in given:
         given["spark_conf"] = split_pairs(given["spark_conf"], "--spark-conf")
+    if (remote := given.pop("remote", None)) is not None:
+        given["master"] = _connect_url(remote, given["master"])
     if given.get("spark_threshold") is not None:
         from paimon_cli.jobs.engine_choice import Threshold
 
@@ -223,6 +225,15 @@ def _call(given: dict[str, Any]) -> Call:
     if "delimiter" in given:
         given["form"] = text_form(**{parameter.name: given.pop(parameter.name) for parameter in _OF_INPUT})
     return Call(**given)
+
+
+def _connect_url(remote: str, master: str | None) -> str:
+    """The URL of a Spark Connect server, which takes the place of a master."""
+    if master is not None:
+        raise UsageError("--remote and --master", "each names the Spark to run on", "give one of them")
+    if not remote.startswith("sc://"):
+        raise UsageError(f"--remote {remote}", "a Spark Connect server is expected", "such as --remote sc://localhost:15002")
+    return remote
 
 
 _NAMES_A_TABLE = {"table", "tables", "context"}

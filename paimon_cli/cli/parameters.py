@@ -104,6 +104,10 @@ class EngineOptions:
         ),
     ] = None
     master: Annotated[str | None, _of_job("--master", metavar="URL", help="Run on this Spark master; default local[*].")] = None
+    remote: Annotated[
+        str | None,
+        _of_job("--remote", metavar="sc://HOST:PORT", help="Run on this Spark Connect server; needs no JVM here."),
+    ] = None
     spark_conf: Annotated[
         list[str] | None, _of_job("--spark-conf", metavar="KEY=VALUE", help="A setting of the Spark session; repeatable.")
     ] = None

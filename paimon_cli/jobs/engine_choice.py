@@ -125,9 +125,16 @@ class Threshold:
         return f"{human_size(work.size)} {'<' if work.size < self.size else '>='} {human_size(self.size)}"
 
 
+CONNECT = "sc://"
+"""Beginning of the URL of a Spark Connect server."""
+
+
 @dataclass(frozen=True)
 class EngineRequest:
-    """The user's choice of an engine. `threads` limits the concurrent tasks in this process, `tasks` those on Spark."""
+    """The user's choice of an engine. `master` may be a Spark Connect server, `sc://host:port`.
+
+    `threads` limits the concurrent tasks in this process, `tasks` those on Spark.
+    """
 
     engine: str = AUTO
     master: str | None = None
@@ -157,6 +164,10 @@ def open_engine(request: EngineRequest) -> Engine:
 
 def _spark_engine(request: EngineRequest) -> Engine:
     let_pandas_in()
+    if request.master is not None and request.master.startswith(CONNECT):
+        from paimon_cli.jobs.spark.session_engine import ConnectEngine
+
+        return ConnectEngine(request.master, request.spark_conf or {})
     from paimon_cli.jobs.spark.engine import SparkEngine
     from paimon_cli.jobs.spark.session import LOCAL_MASTER, SparkRequest
 

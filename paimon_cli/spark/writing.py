@@ -82,7 +82,7 @@ class FrameEngine(SessionEngine):
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         if not is_of_frame(plan):
             return super().write_rows(plan, tallies, progress)
-        send_package(self._session)
+        send_package(self.session)
         if not plan.shuffles:
             return self._write_where_read(plan, tallies, progress)
         shuffle = replace(shuffle_of(plan, self.parallelism()), numbers_rows=True)
@@ -99,7 +99,7 @@ class FrameEngine(SessionEngine):
             for _ in numbers:
                 yield end_marks(shuffle.receiver_tasks)
 
-        return self._session.range(0, 1, 1, 1).mapInArrow(marks, CHUNKS_SQL)
+        return self.session.range(0, 1, 1, 1).mapInArrow(marks, CHUNKS_SQL)
 
     def _write_where_read(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         written = self._frame.mapInArrow(writing_task(plan), "written binary")

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import gc
 import pickle
+import socket
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PySparkImportError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from paimon_cli.errors import PaimonError
+from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
 from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.spark.engine import MOST_PARTITIONS, outcome_of
 from paimon_cli.jobs.spark.job import explained
@@ -27,6 +29,7 @@ from paimon_cli.write.write_plan import Tallies, WritePlan
 
 T = TypeVar("T")
 R = TypeVar("R")
+CONNECT_PORT, CONNECT_SECONDS = 15002, 10
 OUTCOMES_SQL = "number long, outcome binary"
 
 
@@ -39,7 +42,11 @@ class SessionEngine:
     retries_tasks = True
 
     def __init__(self, session: SparkSession) -> None:
-        self._session = session
+        self._given = session
+
+    @property
+    def session(self) -> SparkSession:
+        return self._given
 
     def prepare(self, work: Work, progress: Progress) -> None:
         """The session runs already."""
@@ -47,9 +54,9 @@ class SessionEngine:
     def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
         if not tasks:
             return []
-        send_package(self._session)
+        send_package(self.session)
         count = min(len(tasks), MOST_PARTITIONS)
-        outcomes = self._session.range(0, len(tasks), 1, count).mapInArrow(_outcomes_of(function, tasks), OUTCOMES_SQL)
+        outcomes = self.session.range(0, len(tasks), 1, count).mapInArrow(_outcomes_of(function, tasks), OUTCOMES_SQL)
         finished: dict[int, R] = {}
         errors: dict[int, PaimonError] = {}
         try:
@@ -72,10 +79,10 @@ class SessionEngine:
         parallelism = self.parallelism()
         if not plan.shuffles:
             return write_where_read(self, plan, parallelism, tallies, progress)
-        send_package(self._session)
+        send_package(self.session)
         shuffle = shuffle_of(plan, parallelism)
         with phase(progress, "Writing rows", None):
-            written, found = self.run(lambda: write_on_spark(chunks_of_splits(self._session, shuffle), shuffle))
+            written, found = self.run(lambda: write_on_spark(chunks_of_splits(self.session, shuffle), shuffle))
         tallies.update(found)
         return written
 
@@ -84,22 +91,68 @@ class SessionEngine:
 
     def parallelism(self) -> int:
         """How many tasks run at a time, as far as Spark tells: the number of partitions that it makes by default."""
-        numbers = self._session.range(0, MOST_PARTITIONS).select(F.spark_partition_id().alias("number"))
+        numbers = self.session.range(0, MOST_PARTITIONS).select(F.spark_partition_id().alias("number"))
         return int(self.run(lambda: numbers.distinct().count()))
 
     def run(self, action: Callable[[], T]) -> T:
         """The result of an action that starts one Spark job. Raises a `PaimonError`; an interrupt ends the job."""
         tag = f"paimon-cli-{uuid.uuid4()}"
-        self._session.addTag(tag)
+        self.session.addTag(tag)
         try:
             return action()
         except PySparkException as failure:
             raise explained(failure) from failure
         except BaseException:
-            self._session.interruptTag(tag)
+            self.session.interruptTag(tag)
             raise
         finally:
-            self._session.removeTag(tag)
+            self.session.removeTag(tag)
+
+
+class ConnectEngine(SessionEngine):
+    """A session of its own on a Spark Connect server, from the first job until `stop`."""
+
+    def __init__(self, url: str, confs: Mapping[str, str]) -> None:
+        self._url = url
+        self._confs = confs
+        self._opened: SparkSession | None = None
+
+    @property
+    def session(self) -> SparkSession:
+        if self._opened is None:
+            self._opened = connected(self._url, self._confs)
+        return self._opened
+
+    def prepare(self, work: Work, progress: Progress) -> None:
+        if work.files:
+            with phase(progress, "Connecting to Spark", None):
+                self._opened = self.session
+
+    def stop(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.stop()
+
+
+def connected(url: str, confs: Mapping[str, str]) -> SparkSession:
+    """A session on the server at `sc://host:port/;key=value`. Raises `StorageUnavailable` or `UsageError`."""
+    server = urlsplit(url)
+    host, port = server.hostname or "", server.port or CONNECT_PORT
+    try:
+        socket.create_connection((host, port), CONNECT_SECONDS).close()
+    except OSError as error:
+        hint = "check the address, and that a Spark Connect server runs there"
+        raise StorageUnavailable(f"no Spark Connect server at {host}:{port}", str(error), hint) from error
+    try:
+        builder = SparkSession.builder.remote(url)
+        for key, value in confs.items():
+            builder = builder.config(key, value)
+        return builder.create()
+    except PySparkImportError as error:
+        hint = "pip install 'paimon-cli[connect]'"
+        raise UsageError("packages for Spark Connect are not installed", str(error).split("\n", 1)[0], hint) from error
+    except PySparkException as failure:
+        raise explained(failure) from failure
 
 
 def _outcomes_of(function: Callable[[T], R], tasks: Sequence[T]) -> Task:

@@ -1,0 +1,124 @@
+"""Jobs and DataFrames over Spark Connect, with a server of the installed PySpark on loopback: no SparkContext, no JVM here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from paimon_cli import Runtime, Table, spark
+from paimon_cli.errors import BadInput, StorageUnavailable, UsageError
+from paimon_cli.jobs.engine import TasksFailed
+from paimon_cli.jobs.spark.java_runtime import find_java
+from paimon_cli.jobs.spark.session_engine import ConnectEngine, connected
+from tests.tables import data_files, live_files, make_table
+
+START_SECONDS = 180
+SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+HOME = Path(pyspark.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    confs = {"grpc.binding.port": port, "grpc.binding.address": "127.0.0.1"}
+    options = [word for key, value in confs.items() for word in ("--conf", f"spark.connect.{key}={value}")]
+    options += ["--conf", "spark.ui.enabled=false"]
+    java = {"JAVA_HOME": str(find_java(os.environ).home), "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+    folder = tmp_path_factory.mktemp("connect")
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(HOME / "bin" / "spark-submit"), "--class", SERVER, "--master", "local[2]", *options, "spark-internal"],
+            env={**os.environ, **java, "PYSPARK_PYTHON": sys.executable},
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        _wait_for(port)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _wait_for(port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise TimeoutError("the Spark Connect server did not start")
+
+
+@pytest.fixture(scope="module")
+def remote(server: str) -> Iterator[SparkSession]:
+    session = connected(server, {})
+    yield session
+    session.stop()
+
+
+def test_jobs_run_on_the_server(server: str, tmp_path: Path) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_text("id,n\n" + "".join(f"{n},{n}\n" for n in range(100)))
+    context = make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "n": "INT"}, ["id"], bucket=3)
+    table = Table.open(context.url, runtime=Runtime(master=server))
+    for _ in range(2):
+        assert table.write(str(source)).engine == "spark"
+    assert table.update({"n": "n + 1000"}, where="id < 10").rows == 10
+    assert table.compact(strategy="full").engine == "spark"
+    assert table.rescale(2).engine == "spark"
+    assert table.verify(level="full").errors == 0
+    assert table.scan(where="n >= 1000").count() == 10
+    source.write_text("id,n\n1,x\n")
+    with pytest.raises(BadInput, match="column 'n'"):
+        table.write(str(source))
+    assert data_files(context) >= live_files(context)
+
+
+def test_dynamic_buckets_are_assigned_on_the_server(remote: SparkSession, tmp_path: Path) -> None:
+    options = {"dynamic-bucket.target-row-num": "30"}
+    table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "n": "INT"}, ["id"], bucket=-1, options=options).url)
+    for first in (0, 50):
+        spark.write(remote.range(first, first + 100, 1, 3).selectExpr("id", "1 as n"), table.url)
+    assert table.scan().count() == 150
+    assert table.verify(level="full").errors == 0
+    assert spark.read(remote, table.url).agg({"n": "sum"}).collect()[0][0] == 150
+
+
+def test_tasks_fail_with_the_error_of_the_first_that_failed(server: str) -> None:
+    engine = ConnectEngine(server, {})
+    try:
+        with pytest.raises(TasksFailed, match="task 1") as failed:
+            engine.run_tasks(_odd_ones_fail, range(5))
+        assert failed.value.finished == [0, 2, 4]
+    finally:
+        engine.stop()
+
+
+def _odd_ones_fail(number: int) -> int:
+    if number % 2:
+        raise UsageError(f"task {number}")
+    return number
+
+
+def test_a_server_that_is_not_there() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(StorageUnavailable, match=f"no Spark Connect server at 127.0.0.1:{port}"):
+        connected(f"sc://127.0.0.1:{port}", {})
