@@ -224,7 +224,7 @@ def _unmarked_rows(
     names = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
     for file in bucket.files:
         if file.level > 0:
-            part = replace(part_of(file), spares_kinds=VALUE_KIND not in columns)
+            part = replace(part_of(file), spares_kinds=VALUE_KIND not in columns, is_alone=True)
             for batch in _file_rows(context, bucket.bucket_id, file, names, LARGEST_BATCH, vectors, part):
                 live = without_retractions(batch) if VALUE_KIND in batch.schema.names else batch
                 yield live.select(list(columns))
@@ -235,14 +235,15 @@ def _appended_rows(
 ) -> Iterator[pa.RecordBatch]:
     vectors = load_vectors(context, bucket)
     for file in sorted(bucket.files, key=lambda file: (file.min_sequence_number, file.creation_time_millis or 0)):
-        yield from _file_rows(context, bucket.bucket_id, file, columns, LARGEST_BATCH, vectors, part_of(file))
+        part = replace(part_of(file), is_alone=True)
+        yield from _file_rows(context, bucket.bucket_id, file, columns, LARGEST_BATCH, vectors, part)
 
 
 def unmarked_rows(
     context: TableContext, bucket_id: BucketId, file: DataFileMeta, columns: Sequence[str], vectors: BucketVectors
 ) -> Iterator[pa.RecordBatch]:
     """All rows of a file that no vector marks as deleted."""
-    return _file_rows(context, bucket_id, file, columns, LARGEST_BATCH, vectors)
+    return _file_rows(context, bucket_id, file, columns, LARGEST_BATCH, vectors, FilePart(is_alone=True))
 
 
 def _file_rows(
