@@ -108,6 +108,11 @@ def report(comparisons: Iterable[Comparison], rounds: int = FEWEST_ROUNDS) -> bo
     return all_met
 
 
+def cpu_with_children() -> float:
+    """CPU seconds of this process and of all processes that it has waited for."""
+    return sum(os.times()[:4])
+
+
 def peak_megabytes() -> float:
     """The most memory that this process has held. Linux also charges the parent's, at the fork, to `getrusage`."""
     status = Path("/proc/self/status")

@@ -1,10 +1,12 @@
 """A table with deletion vectors: upserts of a few and of many rows, and scans of what is left, against their floors.
 
-    python -m scripts.bench.vectors [--rows 10000000] [--rounds 5]
+    python -m scripts.bench.vectors [--rows 10000000] [--rounds 5] [--only scan]
 
 ROWS rows in four buckets, compacted. Upserts change random rows. A whole command is a process of its own that writes and
 compacts; a service round is what `compact --watch` does about such rows, with what earlier rounds have left. Scans are of the
-files that 5 % of the rows were updated in, against plain pyarrow reading all rows of the same files.
+files that 5 % of the rows were updated in, against plain pyarrow reading all rows of the same files. Commands with a changelog by
+lookup change rows in ten places, or random ones; those must read nearly all old values, so their floor is the command without a
+changelog and one read of all values.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import json
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -35,8 +38,8 @@ from paimon_cli.jobs.write_job import WriteRequest, run_write
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_side_by_side, read_split
 from scripts.bench.cost_growth import cpu_of_process
-from scripts.bench.lookup import BATCH_ROWS, COLUMNS, new_table, values
-from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+from scripts.bench.lookup import BATCH_ROWS, CLUSTERS, COLUMNS, new_table, values
+from scripts.bench.measure import FEWEST_ROUNDS, Comparison, cpu_with_children, report
 
 OPTIONS = {"bucket": "4", "deletion-vectors.enabled": "true", "write-only": "true"}
 FEW, MANY = 1_000, 200_000
@@ -110,7 +113,7 @@ def small_upserts(folder: Path, table: Path, rows: int, rounds: int) -> bool:
     )
 
 
-def comparisons(folder: Path, table: Path, rows: int) -> Iterator[Comparison]:
+def large_upserts(folder: Path, table: Path, rows: int) -> Iterator[Comparison]:
     many = upserts(folder, rows, MANY, 1)
     looked_up, full = folder / "looked-up", folder / "full"
 
@@ -125,6 +128,62 @@ def comparisons(folder: Path, table: Path, rows: int) -> Iterator[Comparison]:
         0.2,
         reset,
     )
+
+
+def clustered_upserts(folder: Path, rows: int) -> Path:
+    starts = (np.arange(CLUSTERS) * 2 + 1) * rows // (2 * CLUSTERS)
+    ids = np.concatenate([np.arange(start, start + MANY // CLUSTERS) for start in starts])
+    return source(folder / "clustered.parquet", iter([ids]))
+
+
+def with_options(context: TableContext, **options: str) -> TableContext:
+    """The table as if it had been made with these options, too."""
+    path = Path(context.layout.root) / "schema" / "schema-0"
+    schema = json.loads(path.read_text())
+    path.unlink()  # a link to the file of another table
+    path.write_text(json.dumps({**schema, "options": {**schema["options"], **options}}))
+    return TableContext.open(context.url)
+
+
+def changelogs(folder: Path, table: Path, rows: int) -> Iterator[Comparison]:
+    plain, told = folder / "without-changelog", folder / "with-changelog"
+
+    def reset() -> None:
+        with_options(linked(table, plain), **{"write-only": "false"})
+        with_options(linked(table, told), **{"write-only": "false", "changelog-producer": "lookup"})
+
+    def command(copy: Path, path: Path) -> None:
+        command = [sys.executable, "-m", "paimon_cli", "write", str(copy), str(path), "--engine", "local"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def command_and_read() -> None:
+        command(plain, random)
+        context = TableContext.open(str(table))
+        values = [name for name in COLUMNS if name != "id"]
+        splits = plan_scan(context, context.snapshots.latest()).splits
+        for _ in read_side_by_side(splits, lambda split: read_split(context, split, values), 1):
+            pass
+
+    clustered, random = clustered_upserts(folder, rows), upserts(folder, rows, MANY, 1)
+    yield Comparison(
+        f"changelog by lookup of {MANY} clustered rows, whole command : without a changelog",
+        lambda: command(told, clustered),
+        lambda: command(plain, clustered),
+        2.0,
+        reset,
+        cpu_with_children,
+    )
+    yield Comparison(
+        f"changelog by lookup of {MANY} random rows, whole command : without a changelog, and a read of the values",
+        lambda: command(told, random),
+        command_and_read,
+        1.3,
+        reset,
+        cpu_with_children,
+    )
+
+
+def scans(folder: Path, table: Path, rows: int) -> Iterator[Comparison]:
     scanned = linked(table, folder / "scanned")
     write(scanned, upserts(folder, rows, rows // 20, 2))
     compact(scanned)
@@ -160,6 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--only", choices=["small", "large", "changelog", "scan"], action="append", help="repeatable")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder, rows = Path(name), asked.rows
@@ -167,8 +227,12 @@ def main() -> None:
         context = new_table(folder / "t", OPTIONS)
         write(context, source(folder / "rows.parquet", (ids[i : i + BATCH_ROWS] for i in range(0, rows, BATCH_ROWS))))
         compact(context, "full")
-        met = small_upserts(folder, folder / "t", rows, asked.rounds)
-        met &= report(comparisons(folder, folder / "t", rows), asked.rounds)
+        met = True
+        if asked.only is None or "small" in asked.only:
+            met = small_upserts(folder, folder / "t", rows, asked.rounds)
+        for name, comparisons in (("large", large_upserts), ("changelog", changelogs), ("scan", scans)):
+            if asked.only is None or name in asked.only:
+                met &= report(comparisons(folder, folder / "t", rows), asked.rounds)
     sys.exit(0 if met else 1)
 
 
