@@ -105,7 +105,8 @@ def _between(context: TableContext, before: Snapshot | None, after: Snapshot, kn
     if producer == INPUT:
         if len(there) > 1 or after.commit_kind != APPEND:
             return
-        new = _grouped(entry for entry in context.manifests.delta_entries(after) if entry.file.level == 0)
+        added = (e for e in context.manifests.delta_entries(after) if e.file.level == 0 and not e.is_postponed)
+        new = _grouped(added)
     else:
         least = {LOOKUP: 1, FULL_COMPACTION: context.options.num_levels - 1}[producer]
         old, new = _at_least(context, before, least), _at_least(context, after, least)

@@ -33,14 +33,14 @@ HEALTHY = 90
 """Lives from this number on belong to actors that meet no faults."""
 
 
-def table_schema(partitioned: bool, options: Mapping[str, str]) -> TableSchema:
-    """(k, v), or (p, k, v) with p = k % 2 as the partition; two buckets."""
+def table_schema(partitioned: bool, options: Mapping[str, str], keyed: bool = True) -> TableSchema:
+    """(k, v), or (p, k, v) with p = k % 2 as the partition; two buckets. `keyed`: k is the primary key."""
     columns = {"p": "INT NOT NULL"} if partitioned else {}
     columns |= {"k": "INT NOT NULL", "v": "STRING"}
     fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(columns.items()))
     keys = ("p",) if partitioned else ()
     options = {"bucket": "2", "file.format": "parquet", "commit.min-retry-wait": "1 ms", **options}
-    return TableSchema(0, fields, len(fields) - 1, keys, (*keys, "k"), options, None, 0)
+    return TableSchema(0, fields, len(fields) - 1, keys, (*keys, "k") if keyed else (), options, None, 0)
 
 
 class Bench:
@@ -61,9 +61,9 @@ class Bench:
         self.lives += 1
         return Actor(self, self.inner, self.lives)
 
-    def make_table(self, partitioned: bool = False, options: Mapping[str, str] | None = None) -> None:
+    def make_table(self, partitioned: bool = False, options: Mapping[str, str] | None = None, keyed: bool = True) -> None:
         path = self.layout.schema(0)
-        self.inner.write_new(path, table_schema(partitioned, options or {}).to_json().encode())
+        self.inner.write_new(path, table_schema(partitioned, options or {}, keyed).to_json().encode())
 
     def source(self, rows: Mapping[int, str | None], partitioned: bool) -> str:
         """A file with an upsert of each row, a delete where the value is None."""
@@ -131,9 +131,12 @@ class Actor:
         return run_compact(self.context(branch=branch), CompactRequest(**request), LocalEngine(), NoProgress())
 
     def rows(self, snapshot_id: int | None = None, *, level_0: bool = False) -> Rows:
-        """What readers see; with `level_0` also what they see only when it is compacted."""
+        """What readers see; with `level_0` also what they see only when it is compacted. A key that is there twice shows both."""
         context = self.context().with_level_0() if level_0 else self.context()
-        return {row["k"]: row["v"] for row in read_rows(context, ("k", "v"), snapshot_id)}
+        found: Rows = {}
+        for row in read_rows(context, ("k", "v"), snapshot_id):
+            found[row["k"]] = f"{found[row['k']]} and {row['v']}" if row["k"] in found else row["v"]
+        return found
 
 
 class CountedRandom:

@@ -244,6 +244,11 @@ class _Input(io.RawIOBase):
         self._source.seek(begin + len(data))
         return data
 
+    def readinto(self, buffer: Any) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     def readable(self) -> bool:
         return True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,13 +38,23 @@ from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import CommitMessage
-from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
+from paimon_cli.metadata.snapshot import OVERWRITE
 from paimon_cli.storage.catalog_options import LockSettings
 from paimon_cli.storage.commit_lock import CommitLock
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.storage import Storage
-from tests.faults import removals
-from tests.faults.bench import HEALTHY, Actor, Bench, Rows
+from tests.faults import removals, table_kinds
+from tests.faults.bench import Actor, Rows
+from tests.faults.operation import (
+    IDENTIFIER,
+    RIVALS,
+    USER,
+    Operation,
+    times_anonymous,
+    times_compacted,
+    times_job,
+    write_of,
+)
 from tests.faults.start_tables import (
     LITTER,
     branched,
@@ -59,50 +69,15 @@ from tests.faults.start_tables import (
     without_hints,
 )
 
-USER, IDENTIFIER = "job", 7
 CHANGES: dict[int, str | None] = {0: "job", 3: None, 6: "job", 7: "job"}
-RIVALS: dict[int, str | None] = {1: "rival", 5: None, 9: "rival"}
 CHECKED = {"commit.data-conflict-check": "bucket"}
 EAGER = {"num-sorted-run.compaction-trigger": "1", "num-sorted-run.stop-trigger": "2"}
 FLUSHING = {"write-buffer-size": "1 b", "write-buffer-spillable": "false"}
 
 
-@dataclass(frozen=True)
-class Operation:
-    """`start` makes the table and returns its rows; `act` is what meets faults, `rival` happens just before its first put.
-
-    `done` counts how often the operation stands in the table's history; `effect` is what it does to rows. `is_gradual`: it
-    may be half done, and is finished by doing it again. `may_be_needless`: it may find nothing to do. `is_repeatable`: once
-    it was done, doing it again changes nothing. `leaves_orphans`: files that are no longer needed are left to `orphans`.
-    """
-
-    name: str
-    start: Callable[[Bench], Rows]
-    act: Callable[[Actor], object]
-    done: Callable[[Actor], int]
-    effect: Callable[[Rows], Rows] = dict
-    rival: Callable[[Bench], object] | None = None
-    rival_effect: Callable[[Rows], Rows] = dict
-    is_gradual: bool = False
-    may_be_needless: bool = False
-    is_repeatable: bool = True
-    leaves_orphans: bool = False
-
-
 def changed(rows: Rows, changes: Mapping[int, str | None]) -> Rows:
     after = {**rows, **changes}
     return {key: value for key, value in after.items() if value is not None}
-
-
-# what is done
-
-
-def is_job(snapshot: Snapshot) -> bool:
-    return (snapshot.commit_user, snapshot.commit_identifier) == (USER, IDENTIFIER) and snapshot.commit_kind != COMPACT
-
-
-def times_job(actor: Actor) -> int:
-    return sum(is_job(snapshot) for snapshot in actor.context().snapshots.newest_first())
 
 
 def write_job(actor: Actor, options: Mapping[str, str] | None = None) -> None:
@@ -157,10 +132,6 @@ def write_anonymously(actor: Actor) -> None:
     actor.write(CHANGES)
 
 
-def write_of(bench: Bench, changes: Mapping[int, str | None] = RIVALS) -> None:
-    bench.healthy().write(changes, commit_user="rival", commit_id=1)
-
-
 def overwrite_all(actor: Actor) -> None:
     actor.write({8: "job", 9: "job"}, commit_user=USER, commit_id=IDENTIFIER, overwrite=True)
 
@@ -184,20 +155,6 @@ def updated(rows: Rows) -> Rows:
 
 def compaction(actor: Actor) -> None:
     actor.compact()
-
-
-def times_compacted(actor: Actor) -> int:
-    return _times_by_name(actor, COMPACT)
-
-
-def times_anonymous(actor: Actor) -> int:
-    return _times_by_name(actor, APPEND)
-
-
-def _times_by_name(actor: Actor, kind: str) -> int:
-    """Snapshots whose user was made up by an actor that meets faults: the name begins with its number."""
-    users = [snapshot.commit_user for snapshot in actor.context().snapshots.newest_first() if snapshot.commit_kind == kind]
-    return sum(user[:8].isdigit() and int(user[:8], 16) < HEALTHY for user in users)
 
 
 def write_and_compact(actor: Actor) -> None:
@@ -404,4 +361,4 @@ def _operations() -> list[Operation]:
     ]
 
 
-OPERATIONS = {operation.name: operation for operation in (*_operations(), *_version_operations())}
+OPERATIONS = {operation.name: operation for operation in (*_operations(), *_version_operations(), *table_kinds.operations())}

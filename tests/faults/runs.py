@@ -21,7 +21,8 @@ from tests.faults.bench import Actor, Bench, Image, Rows, digest
 from tests.faults.fault_kinds import DELETES, Fault, Kind, forms
 from tests.faults.fault_storage import Crash, FaultStorage, NoteCall, planned
 from tests.faults.figures import Figures
-from tests.faults.operations import OPERATIONS, Operation
+from tests.faults.operation import Operation
+from tests.faults.operations import OPERATIONS
 from tests.faults.verdict import Outcome, Run, complaints
 
 NO_CALL = 1 << 30

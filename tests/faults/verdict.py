@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from paimon_cli.errors import PaimonError
@@ -11,13 +11,15 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList, ChangelogHistory
 from paimon_cli.invariants.check import check_table
 from paimon_cli.maintain.retention import tagged_snapshots
+from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.read.increments import CHANGES, IncrementRange, Position, plan_increment
 from paimon_cli.read.split_reader import read_split
 from tests.faults.bench import Actor, Bench, Rows
-from tests.faults.operations import Operation
+from tests.faults.operation import Operation
 
 AGAIN = 50
 """The life in which an operation is repeated."""
@@ -71,10 +73,12 @@ def _look(bench: Bench, run: Run) -> Iterator[str]:
         return
     context = actor.context()
     yield from _violations(context, "PV001" if run.operation.is_gradual else "")
-    yield from _compare(actor.rows(level_0=True), run.rows(bool(done)))
     orphans = bench.paths() - reachable(context)
     if run.must_be_clean and orphans:
         yield f"left over: {sorted(orphans)}"
+    if context.mode.bucket_mode is BucketMode.POSTPONED:
+        actor.compact()
+    yield from _compare(actor.rows(level_0=True), run.rows(bool(done)))
 
 
 def _go_on(bench: Bench, run: Run) -> Iterator[str]:
@@ -85,6 +89,8 @@ def _go_on(bench: Bench, run: Run) -> Iterator[str]:
     if operation.done(bench.healthy()) != 1 and not operation.may_be_needless:
         yield f"done {operation.done(bench.healthy())} times after it was repeated"
     expected = run.rows(True)
+    if bench.healthy().context().mode.bucket_mode is BucketMode.POSTPONED:
+        bench.healthy().compact()
     yield from _compare(bench.healthy().rows(), expected)
     bench.healthy().write({11: "next"}, commit_user="next", commit_id=1)
     bench.healthy().compact()
@@ -139,30 +145,44 @@ def _reachable(context: TableContext) -> set[str]:
     changelogs = ChangelogHistory(context.storage, layout).all()
     for version in [*changelogs, *context.snapshots.newest_first()] if changelogs else ():
         # What a later snapshot took away lives until that one is an expired changelog.
-        found |= _metadata_of(context, version)
-        found |= {context.data_file_path(e.partition, e.bucket, e.file) for e in context.manifests.delta_entries(version)}
+        found |= _metadata_of(context, version) | _changelog_of(context, version)
+        found |= _data_files(context, context.manifests.delta_entries(version))
     return found
 
 
+def _files_of(context: TableContext, snapshot: Snapshot) -> set[str]:
+    live = _data_files(context, context.manifests.live_entries(snapshot))
+    return _metadata_of(context, snapshot) | live | _changelog_of(context, snapshot) | _indexes_of(context, snapshot)
+
+
 def _metadata_of(context: TableContext, snapshot: Snapshot) -> set[str]:
-    lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
+    return _listed(context, snapshot.base_manifest_list, snapshot.delta_manifest_list)
+
+
+def _changelog_of(context: TableContext, snapshot: Snapshot) -> set[str]:
+    name = snapshot.changelog_manifest_list
+    if name is None:
+        return set()
+    changes = context.manifests.entries(context.manifests.manifest_list(name))
+    return _listed(context, name) | _data_files(context, [entry for entries in changes for entry in entries])
+
+
+def _indexes_of(context: TableContext, snapshot: Snapshot) -> set[str]:
+    if snapshot.index_manifest is None:
+        return set()
+    layout, entries = context.layout, context.manifests.index_entries(snapshot)
+    return {layout.manifest(snapshot.index_manifest), *(layout.index(entry.index_file.file_name) for entry in entries)}
+
+
+def _listed(context: TableContext, *lists: str) -> set[str]:
     manifests = [meta.file_name for name in lists for meta in context.manifests.manifest_list(name)]
     return {context.layout.manifest(name) for name in (*lists, *manifests)}
 
 
-def _files_of(context: TableContext, snapshot: Snapshot) -> set[str]:
-    found = _metadata_of(context, snapshot)
-    for entry in context.manifests.live_entries(snapshot):
-        found.add(context.data_file_path(entry.partition, entry.bucket, entry.file))
-    if snapshot.changelog_manifest_list is not None:
-        manifests = context.manifests.manifest_list(snapshot.changelog_manifest_list)
-        found |= {context.layout.manifest(name) for name in (snapshot.changelog_manifest_list, *(m.file_name for m in manifests))}
-        changes = (entry for entries in context.manifests.entries(manifests) for entry in entries)
-        found |= {context.data_file_path(e.partition, e.bucket, e.file) for e in changes}
-    if snapshot.index_manifest is not None:
-        found.add(context.layout.manifest(snapshot.index_manifest))
-        found |= {context.layout.index(e.index_file.file_name) for e in context.manifests.index_entries(snapshot)}
-    return found
+def _data_files(context: TableContext, entries: Sequence[ManifestEntry]) -> set[str]:
+    """The data files of entries, with their index files."""
+    named = ((entry, name) for entry in entries for name in (entry.file.file_name, *entry.file.extra_files))
+    return {context.data_file_path_of(entry.partition, entry.bucket, name) for entry, name in named}
 
 
 def _changelog(bench: Bench, rows: Rows) -> Iterator[str]:

@@ -6,9 +6,11 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from tests.properties.oracle import Change, Row
 
 ENGINES = ("deduplicate", "partial-update", "aggregation", "first-row")
+PRODUCERS = ("none", "input", "lookup", "full-compaction")
 INT, SMALL, TEXT, BOOLEAN = "INT", "BIGINT", "STRING", "BOOLEAN"
 
 
@@ -110,9 +112,26 @@ def random_layout(engine: str, dice: random.Random) -> Layout:
     if dice.random() < 0.3:
         options["write-only"] = "true"
     options["manifest.merge-min-count"] = dice.choice(("2", "5", "30"))
+    options |= _changelog_and_vectors(engine, dice)
     if dice.random() < 0.3:
         options["primary-key.nullable"] = "true"
-    return Layout(shape, dice.random() < 0.3, dice.choice((1, 1, 1, 2, 3)), options)
+    partitioned, buckets = dice.random() < 0.3, dice.choice((1, 1, 1, 2, 3))
+    if dice.random() < 0.15:
+        buckets, options["postpone.batch-write-fixed-bucket"] = POSTPONE_BUCKET, dice.choice(("true", "false"))
+    return Layout(shape, partitioned, buckets, options)
+
+
+def _changelog_and_vectors(engine: str, dice: random.Random) -> dict[str, str]:
+    if dice.random() < 0.5:
+        return {}
+    options = {"changelog-producer": dice.choice(("none", "lookup") if engine == "first-row" else PRODUCERS)}
+    if dice.random() < 0.3:
+        options["changelog-producer.row-deduplicate"] = "true"
+    if engine != "first-row" and options["changelog-producer"] != "full-compaction" and dice.random() < 0.5:
+        options["deletion-vectors.enabled"] = "true"
+        options["deletion-vectors.bitmap64"] = dice.choice(("true", "false"))
+        options["deletion-vectors.merge-on-read"] = dice.choice(("false", "false", "true"))
+    return options
 
 
 def random_changes(layout: Layout, dice: random.Random) -> list[Change]:

@@ -1,0 +1,145 @@
+"""Operations on other kinds of tables: those without a key, and those whose buckets are postponed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.update_job import UpdateRequest, run_update
+from tests.faults.bench import Actor, Bench, Rows
+from tests.faults.operation import IDENTIFIER, USER, Operation, times_compacted, times_job, write_of
+
+UNAWARE, FIXED = {"bucket": "-1"}, {"bucket": "2", "bucket-key": "k"}
+VECTORS = {"deletion-vectors.enabled": "true"}
+MOST_FILES = {"compaction.min.file-num": "2"}
+POSTPONED = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"}
+COUNTED = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "true"}
+
+NEW_ROWS = {6: "job", 7: "job"}
+NEW_RIVALS = {8: "rival", 9: "rival"}
+
+
+def three_appends(bench: Bench, options: Mapping[str, str]) -> Rows:
+    """A file of each bucket, or of the table, for each write; keys 0 to 5."""
+    bench.make_table(options=options, keyed=False)
+    actor = bench.healthy()
+    for number in range(3):
+        actor.write({2 * number: "a", 2 * number + 1: "b"}, commit_user="setup", commit_id=number + 1)
+    return {k: "ab"[k % 2] for k in range(6)}
+
+
+def marked_appends(bench: Bench, options: Mapping[str, str]) -> Rows:
+    """The same, where a vector marks two rows."""
+    rows = three_appends(bench, {**options, **VECTORS})
+    request = UpdateRequest("k in (1, 4)", (), "setup", 9)
+    run_update(bench.healthy().context(), request, LocalEngine(), NoProgress())
+    return {k: v for k, v in rows.items() if k not in (1, 4)}
+
+
+def waiting_rows(bench: Bench, options: Mapping[str, str] = POSTPONED) -> Rows:
+    """Rows in buckets, and newer ones of the same keys that wait."""
+    bench.make_table(options=options)
+    actor = bench.healthy()
+    actor.write({k: "a" for k in range(4)}, commit_user="setup", commit_id=1)
+    actor.compact()
+    actor.write({k: "b" for k in range(2, 6)}, commit_user="setup", commit_id=2)
+    return {0: "a", 1: "a", 2: "b", 3: "b", 4: "b", 5: "b"}
+
+
+def append(actor: Actor) -> None:
+    actor.write(NEW_ROWS, commit_user=USER, commit_id=IDENTIFIER)
+
+
+def appended(rows: Rows) -> Rows:
+    return {**rows, **NEW_ROWS}
+
+
+def overwrite(actor: Actor) -> None:
+    actor.write(NEW_ROWS, commit_user=USER, commit_id=IDENTIFIER, overwrite=True)
+
+
+def delete(actor: Actor) -> None:
+    run_update(actor.context(), UpdateRequest("k in (2, 3, 4)", (), USER, IDENTIFIER), LocalEngine(), NoProgress())
+
+
+def deleted(rows: Rows) -> Rows:
+    return {k: v for k, v in rows.items() if k not in (2, 3, 4)}
+
+
+def update(actor: Actor) -> None:
+    request = UpdateRequest("k >= 2", ("v = v || '!'",), USER, IDENTIFIER)
+    run_update(actor.context(), request, LocalEngine(), NoProgress())
+
+
+def updated(rows: Rows) -> Rows:
+    return {k: v + "!" if k >= 2 else v for k, v in rows.items()}
+
+
+def upsert(actor: Actor) -> None:
+    actor.write({0: "job", 3: None, 6: "job", 7: "job"}, commit_user=USER, commit_id=IDENTIFIER)
+
+
+def upserted(rows: Rows) -> Rows:
+    after = {**rows, 0: "job", 6: "job", 7: "job"}
+    return {k: v for k, v in after.items() if k != 3}
+
+
+def compact(actor: Actor) -> None:
+    actor.compact()
+
+
+def _append_operations() -> list[Operation]:
+    rival: dict[str, Any] = {
+        "rival": functools.partial(write_of, changes=NEW_RIVALS),
+        "rival_effect": lambda rows: {**rows, **NEW_RIVALS},
+    }
+    compacting: dict[str, Any] = {"rival": lambda bench: bench.healthy().compact()}
+    found: list[Operation] = []
+    for kind, options in (("append", UNAWARE), ("bucketed-append", FIXED)):
+        start = functools.partial(three_appends, options={**options, **MOST_FILES})
+        marked = functools.partial(marked_appends, options={**options, **MOST_FILES})
+        found += [
+            Operation(f"write-{kind}", start, append, times_job, appended),
+            Operation(f"write-{kind}-after-rival", start, append, times_job, appended, **rival),
+            Operation(f"overwrite-{kind}", start, overwrite, times_job, lambda rows: dict(NEW_ROWS)),
+            Operation(f"compact-{kind}", start, compact, times_compacted, may_be_needless=True),
+            Operation(f"compact-{kind}-after-rival", start, compact, times_compacted, may_be_needless=True, **rival),
+            Operation(f"delete-{kind}", start, delete, times_job, deleted),
+            Operation(f"delete-{kind}-after-rival", start, delete, times_job, deleted, **rival),
+            Operation(f"update-{kind}-after-compaction", start, update, times_job, updated, **compacting),
+            Operation(f"delete-marked-{kind}-after-rival", marked, delete, times_job, deleted, **rival),
+            Operation(f"update-marked-{kind}-after-compaction", marked, update, times_job, updated, **compacting),
+            Operation(f"compact-marked-{kind}", marked, compact, times_compacted, may_be_needless=True),
+        ]
+    return found
+
+
+def _postponed_operations() -> list[Operation]:
+    job = Operation("write-postponed", waiting_rows, upsert, times_job, upserted)
+    given_out = Operation("compact-postponed", waiting_rows, compact, times_compacted, may_be_needless=True, is_gradual=True)
+    counted = functools.partial(waiting_rows, options=COUNTED)
+    rival: dict[str, Any] = {"rival": write_of, "rival_effect": lambda rows: _changed_by_rival(rows)}
+    compacting: dict[str, Any] = {"rival": lambda bench: bench.healthy().compact()}
+    return [
+        job,
+        replace(job, name="write-postponed-after-compaction", **compacting),
+        replace(job, name="write-counted", start=counted, is_gradual=True),
+        replace(job, name="write-counted-after-rival", start=counted, is_gradual=True, **rival),
+        replace(job, name="overwrite-postponed", act=overwrite, effect=lambda rows: dict(NEW_ROWS)),
+        given_out,
+        replace(given_out, name="compact-postponed-after-write", **rival),
+        replace(given_out, name="compact-postponed-after-compaction", **compacting),
+    ]
+
+
+def _changed_by_rival(rows: Rows) -> Rows:
+    after = {**rows, 1: "rival", 9: "rival"}
+    return {k: v for k, v in after.items() if k != 5}
+
+
+def operations() -> list[Operation]:
+    return [*_append_operations(), *_postponed_operations()]
