@@ -23,11 +23,10 @@ from pathlib import Path
 from paimon_cli.lab.simulation.exploration import Result, explore, sample
 from paimon_cli.lab.simulation.run import Run, replay
 from paimon_cli.lab.simulation.schedule import GO
+from tests.simulation import append_scenarios, kind_scenarios, vector_scenarios
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.quick_metadata import quick_metadata
 from tests.simulation.scenarios import scenario
-from tests.simulation.vector_scenarios import MANY_ACTORS
-from tests.simulation.vector_scenarios import TWO_ACTORS as VECTOR_TWO_ACTORS
 
 RESULTS = Path("build/simulate.jsonl")
 CHUNK = 2_000
@@ -94,8 +93,10 @@ class Done:
 def tasks(schedules: int, vector_schedules: int, seed: int) -> Iterator[Task]:
     for name in TWO_ACTORS:
         yield Task("simulation: two actors, complete", name)
-    for name in VECTOR_TWO_ACTORS:
+    for name in vector_scenarios.TWO_ACTORS:
         yield Task("vectors and changelogs: two actors, complete", name)
+    for name in (*append_scenarios.TWO_ACTORS, *kind_scenarios.TWO_ACTORS):
+        yield Task("kinds of buckets: two actors, complete", name)
     for name in THREE_ACTORS:
         yield Task("simulation: three actors, complete without faults", name, faults=0)
         yield Task("simulation: bounded interruptions", name, switches=2, faults=1)
@@ -108,9 +109,13 @@ def tasks(schedules: int, vector_schedules: int, seed: int) -> Iterator[Task]:
     for number in range(0, schedules, CHUNK):
         name = RANDOM[number // CHUNK % len(RANDOM)]
         yield Task("simulation: random schedules", name, min(CHUNK, schedules - number), seed=seed + number)
-    for number in range(0, vector_schedules, CHUNK):
-        name = MANY_ACTORS[number // CHUNK % len(MANY_ACTORS)]
-        yield Task("vectors and changelogs: random schedules", name, min(CHUNK, vector_schedules - number), seed=seed + number)
+    for measure, names in (
+        ("vectors and changelogs", vector_scenarios.MANY_ACTORS),
+        ("kinds of buckets", append_scenarios.MANY_ACTORS + kind_scenarios.MANY_ACTORS),
+    ):
+        for number in range(0, vector_schedules, CHUNK):
+            name = names[number // CHUNK % len(names)]
+            yield Task(f"{measure}: random schedules", name, min(CHUNK, vector_schedules - number), seed=seed + number)
 
 
 def carry_out(task: Task) -> Done:
@@ -217,7 +222,7 @@ def main() -> int:
         "--vector-schedules",
         type=int,
         default=20_000,
-        help="those of tables with vectors and changelogs",
+        help="those of tables with vectors and changelogs, and of each kind of buckets",
     )
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--seed", type=int, default=1)

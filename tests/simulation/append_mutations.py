@@ -13,6 +13,7 @@ from paimon_cli.bucket.merged_rows import LARGEST_BATCH
 from paimon_cli.commit import files_conflict
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.compact import bucket_compactor
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.jobs import append_change
 from paimon_cli.metadata.data_file import ADD, CommitMessage
 from tests.simulation.mutation import Patch, both, planted_in
@@ -90,3 +91,17 @@ def a_sort_that_overwrites_what_others_have_appended() -> Patch:
 
     real = Committer.commit
     return patch.object(Committer, "commit", commit)
+
+
+@planted_in("append-deleter-writer")
+def a_delete_removes_what_came_meanwhile() -> Patch:
+    """It takes away the files of the latest snapshot in place of those that it has read."""
+    real = append_change._changed_bucket
+
+    def changed(context: Any, bucket: Any, parts: Any, *others: Any) -> Any:
+        result = real(context, bucket, parts, *others)
+        assert result.message is not None
+        everything = bucket_files(context, context.snapshots.latest())[bucket.bucket_id].files
+        return replace(result, message=replace(result.message, deleted_files=everything))
+
+    return patch.object(append_change, "_changed_bucket", changed)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from paimon_cli.lab.simulation.actor import Job, expirer, in_turn, rows
-from paimon_cli.lab.simulation.real_jobs import real_compactor, real_deleter, real_writer
+from paimon_cli.lab.simulation.actor import Job, expirer, in_turn, litterer, orphan_remover, rows
+from paimon_cli.lab.simulation.real_jobs import real_compactor, real_deleter, real_updater, real_writer
 from paimon_cli.lab.simulation.run import after
 from paimon_cli.lab.simulation.scenario import Scenario
 from paimon_cli.write.sorted_write import SortOrder
@@ -105,10 +105,40 @@ def _() -> Scenario:
     return replace(made, files_vanish=True)
 
 
+@planned("append-deleter-writer")
+def _() -> Scenario:
+    return _made("append-deleter-writer", COPIES, FILES, real_deleter("a", 1, 8, 9), real_writer("b", rows(0, 11, 12)))
+
+
+@planned("append-deleter-updater")
+def _() -> Scenario:
+    """One deletes a row of a file that the other writes again with another value."""
+    return _made("append-deleter-updater", COPIES, FILES, real_deleter("a", 1, 5), real_updater("b", 2, 8))
+
+
+@planned("append-vectors-deleter-updater")
+def _() -> Scenario:
+    return _made("append-vectors-deleter-updater", VECTORS, MARKED, real_deleter("a", 1, 5), real_updater("b", 2, 8))
+
+
+@planned("append-vectors-orphans")
+def _() -> Scenario:
+    jobs = (real_deleter("a", 1, 8), orphan_remover())
+    made = _made("append-vectors-orphans", VECTORS, in_turn(MARKED, litterer()), *jobs, faults=CRASHES)
+    return replace(made, files_vanish=True)
+
+
+@planned("append-vectors-many")
+def _() -> Scenario:
+    jobs = (real_writer("w", rows(0, 11, 12)), real_deleter("a", 1, 8), real_compactor(), real_compactor(), expirer(2))
+    return replace(_made("append-vectors-many", VECTORS, MARKED, *jobs), most_faults=2, files_vanish=True)
+
+
 TWO_ACTORS = (
     *("append-writer-compactor", "append-compactors", "append-deleters", "append-deleter-compactor"),
     *("append-vectors-deleters", "append-vectors-deleters-again", "append-vectors-deleter-compactor"),
     *("append-bucket-deleters", "append-bucket-deleter-compactor", "append-writer-sorter", "append-deleter-sorter"),
-    *("append-vectors-first-deleter-compactor", "append-deleter-expiry"),
+    *("append-vectors-first-deleter-compactor", "append-deleter-expiry", "append-deleter-writer", "append-deleter-updater"),
+    *("append-vectors-deleter-updater", "append-vectors-orphans"),
 )
-MANY_ACTORS = ("append-writers-compactor",)
+MANY_ACTORS = ("append-writers-compactor", "append-vectors-many")

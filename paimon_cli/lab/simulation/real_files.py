@@ -8,6 +8,7 @@ as it was before. If one is not, the task runs again from its start, and gets th
 
 from __future__ import annotations
 
+import copy
 import functools
 import io
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.merged_rows import read_bucket
+from paimon_cli.bucket.postponed_files import replay_order
 from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.live_files import BucketFiles
@@ -29,6 +31,7 @@ from paimon_cli.lab.simulation.scenario import Rows
 from paimon_cli.lab.simulation.sim_storage import SimDisk
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -201,9 +204,21 @@ class RealEngine(LocalEngine):
         context = plan.context
         existing = [(bucket.files, bucket.index_files) for bucket in plan.existing.values()]
         started = (plan.file_stamp, tuple(plan.first_sequences.items()), plan.read_snapshot_id, plan.compact_bucket)
-        key = ("write", _table(context), self._rows, started, tuple(existing))
-        written = super().write_rows
-        return remembered(key, context, lambda noted: written(replace(plan, context=noted), tallies, progress))
+        key = ("write", _table(context), self._rows, started, tuple(existing), _routes(plan))
+        write = super().write_rows
+
+        def written(noted: TableContext) -> tuple[Written, Tallies]:
+            counted: Tallies = {}
+            return write(replace(plan, context=noted), counted, progress), counted
+
+        result, counted = remembered(key, context, written)
+        tallies.update(copy.deepcopy(counted))
+        return result
+
+
+def _routes(plan: WritePlan) -> tuple[object, ...]:
+    """What else the buckets of rows follow from."""
+    return (plan.total_buckets, repr(plan.splits), repr(plan.hash_indexes), repr(plan.bucket_counts))
 
 
 def _table(context: TableContext) -> tuple[object, ...]:
@@ -244,6 +259,8 @@ def real_rows(version: Version, *, level_0: bool) -> Rows:
     shown = replace(version.context, shows_level_0=level_0)
     rows: dict[int, str] = {}
     for place, entries in version.buckets.items():
+        if place.bucket == POSTPONE_BUCKET:
+            continue
         indexes = tuple(e.index_file for e in version.index_entries if e.bucket_id == place)
         bucket = BucketFiles(*place, entries[-1].total_buckets, tuple(entry.file for entry in entries), indexes)
 
@@ -255,7 +272,22 @@ def real_rows(version: Version, *, level_0: bool) -> Rows:
                     found[key] = f"{found[key]} and {value}" if key in found else value
             return found
 
-        rows.update(_found(f"rows {level_0} {_levels(version, place)}", version, _paths(version, place), read))
+        for key, value in _found(f"rows {level_0} {_levels(version, place)}", version, _paths(version, place), read).items():
+            rows[key] = f"{rows[key]} and {value}" if key in rows else value
+    return _with_waiting(version, rows) if level_0 else rows
+
+
+def _with_waiting(version: Version, rows: dict[int, str]) -> dict[int, str]:
+    """The rows with those that wait for their buckets, in the order in which they will get them."""
+    waiting = {place: entries for place, entries in version.buckets.items() if place.bucket == POSTPONE_BUCKET}
+    for entries in waiting.values():
+        by_name = {entry.file.file_name: entry for entry in entries}
+        for file in replay_order([entry.file for entry in entries]):
+            for change in real_changes(version, [by_name[file.file_name]]):
+                if change.kind & 1:
+                    rows.pop(change.key, None)
+                else:
+                    rows[change.key] = change.value
     return rows
 
 

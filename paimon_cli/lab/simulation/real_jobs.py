@@ -23,6 +23,7 @@ from paimon_cli.lab.simulation.actor import Actor, Job, end_of, rows, run_and_re
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED
 from paimon_cli.lab.simulation.paper_files import DELETE, BucketRows
 from paimon_cli.lab.simulation.real_files import RealEngine
+from paimon_cli.lab.simulation.scenario import Scenario
 from paimon_cli.lsm.compaction_picker import may_drop_deletes
 from paimon_cli.lsm.sorted_runs import highest_level
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
@@ -39,7 +40,7 @@ def real_writer(user: str, *batches: BucketRows, numbers: bool = False, repeatab
 
     def run(actor: Actor) -> None:
         for number, batch in enumerate(batches, 1):
-            source = _source(batch, numbers)
+            source = _source(batch, numbers, actor.scenario)
             name, identifier = (user, number) if repeatable else (f"{user}-{number}", None)
             rows = FileRows((source,), "json")
             request = WriteRequest(rows, op_column="_op", commit_user=name, commit_id=identifier, overwrite=overwrite)
@@ -56,9 +57,11 @@ def _source_of(content: bytes) -> str:
     return path
 
 
-def _source(batch: BucketRows, numbers: bool) -> str:
-    rows = [row for rows in batch.values() for row in rows]
-    lines = [{"k": key, "v": int(value) if numbers else value, "_op": OPS[kind]} for key, kind, value in rows]
+def _source(batch: BucketRows, numbers: bool, scenario: Scenario) -> str:
+    lines: list[dict[str, object]] = []
+    for bucket, key, kind, value in ((bucket, *row) for bucket, found in batch.items() for row in found):
+        partition = {"p": bucket} if scenario.partitioned else {}
+        lines.append({"k": key, "v": int(value) if numbers else value, **partition, "_op": OPS[kind]})
     return _source_of("".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
@@ -130,11 +133,19 @@ def _task(context: TableContext, bucket: BucketFiles, files: Sequence[DataFileMe
 
 def real_deleter(user: str, *keys: int) -> Job:
     """`delete` of rows that are there; after a conflict it reads again."""
+    return _changer(user, rows(0, *keys, kind=DELETE), keys)
 
+
+def real_updater(user: str, *keys: int) -> Job:
+    """`update` of rows that are there, whose value becomes the user; after a conflict it reads again."""
+    return _changer(user, rows(0, *keys, value=user), keys, f"v = '{user}'")
+
+
+def _changer(user: str, effect: BucketRows, keys: Sequence[int], *assignments: str) -> Job:
     def run(actor: Actor) -> None:
-        request = UpdateRequest(f"k in ({', '.join(map(str, keys))})", commit_user=user)
+        request = UpdateRequest(f"k in ({', '.join(map(str, keys))})", assignments, commit_user=user)
         job = functools.partial(run_update, actor.context, request, RealEngine(actor.disk), NoProgress())
-        run_and_report(actor, user, rows(0, *keys, kind=DELETE), job)
+        run_and_report(actor, user, effect, job)
 
     return run
 

@@ -98,6 +98,8 @@ class Scenario:
     value_type: str = "STRING"
     has_key: bool = True
     """Whether `k` is the primary key; in an append table all rows stay that no one deletes."""
+    partitioned: bool = False
+    """Whether rows have a partition `p` that is no part of the key: the bucket that a job names."""
     real_files: bool = False
     """Data files are Parquet and not on paper."""
     beginning: Mapping[str, bytes] | None = None
@@ -113,9 +115,10 @@ class Scenario:
 
     @cached_property
     def schema(self) -> TableSchema:
-        fields = (DataField(0, "k", parse_type("INT NOT NULL")), DataField(1, "v", parse_type(self.value_type)))
+        columns = {"k": "INT NOT NULL", "v": self.value_type, **({"p": "INT NOT NULL"} if self.partitioned else {})}
+        fields = tuple(DataField(number, name, parse_type(text)) for number, (name, text) in enumerate(columns.items()))
         options = {"bucket": "2", "file.format": "parquet", **self.table_options}
-        return TableSchema(0, fields, len(fields) - 1, (), ("k",) * self.has_key, options, None, 0)
+        return TableSchema(0, fields, len(fields) - 1, ("p",) * self.partitioned, ("k",) * self.has_key, options, None, 0)
 
     @cached_property
     def options(self) -> TableOptions:

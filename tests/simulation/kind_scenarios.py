@@ -1,0 +1,157 @@
+"""Scenarios of tables whose rows get their buckets later, or by an index: postponed and dynamic buckets. Their files are real."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from paimon_cli.lab.simulation.actor import Job, expirer, in_turn, rows
+from paimon_cli.lab.simulation.real_jobs import real_compactor, real_writer
+from paimon_cli.lab.simulation.run import after
+from paimon_cli.lab.simulation.scenario import Scenario
+from tests.simulation.named_scenarios import ALL_FAULTS, CRASHES, planned
+
+POSTPONED = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "postpone.default-bucket-num": "2"}
+COUNTED = {"bucket": "-2", "postpone.target-row-num-per-bucket": "2"}
+DYNAMIC = {"bucket": "-1", "dynamic-bucket.target-row-num": "2", "write-only": "true"}
+
+WAITING = in_turn(real_writer("first", rows(0, 0, 1, 2, 3)), real_compactor(), real_writer("second", rows(0, 2, 3, 4, value="s")))
+FULL_BUCKETS = real_writer("first", rows(0, 0, 1, 2))
+"""Two keys in one bucket, one in another."""
+
+
+def _made(name: str, options: Mapping[str, str], before: Job, *jobs: Job, **more: object) -> Scenario:
+    made = Scenario(name, jobs, options, faults=ALL_FAULTS, most_faults=1, real_files=True)
+    return after(replace(made, **more), (before,))  # type: ignore[arg-type]
+
+
+# postponed buckets
+
+WAITER = real_writer("a", rows(0, 3, 6, 7, value="a"))
+
+
+@planned("postponed-writer-compactor")
+def _() -> Scenario:
+    return _made("postponed-writer-compactor", POSTPONED, WAITING, WAITER, real_compactor())
+
+
+@planned("postponed-compactors")
+def _() -> Scenario:
+    return _made("postponed-compactors", POSTPONED, WAITING, real_compactor(), real_compactor())
+
+
+@planned("postponed-writers")
+def _() -> Scenario:
+    return _made("postponed-writers", POSTPONED, WAITING, WAITER, real_writer("b", rows(0, 8, 9, value="b")))
+
+
+@planned("postponed-overwriter-compactor")
+def _() -> Scenario:
+    overwriter = real_writer("o", rows(0, 7, 8, value="o"), overwrite=True)
+    return _made("postponed-overwriter-compactor", POSTPONED, WAITING, overwriter, real_compactor())
+
+
+@planned("postponed-restart")
+def _() -> Scenario:
+    jobs = (real_writer("a", rows(0, 3, 6, value="a"), repeatable=True), real_compactor())
+    return _made("postponed-restart", POSTPONED, WAITING, *jobs, faults=CRASHES, most_restarts=1)
+
+
+@planned("postponed-expiry")
+def _() -> Scenario:
+    return _made("postponed-expiry", POSTPONED, WAITING, real_compactor(), expirer(), faults=CRASHES, files_vanish=True)
+
+
+@planned("counted-writers")
+def _() -> Scenario:
+    """Both count their rows, and would give a partition without buckets different numbers of them."""
+    jobs = (real_writer("a", rows(0, 1, 2, value="a")), real_writer("b", rows(0, 3, 4, 5, 6, 7, value="b")))
+    made = Scenario("counted-writers", jobs, COUNTED, faults=ALL_FAULTS, most_faults=1, real_files=True)
+    return replace(made, tolerates=frozenset({"PV023"}))
+
+
+@planned("counted-writer-compactor")
+def _() -> Scenario:
+    """A batch brings rows for buckets while a compaction gives out what waits there."""
+    before = in_turn(real_writer("first", rows(0, 0, 1, 2, 3)), real_writer("second", rows(0, 2, 3, 4, value="s")))
+    jobs = (real_writer("a", rows(0, 3, 6, 7, value="a")), real_compactor())
+    return _made("counted-writer-compactor", COUNTED, before, *jobs)
+
+
+# dynamic buckets
+
+
+@planned("dynamic-writers-of-a-new-key")
+def _() -> Scenario:
+    """Each would put the new keys into a bucket of its own."""
+    jobs = (real_writer("a", rows(0, 5, 6, value="same")), real_writer("b", rows(0, 6, 7, 8, value="same")))
+    return _made("dynamic-writers-of-a-new-key", DYNAMIC, FULL_BUCKETS, *jobs, tolerates=frozenset({"PV023"}))
+
+
+@planned("dynamic-writer-compactor")
+def _() -> Scenario:
+    before = in_turn(FULL_BUCKETS, real_writer("second", rows(0, 0, 2, value="s")))
+    return _made("dynamic-writer-compactor", DYNAMIC, before, real_writer("a", rows(0, 1, 5, 6, value="a")), real_compactor())
+
+
+@planned("dynamic-writer-overwriter")
+def _() -> Scenario:
+    """The index of the overwrite replaces the one by which the writer has chosen buckets."""
+    overwriter = real_writer("o", rows(0, 2, 7, 8, value="o"), overwrite=True)
+    jobs = (real_writer("a", rows(0, 1, 5, 6, value="a")), overwriter)
+    return _made("dynamic-writer-overwriter", DYNAMIC, FULL_BUCKETS, *jobs, tolerates=frozenset({"PV023"}))
+
+
+@planned("dynamic-restart")
+def _() -> Scenario:
+    jobs = (
+        real_writer("a", rows(0, 5, value="same"), repeatable=True),
+        real_writer("b", rows(0, 5, 6, value="same"), repeatable=True),
+    )
+    more: dict[str, object] = {"faults": CRASHES, "most_restarts": 1, "tolerates": frozenset({"PV023"})}
+    return _made("dynamic-restart", DYNAMIC, FULL_BUCKETS, *jobs, **more)
+
+
+@planned("dynamic-expiry")
+def _() -> Scenario:
+    jobs = (real_writer("a", rows(0, 1, 5, 6, value="a")), expirer())
+    return _made("dynamic-expiry", DYNAMIC, FULL_BUCKETS, *jobs, faults=CRASHES, files_vanish=True)
+
+
+# three and four actors
+
+
+@planned("postponed-many")
+def _() -> Scenario:
+    jobs = (WAITER, real_writer("b", rows(0, 8, 9, value="b")), real_compactor(), real_compactor(), expirer(2))
+    return _made("postponed-many", POSTPONED, WAITING, *jobs, most_faults=2, files_vanish=True)
+
+
+@planned("dynamic-many")
+def _() -> Scenario:
+    jobs = (
+        real_writer("a", rows(0, 5, 6, value="same")),
+        real_writer("b", rows(0, 6, 7, 8, value="same")),
+        real_compactor(),
+        expirer(2),
+    )
+    more: dict[str, object] = {"most_faults": 2, "files_vanish": True, "tolerates": frozenset({"PV023"})}
+    return _made("dynamic-many", DYNAMIC, FULL_BUCKETS, *jobs, **more)
+
+
+TWO_ACTORS = (
+    "postponed-writer-compactor",
+    "postponed-compactors",
+    "postponed-writers",
+    "postponed-overwriter-compactor",
+    "postponed-restart",
+    "postponed-expiry",
+    "counted-writers",
+    "counted-writer-compactor",
+    "dynamic-writers-of-a-new-key",
+    "dynamic-writer-compactor",
+    "dynamic-writer-overwriter",
+    "dynamic-restart",
+    "dynamic-expiry",
+)
+MANY_ACTORS = ("postponed-many", "dynamic-many")
