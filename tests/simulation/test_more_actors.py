@@ -13,9 +13,9 @@ from paimon_cli.lab.simulation.exploration import explain, explore, sample
 from tests.simulation.scenarios import scenario
 
 BOUNDED = {
-    "three-writers": (2, 3_300),
+    "three-writers": (2, 4_900),
     "writers-compactor": (2, 2_600),
-    "writer-compactors": (2, 2_000),
+    "writer-compactors": (2, 2_200),
     "checked-writers-compactor": (1, 950),
     "writer-compactor-expiry": (1, 300),
     "checked-counter": (1, 170),
