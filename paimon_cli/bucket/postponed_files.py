@@ -93,15 +93,16 @@ class Waiting:
         return Waiting(sum(file.row_count for file in held), sum(file.file_size for file in held))
 
 
-def partition_counts(buckets: LazyBuckets) -> dict[bytes, int]:
+def partition_counts(context: TableContext, buckets: LazyBuckets) -> dict[bytes, int]:
     """The number of buckets of each partition that has any; no files are made objects for it."""
     counts: dict[bytes, int] = {}
     for (partition, bucket), total in buckets.table.newest_by_bucket("total_buckets").items():
         if bucket >= 0 and total > 0 and counts.setdefault(partition, total) != total:
+            place = context.partition_path_of(partition).rstrip("/") or context.address
             raise FilesConflict(
-                "a partition has files for different numbers of buckets",
-                f"for {counts[partition]} and for {total}",
-                "paimon-cli verify TABLE tells which",
+                f"{place} has files for {counts[partition]} and for {total} buckets",
+                "rows of one key could be in two of them",
+                f"paimon-cli verify {context.layout.argument}",
             )
     return counts
 

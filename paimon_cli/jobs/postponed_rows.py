@@ -93,7 +93,7 @@ def give_out(
     state = bucket_files(context, snapshot, FileFilter(partitions.__contains__))
     waiting = waiting_files(state)
     sizes = {partition: Waiting.of(bucket.files) for partition, bucket in waiting.items()}
-    counts = assigned_counts(context.options, partition_counts(state), sizes)
+    counts = assigned_counts(context.options, partition_counts(context, state), sizes)
     splits = waiting_splits({partition: bucket.files for partition, bucket in waiting.items()})
     engine.prepare(Work.of(split.file for split in splits), progress)
     plan = WritePlan(
@@ -178,7 +178,7 @@ def plan_with_waiting_rows(
     waiting = waiting_files(LazyBuckets(FileTable.of_entries([e for e in entries if e.is_postponed]), {}))
     state = LazyBuckets(table, bucket_files(context, snapshot).index_files)
     sizes = {partition: Waiting.of(bucket.files) for partition, bucket in waiting.items()}
-    counts = assigned_counts(context.options, partition_counts(state), sizes)
+    counts = assigned_counts(context.options, partition_counts(context, state), sizes)
     ours = replace(context.with_level_0(), storage=ScratchStorage(context.storage, ScratchDirectory("postponed")))
     plan = WritePlan(
         context=ours,

@@ -202,7 +202,7 @@ def plan_write(
     committed = committed_state(state)
     read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
     file_stamp = new_stamp(context)
-    known = partition_counts(state) if context.mode.batches_have_buckets else {}
+    known = partition_counts(context, state) if context.mode.batches_have_buckets else {}
     counts = counts_in_advance(context, known) if context.mode.batches_have_buckets else None
     wanted = request.compaction != NO_COMPACTION and not (_leaves_compaction(context) or (request.overwrite and moves_rows))
     compacts = wanted and why_not_compactable(context) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.errors import NotSupported
 from paimon_cli.storage import whole_file
-from paimon_cli.storage.whole_file import LOCK, ScratchDirectory
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.whole_file import LOCK, ScratchDirectory, ScratchStorage
 
 HOLDER = """
 import sys
@@ -111,3 +114,25 @@ def test_without_locks_nobody_else_removes_it(tmp_path: Path, monkeypatch: pytes
         ScratchDirectory("second", str(tmp_path)).remove()
         assert first.exists() and list(first.iterdir()) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_new_files_lie_in_the_scratch_directory_and_old_ones_where_they_were(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"old")
+    scratch = ScratchDirectory("test")
+    directory, storage = scratch.path, ScratchStorage(LocalStorage(), scratch)
+    with storage.open_output(f"{tmp_path}/bucket-0/new") as sink:
+        sink.write(b"new")
+    storage.write_new(f"{tmp_path}/other", b"other")
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    copy = pickle.loads(pickle.dumps(storage))
+    for one in (storage, copy):
+        assert (one.read_bytes(f"{tmp_path}/bucket-0/new"), one.read_bytes(f"{tmp_path}/old")) == (b"new", b"old")
+        assert one.file_size(f"{tmp_path}/other") == 5 and one.exists(f"{tmp_path}/other")
+        assert not one.exists(f"{tmp_path}/nothing")
+    storage.delete(f"{tmp_path}/old")
+    storage.delete(f"{tmp_path}/other")
+    assert (tmp_path / "old").exists() and not storage.exists(f"{tmp_path}/other")
+    del scratch, storage
+    assert not directory.exists()
+    with pytest.raises(NotSupported, match="on another machine"):
+        copy.read_bytes(f"{tmp_path}/bucket-0/new")
