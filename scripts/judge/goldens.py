@@ -1,4 +1,4 @@
-"""Tables of other implementations with deletion vectors, changelogs or dynamic buckets: read, continued, and read by the others.
+"""Tables of others with vectors, changelogs, dynamic buckets or without a key: read, continued, and read by the others.
 
     python -m scripts.judge.goldens --jars FOLDER --reader 'pypaimon=python read_pypaimon.py' --reader 'rust=python read_rust.py'
 
@@ -131,6 +131,40 @@ class Continued:
             self._same(f"changelog of {peer.name}", found, changes, "_snapshot")
 
 
+class ContinuedAppend(Continued):
+    """An append table: rows are added, deleted, changed and compacted, by copies of files and then by deletion vectors."""
+
+    def continue_it(self) -> None:
+        rows = self.ours.read(self.table)
+        texts = [f["name"] for f in self.golden.schema["fields"] if f["type"].startswith("STRING")]
+        self.text = next(name for name in texts if name not in self.golden.schema["partitionKeys"])
+        for uses_vectors in (False, True):
+            if uses_vectors:
+                self.ours.run("alter", self.table, "set", "deletion-vectors.modifiable=true")
+                self.ours.run("alter", self.table, "set", "deletion-vectors.enabled=true")
+            for full in (False, True):
+                added = [{**row, "_kind": "+I"} for row in self.random.choices(rows, k=12)]
+                self.ours.write(self.table, added, compact=False)
+                rows = self._changed_by_us([*rows, *({**row} for row in added)])
+                self._check(rows)
+                self.ours.compact(self.table, full=full)
+                self._check(rows)
+        if self.golden.options.get("bucket") == "-1":
+            self.ours.run("compact", self.table, "--order-by", f"k,{self.text}", "--order-strategy", "hilbert", *self.ours.engine)
+        rows = self._changed_by_us(rows)
+        self.ours.expire(self.table, 1)
+        self._check(rows, further=True)
+        self.ours.run("verify", self.table, "--level", "full")
+
+    def _changed_by_us(self, rows: list[Row]) -> list[Row]:
+        keys = sorted(row["k"] for row in rows if row["k"] is not None)
+        first, second = self.random.choice(keys), self.random.choice(keys)
+        self.ours.run("delete", self.table, "-w", f"k = {first}", *self.ours.engine)
+        self.ours.run("update", self.table, "-w", f"k >= {second}", "--set", f"{self.text} = 'changed'", *self.ours.engine)
+        left = [row for row in rows if row["k"] != first]
+        return [{**row, self.text: "changed"} if row["k"] is not None and row["k"] >= second else row for row in left]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jars", type=Path, required=True, help="folder with paimon-bundle and Hadoop's client jars")
@@ -142,12 +176,13 @@ def main() -> int:
     tables = compared = differences = 0
     for golden in GOLDENS:
         is_dynamic = golden.options.get("bucket") == "-1" and golden.schema["primaryKeys"]
-        is_judged = is_dynamic or {"deletion-vectors.enabled", "changelog-producer"} & golden.options.keys()
+        is_append = not golden.schema["primaryKeys"]
+        is_judged = is_dynamic or is_append or {"deletion-vectors.enabled", "changelog-producer"} & golden.options.keys()
         if not is_judged or arguments.only not in str(golden):
             continue
         tables += 1
         with tempfile.TemporaryDirectory(prefix="goldens-") as folder:
-            continued = Continued(golden, Path(folder), java, arguments.reader)
+            continued = (ContinuedAppend if is_append else Continued)(golden, Path(folder), java, arguments.reader)
             try:
                 continued.read_as_written()
                 continued.continue_it()
