@@ -226,7 +226,10 @@ class IncomingRows:
         return TableOptions(self.schema.options).primary_key_nullable
 
     def _is_key(self, name: str) -> bool:
-        return name in self.schema.primary_keys or name in self.schema.partition_keys
+        """Whether rows cannot do without the column: for deletes it is enough that the primary key is known, where it is not the
+        partition that says where a row is."""
+        finds_rows = self.kind == DELETE and self.kind_column is None and self.schema.has_movable_rows
+        return name in self.schema.primary_keys or (name in self.schema.partition_keys and not finds_rows)
 
     def _column(self, raw: pa.Array, column: DataField, split: SourceSplit, found: list[tuple[BadCell, str]]) -> pa.Array:
         """The column in its exact type; cells that it cannot hold become null and are added to `found`."""

@@ -8,7 +8,7 @@ ExistingProcessor):
 - partial-update, aggregation: the new row goes to the partition where the key lives.
 - first-row: the new row is dropped.
 
-A retraction goes to where its key lives, whatever partition it names.
+A retraction goes to where its key lives, whatever partition it names, or none.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from paimon_cli.lsm.key_search import ABSENT, Flags, SortedKeys
 from paimon_cli.lsm.sort_merge import merge_in_memory, rows_of
 from paimon_cli.lsm.sorted_rows import KeepAllVersions
 from paimon_cli.metadata.data_file_schema import DELETE, VALUE_KIND
+from paimon_cli.metadata.table_mode import INPUT
 from paimon_cli.write.bucket_assigner import Limits, OpenBuckets, Share
 from paimon_cli.write.routers import ASSIGNED_BUCKET, UnawareRouter
 
@@ -108,10 +109,14 @@ class KeyPlacement:
         return np.asarray(numbers[routed.codes])
 
     def _following_rows(self, v: Versions) -> tuple[Rows, Buckets]:
-        """A key goes where its rows say. A retraction goes where its key is."""
+        """A key goes where its rows say. A retraction goes where its key is; of a key that is nowhere it is dropped, unless the
+        changelog has all rows as they come.
+        """
         rows = np.arange(len(v.partitions))
         last_add = np.maximum.accumulate(np.where(v.are_retractions, ABSENT, rows))
-        without_add = np.where(v.home_partitions == ABSENT, v.partitions[v.starts], v.home_partitions)
+        without_add = v.home_partitions
+        if self._context.mode.changelog_producer == INPUT:
+            without_add = np.where(without_add == ABSENT, v.partitions[v.starts], without_add)
         partitions = np.where(last_add >= v.starts[v.keys], v.partitions[last_add], without_add[v.keys])
         is_new = partitions != v.shifted(partitions, v.home_partitions)
         chosen = self._choose(v, partitions, np.flatnonzero(is_new))

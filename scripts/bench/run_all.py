@@ -58,6 +58,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "startup": ("--snapshots", "3", "6", "9"),
     "output": ("--rows", "5000"),
     "lookup": ("--rows", "50000"),
+    "cross-partition": ("--rows", "100000", "--load", "5000"),
     "vectors": ("--rows", "50000"),
     "expire": ("--snapshots", "5", "10"),
 }

@@ -131,6 +131,16 @@ def test_rows_of_another_partition_are_deleted_where_they_were(tmp_path: Path) -
     assert [(row["p"], row["k"]) for row in rows(context)] == [("a", 0), ("a", 2), ("b", 1)]
 
 
+def test_deletes_need_the_primary_key_only(tmp_path: Path) -> None:
+    columns = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "v": "INT"}
+    context = cross_table(tmp_path / "t", columns=columns)
+    write(context, [{"p": "a", "k": k, "v": k} for k in range(3)])
+    summary = write(context, [{"k": 1}, {"k": 77}], op="delete")
+    assert [row["k"] for row in rows(context)] == [0, 2] and (summary.rows, summary.buckets) == (1, 1)
+    assert write(context, [{"k": 78}], op="delete").files == 0
+    assert not list(check_table(context, rows=True))
+
+
 def test_keys_that_hold_some_partition_columns_are_different_there(tmp_path: Path) -> None:
     columns = {"r": "STRING NOT NULL", "p": "STRING", "k": "INT NOT NULL", "v": "INT"}
     context = make_table(tmp_path / "t", columns, ["k", "r"], ["r", "p"], -1)
