@@ -6,7 +6,7 @@ bytes in sorted arrays, and at most 2 more in the directory over them; hash tabl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,8 +20,8 @@ from paimon_cli.metadata.data_file import HASH, BucketId, IndexFileMeta, hash_in
 from paimon_cli.metadata.index_files import KeyHashes, decode_key_hashes, encode_key_hashes
 from paimon_cli.metadata.snapshot import Snapshot
 
-Sorted = npt.NDArray[np.uint32]
-"""Key hashes as unsigned numbers, ascending."""
+Hashes = npt.NDArray[np.uint32]
+"""Key hashes as unsigned numbers."""
 Buckets = npt.NDArray[np.uint16]
 
 NOWHERE = 2**16 - 1
@@ -30,8 +30,10 @@ _KEYS_A_CELL = 3
 _ROUNDS = 32
 _RANGE_BITS = 20
 _DENSE_SHARE = 16
-"""A part with less than this many times the hashes to be found is laid out in full, range by range."""
-_BLOCK = 1 << 16
+"""An index with less than this many times the hashes to be found is laid out in full, range by range."""
+_MOST_MERGED = 1 << 20
+"""Parts from this size on are left alone: batches that bring as many are searched for by laying out."""
+BLOCK = 1 << 16
 """Hashes worked on at once where intermediate results should stay in the processor's cache."""
 
 
@@ -113,17 +115,17 @@ class HashIndexes:
 class Part:
     """Distinct hashes, ascending, and the bucket of each."""
 
-    hashes: Sorted
+    hashes: Hashes
     buckets: Buckets
 
     @staticmethod
     def of(packed: npt.NDArray[np.uint64]) -> Part:
         """From hashes with their buckets in the lowest 16 bits, ascending; of equal hashes the last counts."""
         hashes, buckets = np.empty(len(packed), np.uint32), np.empty(len(packed), np.uint16)
-        for begin in range(0, len(packed), _BLOCK):
-            block = packed[begin : begin + _BLOCK]
-            buckets[begin : begin + _BLOCK] = block
-            hashes[begin : begin + _BLOCK] = block >> np.uint64(16)
+        for begin in range(0, len(packed), BLOCK):
+            block = packed[begin : begin + BLOCK]
+            buckets[begin : begin + BLOCK] = block
+            hashes[begin : begin + BLOCK] = block >> np.uint64(16)
         again = hashes[1:] == hashes[:-1]
         if again.any():
             last = np.append(~again, True)
@@ -131,7 +133,7 @@ class Part:
         return Part(hashes, buckets)
 
     def merged_with(self, other: Part) -> Part:
-        return Part.of(_packed_sorted([(self.hashes, self.buckets), (other.hashes, other.buckets)]))
+        return Part.of(packed_sorted([(self.hashes, self.buckets), (other.hashes, other.buckets)]))
 
     @property
     def nbytes(self) -> int:
@@ -147,20 +149,17 @@ class Part:
         """Where the hashes of each cell begin."""
         shift = np.uint32(self._shift)
         counts = np.zeros((1 << (32 - self._shift)) + 1, np.uint32)
-        for begin in range(0, len(self.hashes), 16 * _BLOCK):
-            cells = self.hashes[begin : begin + 16 * _BLOCK] >> shift
+        for begin in range(0, len(self.hashes), 16 * BLOCK):
+            cells = self.hashes[begin : begin + 16 * BLOCK] >> shift
             first, last = int(cells[0]), int(cells[-1])
             counts[first + 1 : last + 2] += np.bincount(cells - np.uint32(first)).astype(np.uint32)
         return np.cumsum(counts, dtype=np.uint32)
 
-    def find(self, wanted: Sorted) -> Buckets:
-        """The bucket of each hash, `NOWHERE` for those that are not here."""
-        if len(self.hashes) < _DENSE_SHARE * len(wanted) and len(self.hashes) >= 1 << _RANGE_BITS:
-            return self._laid_out(wanted)
-        return self._looked_up(wanted)
+    def find(self, wanted: Hashes) -> Buckets:
+        """The bucket of each hash, in any order; `NOWHERE` for those that are not here.
 
-    def _looked_up(self, wanted: Sorted) -> Buckets:
-        """Go through the cell of each hash, all cells at the same time."""
+        Goes through the cell of each hash, all cells at the same time.
+        """
         found = np.full(len(wanted), NOWHERE, np.uint16)
         rows, left = np.arange(len(wanted)), wanted
         places = self._directory[wanted >> np.uint32(self._shift)].astype(np.intp)
@@ -180,37 +179,24 @@ class Part:
         found[rows[hits]] = self.buckets[places[hits]]
         return found
 
-    def _laid_out(self, wanted: Sorted) -> Buckets:
-        """Lay out the buckets of one range of hashes after the other in a table with a place for each hash of the range."""
-        found, table = np.empty(len(wanted), np.uint16), np.full(1 << _RANGE_BITS, NOWHERE, np.uint16)
-        low = np.uint32((1 << _RANGE_BITS) - 1)
-        bounds = zip(_range_bounds(self.hashes), _range_bounds(wanted), strict=True)
-        for (begin, end), (first, last) in bounds:
-            if first == last:
-                continue
-            places = (self.hashes[begin:end] & low).astype(np.intp)
-            table[places] = self.buckets[begin:end]
-            found[first:last] = table[(wanted[first:last] & low).astype(np.intp)]
-            table[places] = NOWHERE
-        return found
+
+def _range_ends(hashes: Hashes | npt.NDArray[np.uint64]) -> list[int]:
+    """Where each range of the hash space ends among ascending hashes, or numbers whose upper halves are such."""
+    shift = 8 * hashes.itemsize - 32 + _RANGE_BITS
+    starts = np.arange(1, 1 << (32 - _RANGE_BITS), dtype=hashes.dtype) << hashes.dtype.type(shift)
+    return [*np.searchsorted(hashes, starts).tolist(), len(hashes)]
 
 
-def _range_bounds(hashes: Sorted) -> Iterable[tuple[int, int]]:
-    starts = np.arange(1 << (32 - _RANGE_BITS), dtype=np.uint32) << np.uint32(_RANGE_BITS)
-    begins = np.searchsorted(hashes, starts).tolist()
-    return zip(begins, [*begins[1:], len(hashes)], strict=True)
-
-
-def _packed_sorted(pieces: Sequence[tuple[Sorted | KeyHashes, Buckets | int]]) -> npt.NDArray[np.uint64]:
+def packed_sorted(pieces: Sequence[tuple[Hashes | KeyHashes, Buckets | int]]) -> npt.NDArray[np.uint64]:
     """Hashes with their buckets in the lowest 16 bits, ascending."""
     packed = np.empty(sum(len(hashes) for hashes, _ in pieces), np.uint64)
     end = 0
     for hashes, buckets in pieces:
         unsigned = hashes.view(np.uint32)
-        for begin in range(0, len(hashes), _BLOCK):
-            block = packed[end : end + len(unsigned[begin : begin + _BLOCK])]
-            np.left_shift(unsigned[begin : begin + _BLOCK], np.uint64(16), out=block)
-            block |= np.uint64(buckets) if isinstance(buckets, int) else buckets[begin : begin + _BLOCK]
+        for begin in range(0, len(hashes), BLOCK):
+            block = packed[end : end + len(unsigned[begin : begin + BLOCK])]
+            np.left_shift(unsigned[begin : begin + BLOCK], np.uint64(16), out=block)
+            block |= np.uint64(buckets) if isinstance(buckets, int) else buckets[begin : begin + BLOCK]
             end += len(block)
     packed.sort()
     return packed
@@ -219,24 +205,37 @@ def _packed_sorted(pieces: Sequence[tuple[Sorted | KeyHashes, Buckets | int]]) -
 class PackedIndex:
     """Hash -> bucket, for all hashes of a partition that matter to an assigner.
 
-    A part for the hashes of the files, and parts for those that came later, each at least twice as large as the next: adding
-    a batch sorts few hashes, and a search looks into few parts.
+    A part for the hashes of the files, and parts for those that came later, where a small one is at least twice as large as the
+    next: adding a batch sorts few hashes, and a search looks into few parts.
     """
 
     def __init__(self, pieces: Sequence[tuple[KeyHashes, int]] = ()) -> None:
         """`pieces`: hashes and their bucket; a hash that comes in two of them belongs to the later bucket number."""
-        self._parts = [Part.of(_packed_sorted(pieces))] if any(len(hashes) for hashes, _ in pieces) else []
+        self._parts = [Part.of(packed_sorted(pieces))] if any(len(hashes) for hashes, _ in pieces) else []
+        self._new: list[tuple[Hashes, Buckets]] = []
 
     def __len__(self) -> int:
-        return sum(len(part.hashes) for part in self._parts)
+        return sum(len(part.hashes) for part in self._parts) + sum(len(hashes) for hashes, _ in self._new)
 
     @property
     def nbytes(self) -> int:
         """Memory held."""
-        return sum(part.nbytes for part in self._parts)
+        return sum(part.nbytes for part in self._parts) + sum(hashes.nbytes + buckets.nbytes for hashes, buckets in self._new)
 
-    def find(self, wanted: Sorted) -> Buckets:
-        """The bucket of each hash, `NOWHERE` for unknown ones."""
+    def find(self, packed: npt.NDArray[np.uint64]) -> Iterator[tuple[int, Hashes, Buckets]]:
+        """The hashes in the upper halves of `packed`, which ascends, in portions that keep equal hashes together: the place of
+        the first of them, the hashes, and the bucket of each, `NOWHERE` for unknown ones.
+
+        `packed` may be changed as far as it has been given out.
+        """
+        self._take_in()
+        if 1 << _RANGE_BITS <= len(self) < _DENSE_SHARE * len(packed):
+            return self._laid_out(packed)
+        wanted = (packed >> np.uint64(32)).astype(np.uint32)
+        return iter([(0, wanted, self.look_up(wanted))])
+
+    def look_up(self, wanted: Hashes) -> Buckets:
+        """The bucket of each hash, in any order; `NOWHERE` for unknown ones."""
         found = np.full(len(wanted), NOWHERE, np.uint16)
         for number, part in enumerate(self._parts):
             if not number:
@@ -246,9 +245,34 @@ class PackedIndex:
             found[unknown] = part.find(wanted[unknown])
         return found
 
-    def add(self, hashes: Sorted, buckets: Buckets) -> None:
-        """Take in hashes that were unknown until now."""
-        self._parts.append(Part(hashes, buckets))
-        while len(self._parts) > 1 and len(self._parts[-2].hashes) < 2 * len(self._parts[-1].hashes):
-            newest = self._parts.pop()
-            self._parts[-1] = self._parts[-1].merged_with(newest)
+    def _laid_out(self, packed: npt.NDArray[np.uint64]) -> Iterator[tuple[int, Hashes, Buckets]]:
+        """Lay out the buckets of one range of hashes after the other in a table with a place for each hash of the range."""
+        table = np.full(1 << _RANGE_BITS, NOWHERE, np.uint16)
+        parts = [(part, _range_ends(part.hashes)) for part in self._parts]
+        begins, first = [0] * len(parts), 0
+        for number, last in enumerate(_range_ends(packed)):
+            start, filled = np.uint32(number << _RANGE_BITS), []
+            for at, (part, ends) in enumerate(parts):
+                begin, begins[at] = begins[at], ends[number]
+                if first < last:
+                    filled.append((part.hashes[begin : ends[number]] - start).astype(np.intp))
+                    table[filled[-1]] = part.buckets[begin : ends[number]]
+            if first < last:
+                wanted = (packed[first:last] >> np.uint64(32)).astype(np.uint32)
+                yield first, wanted, table[(wanted - start).astype(np.intp)]
+                for places in filled:
+                    table[places] = NOWHERE
+            first = last
+
+    def add(self, hashes: Hashes, buckets: Buckets) -> None:
+        """Take in hashes that were unknown until now, none twice."""
+        self._new.append((hashes, buckets))
+
+    def _take_in(self) -> None:
+        """Sort what was added since the last search."""
+        for new in self._new:
+            self._parts.append(Part.of(packed_sorted([new])))
+            while len(self._parts) > 1 and len(self._parts[-2].hashes) < 2 * min(len(self._parts[-1].hashes), _MOST_MERGED):
+                newest = self._parts.pop()
+                self._parts[-1] = self._parts[-1].merged_with(newest)
+        self._new.clear()

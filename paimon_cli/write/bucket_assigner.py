@@ -8,21 +8,21 @@ that carry it out; a task that is repeated assigns the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from paimon_cli.bucket.hash_index import NOWHERE, Buckets, PackedIndex, Sorted
+from paimon_cli.bucket.hash_index import BLOCK, NOWHERE, Buckets, Hashes, PackedIndex
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.index_files import KeyHashes
 from paimon_cli.options.table_options import TableOptions
 
 MOST_BUCKETS = 2**15 - 1
 """Bucket numbers of a partition are below this: Java keeps them in 16 signed bits."""
-SLICE = 1 << 22
-"""Rows assigned at once: their sort takes 8 bytes each."""
+SLICE = 1 << 26
+"""Rows assigned at once, at most: it takes 8 bytes each to sort them."""
 
 
 @dataclass(frozen=True)
@@ -148,36 +148,42 @@ class PartitionAssigner:
         counts = {bucket: counts[bucket] for bucket in _in_order_of_java(counts)}
         self._open = {number: OpenBuckets(counts, limits, share) for number, share in assigners.shares.items()}
         self.known = PackedIndex([(assigners.own(hashes), bucket) for bucket, hashes in sorted(files.items())])
-        self._added: list[tuple[Sorted, Buckets]] = []
+        self._added: list[tuple[KeyHashes, Buckets]] = []
 
-    def assign(self, hashes: KeyHashes) -> npt.NDArray[np.int32]:
+    def assign(self, hashes: KeyHashes) -> Buckets:
         """The bucket of each row, which arrive in this order."""
-        parts = [self._assign(hashes[begin : begin + SLICE]) for begin in range(0, len(hashes), SLICE)]
-        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int32), *parts])
-
-    def _assign(self, hashes: KeyHashes) -> npt.NDArray[np.int32]:
-        ordered, rows = _sorted_with_rows(hashes)
-        buckets = self.known.find(ordered)
-        unknown = np.flatnonzero(buckets == NOWHERE)
-        if len(unknown):
-            buckets[unknown] = self._assign_new(ordered[unknown], rows[unknown], len(hashes))
-        assigned = np.empty(len(hashes), np.int32)
-        assigned[rows] = buckets
+        assigned = np.empty(len(hashes), np.uint16)
+        scratch = np.empty(min(len(hashes), SLICE), np.uint64)
+        for begin in range(0, len(hashes), SLICE):
+            rows = hashes[begin : begin + SLICE]
+            self._assign(rows, assigned[begin : begin + SLICE], scratch[: len(rows)])
         return assigned
 
-    def _assign_new(self, hashes: Sorted, rows: npt.NDArray[np.intp], count: int) -> Buckets:
-        """For unknown hashes, ascending, equal ones in the order of arrival; `rows` out of `count` are where they are."""
-        is_first = np.append(True, hashes[1:] != hashes[:-1])
-        new, arrived = hashes[is_first], rows[is_first]
-        in_arrival = np.zeros(count, np.bool_)
-        in_arrival[arrived] = True
-        place = (np.cumsum(in_arrival, dtype=np.int32) - 1)[arrived]
-        by_arrival = np.empty(len(new), np.uint32)
-        by_arrival[place] = new
-        chosen = self._chosen(by_arrival.view(np.int32))[place]
-        self.known.add(new, chosen)
-        self._added.append((new, chosen))
-        return chosen if len(new) == len(hashes) else chosen[np.cumsum(is_first) - 1]
+    def _assign(self, hashes: KeyHashes, assigned: Buckets, packed: npt.NDArray[np.uint64]) -> None:
+        """Sort by hash, for the search, and then by row: numpy sorts faster than it goes to memory in disorder."""
+        _sort_by_hash(hashes, packed)
+        repeated: list[tuple[np.ndarray, np.ndarray]] = []
+        for begin, ordered, buckets in self.known.find(packed):
+            block = packed[begin : begin + len(ordered)]
+            again, first = _repeats(ordered, buckets)
+            if len(again):
+                repeated.append((block[again].astype(np.uint32), block[first].astype(np.uint32)))
+                buckets[again] = 0
+            block <<= np.uint64(32)
+            block >>= np.uint64(16)
+            block |= buckets
+        packed.sort()
+        np.copyto(assigned, packed, casting="unsafe")
+        new = np.concatenate([np.empty(0, np.int32), *(hashes[b : b + BLOCK][rows] for b, rows in _new_rows(assigned))])
+        if len(new):
+            chosen, done = self._chosen(new), 0
+            for begin, rows in _new_rows(assigned):
+                assigned[begin : begin + BLOCK][rows] = chosen[done : done + len(rows)]
+                done += len(rows)
+            for again, first in repeated:
+                assigned[again] = assigned[first]
+            self.known.add(new.view(np.uint32), chosen)
+            self._added.append((new, chosen))
 
     def _chosen(self, hashes: KeyHashes) -> Buckets:
         if len(self._open) == 1:
@@ -199,17 +205,33 @@ class PartitionAssigner:
         hashes, buckets = hashes[order], buckets[order]
         begins = np.flatnonzero(np.append(True, buckets[1:] != buckets[:-1])).tolist()
         for begin, end in zip(begins, [*begins[1:], len(buckets)], strict=True):
-            yield int(buckets[begin]), hashes[begin:end].view(np.int32)
+            yield int(buckets[begin]), hashes[begin:end]
 
 
-def _sorted_with_rows(hashes: KeyHashes) -> tuple[Sorted, npt.NDArray[np.intp]]:
-    """The hashes ascending as unsigned numbers, equal ones as they came, and where each was."""
-    packed = hashes.view(np.uint32).astype(np.uint64)
-    packed <<= np.uint64(32)
-    packed |= np.arange(len(packed), dtype=np.uint64)
+def _sort_by_hash(hashes: KeyHashes, packed: npt.NDArray[np.uint64]) -> None:
+    """Hashes as unsigned numbers in the upper halves of `packed`, their rows in the lower ones, ascending."""
+    numbers = np.arange(BLOCK, dtype=np.uint64)
+    for begin in range(0, len(hashes), BLOCK):
+        block = packed[begin : begin + BLOCK]
+        block[:] = hashes[begin : begin + BLOCK].view(np.uint32)
+        block <<= np.uint64(32)
+        block |= numbers[: len(block)]
+        if begin:
+            block += np.uint64(begin)
     packed.sort()
-    halves = packed.view(np.uint32).reshape(-1, 2)
-    return np.ascontiguousarray(halves[:, 1]), halves[:, 0].astype(np.intp)
+
+
+def _new_rows(assigned: Buckets) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
+    """The rows without a bucket, block by block."""
+    for begin in range(0, len(assigned), BLOCK):
+        yield begin, np.flatnonzero(assigned[begin : begin + BLOCK] == NOWHERE)
+
+
+def _repeats(ordered: Hashes, buckets: Buckets) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Where among ascending hashes unknown ones come again, and for each of them where it comes first."""
+    again = np.flatnonzero((ordered[1:] == ordered[:-1]) & (buckets[1:] == NOWHERE)) + 1
+    begins_run = np.append(True, again[1:] != again[:-1] + 1)[: len(again)]
+    return again, (again[begins_run] - 1)[np.cumsum(begins_run) - 1]
 
 
 def _in_order_of_java(buckets: Iterable[int]) -> list[int]:

@@ -40,6 +40,20 @@ def test_files_are_written_and_read(tmp_path: Path) -> None:
         read_key_hashes(context, IndexFileMeta(HASH, "index-none", 8, 2))
 
 
+def found(index: PackedIndex, wanted: np.ndarray) -> list[int]:
+    """The buckets of ascending hashes; every portion keeps equal hashes together."""
+    packed = (wanted.astype(np.uint64) << np.uint64(32)) | np.uint64(7)
+    buckets: list[int] = []
+    last = -1
+    for begin, hashes, numbers in index.find(packed):
+        assert begin == len(buckets) and int(hashes[0]) > last
+        assert hashes.tolist() == wanted[begin : begin + len(hashes)].tolist()
+        last = int(hashes[-1])
+        packed[begin : begin + len(hashes)] = 0
+        buckets += numbers.tolist()
+    return buckets
+
+
 @pytest.mark.parametrize("span", [1 << 32, 1 << 18, 40], ids=["uniform", "dense", "few cells"])
 @pytest.mark.parametrize("batches", [1, 9])
 def test_it_finds_what_a_dictionary_finds(monkeypatch: pytest.MonkeyPatch, span: int, batches: int) -> None:
@@ -53,31 +67,31 @@ def test_it_finds_what_a_dictionary_finds(monkeypatch: pytest.MonkeyPatch, span:
         index.add(new, buckets)
         known |= dict(zip(new.tolist(), buckets.tolist(), strict=True))
         wanted = np.sort(np.concatenate([new, random.integers(0, span, 200, np.uint32), np.array([0, 2**32 - 1], np.uint32)]))
-        assert index.find(wanted).tolist() == [known.get(key, NOWHERE) for key in wanted.tolist()]
+        assert found(index, wanted) == [known.get(key, NOWHERE) for key in wanted.tolist()]
     assert len(index) == len(known)
 
 
-def test_parts_that_are_laid_out_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hashes_are_found_by_laying_the_index_out(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(7)
     pieces = [(random.integers(-(2**31), 2**31, 400_000, np.int32), bucket) for bucket in range(3)]
     index = PackedIndex(pieces)
+    index.add(np.array([5, 2**32 - 1], np.uint32), np.array([8, 9], np.uint16))
     every = np.concatenate([hashes for hashes, _ in pieces]).view(np.uint32)
-    wanted = np.sort(np.concatenate([every[::5], random.integers(0, 2**32, 100_000, np.uint32)]))
-    (part,) = index._parts
-    assert len(part.hashes) >= 1 << 20 and part.find(wanted).tolist() == part._looked_up(wanted).tolist()
-    assert part._laid_out(wanted).tolist() == part._looked_up(wanted).tolist()
-    found = index.find(wanted)
-    assert (found != NOWHERE).sum() >= len(every) // 5
+    edges = np.array([0, 5, 5, (1 << 20) - 1, 1 << 20, 2**32 - 1], np.uint32)
+    wanted = np.sort(np.concatenate([every[::5], random.integers(0, 2**32, 100_000, np.uint32), edges]))
+    assert 1 << 20 <= len(index) < 16 * len(wanted)
+    assert found(index, wanted) == index.look_up(wanted).tolist()
+    assert sum(bucket != NOWHERE for bucket in found(index, wanted)) >= len(every) // 5
     assert index.nbytes <= 8 * len(index)
 
 
 def test_a_hash_of_two_buckets_belongs_to_the_later_one() -> None:
     index = PackedIndex([(np.array([4, 5], np.int32), 2), (np.array([5, 6], np.int32), 7)])
-    assert index.find(np.array([4, 5, 6, 7], np.uint32)).tolist() == [2, 7, 7, NOWHERE]
+    assert index.look_up(np.array([4, 5, 6, 7], np.uint32)).tolist() == [2, 7, 7, NOWHERE]
     assert len(index) == 3
 
 
 def test_no_hashes_are_no_index() -> None:
     index = PackedIndex([(np.array([], np.int32), 0)])
     assert (len(index), index.nbytes) == (0, 0)
-    assert index.find(np.array([1], np.uint32)).tolist() == [NOWHERE]
+    assert index.look_up(np.array([1], np.uint32)).tolist() == [NOWHERE]
