@@ -6,7 +6,7 @@ bytes in sorted arrays, and at most 2 more in the directory over them; hash tabl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
