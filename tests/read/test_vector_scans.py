@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from paimon_cli.bucket import data_file_reader
 from paimon_cli.bucket.data_file_reader import FilePart, read_part
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, BucketId
+from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND, merge_rows, read_schema
 from paimon_cli.read import scan_plan, split_reader
 from paimon_cli.read.scan_plan import plan_scan
@@ -151,6 +153,24 @@ def test_parts_hold_each_row_once_at_its_position(tmp_path: Path) -> None:
         assert sum(map(len, found)) == len(whole) and {at: key for one in found for at, key in one.items()} == whole
     odd = keys_of(FilePart(keeps=lambda content, group: group % 2 == 1), 50)
     assert 0 < len(odd) < len(whole) and odd.items() <= whole.items()
+
+
+@pytest.mark.parametrize("ahead", [1, 3000, 16 << 20])
+def test_a_file_read_alone_has_the_same_rows_at_the_same_positions(
+    tmp_path: Path, ahead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_file_reader, "READ_AHEAD_BYTES", ahead)
+    context = table(tmp_path, 1)
+    bucket = the_bucket(context)
+
+    def rows_of(file: DataFileMeta, part: FilePart) -> list[tuple[int, dict[str, Any]]]:
+        read = read_part(context, bucket.bucket_id, file, list(COLUMNS), 77, part)
+        return [(at, row) for start, batch in read for at, row in enumerate(batch.to_pylist(), start)]
+
+    for file in bucket.files:
+        beside = FilePart(keeps=lambda content, group: group % 3 > 0)
+        assert rows_of(file, replace(beside, is_alone=True)) == rows_of(file, beside)
+        assert rows_of(file, FilePart(is_alone=True)) == rows_of(file, FilePart()) != []
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])

@@ -1,0 +1,48 @@
+"""Structs of Thrift's compact protocol: what is written is read, whatever the widths of numbers and texts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paimon_cli.metadata.compact_thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE, Struct, decode, encode
+
+NUMBERS = st.integers(-(2**63), 2**63 - 1)
+TEXTS = st.binary(max_size=140)
+SAME_WIDTH = st.integers(0, 130).flatmap(lambda width: st.lists(st.binary(min_size=width, max_size=width), max_size=40))
+
+
+def lists(structs: st.SearchStrategy[Struct]) -> st.SearchStrategy[tuple[int, list[object]]]:
+    return st.one_of(
+        st.tuples(st.just(I64), st.lists(NUMBERS, max_size=20)),
+        st.tuples(st.just(BINARY), st.one_of(st.lists(TEXTS, max_size=20), SAME_WIDTH)),
+        st.tuples(st.just(TRUE), st.lists(st.sampled_from((TRUE, FALSE)), max_size=20)),
+        st.tuples(st.just(STRUCT), st.lists(structs, max_size=20)),
+    )
+
+
+def structs_of(inner: st.SearchStrategy[Struct]) -> st.SearchStrategy[Struct]:
+    values = st.one_of(
+        st.tuples(st.sampled_from((I32, I64)), NUMBERS),
+        st.tuples(st.just(BINARY), TEXTS),
+        st.sampled_from(((TRUE, True), (FALSE, False))),
+        st.tuples(st.just(STRUCT), inner),
+        st.tuples(st.just(LIST), lists(inner)),
+    )
+    return st.dictionaries(st.integers(1, 200), values, max_size=6).map(Struct)
+
+
+STRUCTS = st.recursive(st.just(Struct()), structs_of, max_leaves=6)
+
+
+@given(STRUCTS, st.binary(max_size=5))
+def test_what_is_written_is_read(fields: Struct, rest: bytes) -> None:
+    assert decode(encode(fields) + rest) == fields
+
+
+@given(STRUCTS, st.data())
+def test_what_is_cut_off_is_refused(fields: Struct, data: st.DataObject) -> None:
+    content = encode(fields)
+    with pytest.raises((ValueError, LookupError)):
+        decode(content[: data.draw(st.integers(0, len(content) - 1))])
