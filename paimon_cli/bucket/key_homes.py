@@ -21,7 +21,7 @@ from paimon_cli.bucket.merged_rows import LEAST_RUN_BYTES, MERGE_BYTES, merge_co
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.datatypes.arrow_types import values_to_arrow
-from paimon_cli.errors import PaimonError
+from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.key_search import ABSENT, Flags, Places, SortedKeys
@@ -53,13 +53,16 @@ class KeyHomes:
         self._looked_up = [_LookedUp(self.context, bucket) for bucket in self.buckets]
 
     def of(self, keys: pa.RecordBatch) -> Homes:
-        """The home of each key as an index into `buckets`. `keys`: columns of `whole_key`, sorted by them, each key once."""
+        """The home of each key as an index into `buckets`. `keys`: columns of `whole_key`, sorted by them, each key once.
+
+        `DamagedFile` for a key that lives in two buckets, unless the table forgets where keys live.
+        """
         homes = np.full(keys.num_rows, ABSENT, np.int32)
         threads = min(self.context.read_threads, self.context.options.cross_partition_bootstrap_parallelism)
         found = in_parallel(partial(self._shown, keys), range(len(self.buckets)), threads)
         for number, rows in enumerate(found):
             twice = rows[homes[rows] != ABSENT]
-            if len(twice):
+            if len(twice) and self.context.options.cross_partition_index_ttl is None:
                 raise self._in_two_places(keys, int(twice[0]), homes, number)
             homes[rows] = number
         return homes
@@ -74,12 +77,13 @@ class KeyHomes:
         shown = np.flatnonzero(looked_up.shows(asked.select(list(self.context.schema.trimmed_primary_keys))))
         return shown if candidates is None else candidates[shown]
 
-    def _in_two_places(self, keys: pa.RecordBatch, row: int, homes: Homes, number: int) -> PaimonError:
+    def _in_two_places(self, keys: pa.RecordBatch, row: int, homes: Homes, number: int) -> DamagedFile:
         places = [self.context.bucket_path(*self.buckets[place].bucket_id) for place in (int(homes[row]), number)]
-        return PaimonError(
+        return DamagedFile(
             f"the key {_key_text(keys, row)} lives in two buckets, {places[0]} and {places[1]}",
-            "another engine wrote the table from two jobs at a time, or with cross-partition-upsert.index-ttl",
-            f"delete one of the two rows by its partition: paimon-cli delete {self.context.layout.argument} --where CONDITION",
+            "two jobs of another engine brought it there; delete the row that is wrong, by its partition column too",
+            f"paimon-cli verify {self.context.layout.argument} --level full --only PV060",
+            path=places[1],
         )
 
 

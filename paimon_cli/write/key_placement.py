@@ -32,6 +32,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.key_search import ABSENT, Flags, SortedKeys
 from paimon_cli.lsm.sort_merge import merge_in_memory, rows_of
 from paimon_cli.lsm.sorted_rows import KeepAllVersions
+from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import DELETE, VALUE_KIND
 from paimon_cli.metadata.table_mode import INPUT
 from paimon_cli.write.bucket_assigner import Limits, OpenBuckets, Share
@@ -148,10 +149,10 @@ class KeyPlacement:
         return chosen
 
     def _open_buckets(self, partition: int) -> OpenBuckets:
-        """How many keys a bucket has is not counted: its rows are at least as many."""
+        """How many keys a bucket has is not counted: they are at most its rows without deletes and what those delete."""
         if partition not in self._open:
             buckets = [bucket for bucket in self._homes.buckets if bucket.partition == self._partitions.names[partition]]
-            counts = {bucket.bucket: sum(file.row_count for file in bucket.files) for bucket in buckets}
+            counts = {bucket.bucket: max(0, sum(map(_kept_rows, bucket.files))) for bucket in buckets}
             self._open[partition] = OpenBuckets(counts, Limits.of(self._context.options), self._share)
         return self._open[partition]
 
@@ -223,6 +224,10 @@ class Versions:
 def _with_buckets(rows: pa.RecordBatch, buckets: Buckets) -> pa.RecordBatch:
     """The rows as `routers.AssignedRouter` takes them."""
     return rows.append_column(ASSIGNED_BUCKET, pa.array(buckets, pa.int32()))
+
+
+def _kept_rows(file: DataFileMeta) -> int:
+    return file.row_count - 2 * (file.delete_row_count or 0)
 
 
 class _Numbering:

@@ -13,7 +13,7 @@ import pytest
 
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import CommitIdentity, fresh_identity
-from paimon_cli.errors import BadInput, BucketsConflict, NotSupported, PaimonError, UsageError
+from paimon_cli.errors import BadInput, BucketsConflict, DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.check import check_table
@@ -248,14 +248,20 @@ class _Later:
 
 
 def test_a_key_in_two_partitions_is_named(tmp_path: Path) -> None:
-    context = cross_table(tmp_path / "t", {"cross-partition-upsert.index-ttl": "1 h"})
+    context = cross_table(tmp_path / "t")
     write(context, [{"p": "a", "k": 1, "v": 0, "w": 0}])
-    write(replace(context, clock=_Later(context.clock, 2 * 3_600_000)), [{"p": "b", "k": 1, "v": 1, "w": 0}])
-    remembering = TableContext.open(context.url, {"cross-partition-upsert.index-ttl": "10 h"})
-    with pytest.raises(PaimonError, match="k = 1 lives in two buckets"):
-        write(remembering, [{"p": "c", "k": 1, "v": 2, "w": 0}])
+    forgetting = TableContext.open(context.url, {"cross-partition-upsert.index-ttl": "1 h"})
+    later = replace(forgetting, clock=_Later(context.clock, 2 * 3_600_000))
+    write(later, [{"p": "b", "k": 1, "v": 1, "w": 0}])
+    with pytest.raises(DamagedFile, match="k = 1 lives in two buckets"):
+        write(context, [{"p": "c", "k": 1, "v": 2, "w": 0}])
     (found,) = check_table(context, rows=True)
     assert found.code == "PV060" and "such as k = 1 in p=a/bucket-0 and p=b/bucket-0" in found.message
+    write(forgetting, [{"p": "c", "k": 1, "v": 2, "w": 0}])
+    assert len(rows(context)) == 2
+    _update(context, "k = 1 AND p <> 'c'")
+    assert [(row["p"], row["k"]) for row in rows(context)] == [("c", 1)]
+    assert not list(check_table(context, rows=True))
 
 
 def _update(context: TableContext, where: str, *assignments: str) -> UpdateSummary:
