@@ -46,7 +46,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
 KIND_TYPE = STRING.with_nullable(False)
-INSERTS_ONLY = "write rows of kind +I only, or create a table with a primary key"
+INSERTS_ONLY = "write rows of kind +I only; `paimon-cli delete` removes rows by a condition"
 HAS_KINDS, ALL_ASKED_FOR = "what says the kind of each row", "nullable, but --missing-columns error asks for all"
 
 

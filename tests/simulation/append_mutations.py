@@ -12,7 +12,7 @@ from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.merged_rows import LARGEST_BATCH
 from paimon_cli.commit import files_conflict
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.compact import bucket_compactor
+from paimon_cli.compact import append_rewriter
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.jobs import append_change
 from paimon_cli.metadata.data_file import ADD, CommitMessage
@@ -48,7 +48,7 @@ def marked_rows_copied_by_a_compaction() -> Patch:
     def all_rows(context: Any, bucket_id: Any, file: Any, columns: Sequence[str], vectors: Any) -> Any:
         return read_data_file(context, bucket_id, file, columns, LARGEST_BATCH)
 
-    return patch.object(bucket_compactor, "unmarked_rows", all_rows)
+    return patch.object(append_rewriter, "unmarked_rows", all_rows)
 
 
 @planted_in("append-compactors")
