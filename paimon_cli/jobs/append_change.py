@@ -84,7 +84,7 @@ def _wholly_deleted(
         return [], list(found)
     bounds, gone, left = TableBounds(context), list[ChangedFiles](), list[BucketFiles]()
     for bucket in found:
-        sure = [file for file in bucket.files if change.where.must_match(bounds.of_file(bucket.partition, file))]
+        sure = [file for file in bucket.files if change.where.must_match(bounds.of_file(*bucket.bucket_id, file))]
         if sure:
             vectors = load_vectors(context, bucket)
             rows = sum(file.row_count - _marked_rows(vectors, file) for file in sure)
@@ -202,7 +202,7 @@ class _Changing:
         return DeletionVector.marking(np.concatenate(found), bitmap64=self._context.options.deletion_vectors_bitmap64)
 
     def _may_match(self, file: DataFileMeta) -> FilePart:
-        return FilePart(keeps=self._bounds.keeps_group(self._change.where, self._task.bucket.partition, file))
+        return FilePart(keeps=self._bounds.keeps_group(self._change.where, *self._task.bucket.bucket_id, file))
 
     def _live(self, file: DataFileMeta, columns: Sequence[str], part: FilePart) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
         """Rows that no vector marks, with their places in the file."""

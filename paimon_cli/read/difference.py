@@ -141,7 +141,7 @@ class _Planner(FileFilter):
 
     def _may_match(self, partition: bytes, files: list[DataFileMeta]) -> bool:
         predicate = self._predicate
-        return predicate is None or any(predicate.may_match(self._bounds.of_keys(partition, file)) for file in files)
+        return predicate is None or any(predicate.may_match(self._bounds.of_keys(partition, 0, file)) for file in files)
 
 
 def _only(side: Buckets, names: Collection[str]) -> Buckets:

@@ -113,7 +113,7 @@ def _placed_files(context: TableContext, predicate: Predicate) -> tuple[list[_Pl
 
 
 def _holding(entries: Iterable[ManifestEntry], bounds: TableBounds, predicate: Predicate) -> Iterator[ManifestEntry]:
-    return (entry for entry in entries if predicate.may_match(bounds.of_keys(entry.partition, entry.file)))
+    return (entry for entry in entries if predicate.may_match(bounds.of_keys(entry.partition, entry.bucket, entry.file)))
 
 
 def _versions(

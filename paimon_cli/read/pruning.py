@@ -52,19 +52,19 @@ class TableBounds:
         fields = schema.fields_of(schema.partition_keys)
         return self._decoded(manifest.partition_stats, rows, fields, manifest.file_name).get
 
-    def of_keys(self, partition: bytes, file: DataFileMeta) -> BoundsOf:
+    def of_keys(self, partition: bytes, bucket: int, file: DataFileMeta) -> BoundsOf:
         """Partition and primary-key columns: what holds for every version of the file's keys."""
-        of_partition, known = self.of_partition(partition), self._keys(file)
+        of_partition, known = self.of_partition(partition), self._keys(file, is_sorted=bucket != POSTPONE_BUCKET)
         return lambda name: of_partition(name) or known.get(name)
 
-    def of_file(self, partition: bytes, file: DataFileMeta) -> BoundsOf:
+    def of_file(self, partition: bytes, bucket: int, file: DataFileMeta) -> BoundsOf:
         """Every column of the file's own rows."""
-        of_keys, known = self.of_keys(partition, file), self._values(file)
+        of_keys, known = self.of_keys(partition, bucket, file), self._values(file)
         return lambda name: of_keys(name) or known.get(name)
 
     def of_indexed(self, partition: bytes, bucket: int, file: DataFileMeta) -> BoundsOf:
         """Bounds as `of_file`, with the indexes of the file, which are read when a condition first needs them."""
-        of_file, filters = self.of_file(partition, file), FileFilters(self._context, partition, bucket, file)
+        of_file, filters = self.of_file(partition, bucket, file), FileFilters(self._context, partition, bucket, file)
         fields = self._context.schema.fields
         stored = dict(zip((f.name for f in fields), zip(fields, self._stored_fields(file, fields), strict=True), strict=True))
 
@@ -77,9 +77,9 @@ class TableBounds:
 
         return bounds_of
 
-    def keeps_group(self, predicate: Predicate, partition: bytes, file: DataFileMeta) -> KeepsGroup:
+    def keeps_group(self, predicate: Predicate, partition: bytes, bucket: int, file: DataFileMeta) -> KeepsGroup:
         """Which row groups of a Parquet file may hold a row that matches, by the statistics in its footer."""
-        of_file, fields = self.of_file(partition, file), self._context.schema.fields
+        of_file, fields = self.of_file(partition, bucket, file), self._context.schema.fields
         stored = {
             field.name: old
             for field, old in zip(fields, self._stored_fields(file, fields), strict=True)
@@ -100,13 +100,13 @@ class TableBounds:
 
         return keeps
 
-    def _keys(self, file: DataFileMeta) -> dict[str, ColumnBounds]:
+    def _keys(self, file: DataFileMeta, *, is_sorted: bool) -> dict[str, ColumnBounds]:
         stored = self._stored_fields(file, self._key_fields)
         if not stored or any(a is None or not same_type(a.type, b.type) for a, b in zip(stored, self._key_fields, strict=True)):
             return {}
         known = self._decoded(file.key_stats, file.row_count, self._key_fields, file.file_name)
         first = self._key_fields[0]
-        if first.name not in known and first.type.root not in FLOATING_ROOTS:
+        if is_sorted and first.name not in known and first.type.root not in FLOATING_ROOTS:
             # Rows are sorted by key, so the first key column has bounds even where statistics were switched off.
             types = [field.type for field in self._key_fields]
             low, high = (_row(row, types, file.file_name)[0] for row in (file.min_key, file.max_key))
@@ -277,7 +277,9 @@ class Pruning(FileFilter):
 
     def may_hold_keys(self, entry: ManifestEntry) -> bool:
         """A condition that the keys alone break drops a file safely: all versions of those keys go with it."""
-        return self._predicate is None or self._predicate.may_match(self._bounds.of_keys(entry.partition, entry.file))
+        return self._predicate is None or self._predicate.may_match(
+            self._bounds.of_keys(entry.partition, entry.bucket, entry.file)
+        )
 
     def keeps_section(self, members: Sequence[ManifestEntry]) -> bool:
         """Values drop a section only as a whole: an old row that matches may be hidden by a newer one that does not.
@@ -294,7 +296,9 @@ class Pruning(FileFilter):
         return False
 
     def _may_hold_values(self, entry: ManifestEntry) -> bool:
-        return self._predicate is None or self._predicate.may_match(self._bounds.of_file(entry.partition, entry.file))
+        return self._predicate is None or self._predicate.may_match(
+            self._bounds.of_file(entry.partition, entry.bucket, entry.file)
+        )
 
     def _may_hold_indexed(self, entry: ManifestEntry) -> bool:
         """Only asked where statistics do not help: an index may lie in a file of its own."""

@@ -48,7 +48,7 @@ def read_split(
     bounds = TableBounds(context)
 
     def part_of(file: DataFileMeta) -> FilePart:
-        keeps = None if predicate is None else bounds.keeps_group(predicate, split.bucket.partition, file)
+        keeps = None if predicate is None else bounds.keeps_group(predicate, *split.bucket.bucket_id, file)
         return FilePart(split.part, split.parts, keeps)
 
     for batch in read_bucket(context, split.bucket, needed, row_filter=row_filter, keep_kinds=keep_kinds, part_of=part_of):

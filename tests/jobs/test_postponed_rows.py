@@ -15,6 +15,7 @@ from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import locate_table
+from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError, Refused, UsageError
 from paimon_cli.history.live_files import bucket_files
@@ -27,6 +28,8 @@ from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
 from paimon_cli.jobs.row_scan import FollowedChanges, Increment, ReadRequest, plan_rows
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
+from paimon_cli.read.key_history import key_history, key_predicate
+from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
 from tests.goldens import golden_table
@@ -436,3 +439,21 @@ def test_golden_rows_that_wait_are_read_and_given_out(tmp_path: Path) -> None:
     compact(context)
     assert shown(context) == merged
     assert list(check_table(context, rows=True)) == []
+
+
+def test_the_first_and_last_key_of_a_file_that_waits_are_no_bounds(tmp_path: Path) -> None:
+    """Its rows stand as they came: a search for a key between or beyond them must still look into it."""
+    context = make(tmp_path / "t")
+    write(context, [row(5, 0), row(1, 1), row(99, 2), row(9, 3)])
+    latest = context.snapshots.latest()
+    assert latest is not None
+    (bucket,) = bucket_files(context, latest).values()
+    assert (bucket.files[0].min_key, bucket.files[0].max_key) == tuple(serialize_row((n,), context.key_types) for n in (5, 9))
+    bounds, bare = TableBounds(context), replace(bucket.files[0], key_stats=SimpleStats())
+    assert bounds.of_keys(bucket.partition, 0, bare)("id") is not None, "in a sorted file they would be"
+    assert bounds.of_keys(*bucket.bucket_id, bare)("id") is None
+    table = CatalogTable.open(locate_table(context.url))
+    for number, n in ((1, 1), (99, 2), (9, 3)):
+        found = FollowedChanges(table, ReadRequest(where=f"id = {number}"), 1, 1).rows()
+        assert [batch.column("n").to_pylist() for batch in found] == [[n]]
+        assert len(key_history(context, key_predicate(context, {"id": str(number)}))) == 1

@@ -38,7 +38,7 @@ def _file(context: TableContext, values: SimpleStats, **changes: Any) -> DataFil
 
 
 def _all(context: TableContext, file: DataFileMeta) -> dict[str, ColumnBounds | None]:
-    bounds_of = TableBounds(context).of_file(EMPTY_ROW, file)
+    bounds_of = TableBounds(context).of_file(EMPTY_ROW, 0, file)
     return {name: bounds_of(name) for name in context.schema.field_names}
 
 

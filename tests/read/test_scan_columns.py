@@ -56,14 +56,14 @@ class PlainPlan:
         if not self.context.mode.reads_merge:
             sections = [[file] for file in sorted(files, key=lambda f: (f.min_sequence_number, f.creation_time_millis or 0))]
         else:
-            files = [file for file in files if self.may_match(self.bounds.of_keys(bucket.partition, file))]
+            files = [file for file in files if self.may_match(self.bounds.of_keys(*bucket.bucket_id, file))]
             runs = key_sections(files, self.context.key_of)
             sections = [[file for run in section for file in run.files] for section in runs]
         mixes = self.context.options.merge_engine != "deduplicate"
         sections = [
             members
             for members in sections
-            if (len(members) > 1 and mixes) or any(self.may_match(self.bounds.of_file(bucket.partition, f)) for f in members)
+            if (len(members) > 1 and mixes) or any(self.may_match(self.bounds.of_file(*bucket.bucket_id, f)) for f in members)
         ]
         limit, least = self.context.options.split_target_size, self.context.options.split_open_file_cost
         if self.context.mode.deletion_vectors and not self.context.mode.reads_merge and self.context.schema.primary_keys:
