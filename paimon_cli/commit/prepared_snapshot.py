@@ -41,6 +41,8 @@ class MetadataWriter:
         for content, line in table.encoded(self._context.options.manifest_target_file_size, self._context.partition_types):
             name = self._write("manifest", content, added=line.num_added_files, deleted=line.num_deleted_files)
             found.append(replace(line, file_name=name))
+        if len(found) == 1:
+            self._context.manifest_cache.add(found[0], table.pieces)
         return found
 
     def manifest_list(self, manifests: Sequence[ManifestFileMeta], purpose: str) -> tuple[str, int]:

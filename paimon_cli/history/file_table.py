@@ -8,7 +8,7 @@ are asked for.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -26,10 +26,10 @@ from paimon_cli.metadata.data_file import (
     ManifestEntry,
     ManifestFileMeta,
 )
-from paimon_cli.metadata.manifest_table import ByteRanges, ManifestTable
+from paimon_cli.metadata.manifest_table import ByteRanges, ManifestTable, is_plain
 from paimon_cli.metadata.manifests import copied_manifests, encode_manifests, partition_stats
 
-_FEW = 64
+_FEW = 256
 """This many entries are compared as objects."""
 
 
@@ -145,6 +145,16 @@ class FileTable:
     def entry(self, row: int) -> ManifestEntry:
         piece = bisect_right(self._starts, row) - 1
         return self.pieces[piece].entry(row - self._starts[piece])
+
+    def identity(self, row: int) -> Hashable:
+        """What an entry cancels out with, or is cancelled by; of a plain entry without decoding it."""
+        number = bisect_right(self._starts, row) - 1
+        piece, place = self.pieces[number], row - self._starts[number]
+        if piece.plain[place]:
+            return int(self.codes[row]), int(piece.buckets[place]), int(piece.levels[place]), piece.names[place]
+        entry = piece.entry(place)
+        file, seldom = entry.file, (entry.file.extra_files, entry.file.embedded_file_index, entry.file.external_path)
+        return (int(self.codes[row]), entry.bucket, file.level, file.file_name.encode(), *(() if is_plain(file) else seldom))
 
     def entries(self) -> list[ManifestEntry]:
         return [entry for piece in self.pieces for entry in piece.entries()]
@@ -304,7 +314,7 @@ def _identity_hashes(table: FileTable) -> np.ndarray:
 
 
 def _is_deleted(table: FileTable, adds: np.ndarray, deletes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    """Whether those ADDs, each with the hash of some DELETE, have the identity of one; few, or not plain ones, are decoded."""
+    """Whether those ADDs, each with the hash of some DELETE, have the identity of one; few, or not plain ones, one by one."""
     same = np.zeros(len(adds), dtype=bool)
     if len(adds) > _FEW:
         ordered = deletes[np.argsort(hashes[deletes], kind="stable")]
@@ -312,8 +322,8 @@ def _is_deleted(table: FileTable, adds: np.ndarray, deletes: np.ndarray, hashes:
     unsure = np.flatnonzero(~same)
     if len(unsure):
         asked = np.isin(hashes[deletes], hashes[adds[unsure]])
-        gone = {table.entry(row).identity for row in deletes[asked].tolist()}
-        same[unsure] = [table.entry(row).identity in gone for row in adds[unsure].tolist()]
+        gone = set(map(table.identity, deletes[asked].tolist()))
+        same[unsure] = [table.identity(row) in gone for row in adds[unsure].tolist()]
     return same
 
 

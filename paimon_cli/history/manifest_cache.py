@@ -1,4 +1,4 @@
-"""Manifests that were read before: they never change, so the next commit of a process reads only what is new.
+"""Manifests that were read or written before: they never change, so the next commit of a process reads only what is new.
 
 A commit looks at all manifests of the latest snapshot that may hold entries of its partitions; nearly all of them are those
 that the commit before looked at. Of big manifests only the partitions that were asked for are kept.
@@ -105,6 +105,8 @@ class ManifestCache:
     def __init__(self, reader: ManifestReader) -> None:
         self._reader = reader
         self._cached: dict[tuple[str, int], CachedManifest] = {}
+        self._sizes: dict[tuple[str, int], int] = {}
+        self._size = 0
         self._keys: dict[bytes, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -130,6 +132,13 @@ class ManifestCache:
         self._keep(found)
         return list(found.values())
 
+    def add(self, manifest: ManifestFileMeta, pieces: Sequence[ManifestTable]) -> None:
+        """Keep a manifest that this process has written itself, so that its next commit need not read it."""
+        if manifest.num_added_files + manifest.num_deleted_files < _MANY_IN_ALL:
+            cached = CachedManifest()
+            cached.add(pieces, None)
+            self._keep({_key(manifest): cached})
+
     def key(self, encoded: bytes, decode: Callable[[bytes], Any]) -> Any:
         """`decode(encoded)`, which is kept: every commit compares the keys of the files that are already there."""
         if len(self._keys) > _MOST_KEYS:
@@ -153,12 +162,17 @@ class ManifestCache:
 
     def _keep(self, found: dict[tuple[str, int], CachedManifest]) -> None:
         """Move those asked for last to the end, and drop from the front."""
-        self._cached = {key: cached for key, cached in self._cached.items() if key not in found} | found
-        size = sum(cached.size for cached in self._cached.values())
-        for key in [*self._cached]:
-            if size <= _MOST_BYTES:
-                return
-            size -= self._cached.pop(key).size
+        for key, cached in found.items():
+            self._forget(key)
+            self._cached[key], self._sizes[key] = cached, cached.size
+            self._size += cached.size
+        while self._size > _MOST_BYTES and self._cached:
+            self._forget(next(iter(self._cached)))
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        if key in self._cached:
+            del self._cached[key]
+            self._size -= self._sizes.pop(key)
 
 
 def _key(meta: ManifestFileMeta) -> tuple[str, int]:

@@ -76,14 +76,29 @@ class ByteRanges:
 
     def hashes(self) -> np.ndarray:
         """One int64 each; equal strings have equal ones, also beside longer strings in another buffer."""
-        lengths = self.ends - self.begins
-        shortest = int(lengths.min()) if len(self) else 0
+        hashed = np.empty(len(self), np.uint64)
+        for start in range(0, len(self), _AT_ONCE):
+            rows = slice(start, start + _AT_ONCE)
+            hashed[rows] = ByteRanges(self.data, self.begins[rows], self.ends[rows])._hashes_at_once()
+        return hashed.view(np.int64)
+
+    def _hashes_at_once(self) -> np.ndarray:
+        """Of one string at least. The last word of a string of eight bytes or more is its last eight bytes, which overlap those
+        before, so that strings of almost the same length take the same steps.
+        """
+        lengths = self.ends.astype(np.int64) - self.begins
+        shortest, longest = int(lengths.min()), int(lengths.max())
+        view = np.ndarray((max(len(self.data) - 7, 0),), dtype="<u8", buffer=self.data.data, strides=(1,))
+        begins, last = self.begins.astype(np.int64), np.maximum(lengths - 8, 0)
         hashed = (lengths.astype(np.uint64) + np.uint64(1)) * np.uint64(0xD6E8FEB86659FD93)
-        for offset in range(0, int(lengths.max(initial=0)), 8):
-            mixed = (hashed ^ self.words(offset).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        for offset in range(0, longest, 8):
+            offsets = np.minimum(last, offset) if offset + 8 > shortest else offset
+            mixed = view[begins + offsets] if shortest >= 8 else self.words(offsets).view(np.uint64)
+            mixed ^= hashed
+            mixed *= np.uint64(0x9E3779B97F4A7C15)
             mixed ^= mixed >> np.uint64(29)
             hashed = mixed if offset < shortest else np.where(offset < lengths, mixed, hashed)
-        return hashed.view(np.int64)
+        return hashed
 
     def coded(self) -> tuple[np.ndarray, list[bytes]]:
         """For each string the place of its value in the list of distinct ones. Fast where equal ones are neighbours."""
@@ -206,7 +221,7 @@ class ManifestTable:
             names=ByteRanges.of([f.file_name.encode() for f in files]),
             min_keys=ByteRanges.of([f.min_key for f in files]),
             max_keys=ByteRanges.of([f.max_key for f in files]),
-            plain=np.array([_is_plain(f) for f in files], dtype=bool),
+            plain=np.array([is_plain(f) for f in files], dtype=bool),
             records=Records(ByteRanges.of([]), decoded=entries, rows=np.arange(len(entries))),
         )
 
@@ -256,7 +271,8 @@ class Records:
         return found
 
 
-def _is_plain(file: DataFileMeta) -> bool:
+def is_plain(file: DataFileMeta) -> bool:
+    """Whether the file has nothing seldom that belongs to the identity of its entries."""
     return not file.extra_files and file.embedded_file_index is None and file.external_path is None
 
 

@@ -27,6 +27,8 @@ def main() -> int:
         for name, root in bombs(Path(folder)):
             if arguments.only in name:
                 met += [meet(root, name, command) for command in COMMANDS[: arguments.commands]]
+    if not met:
+        parser.error(f"no bomb has {arguments.only!r} in its name, or no command is left")
     wrong = [one for one in met if one.complaint]
     line = {"measure": "manifest_bombs", "bombs": len({one.bomb for one in met}), "commands": len(met), "wrong": len(wrong)}
     most = {"most_megabytes": max(one.memory for one in met) >> 20, "most_cpu_seconds": round(max(one.seconds for one in met), 1)}

@@ -166,6 +166,7 @@ def test_an_append_onto_the_snapshot_that_its_writer_saw_reads_no_manifest(tmp_p
     for path in (tmp_path / "t" / "manifest").glob("manifest-*-0"):
         if not path.name.startswith("manifest-list"):
             path.write_bytes(b"")
+    context = TableContext.open(context.url)
     with pytest.raises(DamagedFile):
         commit(context, new_files=(data_file("c"),), read_snapshot_id=1)
     commit(context, new_files=(data_file("c"),), read_snapshot_id=2)
@@ -178,6 +179,7 @@ def test_files_of_dynamic_buckets_are_compared_with_nothing(tmp_path: Path) -> N
     for path in (tmp_path / "t" / "manifest").glob("manifest-*-0"):
         if not path.name.startswith("manifest-list"):
             path.write_bytes(b"")
+    context = TableContext.open(context.url)
     with pytest.raises(DamagedFile):
         commit(context, new_files=(data_file("b"),))
     commit(context, new_files=(data_file("b"),), count=-1)

@@ -31,13 +31,15 @@ COLUMNS = {"p": "INT NOT NULL", "k": "INT NOT NULL", "v": "STRING"}
 @dataclass(frozen=True)
 class Command:
     """`arguments` follow the words and the table. `prepare` changes the table before. `undo` lets it be repeated after a kill:
-    words of a command that takes away what was begun. `midway`: what `verify` may say until then."""
+    words of a command that takes away what was begun. `midway`: what `verify` may say until then. `steps_back`: whether it goes
+    from one snapshot to the one before, so that readers may meet those in between."""
 
     words: str
     arguments: str = ""
     prepare: Callable[[Path], object] = lambda root: None
     undo: str = ""
     midway: tuple[str, ...] = ("PV001",)
+    steps_back: bool = False
 
     @property
     def name(self) -> str:
@@ -85,7 +87,7 @@ COMMANDS = (
     Command("expire", "--retain-max 2 --retain-min 1 --older-than 0s -y"),
     Command("expire", "--what changelogs --retain-max 3 --retain-min 1 --older-than 0s -y", changelogs),
     Command("orphans rm", "--older-than 0s --force --apply -y", litter),
-    Command("rollback", "--to 3 -y"),
+    Command("rollback", "--to 3 -y", steps_back=True),
     Command("rollback", "--to 3 --as-new -y"),
     Command("tags create", "made --snapshot 3 --replace"),
     Command("tags rm", "first -y", tag_the_first, undo="tags create {root} first --replace"),
@@ -126,6 +128,7 @@ class CommandTrial:
         make_table(self._image)
         command.prepare(self._image)
         self._before = newest_rows(self._image)
+        self._between = rows_of_all_snapshots(self._image) if command.steps_back else []
         self._longest = min(self._seconds_of_a_run(), self._seconds_of_a_run())
         self._after = newest_rows(self._root)
 
@@ -155,9 +158,8 @@ class CommandTrial:
     def _look(self) -> list[str]:
         found = newest_rows(self._root)
         self._figures.changed += found == self._after
-        wrong = (
-            [] if found in (self._before, self._after) else [f"rows are neither those from before nor those from after: {found}"]
-        )
+        expected = (self._before, self._after, *self._between)
+        wrong = [] if found in expected else [f"rows are neither those from before nor those from after: {found}"]
         is_repair = self._command.words == "repair"
         wrong += [] if is_repair else violations(self._root, self._command.midway)
         code = call(self._command.line(self._root))
@@ -194,6 +196,14 @@ def make_table(root: Path) -> None:
 
 def newest_rows(root: Path) -> Rows:
     return sorted(tables.rows(TableContext.open(str(root))), key=lambda row: (row["p"], row["k"]))
+
+
+def rows_of_all_snapshots(root: Path) -> list[Rows]:
+    context = TableContext.open(str(root))
+    return [
+        sorted(tables.rows(context, snapshot_id=number), key=lambda row: (row["p"], row["k"]))
+        for number in context.snapshots.ids()
+    ]
 
 
 def violations(root: Path, excused: tuple[str, ...] = ()) -> list[str]:
