@@ -236,7 +236,7 @@ class SmallFile:
         kept = {field: like.fields[field] for field in _OF_FILE if field in like.fields}
         counts = {3: number(self._rows), 4: struct_list(self._groups)}
         file = closed(self._parts, encode(Struct({**kept, 2: struct_list([root, *elements]), **counts})))
-        return pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True).read(use_threads=False)
+        return pq.ParquetFile(pa.BufferReader(file), pre_buffer=False, page_checksum_verification=True).read(use_threads=False)
 
 
 def plain_values(footer: Footer, element: Struct, values: Sequence[bytes | None]) -> pa.Array:
