@@ -53,6 +53,18 @@ def test_rows_that_wait_for_their_buckets(session: SparkSession, tmp_path: Path)
     assert table.verify(level="full").errors == 0
 
 
+def test_rows_that_move_away_and_back(session: SparkSession, tmp_path: Path) -> None:
+    """What deletes a row where it was comes before the row that comes back."""
+    context = make_table(tmp_path / "t", {"p": "STRING", "id": "INT NOT NULL", "v": "INT"}, ["id"], ["p"], -1)
+    home = [("a", number, 0) for number in range(50)]
+    away_and_back = [row for number in range(50) for row in (("b", number, 1), ("a", number, 2))]
+    for rows in (home, away_and_back):
+        frame = session.createDataFrame([("c", 1000, 0), *rows], "p string, id int, v int").coalesce(1)
+        spark.write(frame, context.url)
+    found = sorted((row["p"], row["id"], row["v"]) for row in Table.open(context.url).scan().to_arrow().to_pylist())
+    assert found == [*(("a", number, 2) for number in range(50)), ("c", 1000, 0)]
+
+
 def test_kinds_overwrites_and_repeats(session: SparkSession, tmp_path: Path) -> None:
     table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"], bucket=2).url)
     rows = session.range(0, 20, 1, 3).selectExpr(*ROWS_SQL)

@@ -68,8 +68,17 @@ class Shuffle:
     reader_tasks: int
     writer_tasks: int
     numbers_rows: bool = False
-    """Whether writers number their rows as they come, because nothing was known of the rows when they got their places in the
-    order of arrival."""
+    """Whether rows are numbered as they come, because nothing was known of them when they got their places in the order of
+    arrival: by the writers, or by assigners whose rows must keep their order on the way to the writers."""
+
+    @property
+    def assigners_number(self) -> bool:
+        """Where a row may move, what deletes it must come before the row that may follow it in the same bucket."""
+        return self.numbers_rows and self.plan.lookup_buckets is not None
+
+    @property
+    def writers_number(self) -> bool:
+        return self.numbers_rows and not self.assigners_number
 
     def writer_of(self, routed: Routed) -> np.ndarray:
         """The writer task of each row: the same for all rows of a bucket, neighbouring buckets in different tasks."""
@@ -206,7 +215,8 @@ def assigner_task(shuffle: Shuffle) -> Task:
             plan = shuffle.assigner_plan(task.partitionId())
             router = plan.router()
             received = Received(chunks)
-            for rows in plan.placed(gathered(received)):
+            numbered = numbered_from_0(received) if shuffle.assigners_number else received
+            for rows in plan.placed(gathered(numbered)):
                 yield chunks_of(shuffle.assigned_pieces(rows, router))
             for note in (*received.notes, router.finish()):
                 yield note_chunk(note)
@@ -222,7 +232,7 @@ def writer_task(shuffle: Shuffle, steps: Steps | None) -> Task:
         with carrying_errors():
             received = Received(chunks)
             with TableWriter(shuffle.writer_plan) as writer:
-                for rows in numbered_from_0(received) if shuffle.numbers_rows else received:
+                for rows in numbered_from_0(received) if shuffle.writers_number else received:
                     writer.write(rows)
                 written = pickle.dumps((writer.finish(), received.notes))
                 yield pa.record_batch([pa.array([written], pa.binary())], names=["written"])
