@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -160,14 +161,28 @@ def test_lsm_tree(run: Run, never_compacted: Path) -> None:
 
 
 def test_tables_that_are_not_compacted_promise_no_compaction(run: Run, tmp_path: Path) -> None:
-    table, why = golden_table("java-1.4", "postpone", tmp_path), "buckets that do not exist yet"
+    table, why = golden_table("java-0.9", "write_only_never_compacted", tmp_path), "row-tracking.enabled"
+    newest = max((table / "schema").iterdir())
+    schema = json.loads(newest.read_text())
+    newest.write_text(json.dumps({**schema, "options": {**schema["options"], why: "true"}}))
     run("compact", table, "--engine", "local", code=8)
     items = run("lsm", "show", table, "-o", "json").json["items"]
     assert items and all(why in item["not_supported"] and item["not_supported"] in item["would_compact"] for item in items)
     assert not any(item["output_level"] or run_["picked"] for item in items for run_ in item["runs"])
     text = run("lsm", "show", table).out
     assert "WOULD PICK" not in text and "next compaction: none: this version does not compact the table" in text
+
+
+def test_rows_that_wait_for_buckets_form_no_tree(run: Run, tmp_path: Path) -> None:
+    table = golden_table("java-1.4", "postpone", tmp_path)
+    text = run("lsm", "show", table).out
+    assert "next compaction: postponed rows get their buckets" in text and "WOULD PICK" not in text
     assert "has no sorted runs" in run("lsm", "explain", table, code=2).err
+    plan = run("compact", table, "--dry-run", "-o", "json").json["items"]
+    assert [(item["bucket"], item["runs_before"], item["output_level"]) for item in plan] == [(-2, 5, 0), (-2, 4, 0), (-2, 5, 0)]
+    assert "3 buckets to compact, 14 files" in run("compact", table, "--dry-run").out
+    run("compact", table, "--engine", "local")
+    assert run("read", table, "--count").out.strip() == "39"
 
 
 def test_lsm_tells_the_last_full_compaction(run: Run, partitioned: Path) -> None:
