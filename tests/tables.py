@@ -19,6 +19,7 @@ from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary, run_comp
 from paimon_cli.jobs.engine import Engine, NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.write_job import WriteRequest, WriteSummary, run_write
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_schema import TableSchema
 
 Row = dict[str, Any]
@@ -84,11 +85,13 @@ def compact(context: TableContext, **request: Any) -> CompactSummary:
 
 
 def rows(context: TableContext, columns: Sequence[str] | None = None, snapshot_id: int | None = None) -> list[Row]:
-    """Merged rows in canonical form, sorted by their text."""
+    """Merged rows in canonical form, sorted by their text; not those that wait for a bucket."""
     names = tuple(columns or context.schema.field_names)
     snapshot = context.snapshots.latest() if snapshot_id is None else context.snapshots.get(snapshot_id)
     found: list[Row] = []
     for bucket in bucket_files(context, snapshot).values():
+        if bucket.bucket == POSTPONE_BUCKET:
+            continue
         for batch in read_bucket(context, bucket, names):
             found += canonical_rows(batch, context.schema.fields_of(names))
     return sorted(found, key=json.dumps)

@@ -3,6 +3,7 @@
     python -m scripts.nightly.kill_processes --kills 500 --store local
     python -m scripts.nightly.kill_processes --kills 500 --store s3         # moto's S3 server in a process of its own
     python -m scripts.nightly.kill_processes --kills 100 --store s3-lock    # S3 without conditional puts, under a lock
+    python -m scripts.nightly.kill_processes --kills 100 --shape lookup     # with vectors, changelogs, other kinds of buckets
 
 Prints one JSON line; exit code 1 if something acknowledged was lost or doubled, or a read did not add up.
 """
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.processes.kills import Killing
-from tests.processes.place import Place
+from tests.processes.place import SHAPES, Place
 from tests.storage.s3_proxy import Fate, S3Proxy
 from tests.storage.s3_server import S3Server
 
@@ -46,12 +47,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--store", choices=STORES, default="local")
+    parser.add_argument("--shape", choices=SHAPES, default="merged", help="the kind of table")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kills-") as folder, store(arguments.store, Path(folder)) as (url, options):
-        place = Place(url, options, folder, arguments.seed)
+        place = Place(url, options, folder, arguments.seed, arguments.shape)
         figures = Killing(place, arguments.store).run(arguments.kills)
-    print(json.dumps({"measure": "kill_processes", **figures.as_json()}))
+    print(json.dumps({"measure": "kill_processes", "shape": arguments.shape, **figures.as_json()}))
     for complaint in figures.wrong[:20]:
         print(complaint, file=sys.stderr)
     return 1 if figures.wrong else 0

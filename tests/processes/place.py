@@ -21,6 +21,18 @@ from paimon_cli.storage.storage_for_url import storage_for_url
 
 COLUMNS = {"w": "INT NOT NULL", "k": "INT NOT NULL", "v": "BIGINT"}
 OPTIONS = {"bucket": "2", "file.format": "parquet", "num-sorted-run.compaction-trigger": "3", "commit.min-retry-wait": "2 ms"}
+SHAPES: dict[str, dict[str, str]] = {
+    "merged": {},
+    "vectors": {"deletion-vectors.enabled": "true"},
+    "lookup": {"changelog-producer": "lookup"},
+    "lookup-vectors": {"changelog-producer": "lookup", "deletion-vectors.enabled": "true"},
+    "input": {"changelog-producer": "input"},
+    "full-compaction": {"changelog-producer": "full-compaction"},
+    "dynamic": {"bucket": "-1", "dynamic-bucket.target-row-num": "10"},
+    "postponed": {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "postpone.default-bucket-num": "2"},
+    "counted": {"bucket": "-2", "postpone.target-row-num-per-bucket": "20"},
+}
+"""Options of the table that is written, on top of OPTIONS."""
 
 _storages: dict[str, tuple[Storage, str]] = {}
 
@@ -33,11 +45,17 @@ class Place:
     options: Mapping[str, str]
     folder: str
     seed: int
+    shape: str = "merged"
+
+    @property
+    def rows_wait(self) -> bool:
+        """Whether acknowledged rows are shown only when a compaction has given them their buckets."""
+        return self.shape == "postponed"
 
     def make_table(self) -> None:
         fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(COLUMNS.items()))
         storage, root = self._storage()
-        schema = TableSchema(0, fields, len(fields) - 1, ("w",), ("w", "k"), OPTIONS, None, 0)
+        schema = TableSchema(0, fields, len(fields) - 1, ("w",), ("w", "k"), {**OPTIONS, **SHAPES[self.shape]}, None, 0)
         if not SchemaHistory(storage, TableLayout(root)).commit(schema):
             raise AssertionError(f"there is a table at {root}")
 
