@@ -12,12 +12,15 @@ from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from tests.faults.bench import Actor, Bench, Rows
 from tests.faults.operation import IDENTIFIER, USER, Operation, times_compacted, times_job, write_of
+from tests.faults.start_tables import two_writes
 
 UNAWARE, FIXED = {"bucket": "-1"}, {"bucket": "2", "bucket-key": "k"}
 VECTORS = {"deletion-vectors.enabled": "true"}
 MOST_FILES = {"compaction.min.file-num": "2"}
 POSTPONED = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"}
 COUNTED = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "true"}
+
+DYNAMIC = {"bucket": "-1", "dynamic-bucket.target-row-num": "2"}
 
 NEW_ROWS = {6: "job", 7: "job"}
 NEW_RIVALS = {8: "rival", 9: "rival"}
@@ -136,10 +139,23 @@ def _postponed_operations() -> list[Operation]:
     ]
 
 
+def _dynamic_operations() -> list[Operation]:
+    start = functools.partial(two_writes, options=DYNAMIC)
+    rival: dict[str, Any] = {"rival": write_of, "rival_effect": lambda rows: _changed_by_rival(rows)}
+    job = Operation("write-dynamic", start, upsert, times_job, upserted, is_gradual=True)
+    return [
+        job,
+        replace(job, name="write-dynamic-after-rival", **rival),
+        replace(job, name="overwrite-dynamic", act=overwrite, effect=lambda rows: dict(NEW_ROWS)),
+        Operation("update-dynamic-after-rival", start, update, times_job, updated, **rival),
+        Operation("compact-dynamic", start, compact, times_compacted, may_be_needless=True),
+    ]
+
+
 def _changed_by_rival(rows: Rows) -> Rows:
     after = {**rows, 1: "rival", 9: "rival"}
     return {k: v for k, v in after.items() if k != 5}
 
 
 def operations() -> list[Operation]:
-    return [*_append_operations(), *_postponed_operations()]
+    return [*_append_operations(), *_postponed_operations(), *_dynamic_operations()]

@@ -83,3 +83,17 @@ def hash_index_of_an_overwrite_unchecked() -> Patch:
 def new_keys_are_not_in_the_index() -> Patch:
     """Later writers give them another bucket."""
     return patch.object(DynamicRouter, "finish", lambda router: {})
+
+
+# keys across partitions
+
+
+@planted_in("cross-partition-writers-of-a-key")
+def homes_of_keys_unchecked() -> Patch:
+    """Two writers take a key out of one partition, each into another."""
+    return patch.object(committer.Committer, "_check_of_homes", _nothing)
+
+
+@planted_in("cross-partition-writer-overwriter")
+def homes_of_keys_of_an_overwrite_unchecked() -> Patch:
+    return patch.object(committer.Committer, "_check_of_homes", _nothing)

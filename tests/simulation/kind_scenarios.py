@@ -13,6 +13,12 @@ from tests.simulation.named_scenarios import ALL_FAULTS, CRASHES, planned
 
 POSTPONED = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "postpone.default-bucket-num": "2"}
 COUNTED = {"bucket": "-2", "postpone.target-row-num-per-bucket": "2"}
+CROSSING = {
+    "bucket": "-1",
+    "dynamic-bucket.target-row-num": "2",
+    "write-only": "true",
+    "dynamic-partition-overwrite": "false",
+}
 DYNAMIC = {"bucket": "-1", "dynamic-bucket.target-row-num": "2", "write-only": "true"}
 
 WAITING = in_turn(real_writer("first", rows(0, 0, 1, 2, 3)), real_compactor(), real_writer("second", rows(0, 2, 3, 4, value="s")))
@@ -118,6 +124,34 @@ def _() -> Scenario:
     return _made("dynamic-expiry", DYNAMIC, FULL_BUCKETS, *jobs, faults=CRASHES, files_vanish=True)
 
 
+# keys across partitions: the bucket that a job names is the partition
+
+
+def _crossing(name: str, *jobs: Job, before: Job, **more: object) -> Scenario:
+    return _made(name, CROSSING, before, *jobs, partitioned=True, tolerates=frozenset({"PV023"}), **more)
+
+
+@planned("cross-partition-writers-of-a-key")
+def _() -> Scenario:
+    """Both take key 1 out of partition 0, into another one each; the later commit wins."""
+    jobs = (real_writer("a", rows(1, 1, value="a")), real_writer("b", rows(2, 1, 7, value="b")))
+    return _crossing("cross-partition-writers-of-a-key", *jobs, before=real_writer("first", rows(0, 0, 1, 2)))
+
+
+@planned("cross-partition-writer-compactor")
+def _() -> Scenario:
+    before = in_turn(real_writer("first", rows(0, 0, 1, 2)), real_writer("second", rows(1, 1, value="s")))
+    jobs = (real_writer("a", rows(2, 1, 5, value="a")), real_compactor())
+    return _crossing("cross-partition-writer-compactor", *jobs, before=before)
+
+
+@planned("cross-partition-writer-overwriter")
+def _() -> Scenario:
+    overwriter = real_writer("o", rows(1, 1, 8, value="o"), overwrite=True)
+    jobs = (real_writer("a", rows(2, 1, 5, value="a")), overwriter)
+    return _crossing("cross-partition-writer-overwriter", *jobs, before=real_writer("first", rows(0, 0, 1, 2)))
+
+
 # three and four actors
 
 
@@ -153,5 +187,8 @@ TWO_ACTORS = (
     "dynamic-writer-overwriter",
     "dynamic-restart",
     "dynamic-expiry",
+    "cross-partition-writers-of-a-key",
+    "cross-partition-writer-compactor",
+    "cross-partition-writer-overwriter",
 )
 MANY_ACTORS = ("postponed-many", "dynamic-many")
