@@ -115,10 +115,11 @@ class StoredGroups:
 
     def __init__(self, source: BinaryIO) -> None:
         size = source.seek(0, io.SEEK_END)
-        self._source = source
+        self._source, self._whole = source, None
         if size <= WHOLE_BYTES:
             source.seek(0)
-            self._source = io.BytesIO(source.read())
+            whole = source.read()
+            self._source, self._whole = io.BytesIO(whole), memoryview(whole)
         footer = footer_bytes(self._source)
         end = size - len(footer) - TAIL
         self.frame, self.rows, listed = FooterFrame.split(footer)
@@ -142,8 +143,11 @@ class StoredGroups:
         found = [(part, self._contents[part]) for part in chunk.outside]
         return [(part, PagePlaces.moved(data, distance) if part.kind == _OFFSET_INDEX else data) for part, data in found]
 
-    def pieces(self, begin: int, end: int) -> Iterator[bytes]:
+    def pieces(self, begin: int, end: int) -> Iterator[bytes | memoryview]:
         """The bytes from `begin` to `end`."""
+        if self._whole is not None:
+            yield self._whole[begin:end]
+            return
         for start in range(begin, end, PIECE_BYTES):
             yield from read_ranges(self._source, [(start, min(PIECE_BYTES, end - start))], 0)
 

@@ -19,6 +19,7 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.options.table_options import TableOptions
+from tests.goldens import golden_table
 from tests.tables import compact, data_files, live_files, make_table, rows, write
 
 COLUMNS = {"k": "INT", "t": "STRING", "f": "DOUBLE", "n": "FLOAT", "d": "DECIMAL(20, 3)", "a": "ARRAY<INT>", "ts": "TIMESTAMP(6)"}
@@ -264,3 +265,23 @@ def test_ten_rounds_of_writes_and_compactions_have_few_row_groups(
         compact(context, strategy="minor")
         assert len(groups(context)) <= 3
     assert sum(groups(context)) == 200 and len(rows(context)) == 200
+
+
+@pytest.mark.parametrize(
+    ("writer", "name", "expected"),
+    [
+        ("java-0.9", "append_fixed", 6),
+        ("java-0.9", "append_unaware", 3),
+        ("java-1.4", "append", 15),
+        ("pypaimon-2.1", "append", 2),
+        ("rust-0.4", "append", 2),
+    ],
+)
+def test_tables_of_others_are_put_together_without_decoding(
+    writer: str, name: str, expected: int, copied: list[int], tmp_path: Path
+) -> None:
+    context = TableContext.open(str(golden_table(writer, name, tmp_path)))
+    before, count = rows(context), len(live_files(context))
+    compact(context)
+    assert rows(TableContext.open(context.url)) == before and len(live_files(context)) < count
+    assert len(copied) == expected
