@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.processes.place import SHAPES
+
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "build" / "reliability.json"
 LOGS = ROOT / "build" / "nightly"
@@ -60,6 +62,7 @@ PROGRAMS = (
     Program("properties", "scripts.nightly.properties", ("--jobs", "2"), "--steps", 1_020_000, cores=2, minutes=240),
     Program("kills-local", KILL, ("--store", "local"), "--kills", 500, cores=2),
     Program("kills-s3", KILL, ("--store", "s3"), "--kills", 250, cores=2, minutes=40),
+    *(Program(f"kills-{shape}", KILL, ("--shape", shape), "--kills", 60, cores=2) for shape in SHAPES if shape != "merged"),
     Program("kills-s3-lock", KILL, ("--store", "s3-lock"), "--kills", 60, cores=2),
     Program("kill-commands", "scripts.nightly.kill_commands", (), "--kills", 280, cores=1),
     Program("race-local", RACE, ("--url", "build/race", "--processes", "8"), "--rounds", 20_000, cores=2),
