@@ -49,6 +49,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "append": ("--rows", "20000", "--files", "10"),
     "scan": ("--rows", "20000"),
     "spark write": ("--rows", "20000"),
+    "spark read": ("--rows", "20000"),
     "spark compact": ("--rows", "2000", "--buckets", "4"),
     "profile": ("--rows", "20000"),
     "growth": ("--rows", "10000", "20000"),
