@@ -40,9 +40,10 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
 
     `UsageError` if the definition is invalid or the table exists, `NotSupported` for a table that `write` would not accept.
     """
-    definition = with_postponed_writes(with_key_options(definition))
+    definition = with_key_options(definition)
     refuse_secrets(definition.options)
     check_definition(definition)
+    definition = with_postponed_writes(definition)
     if location.read_optimized:
         raise UsageError(f"{location.name} is a view", "a table cannot be created under a name with $ro", "leave $ro out")
     if location.branch != MAIN_BRANCH:

@@ -204,3 +204,11 @@ def test_keys_that_only_look_like_secrets_are_stored(tmp_path: Path) -> None:
     options = {"bucket-key": "id", "cross-partition-upsert.index-ttl": "1 d", "fields.token.stats-mode": "none"}
     made = create(tmp_path / "t", "id INT", "token STRING", options=options)
     assert options.items() <= made.schema.options.items() and made.warnings == ()
+
+
+def test_rows_of_a_new_table_with_postponed_buckets_are_postponed(tmp_path: Path) -> None:
+    """Unless it says otherwise: without the option Paimon's batch engines write into buckets."""
+    option = "postpone.batch-write-fixed-bucket"
+    assert create(tmp_path / "t", "id INT", options={"bucket": "-2"}).schema.options[option] == "false"
+    assert create(tmp_path / "u", "id INT", options={"bucket": "-2", option: "true"}).schema.options[option] == "true"
+    assert option not in create(tmp_path / "v", "id INT", options={"bucket": "2"}).schema.options
