@@ -60,7 +60,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "output": ("--rows", "5000"),
     "lookup": ("--rows", "50000"),
     "cross-partition": ("--rows", "100000", "--load", "5000"),
-    "vectors": ("--rows", "50000"),
+    "vectors": ("--rows", "400000"),
     "expire": ("--snapshots", "5", "10"),
 }
 """Sizes for `--small`, which take the place of those of `PROGRAMS`."""
