@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from paimon_cli.catalog.table_listing import DatabaseRow, TableRow
     from paimon_cli.history.table_context import TableContext
+    from paimon_cli.inspect.health_report import HealthRow
     from paimon_cli.inspect.lock_report import LockReport, LockRow
     from paimon_cli.jobs.compact_job import CompactionPlan, CompactRequest
     from paimon_cli.jobs.compaction_service import ServedTable, ServiceWatcher, TableRound
@@ -98,6 +99,36 @@ class Catalog:
         from paimon_cli.catalog.table_listing import database_rows
 
         return database_rows(find_warehouse(self.url, options=self._options))
+
+    def health(
+        self, tables: Sequence[str] = (), *, database: str | None = None, argument: Callable[[str], str] = str
+    ) -> list[HealthRow]:
+        """The health of tables, of all tables of a database, or of the warehouse, those that need most care first.
+
+        A table that cannot be opened is a row, too. `argument` makes of a name what the commands of the findings take.
+        """
+        from paimon_cli.catalog.table_listing import tables_of_database, tables_of_warehouse
+        from paimon_cli.inspect.health_report import by_pain, health_of, unreadable
+
+        if tables and database is not None:
+            raise UsageError("tables and --database", "each names what to examine", "leave one of the two out")
+        if tables:
+            found: Iterable[TableLocation] = [self._locate(table) for table in tables]
+        elif database is not None:
+            found = tables_of_database(database, self.url, self._options)
+        else:
+            found = tables_of_warehouse(find_warehouse(self.url, options=self._options))
+
+        def examined(location: TableLocation) -> HealthRow:
+            name = argument(location.name)
+            try:
+                return health_of(self._open(location).context, location.name, name)
+            except NotFound:
+                raise
+            except PaimonError as error:
+                return unreadable(location.name, name, error)
+
+        return by_pain(map(examined, found))
 
     def locks(self, table: str | None = None) -> LockReport:
         """How the commits of a table, or of the warehouse, are kept apart, and the commit locks that are held.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from paimon_cli.inspect.compaction_scenarios import LsmExplanation, ScenarioRow
     from paimon_cli.inspect.doctor_rules import Diagnosis
     from paimon_cli.inspect.file_report import EntryRow, FileDetails, FileRow
+    from paimon_cli.inspect.health_report import HealthRow
     from paimon_cli.inspect.index_report import IndexRow, VectorRow
     from paimon_cli.inspect.lsm_report import LsmRow
     from paimon_cli.inspect.schema_report import OptionRow, SchemaDetails, SchemaRow
@@ -204,6 +205,12 @@ class Inspection(OpenedTable):
         from paimon_cli.jobs.doctor_job import examine_table
 
         return list(examine_table(self.context, argument or self.catalog_table.layout.argument))
+
+    def health(self, *, argument: str | None = None) -> HealthRow:
+        """Figures, a verdict and findings about this table, without any write; `argument` names it in the commands."""
+        from paimon_cli.inspect.health_report import health_of
+
+        return health_of(self.context, self.name, argument or self.catalog_table.layout.argument)
 
     def advise(self, *, only: Sequence[str] | None = None, argument: str | None = None) -> list[Advice]:
         """Suggestions from the table's own history; `only`: some of buckets, small-files, options and compaction.

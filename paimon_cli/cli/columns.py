@@ -67,14 +67,14 @@ NAMES_OF_KIND = {
     LONG: "commit_identifier max_seq min_seq sequence",
     TIME: "done last_full modified time",
     WALL_CLOCK: "created updated",
-    SECONDS: "age_seconds expires_in_seconds",
+    SECONDS: "age_seconds expires_in_seconds uncompacted_seconds",
     KEY: "max_key min_key",
     JSON: "options properties reasons values",
     SNAPSHOT_IDS: "snapshots",
     CHANGE: "delta_record_count",
     PERCENT: "abort_rate",
     SPAN: "span",
-    RECORDS: "fields finds health runs steps strategies",
+    RECORDS: "fields findings finds health runs steps strategies",
     RECORD: "lookup",
 }
 KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.split()} | {
@@ -82,6 +82,7 @@ KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.s
     "DecisionRow.write_amplification": TEXT,
     "ExportSummary.files": RECORDS,
     "FileDetails.columns": RECORDS,
+    "HealthRow.snapshots": COUNT,
     "Invariant.level": TEXT,
     "LsmRow.read_amplification": COUNT,
     "PackLine.buckets": ID,
@@ -107,6 +108,7 @@ KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.s
 
 TITLES: dict[str, str | None] = {
     "age_seconds": "Age",
+    "uncompacted_seconds": "Uncompacted for",
     "anomaly": "Anomaly without check",
     "base_manifest_list": "Base list",
     "befalls": "Fault",

@@ -60,6 +60,7 @@ PANELS = {
         "verify": "verify_command",
         "repair": "verify_command",
         "doctor": "doctor_command",
+        "health": "doctor_command",
         "advise": "doctor_command",
         "locks": "doctor_command.locks",
     },

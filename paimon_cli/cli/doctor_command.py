@@ -1,4 +1,4 @@
-"""`doctor`, `advise`, `locks`, `version`: health of the installation and of tables, advice, and who holds the commit lock."""
+"""`doctor`, `health`, `advise`, `locks`, `version`: the state of the installation and of tables, advice, commit locks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from paimon_cli import __version__
-from paimon_cli.cli.columns import Column, Item, Listing, OutputFormat
+from paimon_cli.cli.columns import Column, Item, Listing, OutputFormat, columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.parameters import TableName, Yes
 from paimon_cli.cli.results import confirm, counted, printable, say
@@ -59,6 +59,44 @@ def doctor(
                 say(f"         run: {printable(item.command)}")
         say(counted(len(findings), "finding"))
     if findings:
+        raise typer.Exit(FINDINGS_EXIT_CODE)
+
+
+@command(commands, "health")
+def health(
+    call: Call,
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TABLE]...", help="Tables; default all of the warehouse.", show_default=False),
+    ] = None,
+    database: Annotated[str | None, typer.Option("--database", metavar="DB", help="All tables of this database.")] = None,
+) -> None:
+    """Show how tables are doing: figures, a verdict, and for each finding the command that mends it. Exits with 4 on findings.
+
+    Several tables are sorted by how much care they need. Nothing is written; `doctor` tests the storage, too.
+
+    paimon-cli health ./wh/shop.db/orders
+
+    paimon-cli health --database shop --warehouse ./wh
+    """
+    from paimon_cli.cli.text_view import wrapped
+    from paimon_cli.inspect.health_report import HealthRow
+
+    rows = call.catalog().health(tables or (), database=database, argument=call.pasted)
+    ill = [row for row in rows if row.findings]
+    columns = columns_of(HealthRow)
+    if call.output is OutputFormat.TABLE:
+        columns = columns[:-1]
+    footer = f"{counted(len(rows), 'table')}, {len(ill)} with findings"
+    call.show(Listing("HealthList", tables[0] if tables and len(tables) == 1 else None, columns, rows, footer=footer))
+    if call.output is OutputFormat.TABLE:
+        for row in ill:
+            say(f"{row.table}: {row.verdict}")
+            for item in row.findings:
+                say(wrapped(f"  {item.severity.upper():<7}  {item.code}  {item.subject}: {printable(item.message)}", indent=11))
+                if item.command:
+                    say(f"           run: {printable(item.command)}")
+    if ill:
         raise typer.Exit(FINDINGS_EXIT_CODE)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from paimon_cli.errors import PaimonError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead, ids_have_no_gap
@@ -261,3 +262,13 @@ RULES: tuple[Callable[[ExaminedTable], Iterator[Diagnosis]], ...] = (
     no_file_is_left_over,
     options_agree,
 )
+
+
+def findings_of(examined: ExaminedTable) -> Iterator[Diagnosis]:
+    """What all rules find. PD030 stands for a rule that could not look, because the metadata it needs cannot be read."""
+    for rule in RULES:
+        try:
+            yield from rule(examined)
+        except PaimonError as error:
+            command = f"paimon-cli verify {examined.argument}"
+            yield Diagnosis("PD030", ERROR, "metadata", f"{rule.__name__} could not be checked: {error.message}", command)

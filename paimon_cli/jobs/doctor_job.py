@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, UsageError
+from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.doctor_rules import ERROR, RULES, WARNING, Diagnosis, ExaminedTable
+from paimon_cli.inspect.doctor_rules import ERROR, WARNING, Diagnosis, ExaminedTable, findings_of
 from paimon_cli.jobs.spark.java_runtime import broken_java_home, find_java
 from paimon_cli.options.option_text import human_size
 from paimon_cli.storage.guarded_storage import check_commits, race_probes
@@ -72,13 +72,7 @@ def _examine_resources() -> Iterator[Fact | Diagnosis]:
 def examine_table(context: TableContext, argument: str) -> Iterator[Fact | Diagnosis]:
     """Check the storage, then the rules, as far as the table's metadata can be read."""
     yield from _examine_storage(context)
-    examined = ExaminedTable(context, argument)
-    for rule in RULES:
-        try:
-            yield from rule(examined)
-        except PaimonError as error:
-            command = f"paimon-cli verify {argument}"
-            yield Diagnosis("PD030", ERROR, "metadata", f"{rule.__name__} could not be checked: {error.message}", command)
+    yield from findings_of(ExaminedTable(context, argument))
 
 
 def _examine_storage(context: TableContext) -> Iterator[Fact | Diagnosis]:

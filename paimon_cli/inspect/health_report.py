@@ -1,0 +1,74 @@
+"""`health`: a table, or all tables of a warehouse, on one screen: figures, a verdict, and the command that mends each finding.
+
+The findings are those of `doctor` about the table itself; nothing is written, not even a probe of the storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from paimon_cli.errors import PaimonError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect.doctor_rules import ERROR, Diagnosis, ExaminedTable, findings_of
+from paimon_cli.metadata.snapshot import COMPACT
+
+HEALTHY, NEEDS_CARE, DAMAGED, UNREADABLE = "healthy", "needs care", "damaged", "unreadable"
+
+
+@dataclass(frozen=True)
+class HealthRow:
+    """The state of a table. `most_runs`: of any bucket. `uncompacted_seconds`: age of the oldest recent commit that no compaction
+    has followed, None if there is none. Figures are None where the table cannot be read.
+    """
+
+    table: str
+    verdict: str
+    files: int | None = None
+    size: int | None = None
+    buckets: int | None = None
+    most_runs: int | None = None
+    snapshots: int | None = None
+    uncompacted_seconds: float | None = None
+    findings: tuple[Diagnosis, ...] = ()
+
+    @property
+    def pain(self) -> tuple[int, int, int]:
+        """By which a warehouse is sorted, the worst first: damage, findings, sorted runs."""
+        errors = sum(finding.severity == ERROR for finding in self.findings)
+        return -errors, -len(self.findings), -(self.most_runs or 0)
+
+
+def health_of(context: TableContext, name: str, argument: str) -> HealthRow:
+    """Examine a table. `argument` names it in the commands of the findings."""
+    examined = ExaminedTable(context, argument)
+    findings = tuple(findings_of(examined))
+    verdict = DAMAGED if any(f.severity == ERROR for f in findings) else NEEDS_CARE if findings else HEALTHY
+    try:
+        files = [file for bucket in (*examined.buckets, *examined.postponed) for file in bucket.files]
+        runs = max(examined.runs, default=0) if context.schema.primary_keys else None
+        figures = (len(files), sum(file.file_size for file in files), len(examined.buckets), runs, len(examined.ids))
+        return HealthRow(name, verdict, *figures, _uncompacted_seconds(examined), findings)
+    except PaimonError:
+        return HealthRow(name, verdict, findings=findings)
+
+
+def unreadable(name: str, argument: str, error: PaimonError) -> HealthRow:
+    """A table that cannot be opened."""
+    found = Diagnosis("PD030", ERROR, "table", f"it cannot be opened: {error.message}", f"paimon-cli verify {argument}")
+    return HealthRow(name, UNREADABLE, findings=(found,))
+
+
+def by_pain(rows: Iterable[HealthRow]) -> list[HealthRow]:
+    """The tables that need most care first; equal ones by name."""
+    return sorted(rows, key=lambda row: (*row.pain, row.table))
+
+
+def _uncompacted_seconds(examined: ExaminedTable) -> float | None:
+    """Only recent snapshots are looked at: in a table that was never compacted the age is that of the oldest of these."""
+    since = None
+    for snapshot in examined.recent:
+        if snapshot.commit_kind == COMPACT:
+            break
+        since = snapshot.time_millis
+    return None if since is None else max(0.0, (examined.context.clock.now_millis() - since) / 1000)
