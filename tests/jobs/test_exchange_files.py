@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.jobs.spark.engine import scratch_directory
-from paimon_cli.jobs.spark.write import ChunkFile, is_for_nothing, mark_failed
+from paimon_cli.jobs.spark.exchange_files import ChunkFile, is_for_nothing, mark_failed
 
 
 def batch(*numbers: int) -> pa.RecordBatch:

@@ -12,6 +12,7 @@ from pyspark.accumulators import Accumulator
 
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
+from paimon_cli.jobs.spark.exchange_files import write_through_files
 from paimon_cli.jobs.spark.job import Reports, SparkJob
 from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spark
 from paimon_cli.jobs.spark.write import (
@@ -22,7 +23,6 @@ from paimon_cli.jobs.spark.write import (
     chunks_of_splits,
     shuffle_of,
     write_on_spark,
-    write_through_files,
     write_where_read,
 )
 from paimon_cli.storage.whole_file import ScratchDirectory
