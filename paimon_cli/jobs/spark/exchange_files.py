@@ -1,6 +1,6 @@
 """A write on a Spark of this machine: the rows go from task to task through files.
 
-Each task that reads rows, or gives them their buckets, writes what it has for the tasks of the next step to one file of Arrow data.
+Each task that reads rows, or gives them their buckets, writes what the tasks of the next step get to one file of Arrow data.
 A chunk is named by the place in such a file where it begins; each task reads its own chunks, in the order of arrival.
 """
 
