@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.jobs.metadata_jobs import Dropped
     from paimon_cli.jobs.update_job import UpdateSummary
-    from paimon_cli.jobs.write_job import WriteRequest, WriteSummary
+    from paimon_cli.jobs.write_job import WriteSummary
+    from paimon_cli.jobs.write_request import WriteRequest
     from paimon_cli.metadata.staged_commit import StagedCommit
 
 UPSERT, DELETE = "upsert", "delete"
@@ -116,7 +117,7 @@ class Writing(OpenedTable):
             )
         if read_snapshot is not None and options.commit_data_conflict_check == OFF:
             self.runtime.warn("--read-snapshot has no effect while the data conflict check is off")
-        from paimon_cli.jobs.write_job import WriteRequest
+        from paimon_cli.jobs.write_request import WriteRequest
 
         request = WriteRequest(
             self._row_source(data, format, form, timezone),

@@ -26,7 +26,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.table_change import check_writable_table, identity_of
-from paimon_cli.jobs.write_job import NO_COMPACTION, WriteRequest, overwritten, plan_write, work_of, write_input
+from paimon_cli.jobs.write_job import work_of, write_input
+from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, overwritten, plan_write
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK

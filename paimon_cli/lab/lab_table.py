@@ -35,7 +35,7 @@ from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.table_change import write_files
-from paimon_cli.jobs.write_job import WriteRequest, plan_write
+from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.lab.story import NarratedStorage, Story
 from paimon_cli.maintain.needed_files import file_paths, metadata_paths
 from paimon_cli.metadata.data_file import CommitMessage

@@ -30,7 +30,8 @@ from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of
-from paimon_cli.jobs.write_job import NO_COMPACTION, WriteRequest, commit_rows, plan_write
+from paimon_cli.jobs.write_job import commit_rows
+from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, plan_write
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.task_rows import FrameRows, checked_rows

@@ -31,7 +31,8 @@ from paimon_cli.jobs.engine import Engine, NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import SparkRequest
-from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.jobs.write_job import run_write
+from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.threads import usable_cores
 from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report

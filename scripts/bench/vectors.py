@@ -34,7 +34,8 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.jobs.write_job import run_write
+from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_side_by_side, read_split
 from scripts.bench.cost_growth import cpu_of_process

@@ -35,7 +35,8 @@ from paimon_cli.invariants.check import check_table
 from paimon_cli.invariants.violation import ERROR
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.jobs.write_job import run_write
+from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.storage.catalog_options import LockSettings
 from paimon_cli.storage.commit_lock import CommitLock, Lease
 from paimon_cli.storage.guarded_storage import GuardedStorage

@@ -15,7 +15,7 @@ from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.export_job import ExportRequest, run_export
 from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
-from paimon_cli.jobs.write_job import WriteRequest
+from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.selection import selected
 from paimon_cli.storage.local_storage import LocalStorage

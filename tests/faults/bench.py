@@ -16,7 +16,8 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary, run_compact
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.write_job import WriteRequest, WriteSummary, run_write
+from paimon_cli.jobs.write_job import WriteSummary, run_write
+from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.storage import Storage

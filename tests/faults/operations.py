@@ -29,7 +29,7 @@ from paimon_cli.jobs.metadata_jobs import run_restore
 from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
 from paimon_cli.jobs.table_change import write_files
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
-from paimon_cli.jobs.write_job import WriteRequest, plan_write
+from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.maintain.branches import fast_forward, plan_fast_forward
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import delete_files

@@ -20,7 +20,7 @@ from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
-from paimon_cli.jobs.write_job import WriteRequest
+from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.data_file import HASH
 from tests.rivals import beside, files_of
 from tests.tables import compact, data_files, live_files, make_table, rows, write

@@ -19,7 +19,7 @@ from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.table_change import write_files
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
-from paimon_cli.jobs.write_job import WriteRequest, plan_write
+from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.metadata.data_file import CommitMessage
 from tests.jobs.test_changelog_files import ENGINES, merged, replayed
 from tests.tables import compact, make_table, rows, write

@@ -14,7 +14,8 @@ from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import SparkRequest
-from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.jobs.write_job import run_write
+from paimon_cli.jobs.write_request import WriteRequest
 from tests.jobs.spark_cluster import SparkCluster
 from tests.tables import data_files, live_files, make_table, rows
 

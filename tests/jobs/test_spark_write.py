@@ -26,7 +26,8 @@ from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.write import Received, Shuffle, chunks_of, end_marks, gathered
-from paimon_cli.jobs.write_job import WriteRequest, plan_write, run_write
+from paimon_cli.jobs.write_job import run_write
+from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.storage.clock_and_random import SystemClock

@@ -18,7 +18,7 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.stage_job import StageFile, abort_stage, check_table, commit_stage, stage_write
-from paimon_cli.jobs.write_job import WriteRequest
+from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
 from tests.rivals import beside, files_of
 from tests.tables import compact, data_files, live_files, make_table, rows, write

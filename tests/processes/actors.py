@@ -13,7 +13,8 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.jobs.write_job import run_write
+from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.metadata.snapshot import Snapshot

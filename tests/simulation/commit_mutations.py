@@ -26,7 +26,7 @@ from paimon_cli.history import snapshots_and_schemas
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs import table_change, write_job
+from paimon_cli.jobs import table_change, write_job, write_request
 from paimon_cli.lab.simulation.sim_storage import SimStorage
 from paimon_cli.metadata.data_file import ADD, ALL_FILES, CommitMessage, FileFilter, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
@@ -209,7 +209,7 @@ def hint_trusted_blindly() -> Patch:
 
 @planted_in("two-batches")
 def sequence_numbers_from_zero() -> Patch:
-    real = write_job.plan_write
+    real = write_request.plan_write
     return patch.object(write_job, "plan_write", lambda *given: replace(real(*given), first_sequences={}))
 
 

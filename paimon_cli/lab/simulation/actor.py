@@ -14,7 +14,8 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.version import Version
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.jobs.write_job import run_write
+from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED, UNKNOWN, Oracle
 from paimon_cli.lab.simulation.paper_files import INSERT, BucketRows, PaperEngine, merged, paper_rows
 from paimon_cli.lab.simulation.scenario import LOCK, PUT_IF_ABSENT

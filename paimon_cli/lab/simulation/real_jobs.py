@@ -18,7 +18,8 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
-from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.jobs.write_job import run_write
+from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.lab.simulation.actor import Actor, Job, end_of, rows, run_and_report
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED
 from paimon_cli.lab.simulation.paper_files import DELETE, BucketRows

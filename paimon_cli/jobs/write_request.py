@@ -1,0 +1,204 @@
+"""What a write is asked to do, and its plan at the latest snapshot: what the new rows build on, and what they replace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from paimon_cli.bucket.hash_index import HashIndexes
+from paimon_cli.bucket.postponed_files import counts_in_advance, partition_counts
+from paimon_cli.bucket.stamped_files import new_stamp
+from paimon_cli.compact.bucket_compactor import WriterCompaction
+from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, why_not_compactable
+from paimon_cli.errors import BadInput, NotSupported
+from paimon_cli.history.live_files import CommittedState, LazyBuckets, bucket_files, committed_state
+from paimon_cli.history.partition_spec import PartitionSpec, partition_text
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.faults import FAIL, SKIP, RejectFile
+from paimon_cli.ingest.row_sources import RowSource
+from paimon_cli.ingest.rows import IncomingRows, RowKindFilter
+from paimon_cli.ingest.source_files import SourceSplit
+from paimon_cli.metadata import data_file_schema
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, FileFilter
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_mode import BucketMode
+from paimon_cli.write.write_plan import WritePlan
+
+NO_COMPACTION, INLINE_COMPACTION, ASYNC_COMPACTION = "none", "inline", "async"
+
+
+@dataclass(frozen=True)
+class WriteRequest:
+    """What to write, and how. `op_column`: input column with +I, +U, -U, -D; `static_partition`: values as typed.
+
+    `read_snapshot`: what the rows were made from (0: the empty table), where that is not the latest snapshot; the data
+    conflict check begins there. `compaction`: whether and when writer tasks compact what the triggers ask for, unless the
+    table is write-only: between their own steps, or beside them.
+    """
+
+    source: RowSource
+    op: str = "upsert"
+    op_column: str | None = None
+    overwrite: bool = False
+    static_partition: dict[str, str] | None = None
+    commit_user: str | None = None
+    commit_id: int | None = None
+    assume_new: bool = False
+    read_snapshot: int | None = None
+    parallelism: int | None = None
+    compaction: str = INLINE_COMPACTION
+    missing_are_null: bool = True
+    on_error: str = FAIL
+    allow_empty: bool = False
+
+    @property
+    def reject_file(self) -> RejectFile | None:
+        return RejectFile(self.on_error) if self.on_error not in (FAIL, SKIP) else None
+
+
+def splits_of(request: WriteRequest) -> tuple[SourceSplit, ...]:
+    """The input in pieces, which can be read several times."""
+    if (rejects := request.reject_file) is not None:
+        rejects.check(request.source.paths)
+    return tuple(request.source.plan(may_be_none=request.overwrite or request.allow_empty))
+
+
+def plan_write(
+    context: TableContext, request: WriteRequest, commit_user: str = "", splits: tuple[SourceSplit, ...] | None = None
+) -> WritePlan:
+    """Row kinds, sequence numbers and hash indexes of the latest snapshot. `splits`: of the source, None: not known yet."""
+    snapshot = context.snapshots.latest()
+    moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
+    state = bucket_files(context, None if request.overwrite and not moves_rows else snapshot)
+    committed = committed_state(state)
+    read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
+    file_stamp = new_stamp(context)
+    known = partition_counts(context, state) if context.mode.batches_have_buckets else {}
+    counts = counts_in_advance(context, known) if context.mode.batches_have_buckets else None
+    wanted = request.compaction != NO_COMPACTION and not (_leaves_compaction(context) or (request.overwrite and moves_rows))
+    compacts = wanted and why_not_compactable(context) is None
+    strategy = FULL_STRATEGY if _is_full_commit(context, request) else MINOR_STRATEGY
+    return WritePlan(
+        context=context,
+        incoming=IncomingRows(
+            context.schema,
+            data_file_schema.DELETE if request.op == "delete" else data_file_schema.INSERT,
+            request.op_column,
+            request.source,
+            kind_filter=RowKindFilter.of(context.schema, context.options),
+            skips_bad_rows=request.on_error != FAIL,
+            missing_are_null=request.missing_are_null,
+        ),
+        splits=splits_of(request) if splits is None else splits,
+        total_buckets=context.options.bucket,
+        first_sequences=_first_sequences(context, committed),
+        read_snapshot_id=read_snapshot_id,
+        file_stamp=file_stamp,
+        parallelism=request.parallelism,
+        compact_bucket=WriterCompaction(snapshot.id if snapshot else 0, file_stamp, strategy) if compacts else None,
+        compacts_beside=request.compaction == ASYNC_COMPACTION,
+        existing=state if compacts else {},
+        lookup_buckets=_lookup_buckets(context, request, snapshot),
+        keys_read_at=(snapshot.id if snapshot else 0) if moves_rows else None,
+        other_bucket_counts=_other_bucket_counts(context, committed),
+        replaces_rows=request.overwrite,
+        hash_indexes=_hash_indexes(context, None if request.overwrite else snapshot, committed),
+        commit_user=commit_user,
+        bucket_counts=counts,
+        counts_on=known if context.mode.batches_have_buckets and counts is None else None,
+    )
+
+
+def _leaves_compaction(context: TableContext) -> bool:
+    """Whether writers of the table leave compaction to other jobs."""
+    mode, options = context.mode, context.options
+    return not mode.has_keys or mode.postpones_rows or options.write_only or options.sequence_snapshot_ordering
+
+
+def _lookup_buckets(context: TableContext, request: WriteRequest, snapshot: Snapshot | None) -> LazyBuckets | None:
+    """The buckets in which incoming keys may live, where their primary key does not say the partition.
+
+    Those that an overwrite is known to replace are left out.
+    """
+    if context.mode.bucket_mode is not BucketMode.CROSS_PARTITION:
+        return None
+    if not request.overwrite:
+        return bucket_files(context, snapshot)
+    if request.static_partition is not None:
+        replaced = PartitionSpec.parse(context, request.static_partition)
+        return bucket_files(context, snapshot, FileFilter(lambda partition: not replaced.matches(partition)))
+    if not replaces_named_partitions(context):
+        return bucket_files(context, None)
+    if context.mode.merge_engine != "deduplicate":
+        raise NotSupported(
+            f"an overwrite of the partitions that get rows, in a table with merge-engine={context.mode.merge_engine}",
+            "rows go to the partition where their key lives, so which partitions they replace is not known before",
+            "name the partition: --partition, or overwrite the whole table: --option dynamic-partition-overwrite=false",
+        )
+    return bucket_files(context, snapshot)
+
+
+def _other_bucket_counts(context: TableContext, committed: CommittedState) -> dict[bytes, int]:
+    if context.mode.bucket_mode is BucketMode.POSTPONED:
+        return {}
+    totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
+    return {p: total for p, total in totals.items() if total != context.options.bucket}
+
+
+def _hash_indexes(context: TableContext, snapshot: Snapshot | None, committed: CommittedState) -> HashIndexes | None:
+    """What decides on the buckets of keys, if they are dynamic; an overwrite (`snapshot` None) begins anew."""
+    if context.mode.bucket_mode is not BucketMode.DYNAMIC:
+        return None
+    return HashIndexes.at(context, snapshot, committed.total_buckets)
+
+
+def _is_full_commit(context: TableContext, request: WriteRequest) -> bool:
+    """Whether `full-compaction.delta-commits` asks for a full compaction: at commits whose identifier is a multiple of it, and at
+    all that have none, as in Paimon's batch jobs.
+    """
+    every = context.options.full_compaction_delta_commits
+    return every is not None and (request.commit_id is None or request.commit_id % every == 0)
+
+
+def _first_sequences(context: TableContext, committed: CommittedState) -> dict[BucketId, int]:
+    """Numbers above those of each bucket; none where all writers begin at 0, because the files of a bucket have no order."""
+    if context.mode.bucket_mode is BucketMode.UNAWARE:
+        return {}
+    return {bucket_id: number + 1 for bucket_id, number in committed.max_sequences.items()}
+
+
+def _read_snapshot_id(context: TableContext, latest: Snapshot | None, given: int | None) -> int | None:
+    newest = None if latest is None else latest.id
+    if given is not None and given > (newest or 0):
+        raise context.snapshots.missing(given)
+    return newest if given is None else given
+
+
+def overwritten(
+    context: TableContext, messages: Sequence[CommitMessage], static_partition: Mapping[str, str] | None
+) -> PartitionSpec:
+    """The partitions whose old rows go: the static ones, or (dynamic overwrite) those that got new rows, or all."""
+    bringing = [message for message in messages if not _only_deletes(context, message)]
+    if static_partition is None:
+        dynamic = replaces_named_partitions(context)
+        return PartitionSpec.exactly({m.partition for m in bringing}) if dynamic else PartitionSpec.everything()
+    spec = PartitionSpec.parse(context, static_partition)
+    for message in bringing:
+        if not spec.matches(message.partition):
+            raise BadInput(
+                f"rows of partition {partition_text(context, message.partition)} are outside the partition to overwrite",
+                "nothing was committed",
+                "leave those rows out, or overwrite without --partition",
+            )
+    return spec
+
+
+def _only_deletes(context: TableContext, message: CommitMessage) -> bool:
+    """Whether the rows only delete keys that now live in another partition."""
+    moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
+    return moves_rows and all(file.delete_row_count == file.row_count for file in message.new_files)
+
+
+def replaces_named_partitions(context: TableContext) -> bool:
+    """Whether an overwrite without --partition replaces only the partitions that get rows."""
+    return context.options.dynamic_partition_overwrite and bool(context.schema.partition_keys)
