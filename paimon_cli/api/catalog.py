@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.inspect.health_report import HealthRow
     from paimon_cli.inspect.lock_report import LockReport, LockRow
-    from paimon_cli.jobs.compact_job import CompactionPlan, CompactRequest
+    from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest
     from paimon_cli.jobs.compaction_service import ServedTable, ServiceWatcher, TableRound
     from paimon_cli.jobs.table_change import Shield
     from paimon_cli.storage.lock_table import HeldLock
@@ -166,7 +166,7 @@ class Catalog:
         **options: Unpack[CompactOptions],
     ) -> Iterator[tuple[Table, CompactionPlan]]:
         """What `compact` would do to each table. Nothing is changed."""
-        from paimon_cli.jobs.compact_job import plan_compaction
+        from paimon_cli.jobs.compact_request import plan_compaction
 
         locations, request = self._chosen(tables, database, include, exclude, strategy, options)
 

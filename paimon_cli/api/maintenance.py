@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.invariants.repair_plan import RepairPlan
     from paimon_cli.invariants.violation import Invariant
-    from paimon_cli.jobs.compact_job import CompactionPlan, CompactRequest, CompactSummary
+    from paimon_cli.jobs.compact_job import CompactSummary
+    from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest
     from paimon_cli.jobs.metadata_jobs import RepairSummary, RolledBack
     from paimon_cli.jobs.reclaim_job import Expired, Expiry, OrphanRow
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
@@ -108,7 +109,7 @@ class Maintenance(OpenedTable):
 
     def plan_compaction(self, strategy: str = "full", **options: Unpack[CompactOptions]) -> CompactionPlan:
         """What a compaction would do, bucket by bucket; refuses what a real run would refuse, and changes nothing."""
-        from paimon_cli.jobs.compact_job import plan_compaction
+        from paimon_cli.jobs.compact_request import plan_compaction
 
         self.check_call()
         return plan_compaction(self.context, compact_request(strategy, options))
@@ -323,8 +324,8 @@ class Maintenance(OpenedTable):
 
 def compact_request(strategy: str, options: CompactOptions) -> CompactRequest:
     """The options of a compaction, checked and parsed."""
-    from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, RoundLimits
-    from paimon_cli.jobs.compact_job import FAIL, LEAST_MEMORY, RETRY, SKIP, CompactRequest
+    from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
+    from paimon_cli.jobs.compact_request import FAIL, LEAST_MEMORY, RETRY, SKIP, CompactRequest, RoundLimits
     from paimon_cli.options.option_text import parse_duration, parse_size
 
     check_names(options, CompactOptions)

@@ -1,8 +1,8 @@
-"""Plans a compaction: which buckets, which files of each, and what a round leaves for the next."""
+"""Plans the compaction of a bucket: which of its files are put together, at which level, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from paimon_cli.errors import NotSupported, UsageError
@@ -23,7 +23,7 @@ from paimon_cli.lsm.compaction_picker import (
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, key_sections, sorted_runs
 from paimon_cli.lsm.universal_compaction import FULL, CompactionPick, run_sizes
-from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, CommitMessage, DataFileMeta, IndexFileMeta, file_facts
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta, file_facts
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.options.option_catalog import COMPACT
@@ -364,65 +364,3 @@ def _marking(index_files: Iterable[IndexFileMeta], files: Iterable[DataFileMeta]
 def marked_files(index_files: Iterable[IndexFileMeta]) -> frozenset[str]:
     """Names of the data files whose deletion vectors these index files hold."""
     return frozenset(vector.data_file_name for index in index_files for vector in index.deletion_vector_ranges or ())
-
-
-def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:
-    """The tasks, biggest first, so that the longest does not start last."""
-    return sorted((plan for plan in plans if isinstance(plan, CompactionTask)), key=lambda task: -task.size)
-
-
-@dataclass(frozen=True)
-class RoundLimits:
-    """The most bytes to read and buckets to compact in one round of one table; None: no limit."""
-
-    max_bytes: int | None = None
-    max_buckets: int | None = None
-
-    def after(self, messages: Sequence[CommitMessage]) -> RoundLimits:
-        """What is left of them once postponed rows were given out."""
-        given_out = [message for message in messages if message.bucket == POSTPONE_BUCKET]
-        size = sum(file.file_size for message in given_out for file in message.compact_before)
-        return RoundLimits(
-            None if self.max_bytes is None else max(0, self.max_bytes - size),
-            None if self.max_buckets is None else max(0, self.max_buckets - len(given_out)),
-        )
-
-
-UNLIMITED = RoundLimits()
-
-
-def apply_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[Decision, ...]:
-    """The decisions without the tasks that exceed the limits. Buckets with the most runs go first, since reads gain most
-    there.
-    """
-    picked = (d for d in decisions if not isinstance(d, SkippedBucket))
-    turn = sorted(picked, key=lambda task: (-task.runs_before, task.size))
-    later: dict[BucketId, str] = {}
-    size = count = 0
-    for task in turn:
-        if limits.max_buckets is not None and count >= limits.max_buckets:
-            later[task.bucket_id] = f"{task.reason}, but this round has its {limits.max_buckets} buckets (--max-buckets)"
-        elif limits.max_bytes is not None and size + task.size > limits.max_bytes:
-            later[task.bucket_id] = f"{task.reason}, but {size} + {task.size} bytes > {limits.max_bytes} (--max-bytes)"
-        else:
-            size, count = size + task.size, count + 1
-    return tuple(_left_for_later(d, later[d.bucket_id]) if d.bucket_id in later else d for d in decisions)
-
-
-def _left_for_later(decision: Decision, reason: str) -> Decision:
-    if isinstance(decision, SkippedBucket):
-        return decision
-    return SkippedBucket(
-        decision.partition, decision.bucket, decision.runs_before, reason, files=len(decision.files), size=decision.size
-    )
-
-
-def newest_data(buckets: Iterable[BucketFiles]) -> dict[bytes, int]:
-    """When each partition got its newest data (epoch millis): the newest file not written by a compaction, if there is one."""
-    newest: dict[bytes, tuple[bool, int]] = {}
-    for bucket in buckets:
-        for file in bucket.files:
-            moment = moment_of_wall_clock(file.creation_time_millis or 0)
-            seen = (file.file_source != SOURCE_COMPACT, moment)
-            newest[bucket.partition] = max(newest.get(bucket.partition, seen), seen)
-    return {partition: moment for partition, (_, moment) in newest.items()}

@@ -6,132 +6,31 @@ The buckets are independent: one that fails, or that another job has changed mea
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.stamped_files import new_stamp
-from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import (
-    FULL_STRATEGY,
     MINOR_STRATEGY,
-    UNLIMITED,
     CompactionTask,
-    Decision,
-    PostponedRows,
-    RoundLimits,
     SkippedBucket,
-    apply_limits,
-    check_compactable,
-    newest_data,
-    plan_bucket,
-    sort_bucket,
-    tasks_of,
 )
-from paimon_cli.errors import Conflict, FilesConflict, PaimonError, PartialSuccess, UsageError, undone_on_failure
-from paimon_cli.history.live_files import BucketFiles, bucket_files, bucket_numbers, expect_buckets
-from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
+from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_results, drop_conflicting, try_commit
+from paimon_cli.jobs.compact_request import LEAST_MEMORY, RETRY, SKIP, CompactionPlan, CompactRequest, States, plan_compaction
+from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
 from paimon_cli.jobs.postponed_rows import give_out, in_the_way
-from paimon_cli.jobs.sort_job import check_sortable, sort_partitions
+from paimon_cli.jobs.sort_job import sort_partitions
 from paimon_cli.jobs.table_change import NewFiles, Shield
-from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
-from paimon_cli.maintain.expire_partitions import expiring_partitions
-from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter, upper_file_names, vector_file_names
+from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
-from paimon_cli.write.sorted_write import SortOrder
 
-RETRY, SKIP, FAIL = "retry", "skip", "fail"
 MAX_REPLANS = 10
-LEAST_MEMORY = 1 << 20
-
-States = dict[BucketId, PickState]
-"""What a process remembers of a table's buckets from one plan to the next."""
-
-
-@dataclass(frozen=True)
-class CompactRequest:
-    """The user's request; without partitions and buckets it means all of them.
-
-    `idle_millis`: partitions without new data for this long are fully compacted, others by the strategy (not at all if that is
-    full, too). `at_snapshot`: plan at this snapshot, not at the latest. `memory`: bytes that the merges of one process may use.
-    `unknown_buckets_allowed`: bucket numbers that a table lacks select nothing, for a request to many tables. `order`: sort the
-    rows of whole partitions, instead of what the strategy says.
-    """
-
-    strategy: str = "full"
-    partitions: tuple[dict[str, str], ...] = ()
-    buckets: tuple[int | range, ...] = ()
-    on_conflict: str = RETRY
-    limits: RoundLimits = UNLIMITED
-    idle_millis: int | None = None
-    at_snapshot: int | None = None
-    memory: int | None = None
-    unknown_buckets_allowed: bool = False
-    order: SortOrder | None = None
-
-
-@dataclass(frozen=True)
-class CompactionPlan:
-    """The decisions for all selected buckets at one snapshot: a dry run shows them and a run carries them out."""
-
-    snapshot_id: int | None
-    decisions: tuple[Decision, ...] = ()
-
-    @property
-    def tasks(self) -> list[CompactionTask]:
-        return tasks_of(self.decisions)
-
-    @property
-    def postponed(self) -> list[PostponedRows]:
-        """Partitions whose waiting rows get their buckets, before any bucket is compacted."""
-        return [decision for decision in self.decisions if isinstance(decision, PostponedRows)]
-
-    @property
-    def work(self) -> Work:
-        return Work.of(file for part in (self.tasks, self.postponed) for task in part for file in task.files)
-
-
-@dataclass(frozen=True)
-class FailedBucket:
-    """A bucket whose compaction failed; its own new files are gone."""
-
-    task: CompactionTask
-    error: PaimonError
-
-    @property
-    def bucket_id(self) -> BucketId:
-        return self.task.bucket_id
-
-
-@dataclass
-class Outcome:
-    """Committed messages and their snapshots; buckets that others had changed, and buckets that failed, with their errors."""
-
-    committed: list[CommitMessage] = field(default_factory=list)
-    snapshots: list[Snapshot] = field(default_factory=list)
-    conflicts: dict[BucketId, Conflict] = field(default_factory=dict)
-    failures: dict[BucketId, PaimonError] = field(default_factory=dict)
-
-    def add_round(self, later: Outcome) -> None:
-        """Conflicts are those of the latest round: buckets of earlier ones have been planned again."""
-        self.committed += later.committed
-        self.snapshots += later.snapshots
-        self.failures.update(later.failures)
-        self.conflicts = later.conflicts
-
-    def add_stage(self, later: Outcome) -> None:
-        """The outcome of what follows, of other work."""
-        self.committed += later.committed
-        self.snapshots += later.snapshots
-        self.failures.update(later.failures)
-        self.conflicts.update(later.conflicts)
 
 
 @dataclass(frozen=True)
@@ -198,7 +97,7 @@ def run_compact(
         plan = plan_compaction(context, rest, new_files.stamp, remembered, only)
         results = _compact_buckets(new_files, request, plan, engine, progress)
         with shield():
-            outcome = _commit_results(new_files, results, engine)
+            outcome = commit_results(new_files, results, engine)
         _remember(remembered, plan, outcome)
         return plan, outcome
 
@@ -213,7 +112,7 @@ def run_compact(
     return summary
 
 
-RunRound = Callable[[frozenset[BucketId] | None], tuple[CompactionPlan, "Outcome"]]
+RunRound = Callable[[frozenset[BucketId] | None], tuple[CompactionPlan, Outcome]]
 """Plans and does one stage of a compaction, of these buckets or of all."""
 
 
@@ -245,54 +144,6 @@ def show_level_0(context: TableContext, buckets: Sequence[BucketId], engine: Eng
     except PaimonError as error:
         return str(error)
     return None
-
-
-def plan_compaction(
-    context: TableContext,
-    request: CompactRequest,
-    file_stamp: str = "",
-    states: Mapping[BucketId, PickState] | None = None,
-    only: frozenset[BucketId] | None = None,
-) -> CompactionPlan:
-    """Decide for each selected bucket at the latest snapshot (or the requested one); `only`: consider only these buckets."""
-    check_compactable(context)
-    if request.order is not None:
-        check_sortable(context, request.order)
-    asked = request.at_snapshot
-    snapshot = context.snapshots.latest() if asked is None else context.snapshots.get(asked)
-    if snapshot is None:
-        if not request.unknown_buckets_allowed:
-            expect_buckets(context, request.buckets, ())
-        return CompactionPlan(None)
-    chosen = PartitionSpec.parse_any(context, request.partitions)
-    numbers = bucket_numbers(request.buckets)
-    buckets = bucket_files(context, snapshot, FileFilter(chosen.matches, numbers))
-    if numbers and not request.unknown_buckets_allowed and not numbers <= {bucket for _, bucket in buckets}:
-        expect_buckets(context, request.buckets, bucket_files(context, snapshot).values())
-    newest = newest_data(buckets.values()) if request.idle_millis is not None else {}
-    expiring = expiring_partitions(context, {bucket.partition for bucket in buckets})
-
-    def decide(bucket: BucketFiles) -> Decision:
-        if request.order is not None:
-            return sort_bucket(bucket, str(request.order), snapshot.id, file_stamp)
-        strategy = request.strategy
-        if bucket.partition in expiring:
-            return SkippedBucket(*bucket.bucket_id, _runs(bucket), "its partition is past partition.expiration-time")
-        if request.idle_millis is not None:
-            age = context.clock.now_millis() - newest[bucket.partition]
-            if age >= request.idle_millis:
-                strategy = FULL_STRATEGY
-            elif strategy == FULL_STRATEGY:
-                return SkippedBucket(*bucket.bucket_id, _runs(bucket), f"new data {age / 1000:.0f} s ago, not idle yet")
-        return plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, (states or {}).get(bucket.bucket_id, UNKNOWN))
-
-    decisions = tuple(decide(bucket) for bucket_id, bucket in sorted(buckets.items()) if only is None or bucket_id in only)
-    return CompactionPlan(snapshot.id, apply_limits(decisions, request.limits))
-
-
-def _runs(bucket: BucketFiles) -> int:
-    levels = [file.level for file in bucket.files]
-    return levels.count(0) + len(set(levels) - {0})
 
 
 def _compact_buckets(
@@ -331,15 +182,15 @@ def _give_out_rows(
         refused = in_the_way(context, given_out)
         left = [message for message in given_out if message.partition not in refused]
         left = left if len(left) < len(given_out) else []
-        _drop_conflicting(new_files, [message for message in given_out if message not in left], conflict, outcome)
+        drop_conflicting(new_files, [message for message in given_out if message not in left], conflict, outcome)
         if left and (again := _commit_given_out(new_files, left, outcome)) is not None:
-            _drop_conflicting(new_files, left, again, outcome)
+            drop_conflicting(new_files, left, again, outcome)
     outcome.conflicts = {BucketId(partition, POSTPONE_BUCKET): why for (partition, _), why in outcome.conflicts.items()}
     return outcome
 
 
 def _commit_given_out(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome) -> Conflict | None:
-    return _commit(new_files, messages, outcome, rows_are_new=True)
+    return try_commit(new_files, messages, outcome, rows_are_new=True)
 
 
 def _per_bucket(results: Sequence[CommitMessage | FailedBucket]) -> list[CommitMessage | FailedBucket]:
@@ -388,101 +239,6 @@ def compact_bucket(context: TableContext, task: CompactionTask) -> CommitMessage
         return run_compaction(context, task)
     except PaimonError as error:
         return FailedBucket(task, error)
-
-
-def _commit_results(new_files: NewFiles, results: Sequence[CommitMessage | FailedBucket], engine: Engine) -> Outcome:
-    """Commit what succeeded; a failed bucket whose files another job has replaced meanwhile counts as a conflict."""
-    outcome = Outcome()
-    if not results:
-        return outcome
-    messages = [result for result in results if isinstance(result, CommitMessage)]
-    failed = [result for result in results if isinstance(result, FailedBucket)]
-    if failed or engine.retries_tasks:
-        new_files.delete_all_but(messages)
-    for bucket in failed:
-        bucket_id = bucket.task.bucket_id
-        if _replaced_buckets(new_files.context, {bucket_id: _Base(bucket.task.files)}):
-            why = f"its files were replaced while they were read ({bucket.error})"
-            outcome.conflicts[bucket_id] = FilesConflict(f"bucket {bucket.task.bucket} was compacted by another job", why)
-        else:
-            outcome.failures[bucket_id] = bucket.error
-    if messages:
-        _commit_as_one(new_files, messages, outcome)
-    return outcome
-
-
-def _commit_as_one(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome) -> None:
-    """All in one snapshot; after a conflict once more without the buckets whose files are gone, and then one by one.
-
-    When an attempt fails for another reason, the files of those that wait for theirs are deleted, too.
-    """
-    conflict = _commit(new_files, messages, outcome)
-    if conflict is None:
-        return
-    waiting = list(messages)
-    with undone_on_failure(lambda: new_files.delete_created(waiting)):
-        bases = {m.bucket_id: _Base(m.compact_before, m.read_index_files, m.read_upper_files) for m in messages}
-        replaced = _replaced_buckets(new_files.context, bases)
-        _drop_conflicting(new_files, [message for message in messages if message.bucket_id in replaced], conflict, outcome)
-        left = [message for message in messages if message.bucket_id not in replaced]
-        if len(left) == len(messages) == 1:
-            _drop_conflicting(new_files, left, conflict, outcome)
-            return
-        waiting.clear()
-        if replaced and left and _commit(new_files, left, outcome) is None:
-            return
-        waiting.extend(left)
-        while waiting:
-            message = waiting.pop(0)
-            refusal = _commit(new_files, [message], outcome)
-            if refusal is not None:
-                _drop_conflicting(new_files, [message], refusal, outcome)
-
-
-def _commit(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome, rows_are_new: bool = False) -> Conflict | None:
-    """A conflict is an answer, and leaves the files for another attempt; any other refusal is raised."""
-    context = new_files.context
-    publish = functools.partial(Committer(context).commit, messages, fresh_identity(context), rows_are_new=rows_are_new)
-    try:
-        result = new_files.commit(messages, publish, keep_on=Conflict)
-    except Conflict as conflict:
-        return conflict
-    outcome.snapshots += result.snapshots
-    outcome.committed += messages
-    return None
-
-
-def _drop_conflicting(new_files: NewFiles, messages: Sequence[CommitMessage], conflict: Conflict, outcome: Outcome) -> None:
-    """Delete what these compactions have written, and note their buckets."""
-    if messages:
-        new_files.delete_created(messages, conflict)
-        outcome.conflicts.update((message.bucket_id, conflict) for message in messages)
-
-
-@dataclass(frozen=True)
-class _Base:
-    """What a compaction has read of a bucket; without `vectors` or `upper_files` those do not matter."""
-
-    files: tuple[DataFileMeta, ...]
-    vectors: tuple[str, ...] | None = None
-    upper_files: tuple[str, ...] | None = None
-
-    def is_current(self, bucket: BucketFiles | None) -> bool:
-        """Whether all of it still belongs to the bucket (files at their level)."""
-        if bucket is None:
-            return False
-        names = {(file.file_name, file.level) for file in bucket.files}
-        if not {(file.file_name, file.level) for file in self.files} <= names:
-            return False
-        if self.upper_files is not None and not set(upper_file_names(bucket.files)) <= set(self.upper_files):
-            return False
-        return self.vectors is None or set(self.vectors) == set(vector_file_names(bucket.index_files))
-
-
-def _replaced_buckets(context: TableContext, bases: dict[BucketId, _Base]) -> set[BucketId]:
-    """Buckets of which another job has replaced something that was read."""
-    live = bucket_files(context, context.snapshots.latest(), FileFilter(buckets={bucket for _, bucket in bases}))
-    return {bucket_id for bucket_id, base in bases.items() if not base.is_current(live.get(bucket_id))}
 
 
 def _remember(states: States, plan: CompactionPlan, outcome: Outcome) -> None:

@@ -9,7 +9,8 @@ from typing import Protocol
 from paimon_cli.errors import CommitUnknown, Conflict, NotFound, PaimonError, PartialSuccess, StorageUnavailable
 from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.compact_job import FAIL, CompactRequest, CompactSummary, States, run_compact
+from paimon_cli.jobs.compact_job import CompactSummary, run_compact
+from paimon_cli.jobs.compact_request import FAIL, CompactRequest, States
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.storage.clock_and_random import Clock

@@ -8,21 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.compact.compaction_plan import (
-    UNLIMITED,
-    CompactionTask,
-    Decision,
-    RoundLimits,
-    SkippedBucket,
-    apply_limits,
-    newest_data,
-    plan_bucket,
-    task_steps,
-    tasks_of,
-)
+from paimon_cli.compact.compaction_plan import CompactionTask, Decision, SkippedBucket, plan_bucket, task_steps
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.compact_request import UNLIMITED, RoundLimits, apply_limits, newest_data, tasks_of
 from paimon_cli.lsm.compaction_picker import CompactionPicker, PickState, Rewrite
 from paimon_cli.lsm.sorted_runs import sorted_runs
 from paimon_cli.lsm.universal_compaction import run_sizes

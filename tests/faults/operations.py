@@ -22,7 +22,7 @@ from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.snapshots_and_schemas import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
-from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import NoProgress, TasksFailed
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.metadata_jobs import run_restore

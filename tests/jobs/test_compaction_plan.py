@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.compact.compaction_plan import CompactionTask, RoundLimits, SkippedBucket
+from paimon_cli.compact.compaction_plan import CompactionTask, SkippedBucket
 from paimon_cli.errors import FilesConflict, NotFound, PartialSuccess, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import decision_rows
-from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest, RoundLimits, plan_compaction
 from paimon_cli.lsm.compaction_picker import UNKNOWN
 from paimon_cli.lsm.sorted_runs import sorted_runs
 from tests.rivals import beside

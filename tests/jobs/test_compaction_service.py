@@ -16,7 +16,7 @@ from paimon_cli.cli.columns import OutputFormat
 from paimon_cli.cli.compact_watch import LiveDisplay, RoundLines
 from paimon_cli.errors import FilesConflict, NotFound
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.compact_job import CompactRequest
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.compaction_service import CompactionService, ServedTable, ServiceRound
 from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.engine_choice import LocalEngine

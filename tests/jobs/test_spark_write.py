@@ -21,7 +21,8 @@ from paimon_cli.errors import BadInput, DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.row_sources import FileRows
-from paimon_cli.jobs.compact_job import CompactRequest, run_compact
+from paimon_cli.jobs.compact_job import run_compact
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.spark.engine import SparkEngine

@@ -9,7 +9,7 @@ from unittest.mock import patch
 from paimon_cli.commit import committer, files_conflict
 from paimon_cli.errors import FilesConflict
 from paimon_cli.history.live_files import bucket_files
-from paimon_cli.jobs import compact_job, postponed_rows
+from paimon_cli.jobs import compact_job, compact_outcome, postponed_rows
 from paimon_cli.jobs.table_change import NewFiles
 from paimon_cli.metadata.data_file import CommitMessage, ManifestEntry
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
@@ -42,7 +42,7 @@ def _removals_unchecked() -> Patch:
 @planted_in("postponed-compactors")
 def waiting_files_given_out_twice() -> Patch:
     """Two compactions both take the same postponed files away, and neither looks for rows that the other has given out."""
-    committing = lambda new_files, messages, outcome: compact_job._commit(new_files, messages, outcome)  # noqa: E731
+    committing = lambda new_files, messages, outcome: compact_outcome.try_commit(new_files, messages, outcome)  # noqa: E731
     return both(_removals_unchecked(), patch.object(compact_job, "_commit_given_out", committing))
 
 

@@ -12,7 +12,8 @@ from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotFound, St
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.version import Version
-from paimon_cli.jobs.compact_job import CompactRequest, run_compact
+from paimon_cli.jobs.compact_job import run_compact
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest

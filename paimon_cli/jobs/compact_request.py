@@ -1,0 +1,187 @@
+"""What a compaction is asked to do, and its plan at a snapshot: a decision for each bucket, within the limits of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from paimon_cli.compact.compaction_plan import (
+    FULL_STRATEGY,
+    CompactionTask,
+    Decision,
+    PostponedRows,
+    SkippedBucket,
+    check_compactable,
+    plan_bucket,
+    sort_bucket,
+)
+from paimon_cli.history.live_files import BucketFiles, bucket_files, bucket_numbers, expect_buckets
+from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import Work
+from paimon_cli.jobs.sort_job import check_sortable
+from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
+from paimon_cli.maintain.expire_partitions import expiring_partitions
+from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, CommitMessage, FileFilter
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.storage.clock_and_random import moment_of_wall_clock
+from paimon_cli.write.sorted_write import SortOrder
+
+RETRY, SKIP, FAIL = "retry", "skip", "fail"
+LEAST_MEMORY = 1 << 20
+
+States = dict[BucketId, PickState]
+"""What a process remembers of a table's buckets from one plan to the next."""
+
+
+@dataclass(frozen=True)
+class RoundLimits:
+    """The most bytes to read and buckets to compact in one round of one table; None: no limit."""
+
+    max_bytes: int | None = None
+    max_buckets: int | None = None
+
+    def after(self, messages: Sequence[CommitMessage]) -> RoundLimits:
+        """What is left of them once postponed rows were given out."""
+        given_out = [message for message in messages if message.bucket == POSTPONE_BUCKET]
+        size = sum(file.file_size for message in given_out for file in message.compact_before)
+        return RoundLimits(
+            None if self.max_bytes is None else max(0, self.max_bytes - size),
+            None if self.max_buckets is None else max(0, self.max_buckets - len(given_out)),
+        )
+
+
+UNLIMITED = RoundLimits()
+
+
+@dataclass(frozen=True)
+class CompactRequest:
+    """The user's request; without partitions and buckets it means all of them.
+
+    `idle_millis`: partitions without new data for this long are fully compacted, others by the strategy (not at all if that is
+    full, too). `at_snapshot`: plan at this snapshot, not at the latest. `memory`: bytes that the merges of one process may use.
+    `unknown_buckets_allowed`: bucket numbers that a table lacks select nothing, for a request to many tables. `order`: sort the
+    rows of whole partitions, instead of what the strategy says.
+    """
+
+    strategy: str = "full"
+    partitions: tuple[dict[str, str], ...] = ()
+    buckets: tuple[int | range, ...] = ()
+    on_conflict: str = RETRY
+    limits: RoundLimits = UNLIMITED
+    idle_millis: int | None = None
+    at_snapshot: int | None = None
+    memory: int | None = None
+    unknown_buckets_allowed: bool = False
+    order: SortOrder | None = None
+
+
+@dataclass(frozen=True)
+class CompactionPlan:
+    """The decisions for all selected buckets at one snapshot: a dry run shows them and a run carries them out."""
+
+    snapshot_id: int | None
+    decisions: tuple[Decision, ...] = ()
+
+    @property
+    def tasks(self) -> list[CompactionTask]:
+        return tasks_of(self.decisions)
+
+    @property
+    def postponed(self) -> list[PostponedRows]:
+        """Partitions whose waiting rows get their buckets, before any bucket is compacted."""
+        return [decision for decision in self.decisions if isinstance(decision, PostponedRows)]
+
+    @property
+    def work(self) -> Work:
+        return Work.of(file for part in (self.tasks, self.postponed) for task in part for file in task.files)
+
+
+def plan_compaction(
+    context: TableContext,
+    request: CompactRequest,
+    file_stamp: str = "",
+    states: Mapping[BucketId, PickState] | None = None,
+    only: frozenset[BucketId] | None = None,
+) -> CompactionPlan:
+    """Decide for each selected bucket at the latest snapshot (or the requested one); `only`: consider only these buckets."""
+    check_compactable(context)
+    if request.order is not None:
+        check_sortable(context, request.order)
+    asked = request.at_snapshot
+    snapshot = context.snapshots.latest() if asked is None else context.snapshots.get(asked)
+    if snapshot is None:
+        if not request.unknown_buckets_allowed:
+            expect_buckets(context, request.buckets, ())
+        return CompactionPlan(None)
+    chosen = PartitionSpec.parse_any(context, request.partitions)
+    numbers = bucket_numbers(request.buckets)
+    buckets = bucket_files(context, snapshot, FileFilter(chosen.matches, numbers))
+    if numbers and not request.unknown_buckets_allowed and not numbers <= {bucket for _, bucket in buckets}:
+        expect_buckets(context, request.buckets, bucket_files(context, snapshot).values())
+    newest = newest_data(buckets.values()) if request.idle_millis is not None else {}
+    expiring = expiring_partitions(context, {bucket.partition for bucket in buckets})
+
+    def decide(bucket: BucketFiles) -> Decision:
+        if request.order is not None:
+            return sort_bucket(bucket, str(request.order), snapshot.id, file_stamp)
+        strategy = request.strategy
+        if bucket.partition in expiring:
+            return SkippedBucket(*bucket.bucket_id, _runs(bucket), "its partition is past partition.expiration-time")
+        if request.idle_millis is not None:
+            age = context.clock.now_millis() - newest[bucket.partition]
+            if age >= request.idle_millis:
+                strategy = FULL_STRATEGY
+            elif strategy == FULL_STRATEGY:
+                return SkippedBucket(*bucket.bucket_id, _runs(bucket), f"new data {age / 1000:.0f} s ago, not idle yet")
+        return plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, (states or {}).get(bucket.bucket_id, UNKNOWN))
+
+    decisions = tuple(decide(bucket) for bucket_id, bucket in sorted(buckets.items()) if only is None or bucket_id in only)
+    return CompactionPlan(snapshot.id, apply_limits(decisions, request.limits))
+
+
+def _runs(bucket: BucketFiles) -> int:
+    levels = [file.level for file in bucket.files]
+    return levels.count(0) + len(set(levels) - {0})
+
+
+def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:
+    """The tasks, biggest first, so that the longest does not start last."""
+    return sorted((plan for plan in plans if isinstance(plan, CompactionTask)), key=lambda task: -task.size)
+
+
+def apply_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[Decision, ...]:
+    """The decisions without the tasks that exceed the limits. Buckets with the most runs go first, since reads gain most
+    there.
+    """
+    picked = (d for d in decisions if not isinstance(d, SkippedBucket))
+    turn = sorted(picked, key=lambda task: (-task.runs_before, task.size))
+    later: dict[BucketId, str] = {}
+    size = count = 0
+    for task in turn:
+        if limits.max_buckets is not None and count >= limits.max_buckets:
+            later[task.bucket_id] = f"{task.reason}, but this round has its {limits.max_buckets} buckets (--max-buckets)"
+        elif limits.max_bytes is not None and size + task.size > limits.max_bytes:
+            later[task.bucket_id] = f"{task.reason}, but {size} + {task.size} bytes > {limits.max_bytes} (--max-bytes)"
+        else:
+            size, count = size + task.size, count + 1
+    return tuple(_left_for_later(d, later[d.bucket_id]) if d.bucket_id in later else d for d in decisions)
+
+
+def _left_for_later(decision: Decision, reason: str) -> Decision:
+    if isinstance(decision, SkippedBucket):
+        return decision
+    return SkippedBucket(
+        decision.partition, decision.bucket, decision.runs_before, reason, files=len(decision.files), size=decision.size
+    )
+
+
+def newest_data(buckets: Iterable[BucketFiles]) -> dict[bytes, int]:
+    """When each partition got its newest data (epoch millis): the newest file not written by a compaction, if there is one."""
+    newest: dict[bytes, tuple[bool, int]] = {}
+    for bucket in buckets:
+        for file in bucket.files:
+            moment = moment_of_wall_clock(file.creation_time_millis or 0)
+            seen = (file.file_source != SOURCE_COMPACT, moment)
+            newest[bucket.partition] = max(newest.get(bucket.partition, seen), seen)
+    return {partition: moment for partition, (_, moment) in newest.items()}
