@@ -52,7 +52,7 @@ def find_keys(
 ) -> FoundRows:
     """Where each of the keys lives. `keys`: the trimmed primary key, in key order, each key once.
 
-    `files`: any of one bucket above level 0. Those of one level are disjoint, and a row of a lower level shadows those of higher
+    `files`: any of one bucket above level 0. Files of one level are disjoint, and a row of a lower level shadows those of higher
     ones; a row that a vector marks as deleted does not count. A row found may be a retraction, where files hold any.
     """
     wanted = SortedKeys.of(keys, context.schema.trimmed_primary_keys)
@@ -224,7 +224,7 @@ class _KeyBlocks:
         return self._in_all_blocks(source, keys)
 
     def _are_everywhere(self, keys: SortedKeys) -> bool:
-        """Whether so many keys are asked for that hardly any block lies between two of them."""
+        """Whether the keys are so dense that hardly any block lies between two of them."""
         if len(keys) < KEYS_PER_BLOCK * len(self.pages):
             return False
         edges = keys.prefix(len(self.bounds.lows.columns)).below(self.bounds.lows)

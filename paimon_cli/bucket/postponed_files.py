@@ -108,7 +108,7 @@ def partition_counts(context: TableContext, buckets: LazyBuckets) -> dict[bytes,
 
 
 def assigned_counts(options: TableOptions, known: Mapping[bytes, int], waiting: Mapping[bytes, Waiting]) -> dict[bytes, int]:
-    """The number of buckets of each partition with rows to be given out: the one that it has, else one that fits its rows."""
+    """The number of buckets of each partition with rows to be distributed: the one that it has, else one that fits its rows."""
     return {partition: known.get(partition) or bucket_count(options, held) for partition, held in waiting.items()}
 
 

@@ -150,7 +150,7 @@ def _check_lookup_switch(table: CatalogTable, old: TableSchema, new: TableSchema
 
 
 def _check_postponed(table: CatalogTable, old: TableSchema, new: TableSchema) -> None:
-    """`UsageError` if rows would wait in `bucket-postpone` that no compaction gives out any more."""
+    """`UsageError` if rows would wait in `bucket-postpone` where no compaction looks for them any more."""
     before, after = (TableOptions(schema.options).bucket for schema in (old, new))
     latest = table.snapshots.latest()
     if before != POSTPONE_BUCKET or after == POSTPONE_BUCKET or latest is None:

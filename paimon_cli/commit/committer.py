@@ -26,7 +26,7 @@ from paimon_cli.commit.data_conflict import (
     check_of_homes,
     check_of_messages,
     check_of_partitions,
-    meets_given_out_rows,
+    meets_distributed_rows,
 )
 from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
 from paimon_cli.commit.files_conflict import check_files, check_hash_indexes, check_newest_bucket_counts, check_postponed
@@ -93,7 +93,7 @@ class Committer:
         append, compact = append_changes(messages, check_append_files), compact_changes(messages)
         steps: list[CommitStep] = []
         if not append.is_empty or (compact.is_empty and self._context.options.commit_force_create_snapshot):
-            is_checked = (self._checks_data or meets_given_out_rows(self._context, messages)) and not append.is_empty
+            is_checked = (self._checks_data or meets_distributed_rows(self._context, messages)) and not append.is_empty
             check = check_of_messages(self._context, identity, messages, append.read_snapshot_id) if is_checked else None
             if not keeps_numbers:
                 check = all_of(check, self._check_of_homes(identity, messages))

@@ -83,7 +83,7 @@ def _written_by(context: TableContext, messages: Sequence[CommitMessage], granul
     return WrittenKeys(context, messages) if granularity == KEY else WrittenRanges(context, messages)
 
 
-def meets_given_out_rows(context: TableContext, messages: Sequence[CommitMessage]) -> bool:
+def meets_distributed_rows(context: TableContext, messages: Sequence[CommitMessage]) -> bool:
     """Whether the messages add to buckets of a table whose compactions bring rows into buckets, too."""
     return _postpones_buckets(context) and any(message.has_append and message.bucket != POSTPONE_BUCKET for message in messages)
 
@@ -96,7 +96,7 @@ def _postpones_buckets(context: TableContext) -> bool:
 def check_of_buckets(
     context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage], read_snapshot_id: int | None
 ) -> CheckData:
-    """For the buckets of messages whatever the granularity; nobody is in the way in `bucket-postpone`."""
+    """A check of the messages' buckets, whatever the granularity of the option; in `bucket-postpone` there are no conflicts."""
     buckets = {message.bucket_id for message in messages if message.bucket != POSTPONE_BUCKET}
     return DataConflictCheck(context, identity, WholePlaces(lambda e: e.bucket_id in buckets), read_snapshot_id).check
 
@@ -267,12 +267,12 @@ class DataConflictCheck:
         identity: CommitIdentity,
         written: Written,
         read_snapshot_id: int | None,
-        only_given_out: bool = False,
+        only_distributed: bool = False,
         error: type[Conflict] = DataConflict,
     ) -> None:
         self._error = error
         self._context = context
-        self._only_given_out = only_given_out
+        self._only_distributed = only_distributed
         self._identity = identity
         self._written = written
         self._read = self._checked = read_snapshot_id or 0
@@ -301,12 +301,12 @@ class DataConflictCheck:
     def _with_new_rows(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Files that a snapshot changed as more than a compaction: those of a compaction where it gave out postponed rows."""
         if snapshot.commit_kind in (APPEND, OVERWRITE):
-            return [] if self._only_given_out else self._delta(snapshot)
+            return [] if self._only_distributed else self._delta(snapshot)
         if not _postpones_buckets(self._context):
             return []
         entries = self._delta(snapshot)
-        given_out = {entry.partition for entry in entries if entry.kind == DELETE and entry.is_postponed}
-        return [entry for entry in entries if entry.partition in given_out and not entry.is_postponed]
+        distributed = {entry.partition for entry in entries if entry.kind == DELETE and entry.is_postponed}
+        return [entry for entry in entries if entry.partition in distributed and not entry.is_postponed]
 
     def _delta(self, snapshot: Snapshot) -> list[ManifestEntry]:
         try:

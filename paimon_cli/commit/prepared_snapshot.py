@@ -36,7 +36,7 @@ class MetadataWriter:
         return self.manifests_of(FileTable.of_entries(entries))
 
     def manifests_of(self, table: FileTable) -> list[ManifestFileMeta]:
-        """Manifests with the entries of a table. Those of other manifests are copied if they have the form that we write."""
+        """Manifests with the entries of a table. Entries that come from manifests in the form that we write are copied."""
         found = []
         for content, line in table.encoded(self._context.options.manifest_target_file_size, self._context.partition_types):
             name = self._write("manifest", content, added=line.num_added_files, deleted=line.num_deleted_files)

@@ -77,7 +77,7 @@ class Rewriter(ABC):
         """Write the rows of the step; facts about it for the trace."""
 
     def _check_given_up(self) -> None:
-        """`CancelledError` if nobody waits for the compaction any more."""
+        """`CancelledError` if the compaction is no longer wanted."""
         if self._is_given_up():
             raise CancelledError
 

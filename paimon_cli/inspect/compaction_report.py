@@ -72,7 +72,7 @@ def _row(context: TableContext, partition: str, decision: Decision) -> DecisionR
     if isinstance(decision, SkippedBucket):
         return _left_alone(partition, decision)
     if isinstance(decision, PostponedRows):
-        return _given_out(context, partition, decision)
+        return _distributed(context, partition, decision)
     steps = task_steps(context, decision)
     rewrites = [step for step in steps if isinstance(step, Rewrite)]
     read, written = sum(f.file_size for step in rewrites for f in step.files), _written(context, decision, steps)
@@ -132,7 +132,7 @@ def _left_alone(partition: str, decision: SkippedBucket) -> DecisionRow:
     )
 
 
-def _given_out(context: TableContext, partition: str, decision: PostponedRows) -> DecisionRow:
+def _distributed(context: TableContext, partition: str, decision: PostponedRows) -> DecisionRow:
     """What becomes of the rows in their buckets, which may have to be compacted, is not estimated."""
     files = len(decision.files)
     return replace(

@@ -22,7 +22,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_results, drop_conflicting, try_commit
 from paimon_cli.jobs.compact_request import LEAST_MEMORY, RETRY, SKIP, CompactionPlan, CompactRequest, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
-from paimon_cli.jobs.postponed_rows import give_out, in_the_way
+from paimon_cli.jobs.postponed_rows import distribute, in_the_way
 from paimon_cli.jobs.sort_job import sort_partitions
 from paimon_cli.jobs.table_change import NewFiles, Shield
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
@@ -85,10 +85,10 @@ def run_compact(
     total, remembered = Outcome(), {} if states is None else states
     replans_allowed = MAX_REPLANS if request.on_conflict == RETRY and request.at_snapshot is None else 0
 
-    def give_out_rows(only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
+    def distribute_rows(only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
         new_files = NewFiles(context, new_stamp(context), shield)
         plan = plan_compaction(context, request, new_files.stamp, remembered, only)
-        return plan, _give_out_rows(new_files, request, plan, engine, progress)
+        return plan, _distribute_rows(new_files, request, plan, engine, progress)
 
     def compact_buckets(only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
         new_files = NewFiles(context, new_stamp(context), shield)
@@ -102,7 +102,7 @@ def run_compact(
         return plan, outcome
 
     plan, replans = None, 0
-    for run_round in ([give_out_rows] if context.mode.bucket_mode is BucketMode.POSTPONED else []) + [compact_buckets]:
+    for run_round in ([distribute_rows] if context.mode.bucket_mode is BucketMode.POSTPONED else []) + [compact_buckets]:
         done, first, again = _until_settled(run_round, replans_allowed)
         total.add_stage(done)
         plan, replans = plan or first, replans + again
@@ -166,7 +166,7 @@ def _compact_buckets(
         return [_without_vectors(new_files, appended.get(result.bucket_id), result) for result in results]
 
 
-def _give_out_rows(
+def _distribute_rows(
     new_files: NewFiles, request: CompactRequest, plan: CompactionPlan, engine: Engine, progress: Progress
 ) -> Outcome:
     """One commit for the postponed rows of all partitions; after a conflict for those that have none."""
@@ -174,22 +174,22 @@ def _give_out_rows(
     if not plan.postponed or plan.snapshot_id is None:
         return outcome
     partitions = frozenset(rows.partition for rows in plan.postponed)
-    given_out = give_out(new_files, partitions, context.snapshots.get(plan.snapshot_id), request.strategy, engine, progress)
+    distributed = distribute(new_files, partitions, context.snapshots.get(plan.snapshot_id), request.strategy, engine, progress)
     with new_files.shield():
-        conflict = _commit_given_out(new_files, given_out, outcome)
+        conflict = _commit_distributed(new_files, distributed, outcome)
         if conflict is None:
             return outcome
-        refused = in_the_way(context, given_out)
-        left = [message for message in given_out if message.partition not in refused]
-        left = left if len(left) < len(given_out) else []
-        drop_conflicting(new_files, [message for message in given_out if message not in left], conflict, outcome)
-        if left and (again := _commit_given_out(new_files, left, outcome)) is not None:
+        refused = in_the_way(context, distributed)
+        left = [message for message in distributed if message.partition not in refused]
+        left = left if len(left) < len(distributed) else []
+        drop_conflicting(new_files, [message for message in distributed if message not in left], conflict, outcome)
+        if left and (again := _commit_distributed(new_files, left, outcome)) is not None:
             drop_conflicting(new_files, left, again, outcome)
     outcome.conflicts = {BucketId(partition, POSTPONE_BUCKET): why for (partition, _), why in outcome.conflicts.items()}
     return outcome
 
 
-def _commit_given_out(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome) -> Conflict | None:
+def _commit_distributed(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome) -> Conflict | None:
     return try_commit(new_files, messages, outcome, rows_are_new=True)
 
 

@@ -42,12 +42,12 @@ class RoundLimits:
     max_buckets: int | None = None
 
     def after(self, messages: Sequence[CommitMessage]) -> RoundLimits:
-        """What is left of them once postponed rows were given out."""
-        given_out = [message for message in messages if message.bucket == POSTPONE_BUCKET]
-        size = sum(file.file_size for message in given_out for file in message.compact_before)
+        """What is left of them once postponed rows were distributed."""
+        distributed = [message for message in messages if message.bucket == POSTPONE_BUCKET]
+        size = sum(file.file_size for message in distributed for file in message.compact_before)
         return RoundLimits(
             None if self.max_bytes is None else max(0, self.max_bytes - size),
-            None if self.max_buckets is None else max(0, self.max_buckets - len(given_out)),
+            None if self.max_buckets is None else max(0, self.max_buckets - len(distributed)),
         )
 
 

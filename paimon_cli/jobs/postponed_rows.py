@@ -82,7 +82,7 @@ def waiting_splits(waiting: Mapping[bytes, Sequence[DataFileMeta]]) -> tuple[Wai
     return tuple(splits)
 
 
-def give_out(
+def distribute(
     new_files: NewFiles, partitions: frozenset[bytes], snapshot: Snapshot, strategy: str, engine: Engine, progress: Progress
 ) -> list[CommitMessage]:
     """Write what waits in these partitions at `snapshot` into their buckets: the messages of one COMPACT snapshot.
@@ -197,7 +197,7 @@ def plan_with_waiting_rows(
 
 
 def in_the_way(context: TableContext, messages: Sequence[CommitMessage]) -> frozenset[bytes]:
-    """Partitions of messages of `give_out` in which another job has changed files since."""
+    """Partitions of messages of `distribute` in which another job has changed files since."""
     read = min(message.read_snapshot_id or 0 for message in messages)
     mine = {message.partition for message in messages}
     changed: set[bytes] = set()

@@ -68,7 +68,7 @@ def plan_partitions(context: TableContext, older_than: int | None = None, limit:
 
 
 def expiring_partitions(context: TableContext, partitions: Collection[bytes]) -> frozenset[bytes]:
-    """Those of the partitions whose values are past `partition.expiration-time`, if the table asks to leave them uncompacted."""
+    """The partitions whose values are past `partition.expiration-time`, if the table asks to leave them uncompacted."""
     options = context.options
     if not options.compaction_skip_expired_partitions or options.partition_expiration_strategy == UPDATE_TIME:
         return frozenset()

@@ -109,7 +109,7 @@ class ManifestEntry:
 
     @property
     def is_postponed(self) -> bool:
-        """Whether the file waits to be given out over buckets: rows in the order of arrival, unnumbered, that no read shows."""
+        """Whether the file waits to be distributed over buckets: rows in the order of arrival, unnumbered, that no read shows."""
         return self.bucket == POSTPONE_BUCKET
 
 

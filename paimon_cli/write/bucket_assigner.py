@@ -134,7 +134,7 @@ class Assigners:
         return {number: Share(number, self.count) for number in numbers}
 
     def own(self, hashes: KeyHashes) -> KeyHashes:
-        """Those of the hashes whose keys may come."""
+        """The hashes whose keys may come."""
         return hashes if self.only is None else hashes[self.of(hashes) == self.only]
 
 

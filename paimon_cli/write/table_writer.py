@@ -48,7 +48,7 @@ class WrittenBucket:
 
 @dataclass(frozen=True)
 class Written:
-    """What a task did, or all tasks of a write. `steps`: those of its trace that nobody has been shown."""
+    """What a task did, or all tasks of a write. `steps`: of its trace, those that have not been shown yet."""
 
     buckets: tuple[WrittenBucket, ...] = ()
     buffer: BufferUse = field(default_factory=BufferUse)

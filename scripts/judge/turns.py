@@ -304,7 +304,7 @@ class Turns:
     def _compact(self) -> list[Row]:
         who, full = self._someone(), self.random.random() < 0.5
         if self.oracle.postpones:
-            return self._give_out(who if self.commits_waiting == 1 and not self.deletes_wait else self.ours)
+            return self._distribute(who if self.commits_waiting == 1 and not self.deletes_wait else self.ours)
         served = who is self.ours and not full and self.random.random() < 0.5
         self.history.append(f"{who.name} {'serves' if served else 'compacts fully' if full else 'compacts'}")
         if served:
@@ -313,8 +313,8 @@ class Turns:
             who.compact(self.table, full=full)
         return self._seen_by_compaction(full=full)
 
-    def _give_out(self, who: JavaPaimon | PaimonCli) -> list[Row]:
-        self.history.append(f"{who.name} gives out the rows of {self.commits_waiting} commits")
+    def _distribute(self, who: JavaPaimon | PaimonCli) -> list[Row]:
+        self.history.append(f"{who.name} distributes the rows of {self.commits_waiting} commits")
         self.commits_waiting, self.deletes_wait = 0, False
         if who is self.ours:
             self.ours.compact(self.table, full=self.random.random() < 0.5)

@@ -123,7 +123,7 @@ def _append_operations() -> list[Operation]:
 
 def _postponed_operations() -> list[Operation]:
     job = Operation("write-postponed", waiting_rows, upsert, times_job, upserted)
-    given_out = Operation("compact-postponed", waiting_rows, compact, times_compacted, may_be_needless=True, is_gradual=True)
+    distributed = Operation("compact-postponed", waiting_rows, compact, times_compacted, may_be_needless=True, is_gradual=True)
     counted = functools.partial(waiting_rows, options=COUNTED)
     rival: dict[str, Any] = {"rival": write_of, "rival_effect": lambda rows: _changed_by_rival(rows)}
     compacting: dict[str, Any] = {"rival": lambda bench: bench.healthy().compact()}
@@ -133,9 +133,9 @@ def _postponed_operations() -> list[Operation]:
         replace(job, name="write-counted", start=counted, is_gradual=True),
         replace(job, name="write-counted-after-rival", start=counted, is_gradual=True, **rival),
         replace(job, name="overwrite-postponed", act=overwrite, effect=lambda rows: dict(NEW_ROWS)),
-        given_out,
-        replace(given_out, name="compact-postponed-after-write", **rival),
-        replace(given_out, name="compact-postponed-after-compaction", **compacting),
+        distributed,
+        replace(distributed, name="compact-postponed-after-write", **rival),
+        replace(distributed, name="compact-postponed-after-compaction", **compacting),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Tables with postponed buckets: what is written waits, is given out by a compaction, and then equals a table with buckets."""
+"""Tables with postponed buckets: what is written waits, is distributed by a compaction, and then equals a table with buckets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def bucket_counts(context: TableContext) -> dict[str, set[int]]:
     return counts
 
 
-def test_rows_wait_as_they_came_until_they_are_given_out(tmp_path: Path) -> None:
+def test_rows_wait_as_they_came_until_they_are_distributed(tmp_path: Path) -> None:
     context = make(tmp_path / "t")
     write(context, [row(1, 1), row(2), row(1, 2), row(9, dt="b")], commit_user="me", commit_id=3)
     assert shown(context) == []
@@ -195,7 +195,7 @@ def test_of_two_compactions_one_gives_the_rows_out(on_conflict: str, tmp_path: P
     assert kept == live_files(context), "what lost left no file"
 
 
-def test_a_batch_meets_rows_that_were_given_out_meanwhile(tmp_path: Path) -> None:
+def test_a_batch_meets_rows_that_were_distributed_meanwhile(tmp_path: Path) -> None:
     """They are older than the batch and numbered as high, so they could win."""
     context = make(tmp_path / "t")
     write(context, [row(1, 1)])
@@ -283,7 +283,7 @@ def test_each_partition_is_rescaled_by_itself_and_what_waits_goes_on_waiting(wai
     assert set.union(*bucket_counts(context).values()) == {2} and len(shown(context)) == (41 if waits else 40)
 
 
-def test_a_rescale_meets_rows_that_were_given_out(tmp_path: Path) -> None:
+def test_a_rescale_meets_rows_that_were_distributed(tmp_path: Path) -> None:
     context = make(tmp_path / "t")
     write(context, [row(1, 1)])
     compact(context)
@@ -374,7 +374,7 @@ def test_rows_in_buckets_are_changed_unless_others_wait_there(options: dict[str,
     assert [r for r in shown(context) if r["id"] == 0] == [row(0, 0), row(0, 0, "b")]
 
 
-def test_a_change_meets_rows_that_were_given_out_and_starts_again(tmp_path: Path) -> None:
+def test_a_change_meets_rows_that_were_distributed_and_starts_again(tmp_path: Path) -> None:
     context = make(tmp_path / "t")
     write(context, [row(1, 1)])
     compact(context)
@@ -431,7 +431,7 @@ def test_later_rows_win_whoever_wrote_them(tmp_path: Path) -> None:
     assert shown(context) == sorted(expected, key=json.dumps)
 
 
-def test_golden_rows_that_wait_are_read_and_given_out(tmp_path: Path) -> None:
+def test_golden_rows_that_wait_are_read_and_distributed(tmp_path: Path) -> None:
     """Of Java 1.4, five commits of five writers; the order of replay is that of the commits."""
     context = TableContext.open(str(golden_table("java-1.4", "postpone", tmp_path)))
     merged = read(TableContext.open(context.url, {"postpone.merge-on-read": "true"}))

@@ -249,7 +249,7 @@ def test_tasks_compact_beside_and_hand_their_steps_and_figures_over(any_spark_en
     assert "snapshot" in {step.name for step in compacted}
 
 
-def test_rows_are_postponed_without_a_shuffle_and_given_out_with_one(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
+def test_rows_are_postponed_without_a_shuffle_and_distributed_with_one(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
     context = make(tmp_path / "t", postpone__target_row_num_per_bucket="40")
     sources = []
     for part in range(4):

@@ -40,23 +40,23 @@ def _removals_unchecked() -> Patch:
 
 
 @planted_in("postponed-compactors")
-def waiting_files_given_out_twice() -> Patch:
-    """Two compactions both take the same postponed files away, and neither looks for rows that the other has given out."""
+def waiting_files_distributed_twice() -> Patch:
+    """Two compactions both take the same postponed files away, and neither looks for rows that the other has distributed."""
     committing = lambda new_files, messages, outcome: compact_outcome.try_commit(new_files, messages, outcome)  # noqa: E731
-    return both(_removals_unchecked(), patch.object(compact_job, "_commit_given_out", committing))
+    return both(_removals_unchecked(), patch.object(compact_job, "_commit_distributed", committing))
 
 
 @planted_in("postponed-writer-compactor")
 def waiting_files_that_came_meanwhile_go_too() -> Patch:
     """A compaction empties `bucket-postpone` as it is when it is ready to commit."""
-    real = postponed_rows.give_out
+    real = postponed_rows.distribute
 
     def emptying(new_files: NewFiles, *others: Any) -> list[CommitMessage]:
         messages, now = real(new_files, *others), bucket_files(new_files.context, new_files.context.snapshots.latest())
         waiting = {place: bucket.files for place, bucket in now.items() if place.bucket == POSTPONE_BUCKET}
         return [replace(m, compact_before=waiting.get(m.bucket_id, m.compact_before)) for m in messages]
 
-    return patch.object(compact_job, "give_out", emptying)
+    return patch.object(compact_job, "distribute", emptying)
 
 
 @planted_in("counted-writers")

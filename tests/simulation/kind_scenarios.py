@@ -78,7 +78,7 @@ def _() -> Scenario:
 
 @planned("counted-writer-compactor")
 def _() -> Scenario:
-    """A batch brings rows for buckets while a compaction gives out what waits there."""
+    """A batch brings rows for buckets while a compaction distributes what waits there."""
     before = in_turn(real_writer("first", rows(0, 0, 1, 2, 3)), real_writer("second", rows(0, 2, 3, 4, value="s")))
     jobs = (real_writer("a", rows(0, 3, 6, 7, value="a")), real_compactor())
     return _made("counted-writer-compactor", COUNTED, before, *jobs)
