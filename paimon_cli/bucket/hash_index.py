@@ -33,6 +33,8 @@ _DENSE_SHARE = 16
 """An index with less than this many times the hashes to be found is laid out in full, range by range."""
 _MOST_MERGED = 1 << 20
 """Parts from this size on are left alone: batches that bring as many are searched for by laying out."""
+_KEYS_A_SLICE = 1 << 10
+"""Pieces are merged range by range if this many hashes of a piece fall into a range in the mean."""
 BLOCK = 1 << 16
 """Hashes worked on at once where intermediate results should stay in the processor's cache."""
 
@@ -132,6 +134,14 @@ class Part:
             hashes, buckets = hashes[last], buckets[last]
         return Part(hashes, buckets)
 
+    @staticmethod
+    def of_pieces(pieces: Sequence[tuple[KeyHashes, int]]) -> Part:
+        """From the hashes of whole buckets, which are sorted in place; of equal hashes that of the last piece counts."""
+        number_bits = max(1, (len(pieces) - 1).bit_length())
+        if sum(len(hashes) for hashes, _ in pieces) < _KEYS_A_SLICE * len(pieces) << number_bits:
+            return Part.of(packed_sorted(pieces))
+        return _merged_by_range([hashes.view(np.uint32) for hashes, _ in pieces], [bucket for _, bucket in pieces], number_bits)
+
     def merged_with(self, other: Part) -> Part:
         return Part.of(packed_sorted([(self.hashes, self.buckets), (other.hashes, other.buckets)]))
 
@@ -180,11 +190,45 @@ class Part:
         return found
 
 
-def _range_ends(hashes: Hashes | npt.NDArray[np.uint64]) -> list[int]:
+def _range_ends(hashes: Hashes | npt.NDArray[np.uint64], range_bits: int = _RANGE_BITS) -> list[int]:
     """Where each range of the hash space ends among ascending hashes, or numbers whose upper halves are such."""
-    shift = 8 * hashes.itemsize - 32 + _RANGE_BITS
-    starts = np.arange(1, 1 << (32 - _RANGE_BITS), dtype=hashes.dtype) << hashes.dtype.type(shift)
+    shift = 8 * hashes.itemsize - 32 + range_bits
+    starts = np.arange(1, 1 << (32 - range_bits), dtype=hashes.dtype) << hashes.dtype.type(shift)
     return [*np.searchsorted(hashes, starts).tolist(), len(hashes)]
+
+
+def _merged_by_range(pieces: Sequence[Hashes], buckets: Sequence[int], number_bits: int) -> Part:
+    """One part of all pieces, each of which is sorted in place.
+
+    There are as many ranges as numbers of pieces, so that the rest of a hash and the number of its piece fit into 32 bits:
+    sorting these is twice as fast as sorting 64 bits, and apart from the result only one range needs memory.
+    """
+    ends = []
+    for hashes in pieces:
+        hashes.sort()
+        ends.append([0, *_range_ends(hashes, 32 - number_bits)])
+    sizes = np.diff(ends, axis=1).sum(axis=0)
+    merged, bucket_of = np.empty(sizes.sum(), np.uint32), np.array(buckets, np.uint16)
+    merged_buckets, scratch = np.empty(len(merged), np.uint16), np.empty(sizes.max(), np.uint32)
+    shift, number_mask = np.uint32(number_bits), np.uint32((1 << number_bits) - 1)
+    at = 0
+    for place, size in enumerate(sizes.tolist()):
+        packed, end = scratch[:size], 0
+        for number, hashes in enumerate(pieces):
+            piece = hashes[ends[number][place] : ends[number][place + 1]]
+            begin, end = end, end + len(piece)
+            np.left_shift(piece, shift, out=packed[begin:end])
+            packed[begin:end] |= np.uint32(number)
+        packed.sort()
+        different = (packed[1:] ^ packed[:-1]) > number_mask
+        if not different.all():
+            packed = packed[np.append(different, True)]
+        begin, at = at, at + len(packed)
+        np.right_shift(packed, shift, out=merged[begin:at])
+        merged[begin:at] |= np.uint32(place << (32 - number_bits))
+        packed &= number_mask
+        np.take(bucket_of, packed, out=merged_buckets[begin:at], mode="clip")
+    return Part(merged[:at], merged_buckets[:at])
 
 
 def packed_sorted(pieces: Sequence[tuple[Hashes | KeyHashes, Buckets | int]]) -> npt.NDArray[np.uint64]:
@@ -210,8 +254,12 @@ class PackedIndex:
     """
 
     def __init__(self, pieces: Sequence[tuple[KeyHashes, int]] = ()) -> None:
-        """`pieces`: hashes and their bucket; a hash that comes in two of them belongs to the later bucket number."""
-        self._parts = [Part.of(packed_sorted(pieces))] if any(len(hashes) for hashes, _ in pieces) else []
+        """`pieces`: hashes and their bucket, by bucket number; a hash that comes in two of them belongs to the later one.
+
+        The hashes of large pieces are sorted in place.
+        """
+        filled = [(hashes, bucket) for hashes, bucket in pieces if len(hashes)]
+        self._parts = [Part.of_pieces(filled)] if filled else []
         self._new: list[tuple[Hashes, Buckets]] = []
 
     def __len__(self) -> int:

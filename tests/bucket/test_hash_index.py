@@ -91,6 +91,25 @@ def test_a_hash_of_two_buckets_belongs_to_the_later_one() -> None:
     assert len(index) == 3
 
 
+@pytest.mark.parametrize("span", [1 << 32, 1 << 31, 1 << 18, 40], ids=["uniform", "lower half", "dense", "few"])
+@pytest.mark.parametrize("count", [1, 2, 5, 64])
+def test_pieces_are_merged_by_range_as_a_dictionary_would(monkeypatch: pytest.MonkeyPatch, span: int, count: int) -> None:
+    monkeypatch.setattr(hash_index, "_KEYS_A_SLICE", 0)
+    random = np.random.default_rng(span + count)
+    pieces = [(random.integers(0, span, 300, np.uint32).view(np.int32), 500 * number) for number in range(count)]
+    known = {key: bucket for hashes, bucket in pieces for key in hashes.view(np.uint32).tolist()}
+    (part,) = PackedIndex([*pieces, (np.array([], np.int32), 32_766)])._parts
+    assert dict(zip(part.hashes.tolist(), part.buckets.tolist(), strict=True)) == known
+    assert part.hashes.tolist() == sorted(known)
+
+
+def test_many_pieces_are_merged_at_once() -> None:
+    pieces = [(np.arange(bucket, 600_000, 3_000, dtype=np.int32), bucket) for bucket in range(3_000)]
+    index = PackedIndex(pieces)
+    assert len(index) == 600_000
+    assert index.look_up(np.array([0, 2_999, 3_001, 600_000], np.uint32)).tolist() == [0, 2_999, 1, NOWHERE]
+
+
 def test_no_hashes_are_no_index() -> None:
     index = PackedIndex([(np.array([], np.int32), 0)])
     assert (len(index), index.nbytes) == (0, 0)
