@@ -201,7 +201,8 @@ def _compared(context: TableContext, replay: Replay, names: Collection[str]) -> 
         functools.partial(_numbered, context, after, AFTER, memory),
     ]
     compared = Changes.of(context.schema, context.options).compared or tuple(columns)
-    yield from merge_in_passes(runs, keys, Replayed(compared=compared), most_runs(context, MERGE_BYTES), keys_repeat=True)
+    replayed = Replayed(compared=compared, adds_only=context.mode.merge_engine == "first-row")
+    yield from merge_in_passes(runs, keys, replayed, most_runs(context, MERGE_BYTES), keys_repeat=True)
 
 
 def _keeps_last_row(context: TableContext) -> bool:
@@ -296,16 +297,20 @@ def _marked(batch: pa.RecordBatch, rows: np.ndarray, wrong: np.ndarray) -> pa.Re
 class Replayed(WholeRowEngine):
     """Follows each key from its row BEFORE through its changes to its row AFTER; gives the rows that do not fit, with WRONG.
 
-    `compared`: the columns by which rows are equal.
+    `compared`: the columns by which rows are equal. `adds_only`: a +U alone adds a row, as in first-row tables, whose changelog
+    shows a new row with the kind that it was written with.
     """
 
     compared: Sequence[str] = ()
+    adds_only: bool = False
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         batch, order = rows.rows, rows.order
         numbers = batch.column(SEQUENCE_NUMBER).to_numpy()[order]
         kinds = batch.column(VALUE_KIND).to_numpy()[order].astype(np.int64)
         is_after = numbers == AFTER
+        if self.adds_only:
+            kinds[kinds == UPDATE_AFTER] = INSERT
         kinds[(numbers == BEFORE) | is_after] = INSERT
         previous = np.append(np.int64(NOTHING), kinds[:-1])
         previous[rows.starts] = NOTHING

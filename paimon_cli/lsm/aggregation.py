@@ -25,7 +25,7 @@ class Aggregation:
 
     functions: Mapping[str, Aggregator]
     ignore_retract: frozenset[str]
-    primary_keys: frozenset[str]
+    fixed_columns: frozenset[str]
     remove_record_on_delete: bool = False
     sequence_fields: tuple[str, ...] = ()
     descending: bool = False
@@ -53,7 +53,7 @@ class Aggregation:
             column = rows.rows.column(name)
             if name == VALUE_KIND:
                 columns.append(pa.array(self._result_kinds(rows, kinds), pa.int8()))
-            elif name == SEQUENCE_NUMBER or name in self.primary_keys:
+            elif name == SEQUENCE_NUMBER or name in self.fixed_columns:
                 columns.append(column.take(pa.array(newest)))
             else:
                 function = self.functions[name]
@@ -182,7 +182,7 @@ class PartialUpdate:
     groups: tuple[SequenceGroup, ...] = ()
     functions: Mapping[str, Aggregator] = field(default_factory=dict)
     ignore_retract: frozenset[str] = frozenset()
-    primary_keys: frozenset[str] = frozenset()
+    fixed_columns: frozenset[str] = frozenset()
     column_order: tuple[str, ...] = ()
     ignore_delete: bool = False
     remove_record_on_delete: bool = False
@@ -230,7 +230,7 @@ class PartialUpdate:
         newest = pa.array(rows.last_of_each_key)
         columns: dict[str, pa.Array] = {}
         for name in rows.rows.schema.names:
-            if name in self.primary_keys:
+            if name in self.fixed_columns:
                 columns[name] = rows.rows.column(name).take(newest)
             elif name not in (VALUE_KIND, SEQUENCE_NUMBER) and not any(name in group.names for group in groups):
                 columns[name] = self.functions.get(name, LastNonNullValue()).merge(rows.rows.column(name), plain)

@@ -45,7 +45,7 @@ def _descending(options: TableOptions) -> bool:
 def _aggregation(schema: TableSchema, options: TableOptions) -> Aggregation:
     functions: dict[str, Aggregator] = {name: LastValue() for name in options.sequence_fields}
     for field in schema.fields:
-        if field.name not in functions and field.name not in schema.primary_keys:
+        if field.name not in functions and field.name not in _fixed_columns(schema):
             functions[field.name] = aggregator_of(_function(field.name, options) or LAST_NON_NULL, field, options)
     ignore_retract = frozenset(
         field.name for field in schema.fields if field.name in functions and ignores_retractions(field, options)
@@ -58,11 +58,16 @@ def _aggregation(schema: TableSchema, options: TableOptions) -> Aggregation:
     return Aggregation(
         functions,
         ignore_retract - set(options.sequence_fields),
-        frozenset(schema.primary_keys),
+        _fixed_columns(schema),
         options.aggregation_remove_record_on_delete,
         options.sequence_fields,
         _descending(options),
     )
+
+
+def _fixed_columns(schema: TableSchema) -> frozenset[str]:
+    """Columns that all rows of a key in its bucket share. A partition column is not aggregated: a retraction would empty it."""
+    return frozenset((*schema.primary_keys, *schema.partition_keys))
 
 
 def _function(column: str, options: TableOptions) -> str | None:
@@ -77,7 +82,7 @@ def _partial_update(schema: TableSchema, options: TableOptions) -> PartialUpdate
     functions: dict[str, Aggregator] = {}
     for field in schema.fields:
         function = _function(field.name, options)
-        if function is None or field.name in ordering or field.name in schema.primary_keys:
+        if function is None or field.name in ordering or field.name in _fixed_columns(schema):
             continue
         if function != LAST_NON_NULL and field.name not in protected:
             raise UsageError(
@@ -90,7 +95,7 @@ def _partial_update(schema: TableSchema, options: TableOptions) -> PartialUpdate
         groups,
         functions,
         frozenset(name for name in functions if ignores_retractions(schema.field(name), options)),
-        frozenset(schema.primary_keys),
+        _fixed_columns(schema),
         schema.field_names,
         options.ignore_delete,
         options.partial_update_remove_record_on_delete,

@@ -1,4 +1,4 @@
-"""Random operations on tables of every merge engine beside a plain oracle, over several processes.
+"""Random operations on tables of every merge engine and kind of buckets beside a plain oracle, over several processes.
 
     python -m scripts.nightly.properties --steps 1000000 --jobs 2 --seed 7
 
@@ -20,70 +20,81 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from paimon_cli.errors import PaimonError
-from tests.properties.shapes import ENGINES, random_layout
+from tests.properties.shapes import APPEND, ENGINES, random_layout
 from tests.properties.trial import Trial
 
+KINDS = (*ENGINES, APPEND)
 STEPS_OF_A_TABLE = 50
 TABLES_OF_A_TASK = 20
 
 
-def play(engine: str, seed: str) -> tuple[int, str | None]:
-    """One table; the steps made, and the story of a difference."""
+def play(engine: str, seed: str) -> tuple[str, int, str | None]:
+    """One table; the kind of its buckets when it was new, the steps made, and the story of a difference."""
     dice = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder), random_layout(engine, dice))
+        kind = trial.context.mode.bucket_mode.name.lower()
         try:
             for _ in range(STEPS_OF_A_TABLE):
                 trial.random_step(dice)
             trial.check()
         except AssertionError as difference:
-            return len(trial.steps), str(difference)
+            return kind, len(trial.steps), str(difference)
         except (PaimonError, ArithmeticError, LookupError, TypeError, ValueError) as failure:
-            return len(trial.steps), trial.story(repr(failure))
+            return kind, len(trial.steps), trial.story(repr(failure))
         finally:
             trial.close()
-    return len(trial.steps), None
+    return kind, len(trial.steps), None
 
 
-def play_many(task: tuple[str, str, int]) -> tuple[str, int, list[tuple[str, str]]]:
+def play_many(task: tuple[str, str, int]) -> tuple[Counter[str], list[tuple[str, str]]]:
+    """The steps made by engine and kind of buckets, and the differences."""
     engine, seed, tables = task
-    made, differences = 0, []
+    made, differences = Counter[str](), []
     for number in range(tables):
-        steps, story = play(engine, f"{seed}-{number}")
-        made += steps
+        kind, steps, story = play(engine, f"{seed}-{number}")
+        made.update({engine: steps, f"{kind}_buckets": steps})
         if story is not None:
             differences.append((f"{engine}:{seed}-{number}", story))
-    return engine, made, differences
+    return made, differences
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=1_000_000, help="to try, over all engines; a few turn out to do nothing")
+    parser.add_argument(
+        "--steps", type=int, default=1_000_000, help="to try, over all engines and append tables; a few turn out to do nothing"
+    )
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--table", help="ENGINE:SEED of a difference")
     arguments = parser.parse_args()
     if arguments.table:
         engine, _, seed = arguments.table.partition(":")
-        print(play(engine, seed)[1] or "no difference")
+        print(play(engine, seed)[2] or "no difference")
         return 0
     begun = time.monotonic()
     of_a_task = STEPS_OF_A_TABLE * TABLES_OF_A_TASK
     tasks = [
-        (ENGINES[number % len(ENGINES)], f"{arguments.seed}-{number}", TABLES_OF_A_TASK)
+        (KINDS[number % len(KINDS)], f"{arguments.seed}-{number}", TABLES_OF_A_TASK)
         for number in range(-(-arguments.steps // of_a_task))
     ]
     made: Counter[str] = Counter()
     found = 0
     with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
-        for engine, steps, differences in pool.map(play_many, tasks):
-            made[engine] += steps
+        for steps, differences in pool.map(play_many, tasks):
+            made += steps
             for name, story in differences:
                 found += 1
                 print(f"difference in {name}\n{story}\n", flush=True)
     figures = {f"steps_{engine}": steps for engine, steps in sorted(made.items())}
     seconds = round(time.monotonic() - begun, 1)
-    line = {"measure": "properties", "steps": made.total(), **figures, "differences": found, "seed": arguments.seed}
+    line = {
+        "measure": "properties",
+        "steps": sum(made[engine] for engine in KINDS),
+        **figures,
+        "differences": found,
+        "seed": arguments.seed,
+    }
     print(json.dumps({**line, "seconds": seconds}))
     return int(found > 0)
 

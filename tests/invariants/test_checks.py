@@ -265,3 +265,13 @@ def test_a_stray_snapshot_number_is_one_finding(tmp_path: Path) -> None:
     assert all_ids(context) == [1, 2, 3, 9_000_000_000_000_000_000]
     assert plan_expiry(context, Retention(1, 1, 0, None)) is not None
     assert UsedNames(context).refresh() == 4
+
+
+@pytest.mark.parametrize("write_only", ["true", "false"])
+def test_new_rows_of_first_row_tables_keep_their_kind_in_the_changelog(tmp_path: Path, write_only: str) -> None:
+    options = {"merge-engine": "first-row", "changelog-producer": "lookup", "write-only": write_only}
+    context = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT"}, ["k"], options=options)
+    for key in (1, 2, 1):
+        tables.write(context, [{"_op": "+U", "k": key, "v": key}])
+    tables.compact(context)
+    assert not list(check_table(context, rows=True))

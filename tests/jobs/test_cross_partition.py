@@ -142,6 +142,16 @@ def test_deletes_need_the_primary_key_only(tmp_path: Path) -> None:
     assert not list(check_table(context, rows=True))
 
 
+def test_retractions_do_not_empty_the_partition_column(tmp_path: Path) -> None:
+    options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum", "fields.w.aggregate-function": "sum"}
+    context = cross_table(tmp_path / "t", options)
+    write(context, [{"p": "a", "k": 1, "v": 5, "w": 5}])
+    write(context, [{"_op": "-D", "p": "b", "k": 1, "v": 2, "w": 1}])
+    compact(context)
+    assert rows(context) == [{"p": "a", "k": 1, "v": 3, "w": 4}]
+    assert not list(check_table(context, rows=True))
+
+
 def test_keys_that_hold_some_partition_columns_are_different_there(tmp_path: Path) -> None:
     columns = {"r": "STRING NOT NULL", "p": "STRING", "k": "INT NOT NULL", "v": "INT"}
     context = make_table(tmp_path / "t", columns, ["k", "r"], ["r", "p"], -1)

@@ -22,15 +22,27 @@ class Change:
         return self.kind in ("+I", "+U")
 
 
-def current_rows(changes: Iterable[Change], key: tuple[str, ...], options: dict[str, str]) -> dict[Key, Row]:
-    """The rows that a reader must see, by key."""
+def current_rows(changes: Iterable[Change], key: tuple[str, ...], options: dict[str, str]) -> list[Row]:
+    """The rows that a reader must see; without a key each that was written."""
+    if not key:
+        return [change.row for change in changes]
     of_key: dict[Key, list[Change]] = {}
     for change in changes:
         of_key.setdefault(tuple(change.row[name] for name in key), []).append(change)
     fold = {"deduplicate": _newest, "first-row": _oldest, "partial-update": _patched, "aggregation": _aggregated}
     engine = fold[options.get("merge-engine", "deduplicate")]
-    found = {k: engine(_ordered(_heard(known, options), options), key, options) for k, known in of_key.items()}
-    return {k: row for k, row in found.items() if row is not None}
+    found = {
+        k: engine(_at_home(_ordered(_heard(known, options), options), key, options), key, options) for k, known in of_key.items()
+    }
+    return [row for row in found.values() if row is not None]
+
+
+def _at_home(changes: list[Change], key: tuple[str, ...], options: dict[str, str]) -> list[Change]:
+    """Where rows are mixed, a key stays in the partition where its first row came."""
+    if not changes or "p" in key or "p" not in changes[0].row or options.get("merge-engine", "deduplicate") == "deduplicate":
+        return changes
+    home = changes[0].row["p"]
+    return [Change(change.kind, {**change.row, "p": home}) for change in changes]
 
 
 def _heard(changes: list[Change], options: dict[str, str]) -> list[Change]:
@@ -87,11 +99,11 @@ def _patched(changes: list[Change], key: tuple[str, ...], options: dict[str, str
 def _aggregated(changes: list[Change], key: tuple[str, ...], options: dict[str, str]) -> Row | None:
     if not changes:
         return None
-    row: Row = {name: value if name in key else None for name, value in changes[0].row.items()}
+    row: Row = {name: value if name in (*key, "p") else None for name, value in changes[0].row.items()}
     begun: set[str] = set()
     for change in changes:
         for name, value in change.row.items():
-            if name in key:
+            if name in (*key, "p"):
                 continue
             function = options.get(f"fields.{name}.aggregate-function", "last_non_null_value")
             if change.is_add:

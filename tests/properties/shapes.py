@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_mode import DYNAMIC_BUCKET
 from tests.properties.oracle import Change, Row
 
 ENGINES = ("deduplicate", "partial-update", "aggregation", "first-row")
+APPEND = "append"
+"""In the place of a merge engine: a table without keys, of rows that may repeat."""
 PRODUCERS = ("none", "input", "lookup", "full-compaction")
 INT, SMALL, TEXT, BOOLEAN = "INT", "BIGINT", "STRING", "BOOLEAN"
 
@@ -22,6 +25,10 @@ class Shape:
     columns: dict[str, str]
     options: dict[str, str]
     kinds: tuple[str, ...] = ("+I", "+U")
+
+    def may_cross(self, engine: str) -> bool:
+        """Whether Paimon lets its keys live in any partition."""
+        return "sequence.field" not in self.options and not (engine == "deduplicate" and "ignore-delete" in self.options)
 
 
 def _functions(**functions: str) -> dict[str, str]:
@@ -72,29 +79,39 @@ SHAPES: dict[str, tuple[Shape, ...]] = {
 }
 
 
+COPIES = Shape("plain", {"v": TEXT, "n": INT}, {}, ("+I",))
+
+
 @dataclass(frozen=True)
 class Layout:
-    """How the table lies on disk."""
+    """How the table lies on disk. `crosses`: the key leaves the partition out, so that rows move between partitions."""
 
     shape: Shape
     partitioned: bool
     buckets: int
     options: dict[str, str]
+    crosses: bool = False
+    has_keys: bool = True
 
     @property
     def key(self) -> tuple[str, ...]:
-        return ("p", "k") if self.partitioned else ("k",)
+        if not self.has_keys:
+            return ()
+        return ("p", "k") if self.partitioned and not self.crosses else ("k",)
 
     @property
     def columns(self) -> dict[str, str]:
-        return {**dict.fromkeys(self.key, "INT" if self.has_null_keys else "INT NOT NULL"), **self.shape.columns}
+        of_key = dict.fromkeys(self.key, "INT" if self.has_null_keys else "INT NOT NULL")
+        return {**({"p": "INT"} if self.partitioned else {}), "k": "INT", **of_key, **self.shape.columns}
 
     @property
     def has_null_keys(self) -> bool:
-        return "primary-key.nullable" in self.options
+        return "primary-key.nullable" in self.options or not self.has_keys
 
 
 def random_layout(engine: str, dice: random.Random) -> Layout:
+    if engine == APPEND:
+        return _append_layout(dice)
     shape = dice.choice(SHAPES[engine])
     options = {"merge-engine": engine, **shape.options, "file.format": dice.choice(("parquet", "parquet", "orc", "avro"))}
     if dice.random() < 0.5:
@@ -118,7 +135,33 @@ def random_layout(engine: str, dice: random.Random) -> Layout:
     partitioned, buckets = dice.random() < 0.3, dice.choice((1, 1, 1, 2, 3))
     if dice.random() < 0.15:
         buckets, options["postpone.batch-write-fixed-bucket"] = POSTPONE_BUCKET, dice.choice(("true", "false"))
-    return Layout(shape, partitioned, buckets, options)
+    elif dice.random() < 0.4:
+        buckets, options["dynamic-bucket.target-row-num"] = DYNAMIC_BUCKET, dice.choice(("1", "2", "5", "100"))
+    if partitioned and dice.random() < 0.3:
+        options["dynamic-partition-overwrite"] = "false"
+    crosses = buckets == DYNAMIC_BUCKET and shape.may_cross(engine) and dice.random() < 0.6
+    return Layout(shape, partitioned or crosses, buckets, options, crosses)
+
+
+def _append_layout(dice: random.Random) -> Layout:
+    options = {"file.format": dice.choice(("parquet", "parquet", "orc", "avro"))}
+    options["manifest.merge-min-count"] = dice.choice(("2", "5", "30"))
+    options["target-file-size"] = dice.choice(("1 b", "1 kb", "2 kb", "256 mb"))
+    if dice.random() < 0.5:
+        options["deletion-vectors.enabled"] = "true"
+        options["deletion-vectors.bitmap64"] = dice.choice(("true", "false"))
+    if dice.random() < 0.5:
+        options["compaction.min.file-num"] = dice.choice(("2", "3"))
+    if dice.random() < 0.3:
+        options["write-only"] = "true"
+    if dice.random() < 0.3:
+        options["source.split.target-size"], options["source.split.open-file-cost"] = "1 b", "1 b"
+    partitioned, buckets = dice.random() < 0.4, dice.choice((DYNAMIC_BUCKET, 1, 2, 3))
+    if buckets != DYNAMIC_BUCKET:
+        options["bucket-key"] = "k"
+    if partitioned and dice.random() < 0.3:
+        options["dynamic-partition-overwrite"] = "false"
+    return Layout(COPIES, partitioned, buckets, options, has_keys=False)
 
 
 def _changelog_and_vectors(engine: str, dice: random.Random) -> dict[str, str]:
@@ -141,7 +184,7 @@ def random_changes(layout: Layout, dice: random.Random) -> list[Change]:
 def _random_row(layout: Layout, dice: random.Random) -> Row:
     row: Row = {"k": dice.randrange(8)}
     if layout.partitioned:
-        row = {"p": dice.randrange(2), **row}
+        row = {"p": dice.randrange(3 if layout.crosses else 2), **row}
     if layout.has_null_keys:
         row = {name: None if dice.random() < 0.25 else value for name, value in row.items()}
     row |= {name: _random_value(kind, dice) for name, kind in layout.shape.columns.items()}

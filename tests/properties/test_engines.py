@@ -1,4 +1,4 @@
-"""Every merge engine under operations that hypothesis chooses, beside the oracle; and planted bugs that it must find."""
+"""Merge engines and append tables under operations that hypothesis chooses, beside the oracle; and planted bugs to be found."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from paimon_cli.bucket import merged_rows
 from paimon_cli.lsm import sort_merge
 from paimon_cli.lsm.sorted_rows import Deduplicate, FirstRow
-from tests.properties.shapes import ENGINES, random_changes, random_layout
+from tests.properties.shapes import APPEND, ENGINES, random_changes, random_layout
 from tests.properties.trial import Trial
 
 STEPS_OF_A_TABLE = 40
-TABLES = 47
-LEAST_STEPS = 1500
+TABLES, LEAST_STEPS = 47, 1500
+APPEND_TABLES, LEAST_APPEND_STEPS = 20, 600
 SEEDS = st.integers(0, 1 << 30)
 STEPS_MADE: Counter[str] = Counter()
 
@@ -62,6 +62,14 @@ class EngineMachine(RuleBasedStateMachine):
         self.trial.expire(keep)
 
     @rule(which=st.integers(0, 9))
+    def roll_back(self, which: int) -> None:
+        self.trial.roll_back(which)
+
+    @rule(buckets=st.integers(1, 3))
+    def rescale(self, buckets: int) -> None:
+        self.trial.rescale(buckets)
+
+    @rule(which=st.integers(0, 9))
     def look_back(self, which: int) -> None:
         self.trial.look_back(which)
 
@@ -81,12 +89,13 @@ class EngineMachine(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [*ENGINES, APPEND])
 def test_engines_beside_the_oracle(engine: str) -> None:
     machine = type(f"{engine}-machine", (EngineMachine,), {"engine": engine})
     STEPS_MADE[engine] = 0
+    tables, least = (APPEND_TABLES, LEAST_APPEND_STEPS) if engine == APPEND else (TABLES, LEAST_STEPS)
     chosen = settings(
-        max_examples=TABLES,
+        max_examples=tables,
         stateful_step_count=STEPS_OF_A_TABLE,
         derandomize=True,
         deadline=None,
@@ -96,7 +105,7 @@ def test_engines_beside_the_oracle(engine: str) -> None:
     )
     run_state_machine_as_test(machine, settings=chosen)
     print(f"{engine}: {STEPS_MADE[engine]} steps")
-    assert STEPS_MADE[engine] >= LEAST_STEPS
+    assert STEPS_MADE[engine] >= least
 
 
 def _oldest_wins(self: Deduplicate, rows: Any) -> Any:

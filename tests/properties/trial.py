@@ -8,23 +8,28 @@ import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.metadata_jobs import run_rollback
+from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
+from paimon_cli.maintain.rollback import plan_rollback, rollback_target
 from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.snapshot import COMPACT
-from paimon_cli.metadata.table_mode import CHANGE_ROWS, BucketMode
+from paimon_cli.metadata.table_mode import CHANGE_ROWS, RESCALE, BucketMode
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.read.time_travel import travel
 from paimon_cli.sql.predicate import parse_predicate
 from paimon_cli.storage.memory_storage import MemoryStorage
-from tests.properties.oracle import Change, Row, current_rows
+from paimon_cli.write.sorted_write import SortOrder
+from tests.properties.oracle import Change, Key, Row, current_rows
 from tests.properties.shapes import Layout, random_changes
 from tests.tables import compact, make_table, write
 
@@ -51,7 +56,8 @@ class Commit:
 class Trial:
     """`steps`: what was really done, one text each.
 
-    `states` holds the rows of each snapshot that must be there, `compacted` what the top level must show where that is known.
+    `states` holds the rows of each snapshot that must be there, `compacted` what the top level must show where that is known,
+    `marks` what was known at the snapshots that a rollback may go to.
     """
 
     def __init__(self, folder: Path, layout: Layout) -> None:
@@ -65,7 +71,20 @@ class Trial:
         self.commits: list[Commit] = []
         self.states: dict[int, list[Row]] = {}
         self.compacted: tuple[Change, ...] | None = ()
+        self.marks: dict[int, tuple[list[Commit], tuple[Change, ...] | None]] = {}
         self.steps: list[str] = []
+
+    @property
+    def is_deduplicated(self) -> bool:
+        return self.layout.options.get("merge-engine") == "deduplicate"
+
+    @property
+    def replaces_all(self) -> bool:
+        """Whether an overwrite replaces the whole table."""
+        return not self.layout.partitioned or self.layout.options.get("dynamic-partition-overwrite") == "false"
+
+    def key_of(self, row: Row) -> Key:
+        return tuple(row[name] for name in self.layout.key)
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -75,20 +94,36 @@ class Trial:
         """An overwrite takes the place of the partitions that it brings rows for."""
         if self.layout.shape.name == "retracting":
             # What is retracted must have been there: a lone retraction passes through, or is dropped at the top level.
-            there = {row["k"] if "p" not in row else (row["p"], row["k"]) for row in self.expected()}
-            changes = [c for c in changes if c.is_add or (c.row["k"] if "p" not in c.row else (c.row["p"], c.row["k"])) in there]
+            there = {self.key_of(row) for row in self.expected()}
+            changes = [change for change in changes if change.is_add or self.key_of(change.row) in there]
+        overwrite = overwrite and (not self.layout.crosses or self.replaces_all or self.is_deduplicated)
         if overwrite:
             changes = [change for change in changes if change.is_add]
+        if overwrite and self.layout.crosses:
+            # Whether the place that a key leaves within one overwrite counts as replaced is nowhere said.
+            changes = list({self.key_of(change.row): change for change in changes}.values())
+        elif self.layout.crosses and self.layout.options["merge-engine"] == "first-row":
+            # A row is dropped at once where its key lives, even if that one is still hidden.
+            there = {self.key_of(row) for row in self.expected()}
+            changes = [change for change in changes if self.key_of(change.row) not in there]
         if not changes:
             return
         self.steps.append(f"write({[(c.kind, c.row) for c in changes]}, overwrite={overwrite})")
         self._write([{**change.row, "_op": change.kind} for change in changes], overwrite)
         if overwrite:
-            replaced = {change.row.get("p") for change in changes}
-            for commit in self.commits:
-                commit.changes = tuple(change for change in commit.changes if change.row.get("p") not in replaced)
-            self.compacted = None
+            self._replace({change.row.get("p") for change in changes})
         self.committed(changes)
+
+    def _replace(self, partitions: set[int | None]) -> None:
+        """Forget the rows of these partitions, or of all. What moved out of one before must not come back to where it was."""
+        self.compacted = None
+        if self.layout.crosses and not self.replaces_all:
+            gone = [Change("-D", row) for row in self.expected() if row["p"] in partitions]
+            self.commits.append(Commit(tuple(gone), frozenset()))
+            return
+        for commit in self.commits:
+            kept = (change for change in commit.changes if not self.replaces_all and change.row.get("p") not in partitions)
+            commit.changes = tuple(kept)
 
     def _write(self, rows: list[Row], overwrite: bool) -> None:
         write(self.context, rows, overwrite=overwrite)
@@ -116,25 +151,69 @@ class Trial:
                 return None
             if not commit.files & waiting:
                 chosen += commit.changes
-        return list(current_rows(chosen, self.layout.key, self.layout.options).values())
+        return current_rows(chosen, self.layout.key, self.layout.options)
 
     def compact(self, strategy: str) -> None:
+        """A full compaction sorts rows that are in no bucket every other time."""
         self.steps.append(f"compact({strategy})")
-        compact(self.context, strategy=strategy)
+        can_sort = strategy == "full" and self.context.mode.bucket_mode is BucketMode.UNAWARE
+        compact(self.context, strategy=strategy, order=SortOrder(("k", "v")) if can_sort and len(self.steps) % 2 else None)
         self.look(fully_compacted=strategy == "full")
 
     def update(self, key: int | None, value: int | None) -> None:
         """SET n, or delete the rows where it is None; a read of an old snapshot where the engine does not support the step."""
-        is_plain = self.layout.shape.name == "plain" and self.layout.options["merge-engine"] == "deduplicate"
+        is_plain = self.layout.shape.name == "plain" and (self.is_deduplicated or not self.layout.has_keys)
         if not is_plain or self.context.mode.limits(CHANGE_ROWS):
             return self.look_back(key)
+        if self.context.mode.bucket_mode is BucketMode.POSTPONED and self.waiting_files():
+            return self.look_back(key)
         self.steps.append(f"update({key}, {value})")
-        assignments = () if value is None else (f"n = {value}",)
+        new = {} if value is None else {"p": 1} if value == 7 and self.layout.crosses else {"n": value}
+        assignments = tuple(f"{name} = {number}" for name, number in new.items())
         where = "k IS NULL" if key is None else f"k = {key}"
         run_update(self.context, UpdateRequest(where, assignments), LocalEngine(), NoProgress())
+        if not self.layout.has_keys:
+            return self._change_rows(key, new)
         rows = [row for row in self.expected() if row["k"] == key]
-        kind = "-D" if value is None else "+U"
-        self.committed([Change(kind, {**row, "n": row["n"] if value is None else value}) for row in rows])
+        self.committed([Change("-D" if value is None else "+U", {**row, **new}) for row in rows])
+
+    def _change_rows(self, key: int | None, new: Row) -> None:
+        """Rows of an append table are replaced, or go."""
+        for commit in self.commits:
+            commit.changes = tuple(
+                Change(change.kind, {**change.row, **new}) if change.row["k"] == key else change
+                for change in commit.changes
+                if new or change.row["k"] != key
+            )
+        self.compacted = None
+        self.committed([])
+
+    def rescale(self, buckets: int) -> None:
+        """Into another number of buckets; the table stays in it, whatever its buckets were before."""
+        if self.context.mode.limits(RESCALE) or not self.states:
+            return self.look_back(buckets)
+        self.steps.append(f"rescale({buckets})")
+        table = CatalogTable(self.context.url, self.context.url, self.context.storage)
+        run_rescale(table, plan_rescale(self.context, buckets), LocalEngine(), NoProgress())
+        self.context = replace(TableContext.open(self.context.url, storage=self.context.storage), read_threads=1)
+        self.compacted = None
+        self.committed([])
+        self.marks = {}
+
+    def roll_back(self, which: int) -> None:
+        """To a snapshot that is there; not beyond a rescale, after which its buckets would have another number."""
+        if not self.marks:
+            return self.look_back(which)
+        number = sorted(self.marks)[which % len(self.marks)]
+        self.steps.append(f"roll_back({number})")
+        plan = plan_rollback(self.context, rollback_target(self.context, number))
+        run_rollback(self.context, plan, NoProgress())
+        self.commits, self.compacted = [replace(commit) for commit in self.marks[number][0]], self.marks[number][1]
+        self.states = {kept: rows for kept, rows in self.states.items() if kept <= number}
+        self.marks = {kept: mark for kept, mark in self.marks.items() if kept <= number}
+        assert self.context.snapshots.ids() == sorted(self.states), self.story()
+        self.compare(self.read(), self.states[number])
+        self.look()
 
     def expire(self, keep: int) -> None:
         self.steps.append(f"expire({keep})")
@@ -142,9 +221,10 @@ class Trial:
         left = sorted(self.states)[-keep:]
         assert self.context.snapshots.ids() == left, self.story()
         self.states = {number: self.states[number] for number in left}
+        self.marks = {number: mark for number, mark in self.marks.items() if number in left}
 
     def expected(self) -> list[Row]:
-        return list(current_rows(self.changes, self.layout.key, self.layout.options).values())
+        return current_rows(self.changes, self.layout.key, self.layout.options)
 
     def look(self, fully_compacted: bool = False) -> None:
         """The newest rows must be right; what was seen of a snapshot stays as it was. Writes may compact, too."""
@@ -160,6 +240,8 @@ class Trial:
             self.compare(self.read(level_0=True), self.expected())
         for number in fresh:
             self.states[number] = found if number == fresh[-1] else self.read(number)
+        if fresh:
+            self.marks[fresh[-1]] = [replace(commit) for commit in self.commits], self.compacted
 
     def compare(self, found: list[Row], expected: list[Row] | None) -> None:
         if expected is not None:
@@ -199,8 +281,10 @@ class Trial:
         """The read-optimised view: what the last full compaction saw, whatever was written since."""
         self.steps.append("look_at_top()")
         found = self.read(read_optimized=True)
-        if self.compacted is not None:
-            expected = list(current_rows(self.compacted, self.layout.key, self.layout.options).values())
+        if not self.layout.has_keys:
+            self.compare(found, self.expected())
+        elif self.compacted is not None:
+            expected = current_rows(self.compacted, self.layout.key, self.layout.options)
             self.compare(found, expected)
 
     def close(self) -> None:
@@ -226,6 +310,10 @@ class Trial:
             self.update(dice.choice((None, *range(8))), dice.choice((None, 1, 7)))
         elif chance < 0.74:
             self.expire(dice.randrange(1, 5))
+        elif chance < 0.76:
+            self.roll_back(dice.randrange(100))
+        elif chance < 0.78:
+            self.rescale(dice.choice((1, 2, 3)))
         elif chance < 0.84:
             self.look_back(dice.randrange(100))
         elif chance < 0.94:
