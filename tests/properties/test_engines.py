@@ -23,7 +23,7 @@ from tests.properties.trial import Trial
 
 STEPS_OF_A_TABLE = 40
 TABLES, LEAST_STEPS = 47, 1500
-APPEND_TABLES, LEAST_APPEND_STEPS = 20, 600
+APPEND_TABLES, LEAST_APPEND_STEPS = 14, 300
 SEEDS = st.integers(0, 1 << 30)
 STEPS_MADE: Counter[str] = Counter()
 
