@@ -144,8 +144,6 @@ def test_nonsense_is_refused(tmp_path: Path, columns: list[str], clauses: dict[s
 @pytest.mark.parametrize(
     ("columns", "clauses", "reason"),
     [
-        (["id INT"], {"options": {"bucket": "-1"}}, "fixed number of buckets"),
-        (["id INT", "dt DATE"], {"partition_by": ("dt",), "options": {"bucket": "-1"}}, "fixed number of buckets"),
         (["id INT", "f DOUBLE"], {"key": ("id", "f"), "partition_by": ("f",)}, "DOUBLE NOT NULL partition columns"),
         (["id INT", "f BYTES"], {"key": ("id", "f"), "partition_by": ("f",)}, "BYTES NOT NULL partition columns"),
         (["id INT"], {"options": {"file.format": "csv"}}, "file.format=csv"),

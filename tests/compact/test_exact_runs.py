@@ -32,7 +32,6 @@ STAMP = "0123456789abcdef"
     [
         ({"commit.callbacks": "a.b.C"}, True, "cannot commit to table"),
         ({"row-tracking.enabled": "true"}, True, "cannot compact table"),
-        ({"bucket": "-2"}, True, "cannot compact table .* with bucket=-2"),
         ({"merge-engine": "aggregation", "fields.v.aggregate-function": "no_such"}, True, ""),
     ],
 )

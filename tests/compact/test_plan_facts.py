@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.compact.compaction_plan import CompactionTask, Decision, SkippedBucket, plan_bucket, task_steps
+from paimon_cli.compact.compaction_plan import CompactionTask, Decision, PostponedRows, SkippedBucket, plan_bucket, task_steps
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
@@ -105,9 +105,8 @@ def test_buckets_that_nothing_is_done_to(tmp_path: Path) -> None:
     assert isinstance(full, SkippedBucket) and full.state.last_full == moment_of_wall_clock(1_700_000_000_000)
     assert isinstance(plan_bucket(context, replace(one, files=()), "full", 1), SkippedBucket)
     waiting = plan_bucket(context, replace(one, bucket=-2, files=(data_file("a"), data_file("b"))), "full", 1)
-    assert isinstance(waiting, SkippedBucket)
-    assert waiting.reason == "rows wait here unsorted until another Paimon engine moves them into buckets"
-    assert (waiting.runs, waiting.files, waiting.size) == (2, 2, 2000)
+    assert isinstance(waiting, PostponedRows)
+    assert (waiting.runs_before, waiting.size) == (2, 2000)
     with pytest.raises(UsageError, match="unknown compaction strategy"):
         plan_bucket(context, one, "universal", 1)
 

@@ -86,7 +86,7 @@ def test_changes_that_have_expired_are_missed(tmp_path: Path) -> None:
     for number in range(4):
         write(context, [row(number, f"{number}")], compaction="none")
     expire_snapshots(context, Retention(2, 2, 0, None))
-    with pytest.raises(NotFound, match="snapshot 1 has expired"):
+    with pytest.raises(NotFound, match=r"no snapshot 1 .* it has probably expired"):
         changes(context)
     assert changes(context, 3) == [("+I", 2, "2"), ("+I", 3, "3")]
 
