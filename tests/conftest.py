@@ -8,6 +8,7 @@ import signal
 import pytest
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored, and children inherit that
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # so has nohup
 
 # Set before anything is imported: widths and colours of text output, and no setting of the developer's own.
 os.environ.update(COLUMNS="200", NO_COLOR="1", SPARK_LOCAL_IP="127.0.0.1", PYTHONHASHSEED="0")

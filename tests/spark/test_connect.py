@@ -67,9 +67,9 @@ def _wait_for(port: int) -> None:
 
 @pytest.fixture(scope="module")
 def remote(server: str) -> Iterator[SparkSession]:
-    session = connected(server, {})
-    yield session
-    session.stop()
+    engine = ConnectEngine(server, {})
+    yield engine.session
+    engine.stop()
 
 
 def test_jobs_run_on_the_server(server: str, tmp_path: Path) -> None:

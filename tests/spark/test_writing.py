@@ -87,7 +87,7 @@ def test_kinds_overwrites_and_repeats(session: SparkSession, tmp_path: Path) -> 
 def test_bad_rows_fail_the_write_and_leave_no_files(session: SparkSession, tmp_path: Path) -> None:
     table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"], bucket=2).url)
     rows = session.range(0, 20, 1, 3).selectExpr("id", "if(id = 13, null, 'p') as p", "id as n")
-    with pytest.raises(BadInput, match=r"partition 1 of the DataFrame: row .*NOT NULL"):
+    with pytest.raises(BadInput, match=r"partition 2 of the DataFrame: row .*NOT NULL"):
         spark.write(rows, table.url)
     with pytest.raises(BadInput, match="the table has no column 'm'"):
         spark.write(rows.withColumnRenamed("n", "m"), table.url)

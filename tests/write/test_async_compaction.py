@@ -77,10 +77,10 @@ class WithExecutor(LocalEngine):
 
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         with TableWriter(plan, executor=self._executor) as writer:
-            for number, split in enumerate(plan.splits):
-                for batch in plan.incoming.read(split, tallies.setdefault(number, Tally())):
-                    for start in range(0, batch.num_rows, 4):
-                        writer.write(batch.slice(start, 4))
+            splits = [(split, tallies.setdefault(number, Tally())) for number, split in enumerate(plan.splits)]
+            for batch in plan.placed(batch for split, tally in splits for batch in plan.incoming.read(split, tally)):
+                for start in range(0, batch.num_rows, 4):
+                    writer.write(batch.slice(start, 4))
             return writer.finish()
 
 

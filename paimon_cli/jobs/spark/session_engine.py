@@ -6,6 +6,7 @@ A task is a row number; what it works on travels inside the function, and its ou
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 import socket
 import uuid
@@ -30,6 +31,8 @@ from paimon_cli.write.write_plan import Tallies, WritePlan
 T = TypeVar("T")
 R = TypeVar("R")
 CONNECT_PORT, CONNECT_SECONDS = 15002, 10
+CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
+"""PySpark sets this variable for a Connect session and leaves it; no classic session can start in the process while it is set."""
 OUTCOMES_SQL = "number long, outcome binary"
 
 
@@ -132,6 +135,7 @@ class ConnectEngine(SessionEngine):
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.stop()
+            os.environ.pop(CONNECT_MODE, None)
 
 
 def connected(url: str, confs: Mapping[str, str]) -> SparkSession:
