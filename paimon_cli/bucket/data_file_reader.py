@@ -1,7 +1,6 @@
 """A data file as Arrow batches in the read schema, checked against its metadata (FORMAT.md, sections 2 and 7).
 
-Columns of an older schema are matched by field id and cast in one step. Bytes that cannot be decoded end in `DamagedFile`,
-whatever the decoder raises for them.
+Bytes that cannot be decoded end in `DamagedFile`, whatever the decoder raises for them.
 """
 
 from __future__ import annotations
@@ -21,16 +20,13 @@ from fastavro.schema import SchemaParseException, UnknownType
 from paimon_cli.bucket.avro_rows import avro_batches
 from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
 from paimon_cli.bucket.orc_file import OrcFile, holds_chars, unpadded
-from paimon_cli.casts.column_cast import cast_column, cast_of, same_type
-from paimon_cli.datatypes.arrow_types import arrow_type, retyped
-from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, NestedType, RowType
-from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.errors import DamagedFile, NotSupported, UsageError
+from paimon_cli.bucket.schema_evolution import ReadColumns
+from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_reader import record_count
 from paimon_cli.metadata.avro_writer import zstd_module
-from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, DataFileMeta
-from paimon_cli.metadata.data_file_schema import INSERT, KEY_PREFIX, SEQUENCE_NUMBER, UPDATE_AFTER, VALUE_KIND, FileLayout
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta
+from paimon_cli.metadata.data_file_schema import KEY_PREFIX, VALUE_KIND, FileLayout
 
 DECODE_ERRORS: tuple[type[Exception], ...] = (
     *(pa.ArrowException, OSError, EOFError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError),
@@ -64,86 +60,10 @@ def _is_ascii(texts: pa.Array) -> bool:
     return len(held) == 0 or int(held.min()) >= 0
 
 
-@dataclass(frozen=True)
-class ColumnSource:
-    """Where a read column comes from: the file's column (None: added later, all null) and both types."""
-
-    field: DataField
-    file_field: DataField | None
-
-    def column(self, stored: pa.Array | None, rows: int) -> pa.Array:
-        """The stored column (as the file's format spelled it) as the read schema's Arrow type."""
-        if self.file_field is None or stored is None:
-            return pa.nulls(rows, arrow_type(self.field.type))
-        declared = as_declared(stored, arrow_type(self.file_field.type))
-        try:
-            return evolved(declared, self.file_field.type, self.field.type)
-        except (NotSupported, UsageError) as problem:
-            change = f"from {type_to_sql(self.file_field.type)} to {type_to_sql(self.field.type)}"
-            raise type(problem)(
-                f"column {self.field.name} was changed {change}: {problem.what}",
-                problem.why or "an old data file has the old type",
-                problem.hint or "read a snapshot from before the change",
-                column=self.field.name,
-            ) from problem
-
-
-def column_sources(read_fields: tuple[DataField, ...], file_fields: tuple[DataField, ...]) -> list[ColumnSource]:
-    """Match by field id: renamed columns are found, a re-added name is another column."""
-    by_id = {field.id: field for field in file_fields}
-    return [ColumnSource(field, by_id.get(field.id)) for field in read_fields]
-
-
-def as_declared(stored: pa.Array, target: pa.DataType) -> pa.Array:
-    """What another writer's file calls the type -> the Arrow type that the schema declares; same values."""
-    if stored.type == target:
-        return stored
-    if pa.types.is_dictionary(stored.type):
-        stored = stored.dictionary_decode()
-    return retyped(stored, target, pa.Array.cast)
-
-
-def evolved(column: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    """A column in `arrow_type(source)` as `arrow_type(target)`; ROW fields are matched by id at any depth."""
-    if same_type(source, target):
-        return column
-    if source.root != target.root or not isinstance(source, NestedType):
-        if cast_of(source, target) is None and source.root == target.root:
-            return column  # TIME(0) and TIME(3): the same values
-        return cast_column(column, source, target)
-    absent = column.is_null() if column.null_count else None
-    wanted = arrow_type(target)
-    if isinstance(source, RowType) and isinstance(target, RowType):
-        children = _fields(column, source.fields, target.fields)
-        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=absent)
-    offsets = column.offsets.to_numpy()
-    inside = slice(offsets[0], offsets[-1])
-    starts = pa.array(offsets - offsets[0])
-    if isinstance(source, ArrayType):
-        (old,), (new,) = source.children, target.children
-        return pa.ListArray.from_arrays(starts, evolved(column.values[inside], old, new), type=wanted, mask=absent)
-    (old_key, old_value), (key, value) = source.children, target.children
-    keys, items = evolved(column.keys[inside], old_key, key), evolved(column.items[inside], old_value, value)
-    return pa.MapArray.from_arrays(starts, keys, items, type=wanted, mask=absent)
-
-
-def _fields(column: pa.Array, old: tuple[DataField, ...], new: tuple[DataField, ...]) -> list[pa.Array]:
-    positions = {field.id: i for i, field in enumerate(old)}
-    # `field` of a sliced struct is cut to the slice, `flatten` would also put the struct's nulls into its fields
-    return [
-        pa.nulls(len(column), arrow_type(field.type))
-        if field.id not in positions
-        else evolved(column.field(positions[field.id]), old[positions[field.id]].type, field.type)
-        for field in new
-    ]
-
-
 READ_BUFFER_BYTES, READ_AHEAD_BYTES = 256 << 10, 16 << 20
-"""Compressed bytes of a Parquet file that are held for each column, of a file beside others, or of all columns, of a file that is
-read alone: with whole column chunks in memory a scan takes 15 % less time.
+"""Compressed bytes of a Parquet file in memory: of each column if other files are open beside it, of all columns if it is read
+alone. With whole column chunks in memory a scan takes 15 % less time.
 """
-
-SYSTEM_COLUMNS = {SEQUENCE_NUMBER: pa.int64(), VALUE_KIND: pa.int8()}
 FAR_TIME = "out of range for nanosecond resolution"
 """Part of Arrow's message for ORC timestamps that it cannot hold."""
 COMPRESSION_SUFFIXES = frozenset({"gz", "zst", "snappy", "lz4", "bz2"})
@@ -233,47 +153,6 @@ def _missing(path: str) -> DamagedFile:
     )
 
 
-class ReadColumns:
-    """The columns of a read, and how they come out of those that a file stores."""
-
-    def __init__(self, context: TableContext, file: DataFileMeta, columns: Sequence[str]) -> None:
-        self._file_schema = context.schema if file.schema_id == context.schema.id else context.schemas.get(file.schema_id)
-        self._columns = list(columns)
-        self._has_kinds = bool(FileLayout.of(context.schema).keys)
-        self._system = [name for name in columns if name in SYSTEM_COLUMNS and self._has_kinds]
-        self._keys = [name for name in columns if name.startswith(KEY_PREFIX)]
-        names = [name for name in columns if name not in SYSTEM_COLUMNS and name not in self._keys]
-        orders_by_snapshot = context.options.sequence_snapshot_ordering and file.file_source == SOURCE_APPEND
-        self._number = file.max_sequence_number if orders_by_snapshot else None
-        self._sources = column_sources(context.schema.fields_of(names), self._file_schema.fields)
-
-    @property
-    def physical(self) -> list[str]:
-        """The columns that the file has to be read for."""
-        return [*self._system, *self._keys, *(s.file_field.name for s in self._sources if s.file_field is not None)]
-
-    def of(self, stored: pa.RecordBatch, kind: int | None = None, spares_kinds: bool = False) -> pa.RecordBatch:
-        """The columns in the read schema, of rows with the physical ones. `kind`: that of all rows, if known; they then have no
-        column of kinds, and get none with `spares_kinds` unless they are retractions.
-        """
-        kind = kind if self._has_kinds else INSERT
-        wanted = [name for name in self._columns if name != VALUE_KIND or kind not in (INSERT, UPDATE_AFTER) or not spares_kinds]
-        read = [name for name in self._system if name != VALUE_KIND or kind is None]
-        arrays = {name: as_declared(stored.column(name), SYSTEM_COLUMNS[name]) for name in read}
-        if self._number is not None and SEQUENCE_NUMBER in arrays:
-            arrays[SEQUENCE_NUMBER] = pa.array(np.full(stored.num_rows, self._number, np.int64))
-        if kind is not None and VALUE_KIND in wanted:
-            arrays[VALUE_KIND] = pa.array(np.full(stored.num_rows, kind, np.int8))
-        for name in self._keys:
-            own = name.removeprefix(KEY_PREFIX)
-            declared = arrow_type(self._file_schema.field(own).type)
-            arrays[name] = as_declared(stored.column(name if name in stored.schema.names else own), declared)
-        for source in self._sources:
-            raw = None if source.file_field is None else stored.column(source.file_field.name)
-            arrays[source.field.name] = source.column(raw, stored.num_rows)
-        return pa.RecordBatch.from_arrays([arrays[name] for name in wanted], names=wanted)
-
-
 def _only_value(statistics: pq.Statistics | None) -> int | None:
     """The value that all rows of a column chunk have, if its statistics say so."""
     if statistics is None or not statistics.has_min_max or not statistics.has_null_count or statistics.null_count:
@@ -323,15 +202,13 @@ class _StoredRows:
         groups = self._part.groups(reader)
         self.left_out = sum(sizes) - sum(sizes[group] for group in groups)
         kinds = self._kinds_of_all_rows(reader, groups)
-        stored = self._bytes_of_groups(reader, groups) if self._part.is_alone else {}
-        reads_ahead = 0 < max(stored.values(), default=0) <= READ_AHEAD_BYTES
-        if reads_ahead:
+        portions = self._portions(reader, groups)
+        if portions:
             reader = pq.ParquetFile(source, metadata=reader.metadata, pre_buffer=True, page_checksum_verification=True)
-        ends = dict(zip(groups, itertools.accumulate(stored[group] if reads_ahead else 0 for group in groups), strict=True))
 
-        def neighbours_of(placed: tuple[int, int]) -> tuple[int, int | None, int]:
+        def neighbours_of(placed: tuple[int, int]) -> tuple[int, int | None, int | None]:
             place, group = placed
-            return group - place, kinds[group], ends[group] // READ_AHEAD_BYTES
+            return group - place, kinds[group], portions.get(group)
 
         for (_, kind, _), together in itertools.groupby(enumerate(groups), neighbours_of):
             neighbours = [group for _, group in together]
@@ -349,12 +226,17 @@ class _StoredRows:
         leaf = paths.index(VALUE_KIND)
         return {group: _only_value(reader.metadata.row_group(group).column(leaf).statistics) for group in groups}
 
-    def _bytes_of_groups(self, reader: pq.ParquetFile, groups: list[int]) -> dict[int, int]:
-        """By row group the compressed bytes of the columns that are read."""
+    def _portions(self, reader: pq.ParquetFile, groups: list[int]) -> dict[int, int]:
+        """By row group the number of the portion that is held in memory as a whole; empty where read buffers are used instead."""
+        if not self._part.is_alone:
+            return {}
         wanted = frozenset(self._physical)
         leaves = [leaf for leaf, path in enumerate(_leaf_paths(reader)) if path.split(".", 1)[0] in wanted]
-        found = {group: reader.metadata.row_group(group) for group in groups}
-        return {group: sum(chunks.column(leaf).total_compressed_size for leaf in leaves) for group, chunks in found.items()}
+        chunks = map(reader.metadata.row_group, groups)
+        stored = [sum(group.column(leaf).total_compressed_size for leaf in leaves) for group in chunks]
+        if not 0 < max(stored, default=0) <= READ_AHEAD_BYTES:
+            return {}
+        return {group: end // READ_AHEAD_BYTES for group, end in zip(groups, itertools.accumulate(stored), strict=True)}
 
     def _batches_of(self, reader: pq.ParquetFile, groups: list[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
         batches = reader.iter_batches(self._batch_rows, groups, columns=columns, use_threads=False)

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from paimon_cli.bucket.data_file_reader import ReadColumns, check_decoded, decoding, file_format, read_data_file
+from paimon_cli.bucket.data_file_reader import check_decoded, decoding, file_format, read_data_file
 from paimon_cli.bucket.deletion_vectors import BucketVectors
 from paimon_cli.bucket.key_copy import KeyCopy
 from paimon_cli.bucket.parquet_chunks import read_footer
 from paimon_cli.bucket.parquet_pages import MEMORY_PER_FOOTER_BYTE, PagedColumns, one_batch
+from paimon_cli.bucket.schema_evolution import ReadColumns
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS
 from paimon_cli.datatypes.key_order import NULL_PART, comparable

@@ -262,5 +262,5 @@ def plain_values(footer: Footer, element: Struct, values: Sequence[bytes | None]
     required = Struct({**element, 3: number(0, I32)})
     root = Struct({**footer.root, 5: number(1, I32)})
     fields = {1: number(1, I32), 2: struct_list([root, required]), 3: count, 4: struct_list([group])}
-    table = pq.ParquetFile(pa.BufferReader(closed([page], encode(Struct(fields))))).read(use_threads=False)
+    table = pq.ParquetFile(pa.BufferReader(closed([page], encode(Struct(fields)))), pre_buffer=False).read(use_threads=False)
     return table.column(0).combine_chunks()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from paimon_cli.bucket import data_file_reader
-from paimon_cli.bucket.data_file_reader import ColumnSource, as_declared, column_sources, evolved
+from paimon_cli.bucket import schema_evolution
+from paimon_cli.bucket.schema_evolution import ColumnSource, as_declared, column_sources, evolved
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import INT, ArrayType, DataField, DataType, MapType, RowType
 from paimon_cli.datatypes.field_types import parse_sql_type
@@ -62,7 +62,7 @@ def test_what_a_cast_says_of_itself_stands(why: str, hint: str, monkeypatch: pyt
     def refuse(*given: object) -> pa.Array:
         raise NotSupported("cannot", why, hint)
 
-    monkeypatch.setattr(data_file_reader, "cast_column", refuse)
+    monkeypatch.setattr(schema_evolution, "cast_column", refuse)
     source = ColumnSource(DataField(1, "d", parse_sql_type("INT")), DataField(1, "c", parse_sql_type("STRING")))
     with pytest.raises(NotSupported) as refused:
         source.column(pa.array(["1"]), 1)

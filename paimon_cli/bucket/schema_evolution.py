@@ -1,0 +1,139 @@
+"""The columns that a data file stores as those of the read schema (FORMAT.md, section 2).
+
+Columns of an older schema are matched by field id and cast in one step. Columns that the file lacks are filled: with nulls where
+they were added later, and with what its layout implies where they are system columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.casts.column_cast import cast_column, cast_of, same_type
+from paimon_cli.datatypes.arrow_types import arrow_type, retyped
+from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, NestedType, RowType
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import SOURCE_APPEND, DataFileMeta
+from paimon_cli.metadata.data_file_schema import INSERT, KEY_PREFIX, SEQUENCE_NUMBER, UPDATE_AFTER, VALUE_KIND, FileLayout
+
+SYSTEM_COLUMNS = {SEQUENCE_NUMBER: pa.int64(), VALUE_KIND: pa.int8()}
+
+
+@dataclass(frozen=True)
+class ColumnSource:
+    """Where a read column comes from: the file's column (None: added later, all null) and both types."""
+
+    field: DataField
+    file_field: DataField | None
+
+    def column(self, stored: pa.Array | None, rows: int) -> pa.Array:
+        """The stored column (as the file's format spelled it) as the read schema's Arrow type."""
+        if self.file_field is None or stored is None:
+            return pa.nulls(rows, arrow_type(self.field.type))
+        declared = as_declared(stored, arrow_type(self.file_field.type))
+        try:
+            return evolved(declared, self.file_field.type, self.field.type)
+        except (NotSupported, UsageError) as problem:
+            change = f"from {type_to_sql(self.file_field.type)} to {type_to_sql(self.field.type)}"
+            raise type(problem)(
+                f"column {self.field.name} was changed {change}: {problem.what}",
+                problem.why or "an old data file has the old type",
+                problem.hint or "read a snapshot from before the change",
+                column=self.field.name,
+            ) from problem
+
+
+def column_sources(read_fields: tuple[DataField, ...], file_fields: tuple[DataField, ...]) -> list[ColumnSource]:
+    """Match by field id: renamed columns are found, a re-added name is another column."""
+    by_id = {field.id: field for field in file_fields}
+    return [ColumnSource(field, by_id.get(field.id)) for field in read_fields]
+
+
+def as_declared(stored: pa.Array, target: pa.DataType) -> pa.Array:
+    """What another writer's file calls the type -> the Arrow type that the schema declares; same values."""
+    if stored.type == target:
+        return stored
+    if pa.types.is_dictionary(stored.type):
+        stored = stored.dictionary_decode()
+    return retyped(stored, target, pa.Array.cast)
+
+
+def evolved(column: pa.Array, source: DataType, target: DataType) -> pa.Array:
+    """A column in `arrow_type(source)` as `arrow_type(target)`; ROW fields are matched by id at any depth."""
+    if same_type(source, target):
+        return column
+    if source.root != target.root or not isinstance(source, NestedType):
+        if cast_of(source, target) is None and source.root == target.root:
+            return column  # TIME(0) and TIME(3): the same values
+        return cast_column(column, source, target)
+    absent = column.is_null() if column.null_count else None
+    wanted = arrow_type(target)
+    if isinstance(source, RowType) and isinstance(target, RowType):
+        children = _fields(column, source.fields, target.fields)
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=absent)
+    offsets = column.offsets.to_numpy()
+    inside = slice(offsets[0], offsets[-1])
+    starts = pa.array(offsets - offsets[0])
+    if isinstance(source, ArrayType):
+        (old,), (new,) = source.children, target.children
+        return pa.ListArray.from_arrays(starts, evolved(column.values[inside], old, new), type=wanted, mask=absent)
+    (old_key, old_value), (key, value) = source.children, target.children
+    keys, items = evolved(column.keys[inside], old_key, key), evolved(column.items[inside], old_value, value)
+    return pa.MapArray.from_arrays(starts, keys, items, type=wanted, mask=absent)
+
+
+def _fields(column: pa.Array, old: tuple[DataField, ...], new: tuple[DataField, ...]) -> list[pa.Array]:
+    positions = {field.id: i for i, field in enumerate(old)}
+    # `field` of a sliced struct is cut to the slice, `flatten` would also put the struct's nulls into its fields
+    return [
+        pa.nulls(len(column), arrow_type(field.type))
+        if field.id not in positions
+        else evolved(column.field(positions[field.id]), old[positions[field.id]].type, field.type)
+        for field in new
+    ]
+
+
+class ReadColumns:
+    """The columns of a read, and how they come out of those that a file stores."""
+
+    def __init__(self, context: TableContext, file: DataFileMeta, columns: Sequence[str]) -> None:
+        self._file_schema = context.schema if file.schema_id == context.schema.id else context.schemas.get(file.schema_id)
+        self._columns = list(columns)
+        self._has_kinds = bool(FileLayout.of(context.schema).keys)
+        self._system = [name for name in columns if name in SYSTEM_COLUMNS and self._has_kinds]
+        self._keys = [name for name in columns if name.startswith(KEY_PREFIX)]
+        names = [name for name in columns if name not in SYSTEM_COLUMNS and name not in self._keys]
+        orders_by_snapshot = context.options.sequence_snapshot_ordering and file.file_source == SOURCE_APPEND
+        self._number = file.max_sequence_number if orders_by_snapshot else None
+        self._sources = column_sources(context.schema.fields_of(names), self._file_schema.fields)
+
+    @property
+    def physical(self) -> list[str]:
+        """The columns that the file has to be read for."""
+        return [*self._system, *self._keys, *(s.file_field.name for s in self._sources if s.file_field is not None)]
+
+    def of(self, stored: pa.RecordBatch, kind: int | None = None, spares_kinds: bool = False) -> pa.RecordBatch:
+        """The columns in the read schema, of rows with the physical ones. `kind`: that of all rows, if known; they then have no
+        column of kinds, and get none with `spares_kinds` unless they are retractions.
+        """
+        kind = kind if self._has_kinds else INSERT
+        wanted = [name for name in self._columns if name != VALUE_KIND or kind not in (INSERT, UPDATE_AFTER) or not spares_kinds]
+        read = [name for name in self._system if name != VALUE_KIND or kind is None]
+        arrays = {name: as_declared(stored.column(name), SYSTEM_COLUMNS[name]) for name in read}
+        if self._number is not None and SEQUENCE_NUMBER in arrays:
+            arrays[SEQUENCE_NUMBER] = pa.array(np.full(stored.num_rows, self._number, np.int64))
+        if kind is not None and VALUE_KIND in wanted:
+            arrays[VALUE_KIND] = pa.array(np.full(stored.num_rows, kind, np.int8))
+        for name in self._keys:
+            own = name.removeprefix(KEY_PREFIX)
+            declared = arrow_type(self._file_schema.field(own).type)
+            arrays[name] = as_declared(stored.column(name if name in stored.schema.names else own), declared)
+        for source in self._sources:
+            raw = None if source.file_field is None else stored.column(source.file_field.name)
+            arrays[source.field.name] = source.column(raw, stored.num_rows)
+        return pa.RecordBatch.from_arrays([arrays[name] for name in wanted], names=wanted)
