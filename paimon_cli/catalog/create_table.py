@@ -78,10 +78,10 @@ def _refuse_unwritable(name: str, schema: TableSchema) -> None:
     limits = writing_limits(schema)
     if not limits:
         return
-    hint = "leave that out, or create the table with another Paimon engine"
-    if schema.primary_keys and int(schema.options["bucket"]) < 1:
-        hint = "add --bucket 4, or about one bucket per gigabyte of the biggest partition"
-    raise NotSupported(f"cannot create {name}", "; ".join(limits), hint)
+    hint = TableMode.of(schema, TableOptions(schema.options)).hint(WRITE)
+    raise NotSupported(
+        f"cannot create {name}", "; ".join(limits), hint or "leave that out, or create the table with another Paimon engine"
+    )
 
 
 def writing_limits(schema: TableSchema) -> list[str]:

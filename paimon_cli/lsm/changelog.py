@@ -69,7 +69,7 @@ def inserts(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class InputChanges(EngineAround):
-    """Gives `take` all rows that are merged, in the order of keys and sequence numbers (`changelog-producer=input`)."""
+    """Gives `take` all rows before they are merged, sorted as for the merge (`changelog-producer=input`)."""
 
     def __init__(self, engine: MergeEngine, take: TakeRows) -> None:
         super().__init__(engine)

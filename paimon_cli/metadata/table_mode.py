@@ -39,13 +39,6 @@ class BucketMode(Enum):
     UNAWARE = "no buckets"
 
 
-WORK_ON_BUCKETS = {
-    BucketMode.CROSS_PARTITION: (WRITE, COMPACT, CHANGE_ROWS),
-    BucketMode.POSTPONED: (WRITE, COMPACT, RESCALE, CHANGE_ROWS),
-}
-"""What is done where the number of buckets is not fixed; all work is done elsewhere."""
-
-
 @dataclass(frozen=True)
 class Limit:
     """Why this version does not do some work on a table."""
@@ -151,6 +144,10 @@ class TableMode:
         named = [sentence for part in _options_of(work) for sentence in option_catalog.refusals(part, self.raw_options)]
         return [*named, *(limit.why for limit in self._limits(work))]
 
+    def hint(self, work: str) -> str:
+        """What makes `work` possible, if the kind of table stands in its way; else empty."""
+        return next((limit.hint for limit in self._limits(work)), "")
+
     def _limits(self, work: str) -> Iterator[Limit]:
         if self.bucket_mode is BucketMode.UNAWARE and work == RESCALE:
             yield Limit("without buckets", "its rows are in no bucket that they could leave", "compact it instead")
@@ -163,10 +160,10 @@ class TableMode:
             why = "a row that moves to another partition has to be deleted where it was"
             hint = "set ignore-delete=false on a new table, or add the partition columns to the primary key"
             yield Limit("whose primary key leaves partition columns out, with ignore-delete=true", why, hint)
-        elif work not in WORK_ON_BUCKETS.get(self.bucket_mode, LIMITED_WORK):
-            why = f"this version does not {work} tables with {self.bucket_mode.value}, only with a fixed number of buckets"
-            hint = "use another Paimon engine, or create a table with a fixed number of buckets, such as --bucket 4"
-            yield Limit(f"with bucket={self.bucket}", why, hint)
+        elif self.bucket_mode is BucketMode.CROSS_PARTITION and work == RESCALE:
+            why = "a key that may live in any partition needs dynamic buckets, which are opened as keys come"
+            hint = "compact it instead; dynamic-bucket.target-row-num says how many keys a new bucket takes"
+            yield Limit("whose primary key leaves partition columns out", why, hint)
 
 
 def _bucket_mode(schema: TableSchema, bucket: int) -> BucketMode:

@@ -67,7 +67,7 @@ class OpenBuckets:
 
     @property
     def counts(self) -> Mapping[int, int]:
-        """The keys of each bucket, those that overflowed into it not counted."""
+        """The keys of each bucket, without those that went there because no more buckets may be opened."""
         return self._counts
 
     def choose(self, hashes: KeyHashes) -> Buckets:

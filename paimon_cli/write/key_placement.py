@@ -36,7 +36,7 @@ from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import DELETE, VALUE_KIND
 from paimon_cli.metadata.table_mode import INPUT
 from paimon_cli.write.bucket_assigner import Limits, OpenBuckets, Share
-from paimon_cli.write.routers import ASSIGNED_BUCKET, UnawareRouter
+from paimon_cli.write.routers import UnawareRouter, rows_by_code, with_buckets
 
 Rows = NDArray[np.int64]
 Buckets = NDArray[np.int32]
@@ -85,7 +85,7 @@ class KeyPlacement:
                 rows = batch if len(kept) == batch.num_rows else batch.take(pa.array(kept))
                 if not np.array_equal(partitions[part][kept], own[part][kept]):
                     rows = self._moved(rows, partitions[part][kept])
-                yield _with_buckets(rows, buckets[part][kept])
+                yield with_buckets(rows, buckets[part][kept])
 
     def _versions(self, batches: Sequence[pa.RecordBatch]) -> Versions:
         columns = [pa.concat_arrays([batch.column(name) for batch in batches]) for name in self._key]
@@ -143,15 +143,14 @@ class KeyPlacement:
         names = self._context.schema.trimmed_primary_keys
         keys = v.distinct.select(list(names)).take(pa.array(v.keys[new]))
         hashes = hash_rows(keys.columns, self._context.schema.types_of(names))
-        for partition in np.flatnonzero(np.bincount(partitions[new])).tolist():
-            here = np.flatnonzero(partitions[new] == partition)
+        for partition, here in rows_by_code(partitions[new]):
             chosen[new[here]] = self._open_buckets(partition).choose(hashes[here])
         return chosen
 
     def _open_buckets(self, partition: int) -> OpenBuckets:
         """How many keys a bucket has is not counted: they are at most its rows without deletes and what those delete."""
         if partition not in self._open:
-            buckets = [bucket for bucket in self._homes.buckets if bucket.partition == self._partitions.names[partition]]
+            buckets = [self._homes.buckets[place] for place in np.flatnonzero(self._home_partitions == partition)]
             counts = {bucket.bucket: max(0, sum(map(_kept_rows, bucket.files))) for bucket in buckets}
             self._open[partition] = OpenBuckets(counts, Limits.of(self._context.options), self._share)
         return self._open[partition]
@@ -174,7 +173,7 @@ class KeyPlacement:
         rows = self._moved(pa.concat_batches(taken), before[leaving])
         at = rows.schema.get_field_index(VALUE_KIND)
         rows = rows.set_column(at, rows.schema.field(at), pa.array(np.full(len(leaving), DELETE, np.int8)))
-        yield _with_buckets(rows, v.shifted(buckets, v.home_buckets)[leaving])
+        yield with_buckets(rows, v.shifted(buckets, v.home_buckets)[leaving])
 
     def _moved(self, batch: pa.RecordBatch, partitions: Rows) -> pa.RecordBatch:
         """The rows with the columns of these partitions."""
@@ -219,11 +218,6 @@ class Versions:
         arrived = np.empty_like(values)
         arrived[self.order] = values
         return arrived
-
-
-def _with_buckets(rows: pa.RecordBatch, buckets: Buckets) -> pa.RecordBatch:
-    """The rows as `routers.AssignedRouter` takes them."""
-    return rows.append_column(ASSIGNED_BUCKET, pa.array(buckets, pa.int32()))
 
 
 def _kept_rows(file: DataFileMeta) -> int:

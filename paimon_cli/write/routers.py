@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from paimon_cli.bucket.hash_index import HashIndexes, read_key_hashes, write_key_hashes
 from paimon_cli.datatypes.bucket_functions import BucketCounts, row_buckets
 from paimon_cli.datatypes.bucket_hash import encode_rows, hash_rows, hash_serialized
-from paimon_cli.datatypes.key_order import stable_order
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS
+from paimon_cli.datatypes.key_order import group_starts, stable_order
 from paimon_cli.errors import NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, IndexFileMeta
@@ -24,8 +25,6 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.threads import in_parallel
 from paimon_cli.write.bucket_assigner import Assigners, Limits, PartitionAssigner
-
-UNSPELLABLE_ROOTS = ("FLOAT", "DOUBLE", "BINARY", "VARBINARY")
 
 
 @dataclass(frozen=True)
@@ -152,9 +151,11 @@ class AssignerRouter(UnawareRouter):
 
     def _buckets(self, batch: pa.RecordBatch, codes: np.ndarray, partitions: pa.Array) -> np.ndarray:
         hashes = hash_rows([batch.column(name) for name in self._keys], self._key_types)
+        if len(partitions) == 1:
+            return self._numbers(partitions[0].as_py(), hashes).astype(np.int32)
         numbers = np.zeros(batch.num_rows, np.int32)
-        for partition, rows in _rows_by_partition(codes, partitions):
-            numbers[rows] = self._numbers(partition, hashes[rows])
+        for code, rows in rows_by_code(codes):
+            numbers[rows] = self._numbers(partitions[code].as_py(), hashes[rows])
         return numbers
 
     def _numbers(self, partition: bytes, hashes: KeyHashes) -> np.ndarray:
@@ -220,9 +221,9 @@ ASSIGNED_BUCKET = "_BUCKET"
 """Column with the buckets of rows that were assigned by another task."""
 
 
-def with_buckets(routed: Routed) -> pa.RecordBatch:
+def with_buckets(rows: pa.RecordBatch, buckets: np.ndarray) -> pa.RecordBatch:
     """The rows with their buckets as another column."""
-    return routed.rows.append_column(ASSIGNED_BUCKET, pa.array(routed.buckets, pa.int32()))
+    return rows.append_column(ASSIGNED_BUCKET, pa.array(buckets, pa.int32()))
 
 
 class AssignedRouter(UnawareRouter):
@@ -234,20 +235,18 @@ class AssignedRouter(UnawareRouter):
         return Routed(batch.remove_column(place), partitions, codes, batch.column(place).to_numpy())
 
 
-def _rows_by_partition(codes: np.ndarray, partitions: pa.Array) -> Iterator[tuple[bytes, np.ndarray | slice]]:
-    """Each partition with its rows, in their order."""
-    if len(partitions) == 1:
-        yield partitions[0].as_py(), slice(None)
+def rows_by_code(codes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Each code, ascending, with its rows in their order."""
+    if not len(codes):
         return
     order = stable_order([codes])
-    begins = np.searchsorted(codes[order], np.arange(len(partitions) + 1))
-    for code, partition in enumerate(partitions):
-        yield partition.as_py(), order[begins[code] : begins[code + 1]]
+    for rows in np.split(order, group_starts([codes[order]])[1:]):
+        yield int(codes[rows[0]]), rows
 
 
 def _check_partitions(schema: TableSchema) -> None:
     for name, t in zip(schema.partition_keys, schema.types_of(schema.partition_keys), strict=True):
-        if t.root in UNSPELLABLE_ROOTS:
+        if t.root in FLOATING_ROOTS | BINARY_ROOTS:
             raise NotSupported(
                 f"cannot write partitions by column '{name}'", f"writers do not agree on the directory name of a {t.root}"
             )

@@ -23,7 +23,7 @@ from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
-from paimon_cli.write.routers import UnawareRouter
+from paimon_cli.write.routers import UnawareRouter, rows_by_code
 from paimon_cli.write.table_writer import numbered_in_turn
 from paimon_cli.write.write_plan import WritePlan
 
@@ -122,9 +122,8 @@ class RangeRouter(UnawareRouter):
 
     def _buckets(self, batch: pa.RecordBatch, codes: np.ndarray, partitions: pa.Array) -> np.ndarray:
         ranges = np.zeros(batch.num_rows, np.int32)
-        for code, partition in enumerate(partitions.to_pylist()):
-            if (bounds := self._bounds.get(partition)) is not None:
-                rows = np.flatnonzero(codes == code)
+        for code, rows in rows_by_code(codes):
+            if (bounds := self._bounds.get(partitions[code].as_py())) is not None:
                 ranges[rows] = ranges_of([batch.column(name).take(pa.array(rows)) for name in self._order.key], bounds)
         return ranges
 

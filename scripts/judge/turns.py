@@ -84,8 +84,8 @@ ENGINES: dict[str, Merge] = {
     "aggregation": aggregate,
 }
 
-CROSSING = {"bucket": "-1", "dynamic-bucket.target-row-num": "7"}
-"""The key leaves the partition out. Java needs RocksDB among the jars (rocksdbjni, which pyspark brings)."""
+CROSSING = "crossing"
+"""Shapes with this name leave the partition out of the key. Java needs RocksDB among the jars (rocksdbjni, which pyspark brings)."""
 NULLABLE = {"primary-key.nullable": "true"}
 """Java 1.4 does not know the option, but reads and writes tables whose schema says that key columns are nullable."""
 VECTORS = {"deletion-vectors.enabled": "true"}
@@ -146,13 +146,13 @@ SHAPES: dict[str, dict[str, str]] = {
     "postponed-aggregation": {**POSTPONED, **AGGREGATION},
     "postponed-sequence": {**POSTPONED, "sequence.field": "w"},
     "postponed-lookup": {**POSTPONED, **LOOKUP},
-    "crossing": CROSSING,
-    "crossing-vectors": {**CROSSING, **VECTORS},
-    "crossing-lookup": {**CROSSING, **LOOKUP},
-    "crossing-partial-update": {**CROSSING, **PARTIAL_UPDATE},
-    "crossing-lookup-aggregation": {**CROSSING, **LOOKUP, **AGGREGATION},
-    "crossing-first-row": {**CROSSING, **FIRST_ROW},
-    "crossing-nullable": {**CROSSING, **NULLABLE},
+    "crossing": DYNAMIC,
+    "crossing-vectors": {**DYNAMIC, **VECTORS},
+    "crossing-lookup": {**DYNAMIC, **LOOKUP},
+    "crossing-partial-update": {**DYNAMIC, **PARTIAL_UPDATE},
+    "crossing-lookup-aggregation": {**DYNAMIC, **LOOKUP, **AGGREGATION},
+    "crossing-first-row": {**DYNAMIC, **FIRST_ROW},
+    "crossing-nullable": {**DYNAMIC, **NULLABLE},
     "nullable": NULLABLE,
     "nullable-vectors": {**NULLABLE, **VECTORS},
     "nullable-lookup-aggregation": {**NULLABLE, **LOOKUP, **AGGREGATION},
@@ -163,6 +163,7 @@ SHAPES: dict[str, dict[str, str]] = {
     "dynamic-limited": {**DYNAMIC, "dynamic-bucket.max-buckets": "3", "dynamic-bucket.initial-buckets": "2"},
     "dynamic-vectors-lookup": {**DYNAMIC, **VECTORS, **LOOKUP},
     "dynamic-input": {**DYNAMIC, **INPUT},
+    "dynamic-input-sequence": {**DYNAMIC, **INPUT, "sequence.field": "w"},
     "dynamic-nullable": {**DYNAMIC, **NULLABLE},
 }
 
@@ -173,6 +174,7 @@ class Oracle:
 
     options: dict[str, str]
     keys: tuple[str, ...]
+    crosses: bool = False
     committed: State = field(default_factory=dict)
     compacted: State = field(default_factory=dict)
     waiting: set[Key] = field(default_factory=set)
@@ -184,7 +186,6 @@ class Oracle:
         self.postpones = self.options["bucket"] == "-2"
         self.hides_level_0 = "deletion-vectors.enabled" in self.options or self.engine == "first-row" or self.postpones
         self.has_deletes = self.merge is deduplicate
-        self.crosses = CROSSING.items() <= self.options.items()
         if self.crosses and self.engine in ("partial-update", "aggregation"):
             self.merge = at_home(self.merge)
 
@@ -200,7 +201,9 @@ class Oracle:
                 self.committed.pop(key, None)
             else:
                 self.committed[key] = merged
-        return list(rows) if self.producer == "input" else []
+        if self.producer != "input":
+            return []
+        return sorted(rows, key=lambda row: int(row["w"])) if self.merge is by_sequence else list(rows)
 
     def compact(self, partitions: Collection[str] | None = None) -> list[Row]:
         """The changes that become visible if the waiting rows of these partitions (None: of all) are compacted."""
@@ -243,7 +246,7 @@ class Turns:
         partition = ("p",) if self.random.random() < 0.6 else ()
         buckets = self.random.choice((1, 1, 2, 3))
         self.may_leave_level_0 = bool({*NO_WAIT.items(), *GENTLE.items()} & SHAPES[shape].items())
-        crosses = CROSSING.items() <= SHAPES[shape].items()
+        crosses = shape.startswith(CROSSING)
         if crosses or self.may_leave_level_0 or "full-compaction" in SHAPES[shape].values():
             partition, buckets = ("p",), 1  # what was compacted shows in the files of a partition
         self.columns = (*partition, *keys, *VALUES)
@@ -254,7 +257,7 @@ class Turns:
             options["postpone.default-bucket-num"] = str(buckets)
         self.options = {**options, "num-sorted-run.compaction-trigger": str(TOP_LEVEL), **SHAPES[shape]}
         key = keys if crosses else (*partition, *keys)
-        self.oracle = Oracle(self.options, key)
+        self.oracle = Oracle(self.options, key, crosses)
         self.history: list[str] = []
         self.changes: list[Row] = []
         self.compared = self.commits_waiting = 0

@@ -210,3 +210,16 @@ def test_rows_of_a_new_table_with_postponed_buckets_are_postponed(tmp_path: Path
     assert create(tmp_path / "t", "id INT", options={"bucket": "-2"}).schema.options[option] == "false"
     assert create(tmp_path / "u", "id INT", options={"bucket": "-2", option: "true"}).schema.options[option] == "true"
     assert option not in create(tmp_path / "v", "id INT", options={"bucket": "2"}).schema.options
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "hint"),
+    [
+        (["p STRING"], {"ignore-delete": "true"}, "set ignore-delete=false on a new table, or add the partition columns"),
+        (["p DOUBLE"], {}, "leave that out, or create the table with another Paimon engine"),
+    ],
+)
+def test_the_hint_removes_what_stands_in_the_way(tmp_path: Path, columns: list[str], options: dict[str, str], hint: str) -> None:
+    with pytest.raises(NotSupported) as refused:
+        create(tmp_path / "t", "id INT", *columns, partition_by=["p"], options={"bucket": "-1", **options})
+    assert refused.value.hint is not None and refused.value.hint.startswith(hint)

@@ -162,6 +162,14 @@ def test_all_that_comes_in_is_told_in_order() -> None:
     assert [r for batch in told for r in records_of(SCHEMA, batch)] == [records[3], records[1], records[0], records[2]]
 
 
+def test_all_that_comes_in_is_told_by_the_sequence_field() -> None:
+    told: list[pa.RecordBatch] = []
+    engine = InputChanges(Deduplicate(("v",)), told.append)
+    records = [record(1, "z", 0), record(1, "a", 1), record(1, "a", 2, "-D")]
+    assert records_of(SCHEMA, engine.merge(sorted_rows(batch_of(SCHEMA, records), ["k"], engine))) == [records[0]]
+    assert [r for batch in told for r in records_of(SCHEMA, batch)] == [records[1], records[2], records[0]]
+
+
 def test_rows_of_new_keys_are_inserted() -> None:
     rows = batch_of(SCHEMA, [record(1, "a", 1, "+U"), record(2, "b", 2, "-D"), record(3, "c", 3, "-U"), record(4, "d", 4)])
     assert records_of(SCHEMA, inserts(rows)) == [record(1, "a", 1), record(4, "d", 4)]

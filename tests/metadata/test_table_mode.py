@@ -78,7 +78,8 @@ def test_reads_merge_unless_vectors_mark_what_is_replaced(
         (WRITE, VECTORS, ("dt", "id"), None),
         (RESCALE, {}, ("dt", "id"), None),
         (RESCALE, {"bucket": "-1"}, ("dt", "id"), None),
-        (RESCALE, {"bucket": "-1"}, ("id",), "cannot rescale table t with bucket=-1"),
+        (RESCALE, {"bucket": "-1"}, ("id",), "cannot rescale table t whose primary key leaves partition columns out"),
+        (RESCALE, {"bucket": "-2"}, ("dt", "id"), None),
         (COMPACT, {}, ("dt", "id"), None),
         (COMPACT, {"bucket": "-1"}, ("dt", "id"), None),
         (COMPACT, {"bucket": "-2"}, ("dt", "id"), None),
@@ -104,7 +105,9 @@ def test_work_is_done_or_refused_in_one_line(
     assert len(found.limits(work)) >= 1
 
 
-def test_limits_name_the_kind_of_buckets() -> None:
-    assert mode({"bucket": "-1"}, ("id",)).limits(RESCALE) == [
-        "this version does not rescale tables with dynamic buckets across partitions, only with a fixed number of buckets"
+def test_limits_say_why_and_what_to_do() -> None:
+    crossing = mode({"bucket": "-1"}, ("id",))
+    assert crossing.limits(RESCALE) == [
+        "a key that may live in any partition needs dynamic buckets, which are opened as keys come"
     ]
+    assert "dynamic-bucket.target-row-num" in crossing.hint(RESCALE) and crossing.hint(WRITE) == ""

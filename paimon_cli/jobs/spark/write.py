@@ -112,7 +112,7 @@ class Shuffle:
     def assigned_pieces(self, rows: pa.RecordBatch, router: Router) -> Iterator[Piece]:
         """The rows of an assigner for the writers."""
         routed = router.route(rows)
-        return pieces(with_buckets(routed), self.writer_of(routed))
+        return pieces(with_buckets(routed.rows, routed.buckets), self.writer_of(routed))
 
 
 Piece = tuple[int, int, pa.RecordBatch]
