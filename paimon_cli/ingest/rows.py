@@ -226,8 +226,7 @@ class IncomingRows:
         return TableOptions(self.schema.options).primary_key_nullable
 
     def _is_key(self, name: str) -> bool:
-        """Whether rows cannot do without the column: for deletes it is enough that the primary key is known, where it is not the
-        partition that says where a row is."""
+        """Whether the column says which row is meant. A delete in a table whose rows may move needs no partition to find them."""
         finds_rows = self.kind == DELETE and self.kind_column is None and self.schema.has_movable_rows
         return name in self.schema.primary_keys or (name in self.schema.partition_keys and not finds_rows)
 

@@ -77,10 +77,7 @@ def _value(kind: int, data: bytes, at: int) -> tuple[Any, int]:
 
 
 def _list(data: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
-    head = data[at]
-    kind, size, at = head & 15, head >> 4, at + 1
-    if size == 15:
-        size, at = read_varint(data, at)
+    size, kind, at = list_head(data, at)
     if kind == BINARY and size and data[at] < 0x80:  # bounds of numbers, all of one width
         width = data[at]
         step, end = width + 1, at + size * (width + 1)
@@ -265,7 +262,7 @@ def _encoded_struct(data: bytes, begin: int, wanted: Wanted) -> EncodedStruct:
 
 def encoded_structs(data: bytes, at: int, wanted: Wanted) -> tuple[list[EncodedStruct], int]:
     """The structs of the list that begins at `at`, and where it ends."""
-    size, kind, at = _list_head(data, at)
+    size, kind, at = list_head(data, at)
     if kind != STRUCT:
         raise ValueError(f"a list of Thrift's type {kind}, not of structs")
     structs = []
@@ -275,7 +272,7 @@ def encoded_structs(data: bytes, at: int, wanted: Wanted) -> tuple[list[EncodedS
     return structs, at
 
 
-def _list_head(data: bytes, at: int) -> tuple[int, int, int]:
+def list_head(data: bytes, at: int) -> tuple[int, int, int]:
     """Size, type of the elements, and where they begin."""
     size, kind = data[at] >> 4, data[at] & 15
     if size < 15:
@@ -312,7 +309,7 @@ def skip(data: bytes, at: int, kind: int) -> int:
                 at = skip(data, at, kind)
         return at + 1
     if kind in (LIST, SET):
-        size, inner, at = _list_head(data, at)
+        size, inner, at = list_head(data, at)
         if inner in (TRUE, FALSE, BYTE):
             return at + size
         for _ in range(size):

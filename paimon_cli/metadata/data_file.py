@@ -227,8 +227,8 @@ class CommitMessage:
     `read_index_files`: the files of deletion vectors that the compact half is based on; None where it does not depend on any.
     `read_upper_files`: the data files above level 0 among which it looked for older rows; None where it looked for none.
     `read_hash_index`: state of the hash indexes of the whole partition by which the bucket of each row was chosen; None where no
-    index decides. `keys_read_at`: the snapshot (0: the empty
-    table) in which keys were looked up that may live in any partition; None where nothing was looked up.
+    index decides. `keys_read_at`: the snapshot (0: the empty table) in which keys were looked up that may live in any partition;
+    None where nothing was looked up.
     """
 
     partition: bytes

@@ -27,11 +27,11 @@ from paimon_cli.metadata.compact_thrift import (
     decode,
     encode,
     encoded_structs,
+    list_head,
     number,
     put_list_head,
     put_number,
     read_number,
-    read_varint,
     skip,
 )
 
@@ -209,11 +209,10 @@ def _uniform_places(data: bytes) -> NDArray[np.int64] | None:
     """
     if data[:1] != bytes([1 << 4 | LIST]):
         return None
-    head = data[1]
-    count, at = (head >> 4, 2) if head >> 4 < 15 else read_varint(data, 2)
+    count, kind, at = list_head(data, 1)
     content = np.frombuffer(data, np.uint8, offset=at)
     ends = np.flatnonzero(content < 0x80)[: 7 * count]
-    if head & 15 != STRUCT or len(ends) < 7 * count:
+    if kind != STRUCT or len(ends) < 7 * count:
         return None
     starts = np.concatenate([[0], ends[:-1] + 1])
     values = np.zeros(len(ends), np.uint64)

@@ -83,8 +83,13 @@ def main() -> int:
         ]
         met = report(compared, arguments.rounds)
         held = index.nbytes / len(index)
-        print(json.dumps({"name": "bytes held for a key", "bytes": round(held, 2), "goal": MOST_BYTES_A_KEY}))
-        return int(not met or held > MOST_BYTES_A_KEY)
+        is_small = held <= MOST_BYTES_A_KEY
+        print(
+            json.dumps(
+                {"name": "index of key hashes", "bytes_a_key": held, "goal_bytes_a_key": MOST_BYTES_A_KEY, "met": is_small}
+            )
+        )
+        return int(not (met and is_small))
 
 
 if __name__ == "__main__":

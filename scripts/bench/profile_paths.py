@@ -37,12 +37,12 @@ from scripts.bench.spark_write import started_spark
 
 UPSERTS = 4
 SHARES: dict[str, tuple[str, ...]] = {
-    "decode": ("row_sources.py:_parquet", "data_file_reader.py:_stored_batches", "parquet/core.py:__init__"),
-    "check values": ("typed_columns.py:", "faults.py:", "decoded_columns.py:"),
+    "decode": ("row_sources.py:_parquet", "data_file_reader.py:_batches_of", "parquet/core.py:__init__"),
+    "check values": ("typed_columns.py:", "faults.py:"),
     "encode": ("parquet/core.py:", "file_encoders.py:"),
     "sort and merge": (
-        *("/lsm/", "compute.py:take", "key_order.py:", "stable_order.py:", "write_buffer.py:", "merged_rows.py:"),
-        *("sort' of", "argsort", "nonzero", "merge_passes.py:"),
+        *("/lsm/", "compute.py:take", "key_order.py:", "write_buffer.py:", "merged_rows.py:"),
+        *("sort' of", "argsort", "nonzero"),
     ),
     "route": ("bucket_hash.py:", "key_order.py:", "write_plan.py:"),
     "storage": ("fsync", "_DurableFile", "/storage/", "spilled_runs.py:", "posix."),

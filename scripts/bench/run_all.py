@@ -39,6 +39,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "startup": ("scripts.bench.startup",),
     "output": ("scripts.bench.output",),
     "lookup": ("scripts.bench.lookup",),
+    "assignment": ("scripts.bench.assignment",),
     "cross-partition": ("scripts.bench.cross_partition",),
     "vectors": ("scripts.bench.vectors",),
     "expire": ("scripts.bench.expire", "--snapshots", "100", "1000"),
@@ -59,6 +60,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "startup": ("--snapshots", "3", "6", "9"),
     "output": ("--rows", "5000"),
     "lookup": ("--rows", "50000"),
+    "assignment": ("--keys", "100000"),
     "cross-partition": ("--rows", "100000", "--load", "5000"),
     "vectors": ("--rows", "400000"),
     "expire": ("--snapshots", "5", "10"),
@@ -127,7 +129,8 @@ def _figures(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     if "speedup" in result:
         return [(f"{result['speedup']:.1f} x as fast", f"{goal:.0f} x as fast", verdict)]
     figures = []
-    for name, limit, unit, places in (("wall", "goal_seconds", "s", 2), ("megabytes", "goal_megabytes", "MB", 0)):
+    measures = (("wall", "goal_seconds", "s", 2), ("megabytes", "goal_megabytes", "MB", 0))
+    for name, limit, unit, places in (*measures, ("bytes_a_key", "goal_bytes_a_key", "bytes a key", 1)):
         if limit in result:
             met = "met" if result[name] <= result[limit] else "MISSED"
             figures.append((f"{result[name]:.{places}f} {unit}", f"{result[limit]} {unit}", met))

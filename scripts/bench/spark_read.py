@@ -3,8 +3,7 @@
     python -m scripts.bench.spark_read [--rows 2000000] [--rounds 5] [--master local[2]]
 
 Two tables, compacted: one as it is, one in which 5 % of the rows were deleted after that, so that its files have deletion
-vectors.
-The floor is `spark.read.parquet` of the files with the same columns; it shows deleted rows.
+vectors. The floor is `spark.read.parquet` of the files with the same columns; it shows deleted rows.
 """
 
 from __future__ import annotations

@@ -255,6 +255,19 @@ def test_damaged_files_end_the_compaction_and_leave_nothing(damage: str, copied:
     assert data_files(context) == before - ({str(path.relative_to(tmp_path / "t"))} if damage == "gone" else set())
 
 
+def test_a_damaged_page_is_copied_with_its_checksum_and_reported_by_the_next_read(copied: list[int], tmp_path: Path) -> None:
+    context = written(tmp_path / "t")
+    path = tmp_path / "t" / sorted(live_files(context))[0]
+    chunk = pq.read_metadata(path).row_group(0).column(0)
+    content = bytearray(path.read_bytes())
+    content[chunk.data_page_offset + chunk.total_compressed_size - 1] ^= 1
+    path.write_bytes(content)
+    compact(context)
+    assert len(copied) == 3
+    with pytest.raises(DamagedFile, match="CRC"):
+        rows(context)
+
+
 def test_ten_rounds_of_writes_and_compactions_have_few_row_groups(
     copied: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
