@@ -27,6 +27,7 @@ from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import CURRENT_VERSION, TableSchema
+from paimon_cli.options.option_text import counted
 from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions, renamed_in_options
 from paimon_cli.storage.clock_and_random import Clock, SystemClock
 
@@ -156,9 +157,10 @@ def _check_postponed(table: CatalogTable, old: TableSchema, new: TableSchema) ->
     if before != POSTPONE_BUCKET or after == POSTPONE_BUCKET or latest is None:
         return
     for bucket in bucket_files(table.context, latest, FileFilter(buckets={POSTPONE_BUCKET})).values():
+        files = counted(len(bucket.files), "file")
         raise UsageError(
             f"bucket cannot change from {before} to {after} yet",
-            f"{table.context.bucket_path(*bucket.bucket_id)} has {len(bucket.files)} files whose rows wait for their buckets",
+            f"{table.context.bucket_path(*bucket.bucket_id)} has {files} with rows that wait for their buckets",
             f"run this first, while nothing writes: paimon-cli compact {table.layout.argument}",
             option="bucket",
         )

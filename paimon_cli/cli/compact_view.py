@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paimon_cli.cli.columns import Listing, OutputFormat
+from paimon_cli.cli.columns import Listing, OutputFormat, columns_of
 from paimon_cli.cli.command import Call
 from paimon_cli.cli.results import ABSENT, counted, human_size, ran
 from paimon_cli.errors import Refused
@@ -37,17 +37,8 @@ class PlanLine:
     files: str = ""
 
 
-@dataclass(frozen=True)
-class PackLine:
-    """A partition or bucket of an append table to compact, or neighbours that are skipped for the same reason, as text."""
-
-    partition: str
-    buckets: str
-    reason: str
-    files: str = ""
-    read: str = ""
-    write: str = ""
-    figures: str = ""
+COLUMNS_WITHOUT_KEYS = ("partition", "buckets", "reason", "files", "read", "write", "figures")
+"""What there is to say of an append table, which has no runs and levels."""
 
 
 def show_plan(call: Call, table: Table, plan: CompactionPlan, strategy: str, dedicated: bool) -> None:
@@ -62,12 +53,11 @@ def show_plan(call: Call, table: Table, plan: CompactionPlan, strategy: str, ded
     at = "without snapshots" if plan.snapshot_id is None else f"@ snapshot {plan.snapshot_id}"
     heading = f"{what} for {table.name} {at}   strategy {strategy}   engine {_engine(call, plan)}"
     footer = "\n".join((_work(rows), _guards(table), _what_next(plan)))
-    lines = list(_lines(rows))
-    if table.context.mode.has_keys:
-        call.show(Listing("CompactionPlan", table.name, PlanLine, lines, heading, footer))
-        return
-    packs = [PackLine(one.partition, one.buckets, one.reason, one.files, one.read, one.write, one.figures) for one in lines]
-    call.show(Listing("CompactionPlan", table.name, PackLine, packs, heading, footer))
+    columns = columns_of(PlanLine)
+    if not table.context.mode.has_keys:
+        by_name = {column.name: column for column in columns}
+        columns = [by_name[name] for name in COLUMNS_WITHOUT_KEYS]
+    call.show(Listing("CompactionPlan", table.name, columns, list(_lines(rows)), heading, footer))
 
 
 def _engine(call: Call, plan: CompactionPlan) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from paimon_cli.bucket.deletion_vectors import load_vectors
@@ -13,6 +13,7 @@ from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.sorted_runs import count_runs, highest_level
 from paimon_cli.maintain.mark_done import done_times
 from paimon_cli.metadata.data_file import DELETION_VECTORS, HASH, DataFileMeta, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
@@ -79,25 +80,27 @@ class PartitionRow:
 
 def bucket_rows(context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None) -> list[BucketRow]:
     """The buckets by partition and number."""
-    partitions = _by_partition(context, snapshot, partition)
-    why_not = why_not_compactable(context)
-    advice = _rescaling(context, [sum(map(_size, states)) for states in partitions.values()])
-    rows = []
-    for states in partitions.values():
-        for state, skew in zip(states, skews(states), strict=True):
-            due = why_not is None and snapshot is not None and _is_due(context, state, snapshot.id)
-            command, reason = _compaction(context) if due else advice
-            rows.append(_bucket_row(context, state, skew, command, reason))
-    return rows
+    return [row for row, _ in _rows_with_files(context, snapshot, partition)]
 
 
 def indexed_bucket_rows(
     context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None
 ) -> list[IndexedBucketRow]:
     """The buckets with what their index files hold. Index files are read only where the manifest does not say it (Java 0.9)."""
-    states = [state for states in _by_partition(context, snapshot, partition).values() for state in states]
-    rows = bucket_rows(context, snapshot, partition)
-    return [_with_indexes(context, row, state) for row, state in zip(rows, states, strict=True)]
+    return [_with_indexes(context, row, state) for row, state in _rows_with_files(context, snapshot, partition)]
+
+
+def _rows_with_files(
+    context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None
+) -> Iterator[tuple[BucketRow, BucketFiles]]:
+    partitions = _by_partition(context, snapshot, partition)
+    why_not = why_not_compactable(context)
+    advice = _rescaling(context, [sum(map(_size, states)) for states in partitions.values()])
+    for states in partitions.values():
+        for state, skew in zip(states, skews(states), strict=True):
+            due = why_not is None and snapshot is not None and _is_due(context, state, snapshot.id)
+            command, reason = _compaction(context) if due else advice
+            yield _bucket_row(context, state, skew, command, reason), state
 
 
 def partition_rows(context: TableContext, snapshot: Snapshot | None, reads_marks: bool = False) -> list[PartitionRow]:
@@ -141,9 +144,9 @@ def _bucket_row(context: TableContext, state: BucketFiles, skew: float, advice: 
         rows=sum(file.row_count for file in files),
         delete_rows=_delete_rows(files),
         size=_size(state),
-        sorted_runs=_sorted_runs(files) if merges else None,
+        sorted_runs=count_runs(files) if merges else None,
         skew=skew,
-        max_level=max((file.level for file in files), default=0),
+        max_level=highest_level(files),
         max_seq=max((file.max_sequence_number for file in files), default=0),
         updated=_newest(file.creation_time_millis for file in files),
         advice=advice,
@@ -153,10 +156,6 @@ def _bucket_row(context: TableContext, state: BucketFiles, skew: float, advice: 
 
 def _size(state: BucketFiles) -> int:
     return sum(file.file_size for file in state.files)
-
-
-def _sorted_runs(files: Sequence[DataFileMeta]) -> int:
-    return sum(file.level == 0 for file in files) + len({file.level for file in files} - {0})
 
 
 def _delete_rows(files: Iterable[DataFileMeta]) -> int | None:

@@ -84,13 +84,15 @@ def _wholly_deleted(
         return [], list(found)
     bounds, gone, left = TableBounds(context), list[ChangedFiles](), list[BucketFiles]()
     for bucket in found:
-        sure = [file for file in bucket.files if change.where.must_match(bounds.of_file(*bucket.bucket_id, file))]
+        sure, unsure = list[DataFileMeta](), list[DataFileMeta]()
+        for file in bucket.files:
+            (sure if change.where.must_match(bounds.of_file(*bucket.bucket_id, file)) else unsure).append(file)
         if sure:
             vectors = load_vectors(context, bucket)
             rows = sum(file.row_count - _marked_rows(vectors, file) for file in sure)
             gone.append(ChangedFiles(bucket.bucket_id, rows, removed=tuple(sure)))
-        if len(sure) < len(bucket.files):
-            left.append(replace(bucket, files=tuple(file for file in bucket.files if file not in sure)))
+        if unsure:
+            left.append(replace(bucket, files=tuple(unsure)))
     return gone, left
 
 

@@ -12,11 +12,7 @@ from dataclasses import dataclass, field, replace
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.compact.bucket_compactor import run_compaction
-from paimon_cli.compact.compaction_plan import (
-    MINOR_STRATEGY,
-    CompactionTask,
-    SkippedBucket,
-)
+from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, SkippedBucket
 from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_results, drop_conflicting, try_commit
@@ -103,7 +99,11 @@ def run_compact(
 
     plan, replans = None, 0
     for run_round in ([distribute_rows] if context.mode.bucket_mode is BucketMode.POSTPONED else []) + [compact_buckets]:
-        done, first, again = _until_settled(run_round, replans_allowed)
+        try:
+            done, first, again = _until_settled(run_round, replans_allowed)
+        except PaimonError as error:
+            _tell_what_stays(error, total)
+            raise
         total.add_stage(done)
         plan, replans = plan or first, replans + again
     seconds = (context.clock.now_millis() - started) / 1000
@@ -126,6 +126,15 @@ def _until_settled(run_round: RunRound, replans_allowed: int) -> tuple[Outcome, 
             return total, first, replans
         total.add_round(run_round(frozenset(total.conflicts))[1])
     return total, first, replans_allowed
+
+
+def _tell_what_stays(error: PaimonError, distributed: Outcome) -> None:
+    """Add to the error of a later stage that the commit that gave postponed rows their buckets stays."""
+    if distributed.snapshots:
+        ids = [snapshot.id for snapshot in distributed.snapshots]
+        stays = f"the postponed rows already have their buckets, since snapshot {ids[-1]}"
+        error.why = f"{error.why}; {stays}" if error.why else stays
+        error.details["snapshots"] = ids
 
 
 def show_level_0(context: TableContext, buckets: Sequence[BucketId], engine: Engine, progress: Progress) -> str | None:
@@ -154,14 +163,14 @@ def _compact_buckets(
         return []
     engine.prepare(plan.work, progress)
     memory = _memory_of_a_task(request, engine)
-    tasks = [part.with_memory(memory) for task in plan.tasks for part in task.parts]
     with new_files.deleted_on_failure():
+        results: Sequence[CommitMessage | FailedBucket]
         if request.order is not None:
-            sorted_files = sort_partitions(new_files, plan.tasks, request.order, memory, engine, progress)
-            by_bucket = {task.bucket_id: task for task in plan.tasks}
-            return [_without_vectors(new_files, by_bucket[message.bucket_id], message) for message in sorted_files]
-        with phase(progress, "Compacting buckets", len(tasks)) as done:
-            results = _per_bucket(run_traced(engine, new_files.context, compact_bucket, tasks, done))
+            results = sort_partitions(new_files, plan.tasks, request.order, memory, engine, progress)
+        else:
+            tasks = [part.with_memory(memory) for task in plan.tasks for part in task.parts]
+            with phase(progress, "Compacting buckets", len(tasks)) as done:
+                results = _per_bucket(run_traced(engine, new_files.context, compact_bucket, tasks, done))
         appended = {task.bucket_id: task for task in plan.tasks if task.packs}
         return [_without_vectors(new_files, appended.get(result.bucket_id), result) for result in results]
 

@@ -21,6 +21,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Work
 from paimon_cli.jobs.sort_job import check_sortable
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
+from paimon_cli.lsm.sorted_runs import count_runs
 from paimon_cli.maintain.expire_partitions import expiring_partitions
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
@@ -125,24 +126,19 @@ def plan_compaction(
     def decide(bucket: BucketFiles) -> Decision:
         if request.order is not None:
             return sort_bucket(bucket, str(request.order), snapshot.id, file_stamp)
-        strategy = request.strategy
+        strategy, runs = request.strategy, count_runs(bucket.files)
         if bucket.partition in expiring:
-            return SkippedBucket(*bucket.bucket_id, _runs(bucket), "its partition is past partition.expiration-time")
+            return SkippedBucket(*bucket.bucket_id, runs, "its partition is past partition.expiration-time")
         if request.idle_millis is not None:
             age = context.clock.now_millis() - newest[bucket.partition]
             if age >= request.idle_millis:
                 strategy = FULL_STRATEGY
             elif strategy == FULL_STRATEGY:
-                return SkippedBucket(*bucket.bucket_id, _runs(bucket), f"new data {age / 1000:.0f} s ago, not idle yet")
+                return SkippedBucket(*bucket.bucket_id, runs, f"new data {age / 1000:.0f} s ago, not idle yet")
         return plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, (states or {}).get(bucket.bucket_id, UNKNOWN))
 
     decisions = tuple(decide(bucket) for bucket_id, bucket in sorted(buckets.items()) if only is None or bucket_id in only)
     return CompactionPlan(snapshot.id, apply_limits(decisions, request.limits))
-
-
-def _runs(bucket: BucketFiles) -> int:
-    levels = [file.level for file in bucket.files]
-    return levels.count(0) + len(set(levels) - {0})
 
 
 def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:

@@ -98,11 +98,13 @@ def _message(context: TableContext, task: CompactionTask, made: Sequence[DataFil
 def _splits(context: TableContext, task: CompactionTask) -> Iterator[Split]:
     """The files of a task in portions of the size of a split."""
     held: list[DataFileMeta] = []
+    size = 0
     for file in task.files:
-        if held and sum(one.file_size for one in held) + file.file_size > context.options.split_target_size:
+        if held and size + file.file_size > context.options.split_target_size:
             yield _split(task, held)
-            held = []
+            held, size = [], 0
         held.append(file)
+        size += file.file_size
     yield _split(task, held)
 
 

@@ -55,6 +55,12 @@ def highest_level(files: Iterable[DataFileMeta]) -> int:
     return max((file.level for file in files), default=0)
 
 
+def count_runs(files: Iterable[DataFileMeta]) -> int:
+    """How many sorted runs the files form."""
+    levels = [file.level for file in files]
+    return levels.count(0) + len(set(levels) - {0})
+
+
 def total_size(runs: Sequence[SortedRun]) -> int:
     return sum(run.size for run in runs)
 

@@ -25,7 +25,7 @@ _SECONDS_TO_ANSWER = 30
 
 @dataclass(frozen=True)
 class MarkedPartition:
-    """A partition that is marked as done since `done` (epoch millis), by these actions."""
+    """A partition that was marked as done by these actions, at the time `done` (epoch millis)."""
 
     partition: str
     actions: tuple[str, ...]
@@ -40,7 +40,7 @@ def plan_marks(context: TableContext, partitions: Sequence[Mapping[str, str]], a
     if not context.schema.partition_keys:
         raise UsageError(f"{context.address} is not partitioned", "only partitions are marked as done")
     if not partitions:
-        raise UsageError("no partition is named", hint="name those that are done: --partition KEY=VALUE")
+        raise UsageError("no partition is named", hint="add --partition KEY=VALUE, with the values of the partition that is done")
     for action in actions_of(context, actions):
         _check_action(context, action)
     snapshot = context.snapshots.latest()
@@ -79,7 +79,7 @@ def _check_action(context: TableContext, action: str) -> None:
         raise UsageError(
             f"{HTTP_REPORT} has no address to report to",
             "partition.mark-done-action.http.url is not a URL of http or https",
-            "set it with `alter`, or for this call with --option",
+            f"paimon-cli alter {context.layout.argument} set partition.mark-done-action.http.url=https://HOST/PATH",
         )
 
 

@@ -17,11 +17,12 @@ from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.canonical_form import canonical_rows
-from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError, Refused, UsageError
+from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.table_description import describe_table
 from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs import compact_job
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
@@ -193,6 +194,29 @@ def test_of_two_compactions_one_gives_the_rows_out(on_conflict: str, tmp_path: P
     assert not any("postpone" in name for name in live_files(context))
     kept = {name for name in data_files(context) if "postpone" not in name}
     assert kept == live_files(context), "what lost left no file"
+
+
+def test_an_error_after_the_first_commit_says_that_rows_have_their_buckets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = make(tmp_path / "t")
+    write(context, [row(1, 1)])
+    compact(context)
+    write(context, [row(1, 2)])
+
+    def break_down(*_: object) -> None:
+        raise StorageUnavailable("the storage is away", "it does not answer")
+
+    monkeypatch.setattr(compact_job, "commit_results", break_down)
+    with pytest.raises(StorageUnavailable) as failure:
+        compact(context)
+    latest = context.snapshots.latest()
+    assert latest is not None and shown(context) == [row(1, 2)]
+    assert failure.value.why == f"it does not answer; the postponed rows already have their buckets, since snapshot {latest.id}"
+    assert failure.value.details["snapshots"] == [latest.id]
+    with pytest.raises(StorageUnavailable) as failure:
+        compact(context)
+    assert failure.value.why == "it does not answer", "no row waited"
 
 
 def test_a_batch_meets_rows_that_were_distributed_meanwhile(tmp_path: Path) -> None:
