@@ -21,6 +21,7 @@ from paimon_cli.jobs.engine import Engine, NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.write_job import WriteSummary, run_write
 from paimon_cli.jobs.write_request import WriteRequest
+from paimon_cli.maintain.needed_files import changelog_entries, file_paths
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_schema import TableSchema
 
@@ -113,3 +114,13 @@ def live_files(context: TableContext) -> set[str]:
         for bucket in bucket_files(context, context.snapshots.latest()).values()
         for file in bucket.files
     }
+
+
+def named_files(context: TableContext) -> set[str]:
+    """Every data and changelog file that a snapshot names, relative to the table: no job may leave another one."""
+    root = context.layout.root + "/"
+    named: set[str] = set()
+    for snapshot in context.snapshots.newest_first():
+        for entry in (*context.manifests.live_entries(snapshot), *changelog_entries(context, snapshot)):
+            named.update(path.removeprefix(root) for path in file_paths(context, entry))
+    return named

@@ -26,7 +26,7 @@ from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.sql.predicate import parse_predicate
 from paimon_cli.write.sorted_write import STRATEGIES, SortOrder
 from tests.rivals import beside
-from tests.tables import compact, data_files, live_files, make_table, rows, write
+from tests.tables import compact, data_files, make_table, named_files, rows, write
 
 COLUMNS = {"a": "INT", "b": "BIGINT", "s": "STRING", "dt": "STRING", "tags": "ARRAY<INT>"}
 SMALL = {"target-file-size": "20 kb", "source.split.target-size": "30 kb", "write-buffer-size": "100 kb"}
@@ -157,7 +157,7 @@ def test_what_others_delete_meanwhile_stays_deleted(tmp_path: Path) -> None:
     busy = beside(context, lambda: compact(context, partitions=({"dt": "x"},)))
     with pytest.raises(FilesConflict):
         run_compact(busy, ordered("b", on_conflict="fail", partitions=({"dt": "x"},)), LocalEngine(), NoProgress())
-    assert texts(context) == before and live_files(context) <= data_files(context)
+    assert texts(context) == before and data_files(context) == named_files(context)
 
 
 @pytest.mark.parametrize(

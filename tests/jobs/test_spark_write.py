@@ -36,7 +36,7 @@ from paimon_cli.storage.trace import Step, StepTrace
 from paimon_cli.write.write_plan import WritePlan
 from tests.jobs.test_postponed_rows import BATCHES, bucket_counts, make, shown
 from tests.jobs.test_postponed_rows import row as waiting
-from tests.tables import data_files, live_files, make_table, rows
+from tests.tables import data_files, live_files, make_table, named_files, rows
 
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
 
@@ -235,7 +235,7 @@ def test_tasks_compact_beside_and_hand_their_steps_and_figures_over(any_spark_en
     told: list[Step] = []
     summary = run_write(replace(context, trace=StepTrace(SystemClock(), told.append)), request, any_spark_engine, NoProgress())
     assert len(rows(context)) == 2500
-    assert data_files(context) >= live_files(context)
+    assert data_files(context) == named_files(context)
     assert (summary.compacted, len(summary.snapshots)) == (3, 2)
     assert summary.buffer_size == 8192 and 0 < summary.buffer_peak <= 8192
     flushes = [step for step in told if step.name == "flush"]
@@ -265,4 +265,4 @@ def test_rows_are_postponed_without_a_shuffle_and_distributed_with_one(any_spark
     assert bucket_counts(context) == {"dt=a/": {5}, "dt=b/": {5}} and len(live_files(context)) == 10
     run_write(TableContext.open(context.url, BATCHES), replace(request, overwrite=True), any_spark_engine, NoProgress())
     assert bucket_counts(context) == {"dt=a/": {8}, "dt=b/": {8}} and len(shown(context)) == 100
-    assert live_files(context) <= data_files(context) and not any("postpone" in name for name in live_files(context))
+    assert data_files(context) == named_files(context) and not any("postpone" in name for name in live_files(context))

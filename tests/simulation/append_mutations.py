@@ -16,21 +16,17 @@ from paimon_cli.compact import append_rewriter
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.jobs import append_change
 from paimon_cli.metadata.data_file import ADD, CommitMessage
-from tests.simulation.mutation import Patch, both, planted_in
-
-
-def _nothing(*arguments: Any, **named: Any) -> None:
-    """In the place of a check or of a change."""
+from tests.simulation.mutation import Patch, both, nothing, planted_in
 
 
 @planted_in("append-vectors-deleters")
 def two_vectors_of_one_file() -> Patch:
-    return patch.object(files_conflict, "_check_vectors", _nothing)
+    return patch.object(files_conflict, "_check_vectors", nothing)
 
 
 @planted_in("append-vectors-first-deleter-compactor")
 def rows_marked_while_they_were_copied() -> Patch:
-    return patch.object(files_conflict, "_check_vectors", _nothing)
+    return patch.object(files_conflict, "_check_vectors", nothing)
 
 
 @planted_in("append-deleters")
@@ -53,7 +49,7 @@ def marked_rows_copied_by_a_compaction() -> Patch:
 
 @planted_in("append-compactors")
 def vectors_of_compacted_files_kept() -> Patch:
-    return both(patch.object(ChangedVectors, "drop", _nothing), patch.object(files_conflict, "_check_vectors", _nothing))
+    return both(patch.object(ChangedVectors, "drop", nothing), patch.object(files_conflict, "_check_vectors", nothing))
 
 
 @planted_in("append-vectors-deleters-again")

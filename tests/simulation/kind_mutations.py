@@ -14,11 +14,7 @@ from paimon_cli.jobs.table_change import NewFiles
 from paimon_cli.metadata.data_file import CommitMessage, ManifestEntry
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.write.routers import DynamicRouter
-from tests.simulation.mutation import Patch, both, planted_in
-
-
-def _nothing(*arguments: Any, **named: Any) -> None:
-    """In the place of a check or of a change."""
+from tests.simulation.mutation import Patch, both, nothing, planted_in
 
 
 def _removals_unchecked() -> Patch:
@@ -33,7 +29,7 @@ def _removals_unchecked() -> Patch:
         return list(base), list(left)
 
     checks: Patch = patch.object(files_conflict, "check_data_files", check)
-    return both(checks, patch.multiple(files_conflict, _check_vectors=_nothing, _check_upper_files=_nothing))
+    return both(checks, patch.multiple(files_conflict, _check_vectors=nothing, _check_upper_files=nothing))
 
 
 # postponed buckets
@@ -62,7 +58,7 @@ def waiting_files_that_came_meanwhile_go_too() -> Patch:
 @planted_in("counted-writers")
 def counts_of_buckets_unchecked() -> Patch:
     """Two batches give one partition different numbers of buckets."""
-    return patch.multiple(files_conflict, check_bucket_counts=_nothing)
+    return patch.multiple(files_conflict, check_bucket_counts=nothing)
 
 
 # dynamic buckets
@@ -71,12 +67,12 @@ def counts_of_buckets_unchecked() -> Patch:
 @planted_in("dynamic-writers-of-a-new-key")
 def hash_indexes_unchecked() -> Patch:
     """A key gets two buckets."""
-    return patch.object(committer, "check_hash_indexes", _nothing)
+    return patch.object(committer, "check_hash_indexes", nothing)
 
 
 @planted_in("dynamic-writer-overwriter")
 def hash_index_of_an_overwrite_unchecked() -> Patch:
-    return patch.object(committer, "check_hash_indexes", _nothing)
+    return patch.object(committer, "check_hash_indexes", nothing)
 
 
 @planted_in("dynamic-writer-compactor")
@@ -91,9 +87,9 @@ def new_keys_are_not_in_the_index() -> Patch:
 @planted_in("cross-partition-writers-of-a-key")
 def homes_of_keys_unchecked() -> Patch:
     """Two writers take a key out of one partition, each into another."""
-    return patch.object(committer.Committer, "_check_of_homes", _nothing)
+    return patch.object(committer.Committer, "_check_of_homes", nothing)
 
 
 @planted_in("cross-partition-writer-overwriter")
 def homes_of_keys_of_an_overwrite_unchecked() -> Patch:
-    return patch.object(committer.Committer, "_check_of_homes", _nothing)
+    return patch.object(committer.Committer, "_check_of_homes", nothing)

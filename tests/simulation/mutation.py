@@ -46,3 +46,7 @@ def _alone(bug: Patch) -> Iterator[None]:
 def both(first: Patch, second: Patch) -> Iterator[None]:
     with first, second:
         yield
+
+
+def nothing(*arguments: Any, **named: Any) -> None:
+    """In the place of a check or of a change."""

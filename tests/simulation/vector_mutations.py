@@ -27,7 +27,7 @@ from paimon_cli.maintain import expire_snapshots, needed_files, orphans
 from paimon_cli.metadata.data_file import CommitMessage, IndexManifestEntry
 from paimon_cli.metadata.data_file_schema import UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
-from tests.simulation.mutation import Patch, both, planted_in
+from tests.simulation.mutation import Patch, both, nothing, planted_in
 
 Prepare = Callable[..., PreparedSnapshot]
 
@@ -40,12 +40,8 @@ def _lenient(context: TableContext, previous: Any, changes: SnapshotChanges) -> 
 
 def unchecked_vectors() -> Patch:
     """Commits as those of an engine that looks at the data files only."""
-    no_check: Patch = patch.multiple(files_conflict, _check_vectors=_nothing, _check_upper_files=_nothing)
+    no_check: Patch = patch.multiple(files_conflict, _check_vectors=nothing, _check_upper_files=nothing)
     return both(no_check, patch.object(prepared_snapshot, "apply_index_changes", _lenient))
-
-
-def _nothing(*arguments: Any, **named: Any) -> None:
-    """In the place of a check or of a change."""
 
 
 # the commit
@@ -63,12 +59,12 @@ def base_of_vectors_unchecked_beside_a_rewrite() -> Patch:
 
 @planted_in("vectors-disjoint-picks")
 def upper_files_unchecked() -> Patch:
-    return patch.object(files_conflict, "_check_upper_files", _nothing)
+    return patch.object(files_conflict, "_check_upper_files", nothing)
 
 
 @planted_in("lookup-disjoint-picks")
 def upper_files_of_lookups_unchecked() -> Patch:
-    return patch.object(files_conflict, "_check_upper_files", _nothing)
+    return patch.object(files_conflict, "_check_upper_files", nothing)
 
 
 @planted_in("vectors-levels-of-buckets")
@@ -108,7 +104,7 @@ def a_write_drops_the_index_manifest() -> Patch:
 def an_overwrite_keeps_the_vectors_of_replaced_files() -> Patch:
     real = commit_messages.overwrite_changes
     keeping: Patch = patch.object(committer, "overwrite_changes", lambda *given: replace(real(*given), deleted_indexes=()))
-    return both(keeping, patch.object(files_conflict, "_check_vectors", _nothing))
+    return both(keeping, patch.object(files_conflict, "_check_vectors", nothing))
 
 
 # compactions
@@ -116,7 +112,7 @@ def an_overwrite_keeps_the_vectors_of_replaced_files() -> Patch:
 
 @planted_in("vectors-compactors")
 def vector_of_a_consumed_file_kept() -> Patch:
-    return both(patch.object(ChangedVectors, "drop", _nothing), patch.object(files_conflict, "_check_vectors", _nothing))
+    return both(patch.object(ChangedVectors, "drop", nothing), patch.object(files_conflict, "_check_vectors", nothing))
 
 
 @planted_in("vectors-upgrade")
@@ -154,12 +150,12 @@ def positions_count_from_another_row_group() -> Patch:
 
 @planted_in("vectors-levels")
 def old_row_not_marked_where_the_sequence_decides() -> Patch:
-    return patch.object(LookupMerge, "_mark", _nothing)
+    return patch.object(LookupMerge, "_mark", nothing)
 
 
 @planted_in("vectors-upgrade")
 def an_upgraded_file_marks_nothing() -> Patch:
-    return patch.object(LookupMerge, "moves", _nothing)
+    return patch.object(LookupMerge, "moves", nothing)
 
 
 @planted_in("vectors-levels")

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from paimon_cli import Table, spark
 from paimon_cli.errors import BadInput, UsageError
-from tests.tables import data_files, live_files, make_table
+from tests.tables import data_files, make_table, named_files
 
 COLUMNS = {"id": "BIGINT NOT NULL", "p": "STRING NOT NULL", "n": "BIGINT"}
 KINDS = {
@@ -39,7 +39,7 @@ def test_rows_of_frames_are_those_of_local_writes(session: SparkSession, tmp_pat
     found, expected = (sorted(map(repr, table.scan().to_arrow().to_pylist())) for table in tables)
     assert found == expected
     assert tables[0].verify(level="full").errors == 0
-    assert data_files(tables[0].context) >= live_files(tables[0].context)
+    assert data_files(tables[0].context) == named_files(tables[0].context)
     highest = max(file.max_sequence_number for s in tables[0].scan().rows.plan.splits for file in s.files)
     assert highest < 1000, "sequence numbers are not used up by the numbers of partitions"
     assert spark.read(session, tables[0].url).count() == len(expected)
