@@ -120,7 +120,7 @@ class Scan:
         return (connection or _extra("duckdb")).from_arrow(self)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rows for any library that takes the Arrow PyCapsule interface: `pyarrow.table(scan)`. Each call reads them anew."""
+        """The rows for any library that takes the Arrow PyCapsule interface: `pyarrow.table(scan)`. Each call reads again."""
         return self.to_batches().__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self) -> object:

@@ -97,8 +97,8 @@ class HashIndexes:
             if total > 0:
                 raise UsageError(
                     f"{context.bucket_path(partition, bucket)} was written for a fixed number of {total} buckets",
-                    "a rescale has moved its rows, and this command began before the table's option followed",
-                    f"let it finish, or repeat it, and run again: paimon-cli rescale {context.layout.argument} --buckets {total}",
+                    "a rescale has moved its rows, but this command still saw the old bucket option",
+                    f"run this again; if the rescale was killed, first run paimon-cli rescale {context.layout.argument} --buckets {total}",
                 )
             if bucket not in files:
                 raise DamagedFile(
@@ -151,7 +151,7 @@ class Part:
 
     @cached_property
     def _shift(self) -> int:
-        """What leaves the number of a hash's cell: the hash space is cut into cells of a few hashes."""
+        """How far to shift a hash to get the number of its cell; the hash space is cut into cells of a few hashes each."""
         return max(0, 32 - (max(1, len(self.hashes) // _KEYS_A_CELL)).bit_length() + 1)
 
     @cached_property

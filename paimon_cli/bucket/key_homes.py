@@ -151,7 +151,7 @@ class _LookedUp:
         return key_bounds(self._context, lows), key_bounds(self._context, highs)
 
     def in_its_partition(self, keys: pa.RecordBatch) -> Places | None:
-        """The rows whose partition columns, as far as they belong to the key, are those of this bucket; None for all."""
+        """The rows whose key does not rule out the partition of this bucket; None for all."""
         context, matching = self._context, None
         values = context.partition_values(self._bucket.partition)
         for name, t, value in zip(context.schema.partition_keys, context.partition_types, values, strict=True):

@@ -166,7 +166,7 @@ def _chunk(listed: Struct, leaf: Leaf, places: PagePlaces | None, rows: int) -> 
 
 
 def whole_bounds(chunk: Chunk, is_required: bool) -> PageBounds | None:
-    """Of all rows of the chunk; the older form of bounds, which some writers got wrong, does not count."""
+    """The bounds of the whole chunk. The deprecated `min` and `max`, which some writers got wrong, are ignored."""
     statistics = chunk.metadata.value(12, Struct())
     low, high, nulls = statistics.value(6), statistics.value(5), statistics.value(3, 0 if is_required else 1)
     if nulls >= chunk.metadata.required(5):

@@ -121,7 +121,7 @@ def bucket_count(options: TableOptions, waiting: Waiting) -> int:
     count = max(1, -(-needed // target))
     if count > MOST_BUCKETS:
         key = "postpone.target-size-per-bucket" if by_rows is None else "postpone.target-row-num-per-bucket"
-        raise UsageError(f"{key} would make {count:,} buckets in one partition", f"there can be {MOST_BUCKETS:,}", "raise it")
+        raise UsageError(f"{key} would make {count:,} buckets in one partition", f"there can be {MOST_BUCKETS:,}", f"raise {key}")
     return count
 
 

@@ -169,7 +169,7 @@ def _check_bucket(definition: TableDefinition) -> None:
         raise UsageError(
             "a fixed number of buckets without a key",
             "nothing says which bucket a row belongs to",
-            "add --primary-key COLUMNS",
+            "add --primary-key COLUMNS, or, for an append table, --option bucket-key=COLUMNS",
         )
     if bucket == POSTPONE and not definition.primary_keys:
         raise UsageError("bucket -2 needs a primary key", "an append table has nothing to postpone", "use --bucket -1")

@@ -132,7 +132,7 @@ def to_schema(definition: TableDefinition, now_millis: int) -> TableSchema:
 
 
 def with_key_nullability(fields: Fields, primary_keys: Sequence[str], options: Mapping[str, str]) -> Fields:
-    """The columns with those of the primary key all NOT NULL, or all nullable with `primary-key.nullable` (Java Schema)."""
+    """The columns; key columns become NOT NULL, or nullable with `primary-key.nullable` (Java Schema)."""
     nullable = TableOptions(options).primary_key_nullable
     return tuple(replace(f, type=f.type.with_nullable(nullable)) if f.name in primary_keys else f for f in fields)
 

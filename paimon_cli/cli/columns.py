@@ -282,7 +282,7 @@ def columns_of(row: type) -> list[Column]:
 
 
 def _column(row: type, name: str, hide: int) -> Column:
-    """Titles and kinds of a dataclass are also those of its subclasses."""
+    """Subclasses inherit the titles and kinds of a dataclass."""
     keys = [*(f"{base.__name__}.{name}" for base in row.__mro__), name]
     title = next((TITLES[key] for key in keys if key in TITLES), name.replace("_", " ").capitalize())
     return Column(name, title, next((KINDS[key] for key in keys if key in KINDS), TEXT), hide)

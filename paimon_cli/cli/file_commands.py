@@ -159,7 +159,7 @@ def list_buckets(
         bool, typer.Option("--index-stats", help="Also the keys in hash indexes, and the rows marked by deletion vectors.")
     ] = False,
 ) -> None:
-    """List buckets with their files, sorted runs, rows, bytes and skew, and what to run about them.
+    """List buckets with their files, sorted runs, rows, bytes and skew; the footer names the command to run.
 
     Skew is the size of a bucket in proportion to the average of its partition.
     """

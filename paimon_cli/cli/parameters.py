@@ -239,7 +239,7 @@ def split_buckets(texts: Iterable[str] | None) -> list[int | range]:
         if match is None or last < first:
             raise UsageError(f"--bucket {text} is neither a bucket nor a range", hint="write --bucket 7, or --bucket 0-999")
         if last >= MOST_BUCKETS:
-            raise UsageError(f"--bucket {text} is too great", f"no table has more than {MOST_BUCKETS:,} buckets")
+            raise UsageError(f"--bucket {text} is too high", f"no table has more than {MOST_BUCKETS:,} buckets")
         found.append(range(first, last + 1) if match[2] else first)
     return found
 

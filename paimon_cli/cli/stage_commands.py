@@ -110,7 +110,8 @@ def rescale(
     """Rewrite a table with another number of buckets, in one commit, and change its bucket option.
 
     A table with dynamic buckets gets a fixed number. If another job writes meanwhile, it exits with 5 and no row has moved.
-    --partition rewrites only the given partitions and leaves the option: unless both agree, writers refuse those partitions.
+    --partition rewrites only the given partitions and does not change the option; until both agree, writers refuse these
+    partitions. With postponed buckets each partition has its own number, and the option stays -2.
 
     paimon-cli rescale ./wh/shop.db/orders --buckets 16 --dry-run
     """

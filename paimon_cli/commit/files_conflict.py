@@ -176,8 +176,8 @@ def check_postponed(context: TableContext, changes: SnapshotChanges) -> None:
     newest = context.schemas.get(context.schemas.newest_id(context.schema.id))
     if TableOptions(newest.options).bucket != POSTPONE_BUCKET:
         raise FilesConflict(
-            f"bucket of {context.address} was changed to {newest.options.get('bucket')}",
-            "rows that were to wait for their buckets would wait for ever",
+            f"the option bucket of {context.address} was changed to {newest.options.get('bucket')}",
+            "rows that wait for buckets would never get them",
             "run the job again: it will start from the latest schema",
         )
 

@@ -39,7 +39,7 @@ PARQUET = "parquet"
 
 
 class AppendRewriter(Rewriter):
-    """Rows of a bucket keep their order, and their numbers begin where those of the first file do; without buckets they begin at
+    """Rows of a bucket keep their order, and their numbers begin where the first file's do; without buckets they begin at
     0."""
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:

@@ -152,7 +152,7 @@ def _leading(numbers: Bytes) -> Bytes:
     """The first 8 of the fewest bytes that hold each number, followed by zeros."""
     fill = np.where(numbers[:, :1] >= 0x80, 0xFF, 0).astype(np.uint8)
     is_fill = numbers == fill
-    # a byte can go as long as the sign still shows in the one behind it
+    # a leading byte can go if the byte after it still shows the sign
     goes = is_fill[:, :-1] & ((numbers[:, 1:] ^ fill) < 0x80)
     first = np.where(goes.all(axis=1), goes.shape[1], np.argmin(goes, axis=1))
     places = first[:, None] + np.arange(_WIDTH)

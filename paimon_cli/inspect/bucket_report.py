@@ -1,4 +1,4 @@
-"""Partitions and buckets with their totals: how evenly they are filled, what their indexes hold, and what to run about it."""
+"""Partitions and buckets with their totals: how evenly they are filled, what their indexes hold, and which command would help."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def _rescaling(context: TableContext, sizes: Sequence[int]) -> tuple[str, str] |
 
 
 def better_bucket_count(total: int, sizes: Sequence[int]) -> int | None:
-    """How many buckets would give those of the biggest partition a good size; None if they have it."""
+    """How many buckets the biggest partition should have; None if the size of its buckets is good."""
     biggest, good = max(sizes, default=0) // total, good_bucket_count(sizes)
     return good if biggest > BIGGEST_BUCKET or (0 < biggest < SMALLEST_BUCKET and good < total) else None
 

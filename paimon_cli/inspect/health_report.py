@@ -1,6 +1,6 @@
 """`health`: a table, or all tables of a warehouse, on one screen: figures, a verdict, and the command that mends each finding.
 
-The findings are those of `doctor` about the table itself; nothing is written, not even a probe of the storage.
+The findings are what `doctor` says about the table itself; nothing is written, not even a probe of the storage.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks that changelogs lead from the rows of one snapshot to those of the next (FORMAT.md, section 9).
+"""Checks that changelogs lead from the rows of each snapshot to the rows of the next (FORMAT.md, section 9).
 
 A producer that looks for changes shows every one of them: the rows at a snapshot that changelogs have shown (those above level 0,
 or on the top level), with the changelogs of the commits up to a later snapshot, give such rows there. `input` shows what each

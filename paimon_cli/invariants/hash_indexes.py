@@ -1,7 +1,7 @@
 """The hash indexes of dynamic buckets: what must hold, and how an index is made again from the keys of a bucket.
 
 Two checks together prove that a key is in one bucket only: its hash is in the index of every bucket that has rows of it (PV041),
-and in the index of one bucket only (PV042). An index may hold hashes without rows: those of keys that were deleted.
+and in the index of one bucket only (PV042). An index may hold hashes of keys that were deleted.
 """
 
 from __future__ import annotations

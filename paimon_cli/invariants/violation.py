@@ -95,7 +95,7 @@ INVARIANTS = (
     Invariant("PV055", REFERENCES, FILES, "the statistics file of a snapshot exists"),
     Invariant("PV056", STORED, FILES, "every changelog file of a snapshot exists with the size of its metadata"),
     Invariant("PV057", REFERENCES, META, "a table with manifests has a snapshot, tag or changelog", WARNING),
-    Invariant("PV058", CHANGELOGS, FULL, "changelogs lead from the rows of one snapshot to those of the next"),
+    Invariant("PV058", CHANGELOGS, FULL, "changelogs lead from the rows of each snapshot to the rows of the next"),
     Invariant(
         "PV059", RUNS, FULL, "where compactions look up older rows, the row of a lower level is not older than those above it"
     ),

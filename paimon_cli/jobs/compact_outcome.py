@@ -43,7 +43,7 @@ class Outcome:
     failures: dict[BucketId, PaimonError] = field(default_factory=dict)
 
     def add_round(self, later: Outcome) -> None:
-        """Conflicts are those of the latest round: buckets of earlier ones have been planned again."""
+        """Conflicts of the latest round only: buckets of earlier ones have been planned again."""
         self.committed += later.committed
         self.snapshots += later.snapshots
         self.failures.update(later.failures)

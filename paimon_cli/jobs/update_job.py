@@ -204,7 +204,7 @@ class ChangedRows:
 
 
 def _move_rows(context: TableContext, change: RowChange, stamp: str, engine: Engine, progress: Progress) -> list[ChangedBucket]:
-    """Write the changed rows as those of any other input, which deletes them in the partitions that they leave."""
+    """Write the changed rows like any other input, which deletes them in the partitions that they leave."""
     snapshot = context.snapshots.latest()
     if snapshot is None or not (splits := plan_scan(context, snapshot, change.where).splits):
         return []

@@ -146,7 +146,7 @@ def _other_bucket_counts(context: TableContext, committed: CommittedState) -> di
 
 
 def _hash_indexes(context: TableContext, snapshot: Snapshot | None, committed: CommittedState) -> HashIndexes | None:
-    """What decides on the buckets of keys, if they are dynamic; an overwrite (`snapshot` None) begins anew."""
+    """What decides on the buckets of keys, if they are dynamic; an overwrite (`snapshot` None) starts from nothing."""
     if context.mode.bucket_mode is not BucketMode.DYNAMIC:
         return None
     return HashIndexes.at(context, snapshot, committed.total_buckets)
@@ -161,7 +161,7 @@ def _is_full_commit(context: TableContext, request: WriteRequest) -> bool:
 
 
 def _first_sequences(context: TableContext, committed: CommittedState) -> dict[BucketId, int]:
-    """Numbers above those of each bucket; none where all writers begin at 0, because the files of a bucket have no order."""
+    """The sequence number to start from in each bucket; none where files have no order, so that all writers begin at 0."""
     if context.mode.bucket_mode is BucketMode.UNAWARE:
         return {}
     return {bucket_id: number + 1 for bucket_id, number in committed.max_sequences.items()}

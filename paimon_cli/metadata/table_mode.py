@@ -150,18 +150,19 @@ class TableMode:
 
     def _limits(self, work: str) -> Iterator[Limit]:
         if self.bucket_mode is BucketMode.UNAWARE and work == RESCALE:
-            yield Limit("without buckets", "its rows are in no bucket that they could leave", "compact it instead")
+            hint = "use `paimon-cli compact` to put small files together"
+            yield Limit("without buckets", "its rows belong to partitions alone", hint)
         elif self.bucket_mode is BucketMode.POSTPONED and self.raw_options.get(SNAPSHOT_ORDERING, "").lower() == "true":
-            why = "rows that wait would get their buckets in the order of compactions, not of the snapshots that wrote them"
+            why = f"with {SNAPSHOT_ORDERING} rows that wait would count from their compaction, not from their own snapshot"
             yield Limit(f"with bucket={self.bucket} and {SNAPSHOT_ORDERING}", why, f"leave {SNAPSHOT_ORDERING} out")
         elif self.bucket == 0 and work != COMPACT:
             yield Limit("with bucket=0", "0 is not a number of buckets", "set a number of buckets, such as --bucket 4")
         elif self.bucket_mode is BucketMode.CROSS_PARTITION and self.keeps_deleted_rows and work in (WRITE, CHANGE_ROWS):
-            why = "a row that moves to another partition has to be deleted where it was"
+            why = "with ignore-delete=true a row that moves to another partition could not be deleted where it was"
             hint = "set ignore-delete=false on a new table, or add the partition columns to the primary key"
             yield Limit("whose primary key leaves partition columns out, with ignore-delete=true", why, hint)
         elif self.bucket_mode is BucketMode.CROSS_PARTITION and work == RESCALE:
-            why = "a key that may live in any partition needs dynamic buckets, which are opened as keys come"
+            why = "a fixed number of buckets needs all partition columns in the primary key"
             hint = "compact it instead; dynamic-bucket.target-row-num says how many keys a new bucket takes"
             yield Limit("whose primary key leaves partition columns out", why, hint)
 

@@ -49,7 +49,7 @@ class PaimonDataSource(DataSource):
         return "paimon"
 
     def schema(self) -> StructType:
-        """The columns of the table, or those of the option `columns`."""
+        """The columns of the table, or only the option's `columns`."""
         from paimon_cli.spark.spark_types import nullable_schema
 
         options = SourceOptions.of(self.options)

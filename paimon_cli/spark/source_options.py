@@ -1,4 +1,4 @@
-"""The options of the data source: those of `Table.scan` and `Table.write`, and with a dot or dash those of catalog and table."""
+"""Options of the data source: parameters of `Table.scan` and `Table.write`; with a dot or dash, options of catalog and table."""
 
 from __future__ import annotations
 

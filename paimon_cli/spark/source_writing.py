@@ -66,7 +66,7 @@ def batch_writer(options: SourceOptions, overwrite: bool) -> DataSourceArrowWrit
 
 
 def stream_writer(options: SourceOptions, overwrite: bool) -> DataSourceStreamArrowWriter:
-    """A writer for `df.writeStream`. Spark makes it anew for every micro-batch."""
+    """A writer for `df.writeStream`. Spark creates one for each micro-batch."""
     plan, request = _planned(options, overwrite)
     if request.commit_id is not None:
         raise NotSupported("option commit_id for a stream", "each micro-batch has its own number", "leave it out")

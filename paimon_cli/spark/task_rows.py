@@ -60,5 +60,5 @@ def checked_rows(plan: WritePlan, batches: Iterable[pa.RecordBatch], partition: 
 
 
 def is_of_frame(plan: WritePlan) -> bool:
-    """Whether the rows of the plan are those of a DataFrame, not others that a later step reads from files."""
+    """Whether the plan writes the rows of a DataFrame, not rows that a later step reads from files."""
     return isinstance(plan.incoming, IncomingRows) and isinstance(plan.incoming.source, FrameRows)

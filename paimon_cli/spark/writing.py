@@ -73,7 +73,7 @@ def write(
 
 
 class FrameEngine(SessionEngine):
-    """The session of a DataFrame, whose rows are those of the write."""
+    """The session of the DataFrame that is written."""
 
     def __init__(self, frame: DataFrame) -> None:
         super().__init__(frame.sparkSession)

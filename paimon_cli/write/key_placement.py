@@ -60,7 +60,7 @@ class KeyPlacement:
         self._open: dict[int, OpenBuckets] = {}
 
     def placed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows to be written, each with its bucket in another column; those of a key in the order of arrival."""
+        """The rows to be written, each with its bucket in another column; rows of one key in the order of arrival."""
         with Arrivals(self._context, self._key) as arrivals:
             for batch in batches:
                 arrivals.add(batch)
@@ -188,7 +188,7 @@ class KeyPlacement:
 
 @dataclass(frozen=True)
 class Versions:
-    """Rows in the order of their keys, those of a key in the order of arrival: what decides where they go.
+    """Rows by key, rows of one key in the order of arrival: what decides where they go.
 
     `order`: the place of each row in the order of arrival. `distinct`: the keys, and `starts` the first row of each.
     `partitions` number the partition that each row names. `home_partitions`, `home_buckets`: where each key lives, `ABSENT` for

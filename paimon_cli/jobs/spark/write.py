@@ -120,7 +120,7 @@ Piece = tuple[int, int, pa.RecordBatch]
 
 
 def pieces(rows: pa.RecordBatch, tasks: np.ndarray) -> Iterator[Piece]:
-    """The rows of each task that gets some; `tasks` are those of the rows."""
+    """The rows of each task that gets some; `tasks` has the task of each row."""
     order = stable_order([tasks])
     grouped, tasks = rows.take(pa.array(order)), tasks[order]
     starts = np.flatnonzero(np.append(True, tasks[1:] != tasks[:-1]))
