@@ -103,9 +103,10 @@ class Catalog:
     def health(
         self, tables: Sequence[str] = (), *, database: str | None = None, argument: Callable[[str], str] = str
     ) -> list[HealthRow]:
-        """The health of tables, of all tables of a database, or of the warehouse, those that need most care first.
+        """The health of tables, of all tables of a database, or of the warehouse; the tables that need most care come first.
 
-        A table that cannot be opened is a row, too. `argument` makes of a name what the commands of the findings take.
+        A table that cannot be opened is a row, too; `NotFound` if one of `tables` does not exist. `argument` turns a name into
+        what the commands of the findings take.
         """
         from paimon_cli.catalog.table_listing import tables_of_database, tables_of_warehouse
         from paimon_cli.inspect.health_report import by_pain, health_of, unreadable
@@ -123,9 +124,9 @@ class Catalog:
             name = argument(location.name)
             try:
                 return health_of(self._open(location).context, location.name, name)
-            except NotFound:
-                raise
             except PaimonError as error:
+                if tables and isinstance(error, NotFound):
+                    raise
                 return unreadable(location.name, name, error)
 
         return by_pain(map(examined, found))

@@ -260,7 +260,9 @@ class Maintenance(OpenedTable):
         return self.plan_rescale(buckets, partition=partition).run()
 
     def mark_done(self, partition: Partitions, *, actions: Sequence[str] = ()) -> list[MarkedPartition]:
-        """Mark partitions as done for the jobs that wait for them, by `actions` (default: the option `partition.mark-done-action`).
+        """Mark partitions as done for the jobs that wait for them.
+
+        `actions`: by default those of the option `partition.mark-done-action`.
 
         `success-file` writes `_SUCCESS` into the directory of each partition, `http-report` posts it to
         `partition.mark-done-action.http.url`.

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.write_request import WriteRequest
     from paimon_cli.metadata.staged_commit import StagedCommit
 
-UPSERT, DELETE = "upsert", "delete"
 INLINE, ASYNC, AFTER, NO_COMPACTION = "inline", "async", "after", "none"
 FAIL, SKIP = "fail", "skip"
 OFF = "off"
@@ -53,7 +52,7 @@ class Writing(OpenedTable):
         self,
         data: Any,
         *,
-        op: str = UPSERT,
+        op: str = "upsert",
         op_column: str | None = None,
         overwrite: bool = False,
         partition: Mapping[str, str] | None = None,
@@ -92,7 +91,6 @@ class Writing(OpenedTable):
         Raises `BadInput` for rows that do not fit.
         """
         check_positive(parallelism=parallelism)
-        check_choice("op", op, (UPSERT, DELETE))
         check_choice("missing-columns", missing_columns, ("null", "error"))
         if compact is not None:
             check_choice("compact", compact, (NO_COMPACTION, INLINE, ASYNC, AFTER))
@@ -100,8 +98,6 @@ class Writing(OpenedTable):
             raise UsageError(
                 f"--stage cannot be combined with --compact {compact}", "a staged write has nothing to compact before its commit"
             )
-        if op_column is not None and op != UPSERT:
-            raise UsageError("--op cannot be combined with --op-column", "the column already determines what each row does")
         if partition and not overwrite:
             raise UsageError(
                 "--partition without --overwrite", "each row goes to the partition that its own values name", "add --overwrite"

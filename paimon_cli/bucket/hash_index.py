@@ -95,10 +95,11 @@ class HashIndexes:
         files = self.files.get(partition, {})
         for bucket, total in self.with_rows.get(partition, {}).items():
             if total > 0:
+                rescale = f"paimon-cli rescale {context.layout.argument} --buckets {total}"
                 raise UsageError(
                     f"{context.bucket_path(partition, bucket)} was written for a fixed number of {total} buckets",
                     "a rescale has moved its rows, but this command still saw the old bucket option",
-                    f"run this again; if the rescale was killed, first run paimon-cli rescale {context.layout.argument} --buckets {total}",
+                    f"run this again; if the rescale was killed, first run: {rescale}",
                 )
             if bucket not in files:
                 raise DamagedFile(

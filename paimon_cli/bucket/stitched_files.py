@@ -2,9 +2,9 @@
 
 What moves with them: places of pages, page indexes and bloom filters. What does not change: pages, with their checksums, and
 statistics. Checksums are not verified here, which would cost more than the copy: a damaged page stays damaged, and whatever reads
-it next reports it. Only row groups whose files have the same frame (`FooterFrame`) fit into one file: the schema, the writer, by whose
-name readers judge what they can trust, and the metadata of the file. Rows that must be decoded come between them as row groups
-that are encoded in memory.
+it next reports it. Only row groups whose files have the same frame (`FooterFrame`) fit into one file: the schema, the writer, by
+whose name readers judge what they can trust, and the metadata of the file. Rows that must be decoded come between them as row
+groups that are encoded in memory.
 """
 
 from __future__ import annotations

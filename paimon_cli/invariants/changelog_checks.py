@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -78,17 +79,31 @@ class Replay:
 
 
 def replays(context: TableContext, last: int | None = None) -> Iterator[Replay]:
-    """All that can be replayed, oldest first; with `last` what ends at that snapshot."""
+    """All that can be replayed, oldest first; with `last` what ends at that snapshot.
+
+    Metadata that cannot be read interrupts the chain; other checks report it.
+    """
     if not context.schema.primary_keys or context.options.record_level_expire_time is not None:
         return  # rows that expire are in no changelog
-    tagged = {tag.snapshot.id: tag.snapshot for tag in context.tags.all().values()}
-    known = tagged | {number: context.snapshots.get(number) for number in context.snapshots.ids()}
+    known = _known_snapshots(context)
     steps: list[tuple[int, Snapshot | None]] = [(number, known[number]) for number in sorted(known)]
     if steps and steps[0][0] == 1:
         steps.insert(0, (0, None))
     for (_, before), (number, after) in pairwise(steps):
         if after is not None and last in (None, number):
-            yield from _between(context, before, after, known)
+            with suppress(DamagedFile, NotFound):
+                yield from _between(context, before, after, known)
+
+
+def _known_snapshots(context: TableContext) -> dict[int, Snapshot]:
+    """The readable snapshots, and those of tags."""
+    known: dict[int, Snapshot] = {}
+    with suppress(DamagedFile):
+        known |= {tag.snapshot.id: tag.snapshot for tag in context.tags.all().values()}
+    for number in context.snapshots.ids():
+        with suppress(DamagedFile, NotFound):
+            known[number] = context.snapshots.get(number)
+    return known
 
 
 def _between(context: TableContext, before: Snapshot | None, after: Snapshot, known: dict[int, Snapshot]) -> Iterator[Replay]:

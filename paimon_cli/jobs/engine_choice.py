@@ -153,7 +153,7 @@ def open_engine(request: EngineRequest) -> Engine:
     if request.engine not in (AUTO, SPARK, LOCAL):
         raise UsageError(f"unknown engine '{request.engine}'", f"choose {AUTO}, {SPARK} or {LOCAL}")
     if request.engine == LOCAL and asks_for_spark:
-        raise UsageError("--engine local takes no --master and no --spark-conf", "it runs in this process, without Spark")
+        raise UsageError("--engine local takes no --master, --remote or --spark-conf", "it runs in this process, without Spark")
     if request.engine == SPARK or asks_for_spark:
         return _spark_engine(request)
     local = LocalEngine(request.threads or usable_cores())

@@ -69,6 +69,11 @@ class RowScan:
         """The columns of `rows`; with `keep_kinds` the row kind comes first."""
         return (*((KIND_FIELD,) if self.request.keep_kinds else ()), *self.selection.fields)
 
+    def parts(self) -> list[RowScan]:
+        """The scan of each split, to be read by one thread of a task. Picklable; limit and order hold only within a part."""
+        context = replace(self.context, read_threads=1)
+        return [replace(self, context=context, plan=replace(self.plan, splits=(split,))) for split in self.plan.splits]
+
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The requested rows, row kinds as texts."""
         names = [field.name for field in self.fields]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import DamagedFile, NotFound, UsageError
+from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext, TableHistory
 from paimon_cli.invariants import changelog_checks, check, hash_indexes, row_checks, snapshot_checks
 from paimon_cli.invariants.file_checks import StoredFiles
@@ -274,15 +273,9 @@ def check_one_file(context: TableContext, rows: bool, task: FilesTask) -> list[V
 
 
 def _replayed(context: TableContext, request: VerifyRequest, engine: Engine, progress: Progress) -> list[Violation]:
-    with suppress(DamagedFile, NotFound):  # what cannot be read is a finding of the other checks
-        replays = list(changelog_checks.replays(context, request.snapshot_id))
-        return _replay(context, replays, engine, progress) if replays else []
-    return []
-
-
-def _replay(
-    context: TableContext, replays: Sequence[changelog_checks.Replay], engine: Engine, progress: Progress
-) -> list[Violation]:
+    replays = list(changelog_checks.replays(context, request.snapshot_id))
+    if not replays:
+        return []
     engine.prepare(Work.of(file for replay in replays for file in replay.files), progress)
     with phase(progress, "Replaying changelogs", len(replays)) as done:
         found = engine.run_tasks(functools.partial(replay_one, context), replays, done)

@@ -10,7 +10,7 @@ from paimon_cli.bucket.postponed_files import counts_in_advance, partition_count
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, why_not_compactable
-from paimon_cli.errors import BadInput, NotSupported
+from paimon_cli.errors import BadInput, NotSupported, UsageError
 from paimon_cli.history.live_files import CommittedState, LazyBuckets, bucket_files, committed_state
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
@@ -24,6 +24,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.write.write_plan import WritePlan
 
+UPSERT, DELETE = "upsert", "delete"
 NO_COMPACTION, INLINE_COMPACTION, ASYNC_COMPACTION = "none", "inline", "async"
 
 
@@ -37,7 +38,7 @@ class WriteRequest:
     """
 
     source: RowSource
-    op: str = "upsert"
+    op: str = UPSERT
     op_column: str | None = None
     overwrite: bool = False
     static_partition: dict[str, str] | None = None
@@ -50,6 +51,12 @@ class WriteRequest:
     missing_are_null: bool = True
     on_error: str = FAIL
     allow_empty: bool = False
+
+    def __post_init__(self) -> None:
+        if self.op not in (UPSERT, DELETE):
+            raise UsageError(f"--op {self.op}", f"choose one of {UPSERT}, {DELETE}")
+        if self.op_column is not None and self.op != UPSERT:
+            raise UsageError("--op cannot be combined with --op-column", "the column already determines what each row does")
 
     @property
     def reject_file(self) -> RejectFile | None:

@@ -268,7 +268,7 @@ def _merged_frame(spark: SparkSession, scan: RowScan, splits: Sequence[Split]) -
     if not splits:
         return spark.createDataFrame([], schema)
     send_package(spark)
-    tasks = [replace(scan, plan=replace(scan.plan, splits=(split,))) for split in splits]
+    tasks = replace(scan, plan=replace(scan.plan, splits=tuple(splits))).parts()
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_reading(tasks, to_arrow_schema(schema, timezone="UTC")), schema)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from paimon_cli.api.opened_table import check_choice
 from paimon_cli.api.table import Table
 from paimon_cli.errors import UsageError
 
@@ -20,14 +21,14 @@ _WHOLE_NUMBERS = {"snapshot", "commit_id", "maxrowspertrigger"}
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What was given by `option` and `load`: names in lower case, as Spark passes them. Picklable."""
+    """What was given by `option` and `load`; names of the source's own options are in lower case. Picklable."""
 
     given: Mapping[str, str]
 
     @staticmethod
     def of(options: Mapping[str, str]) -> SourceOptions:
         """Raises `UsageError` for an unknown name, and where no table is named."""
-        given = {key.lower(): value for key, value in options.items()}
+        given = {key if _is_option_of_table(key) else key.lower(): value for key, value in options.items()}
         unknown = [key for key in given if not _is_option_of_table(key) and key not in _KNOWN and key not in SPARKS_OWN]
         if unknown:
             known = ", ".join(sorted(_KNOWN))
@@ -60,16 +61,21 @@ class SourceOptions:
     @property
     def shows_kinds(self) -> bool:
         """Whether rows begin with a column `rowkind`."""
-        return self._is_true("row_kind")
+        return self.is_true("row_kind")
 
     def write_arguments(self) -> dict[str, Any]:
-        """Arguments for a write. Raises `UsageError` for options of a read."""
+        """Arguments for a `WriteRequest`. Raises `UsageError` for options of a read."""
         self.refuse((*SCAN_OPTIONS, *STREAM_OPTIONS), "writing")
         found = {name: self.get(name) for name in WRITE_OPTIONS if self.get(name) is not None}
-        return {**found, "assume_new": self._is_true("assume_new")}
+        missing = found.pop("missing_columns", "null")
+        check_choice("missing-columns", missing, ("null", "error"))
+        return {**found, "missing_are_null": missing == "null", "assume_new": self.is_true("assume_new")}
 
-    def _is_true(self, name: str) -> bool:
-        return self.given.get(name, "false").lower() == "true"
+    def is_true(self, name: str) -> bool:
+        """The value of an option that is true or false, by default false. Raises `UsageError` for other values."""
+        text = self.given.get(name, "false").lower()
+        check_choice(name.replace("_", "-"), text, ("true", "false"))
+        return text == "true"
 
     def refuse(self, names: tuple[str, ...], work: str) -> None:
         """`UsageError` if one of these options is given."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -18,8 +17,7 @@ from paimon_cli.spark.spark_types import nullable_schema
 
 def split_partitions(scan: RowScan) -> list[InputPartition]:
     """A partition for each split of the scan; without any, one that holds no rows, as Spark would make it."""
-    parts = [replace(scan, plan=replace(scan.plan, splits=(split,))) for split in scan.plan.splits]
-    return [InputPartition(part) for part in parts] or [InputPartition(None)]
+    return [InputPartition(part) for part in scan.parts()] or [InputPartition(None)]
 
 
 def read_partition(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:

@@ -8,12 +8,13 @@ when:
 
 - tasks: `write`. Its message says what was written, and as which commit.
 - all tasks succeeded: `commit`. If it fails, it has deleted the new files itself, unless a snapshot may name them.
-- a task or the commit failed: `abort`. Only where a task failed, no commit was tried, and files are left to delete. Those of
-  stream tasks that Spark still knew nothing of stay as orphans.
+- a task or the commit failed: `abort`. If a task failed, no commit was tried, and the files of the others are deleted. In a
+  stream, files of tasks whose messages had not reached Spark stay as orphans.
 """
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,19 +40,21 @@ from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import WritePlan
 
 ANY_TASK_WRITES_ANY_BUCKET = (BucketMode.FIXED, BucketMode.UNAWARE)
-"""Where no task has to know what others do: keys that have no bucket yet are given one by a single task."""
+"""Where tasks that know nothing of each other may add files to the same bucket."""
+log = logging.getLogger(__name__)
+
 TASK_END_SECONDS = 3
 """Longer than Spark lets the Python process of a cancelled task run (`spark.python.task.killTimeout`, 2 s by default)."""
 QUERY = "sql.streaming.queryId"
-"""Property of the tasks of a micro-batch: the query, which is that of the checkpoint and stays the same over restarts."""
+"""Property of the tasks of a micro-batch: the id of the query, which the checkpoint keeps over restarts."""
 
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
     """What a task has written: pickled `Written`, and the commit that it belongs to.
 
-    `stamp`: of the files of this attempt at the commit alone. Were it made of the query and the batch, a batch that is repeated
-    after its commit would take the committed files for left-overs.
+    `stamp`: in the names of the files of this attempt alone. If it were made of the query and the batch, a repeated batch would
+    take the files that it has committed for left-overs.
     """
 
     written: bytes
@@ -75,25 +78,19 @@ def stream_writer(options: SourceOptions, overwrite: bool) -> DataSourceStreamAr
 
 def _planned(options: SourceOptions, overwrite: bool) -> tuple[WritePlan, WriteRequest]:
     arguments = options.write_arguments()
-    missing = arguments.pop("missing_columns", "null")
     table = options.table()
     table.check_commit()
     context = table.context
     check_writable_table(context)
-    if context.mode.bucket_mode not in ANY_TASK_WRITES_ANY_BUCKET:
+    mode = context.mode
+    if mode.bucket_mode not in ANY_TASK_WRITES_ANY_BUCKET or (not mode.has_keys and mode.bucket_mode is BucketMode.FIXED):
+        kind = mode.bucket_mode.value if mode.has_keys else "buckets but without a primary key"
         raise NotSupported(
-            f"the data source does not write tables with {context.mode.bucket_mode.value}",
-            "which bucket a new key gets must be decided in one place, and Spark's tasks know nothing of each other",
+            f"the data source does not write tables with {kind}",
+            "the rows of a bucket must come to one task, and Spark distributes them as it likes",
             "use paimon_cli.spark.write(df, name)",
         )
-    request = WriteRequest(
-        FrameRows(),
-        overwrite=overwrite,
-        allow_empty=True,
-        compaction=NO_COMPACTION,
-        missing_are_null=missing == "null",
-        **arguments,
-    )
+    request = WriteRequest(FrameRows(), overwrite=overwrite, allow_empty=True, compaction=NO_COMPACTION, **arguments)
     return plan_write(context, request), request
 
 
@@ -125,10 +122,11 @@ class _Writing:
         else:
             NewFiles(context, stamp).delete_all_but(written.messages)
             commit_rows(committer, plan, written.messages, self.request, identity)
-        show_level_0(context, (), LocalEngine(), NoProgress())
+        if (hidden := show_level_0(context, (), LocalEngine(), NoProgress())) is not None:
+            log.warning("the rows are committed, but not visible before a compaction: %s", hidden)
 
     def delete_written(self, messages: Sequence[WriterCommitMessage | None], *stamps: str) -> None:
-        """After a failure: delete the files of these stamps, and of those in the messages.
+        """After a failure: delete the files that bear these stamps, or one of the messages' stamps.
 
         Nothing is deleted if all tasks succeeded, since a commit was tried then. A task that fails deletes its own files. Spark
         does not wait for the other tasks: they may write until it has ended their Python processes.

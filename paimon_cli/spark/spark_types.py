@@ -69,7 +69,7 @@ def _column_type(field: DataField) -> T.DataType:
 
 
 def spark_type(t: DataType) -> T.DataType:
-    """The Spark type whose values are those of `t`. Raises `NotSupported` where there is none."""
+    """The Spark type that holds all values of `t`. Raises `NotSupported` where there is none."""
     if t.root in _PLAIN:
         return _PLAIN[t.root]
     if isinstance(t, StringType):

@@ -87,8 +87,8 @@ class FrameEngine(SessionEngine):
             return self._write_where_read(plan, tallies, progress)
         shuffle = replace(shuffle_of(plan, self.parallelism()), numbers_rows=True)
         chunks = self._frame.mapInArrow(routing_task(shuffle), CHUNKS_SQL).unionAll(self._end_marks(shuffle))
-        with phase(progress, "Writing rows", None):
-            written, found = self.run(lambda: write_on_spark(chunks, shuffle))
+        with phase(progress, "Writing rows", None), self.one_job():
+            written, found = write_on_spark(chunks, shuffle)
         tallies.update(found)
         return written
 
@@ -103,8 +103,8 @@ class FrameEngine(SessionEngine):
 
     def _write_where_read(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         written = self._frame.mapInArrow(writing_task(plan), "written binary")
-        with phase(progress, "Writing rows", None):
-            results = [pickle.loads(row.written) for row in self.run(written.collect)]
+        with phase(progress, "Writing rows", None), self.one_job():
+            results = [pickle.loads(row.written) for row in written.collect()]
         tallies.update((number, tally) for number, (_, tally) in enumerate(results))
         return Written.of_tasks(written for written, _ in results)
 

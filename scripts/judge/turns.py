@@ -85,7 +85,7 @@ ENGINES: dict[str, Merge] = {
 }
 
 CROSSING = "crossing"
-"""Shapes with this name leave the partition out of the key. Java needs RocksDB among the jars (rocksdbjni, which pyspark brings)."""
+"""Shapes with this name leave the partition out of the key. Java needs the jar of RocksDB (rocksdbjni, which pyspark brings)."""
 NULLABLE = {"primary-key.nullable": "true"}
 """Java 1.4 does not know the option, but reads and writes tables whose schema says that key columns are nullable."""
 VECTORS = {"deletion-vectors.enabled": "true"}

@@ -107,7 +107,5 @@ def test_work_is_done_or_refused_in_one_line(
 
 def test_limits_say_why_and_what_to_do() -> None:
     crossing = mode({"bucket": "-1"}, ("id",))
-    assert crossing.limits(RESCALE) == [
-        "a fixed number of buckets needs all partition columns in the primary key"
-    ]
+    assert crossing.limits(RESCALE) == ["a fixed number of buckets needs all partition columns in the primary key"]
     assert "dynamic-bucket.target-row-num" in crossing.hint(RESCALE) and crossing.hint(WRITE) == ""

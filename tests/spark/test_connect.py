@@ -122,3 +122,9 @@ def test_a_server_that_is_not_there() -> None:
         port = free.getsockname()[1]
     with pytest.raises(StorageUnavailable, match=f"no Spark Connect server at 127.0.0.1:{port}"):
         connected(f"sc://127.0.0.1:{port}", {})
+
+
+@pytest.mark.parametrize("url", ["sc://host:abc", "sc://", "sc://:15002"])
+def test_an_address_that_is_none(url: str) -> None:
+    with pytest.raises(UsageError, match="--remote sc://"):
+        connected(url, {})

@@ -118,3 +118,27 @@ def test_a_repeated_write_counts_once(session: SparkSession, tmp_path: Path) -> 
         rows.write.format("paimon").option("commit_user", "job").option("commit_id", "7").mode("append").save(table.url)
     assert table.scan(["qty"]).to_arrow().column("qty").to_pylist() == [10]
     assert data_files(table.context) == live_files(table.context)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("op", "merge", "choose one of upsert, delete"),
+        ("missing_columns", "maybe", "choose one of null, error"),
+        ("assume_new", "yes", "choose one of true, false"),
+    ],
+)
+def test_wrong_values_of_a_write_are_named(session: SparkSession, table: Table, option: str, value: str, message: str) -> None:
+    rows = session.range(3).selectExpr("id", "'a' as name", "1 as qty")
+    with pytest.raises(PySparkException, match=message):
+        rows.write.format("paimon").option(option, value).mode("append").save(table.url)
+    assert len(table.snapshots()) == 2
+
+
+def test_tables_whose_buckets_one_task_must_write_are_refused(session: SparkSession, tmp_path: Path) -> None:
+    for number, (keys, bucket) in enumerate(((["id"], -1), (["id"], -2), ([], 2))):
+        options = {} if keys else {"bucket-key": "id"}
+        context = make_table(tmp_path / str(number), COLUMNS, keys, bucket=bucket, options=options)
+        with pytest.raises(PySparkException, match="the data source does not write tables"):
+            session.range(3).selectExpr("id").write.format("paimon").mode("append").save(context.url)
+        assert data_files(context) == set()

@@ -11,19 +11,20 @@ import pickle
 import socket
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyspark.errors import PySparkException, PySparkImportError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
 from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.spark.engine import MOST_PARTITIONS, outcome_of
 from paimon_cli.jobs.spark.job import explained
-from paimon_cli.jobs.spark.session import send_package
+from paimon_cli.jobs.spark.session import classic_context, send_package
 from paimon_cli.jobs.spark.write import Task, chunks_of_splits, shuffle_of, write_on_spark, write_where_read
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -63,14 +64,15 @@ class SessionEngine:
         finished: dict[int, R] = {}
         errors: dict[int, PaimonError] = {}
         try:
-            for number, outcome in self.run(outcomes.collect):
-                result = pickle.loads(outcome)
-                if isinstance(result, PaimonError):
-                    errors[number] = result
-                    continue
-                finished[number] = result
-                if on_done is not None:
-                    on_done(result)
+            with self.one_job():
+                for number, outcome in self._results_of(outcomes):
+                    result = pickle.loads(outcome)
+                    if isinstance(result, PaimonError):
+                        errors[number] = result
+                        continue
+                    finished[number] = result
+                    if on_done is not None:
+                        on_done(result)
         except PaimonError as error:
             raise TasksFailed([finished[number] for number in sorted(finished)], error) from error
         results = [finished[number] for number in sorted(finished)]
@@ -84,8 +86,8 @@ class SessionEngine:
             return write_where_read(self, plan, parallelism, tallies, progress)
         send_package(self.session)
         shuffle = shuffle_of(plan, parallelism)
-        with phase(progress, "Writing rows", None):
-            written, found = self.run(lambda: write_on_spark(chunks_of_splits(self.session, shuffle), shuffle))
+        with phase(progress, "Writing rows", None), self.one_job():
+            written, found = write_on_spark(chunks_of_splits(self.session, shuffle), shuffle)
         tallies.update(found)
         return written
 
@@ -95,14 +97,20 @@ class SessionEngine:
     def parallelism(self) -> int:
         """How many tasks run at a time, as far as Spark tells: the number of partitions that it makes by default."""
         numbers = self.session.range(0, MOST_PARTITIONS).select(F.spark_partition_id().alias("number"))
-        return int(self.run(lambda: numbers.distinct().count()))
+        with self.one_job():
+            return int(numbers.distinct().count())
 
-    def run(self, action: Callable[[], T]) -> T:
-        """The result of an action that starts one Spark job. Raises a `PaimonError`; an interrupt ends the job."""
+    def _results_of(self, outcomes: DataFrame) -> Iterable[Row]:
+        """As they come over Spark Connect; a classic session would run one task after the other for that."""
+        return outcomes.collect() if classic_context(self.session) is not None else outcomes.toLocalIterator()
+
+    @contextmanager
+    def one_job(self) -> Iterator[None]:
+        """Around what starts one Spark job: failures are raised as `PaimonError`, and an interrupt ends the job."""
         tag = f"paimon-cli-{uuid.uuid4()}"
         self.session.addTag(tag)
         try:
-            return action()
+            yield
         except PySparkException as failure:
             raise explained(failure) from failure
         except BaseException:
@@ -119,6 +127,7 @@ class ConnectEngine(SessionEngine):
         self._url = url
         self._confs = confs
         self._opened: SparkSession | None = None
+        self._is_connect_process = CONNECT_MODE in os.environ
 
     @property
     def session(self) -> SparkSession:
@@ -135,13 +144,18 @@ class ConnectEngine(SessionEngine):
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.stop()
-            os.environ.pop(CONNECT_MODE, None)
+            if not self._is_connect_process:
+                os.environ.pop(CONNECT_MODE, None)
 
 
 def connected(url: str, confs: Mapping[str, str]) -> SparkSession:
     """A session on the server at `sc://host:port/;key=value`. Raises `StorageUnavailable` or `UsageError`."""
-    server = urlsplit(url)
-    host, port = server.hostname or "", server.port or CONNECT_PORT
+    try:
+        host, port = urlsplit(url).hostname, urlsplit(url).port or CONNECT_PORT
+    except ValueError as error:
+        raise UsageError(f"--remote {url}", str(error), "such as --remote sc://localhost:15002") from error
+    if not host:
+        raise UsageError(f"--remote {url}", "it names no host", "such as --remote sc://localhost:15002")
     try:
         socket.create_connection((host, port), CONNECT_SECONDS).close()
     except OSError as error:
