@@ -80,6 +80,8 @@ NAMES_OF_KIND = {
 KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.split()} | {
     "Advice.figures": JSON,
     "DecisionRow.write_amplification": TEXT,
+    "DemoResult.after": RECORD,
+    "DemoResult.before": RECORD,
     "ExportSummary.files": RECORDS,
     "FileDetails.columns": RECORDS,
     "HealthRow.snapshots": COUNT,

@@ -65,6 +65,7 @@ PANELS = {
         "locks": "doctor_command.locks",
     },
     "Other": {
+        "demo": "demo_command",
         "simulate": "lsm_commands",
         "lab": "lab_commands.lab",
         "version": "doctor_command",

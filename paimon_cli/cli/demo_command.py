@@ -1,0 +1,304 @@
+"""`demo`: the first ten minutes in a few seconds, with the very commands that a user would type, on a table of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import sys
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paimon_cli.cli.columns import Item, OutputFormat
+from paimon_cli.cli.command import Call, command, top_level
+from paimon_cli.cli.results import human_size, say
+from paimon_cli.cli.terminal import is_traced, progress_on_stderr
+from paimon_cli.errors import PaimonError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from paimon_cli.api.table import Table
+
+commands = top_level()
+
+ACCOUNTS, CHANGES, COMMITS = 200_000, 10_000, 30
+"""Rows of the first commit, rows of each of the others, and the number of commits."""
+ACCOUNT, BALANCE, DEPOSIT, WITHDRAWAL = 42, 1000, 50, 30
+READS = 3
+WIDTH, INDENT = 78, "   "
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What readers meet at one moment. `read_seconds`: the fastest of some reads of all rows."""
+
+    files: int
+    sorted_runs: int
+    size: int
+    read_seconds: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """The outcome. `table`: where it is kept, None if it is not. `refused`: commits that would have lost an update."""
+
+    table: str | None
+    commits: int
+    refused: int
+    balance: int
+    before: Measure
+    after: Measure
+    seconds: float
+
+
+@command(commands, "demo")
+def demo(
+    call: Call,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="DIR", help="Keep the table in this directory, which must be new or empty."),
+    ] = None,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Print no colours; the same as NO_COLOR=1.")] = False,
+) -> None:
+    """Show in a few seconds what this is for: a table, thirty commits, a lost update prevented, its LSM tree, a compaction.
+
+    It runs the commands that it prints, on a table in a temporary directory; nothing else is read, and no network is used.
+
+    paimon-cli demo
+
+    paimon-cli demo --keep ./bank
+    """
+    if call.options or call.catalog_options or call.warehouse is not None:
+        raise UsageError(
+            "the demo takes no warehouse and no options", "it makes a table of its own", "paimon-cli demo --keep ./bank"
+        )
+    if no_color:
+        os.environ["NO_COLOR"] = "1"
+    with _folder(keep) as folder:
+        tour = _Tour(call, f"{folder}/bank.db/accounts", folder)
+        result = tour.run()
+        if call.output is not OutputFormat.TABLE:
+            call.show(Item("DemoResult", None, result if keep is not None else replace(result, table=None)))
+            return
+    _farewell(result, keep)
+
+
+@contextlib.contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        from paimon_cli.storage.whole_file import ScratchDirectory
+
+        with ScratchDirectory("demo") as folder:
+            yield folder
+        return
+    if keep.exists() and not (keep.is_dir() and not any(keep.iterdir())):
+        raise UsageError(f"{keep} is not empty", "the demo leaves what it finds alone", "name a new directory")
+    keep.mkdir(parents=True, exist_ok=True)
+    yield keep
+
+
+class _Tour:
+    """The stations of the demo. Commands run in this process, through the group that a command line would go through."""
+
+    def __init__(self, call: Call, table: str, folder: Path) -> None:
+        self._call = call
+        self._table = table
+        self._folder = folder
+        self._tells = call.output is OutputFormat.TABLE
+
+    def run(self) -> DemoResult:
+        began = time.perf_counter()
+        self._create()
+        opened = self._open()
+        self._commit(opened)
+        refused = self._prevent_a_lost_update(opened)
+        self._say("3. The LSM tree. Each commit left a sorted run in each bucket, and a reader has to merge all of them:")
+        self._run("lsm", "show", self._table, "--bucket", "0")
+        before, rows = self._measure(opened)
+        self._say("4. A compaction merges the runs. Beside writers this is a job of its own: compact --dedicated --watch.")
+        self._run("compact", self._table, "--dedicated", "--strategy", "full", "--engine", "local")
+        self._run("lsm", "show", self._table, "--bucket", "0")
+        after, same_rows = self._measure(opened)
+        if not rows.equals(same_rows):
+            raise PaimonError(
+                "the compaction changed the rows", "this is a bug of paimon-cli", f"paimon-cli verify {self._table}"
+            )
+        balance = opened.scan(["balance"], f"id = {ACCOUNT}").to_arrow()["balance"][0].as_py()
+        self._compare(before, after)
+        seconds = time.perf_counter() - began
+        return DemoResult(self._table, len(opened.snapshot_ids()), refused, balance, before, after, seconds)
+
+    def _open(self) -> Table:
+        return self._call.open(self._table)
+
+    def _create(self) -> None:
+        self._say("1. A table with a primary key, in two buckets. It is a directory; any Paimon reader can use it.")
+        columns = ("-C", "id BIGINT NOT NULL", "-C", "owner STRING", "-C", "balance BIGINT")
+        self._run("create", self._table, *columns, "--primary-key", "id", "--bucket", "2", "--option", "write-only=true")
+
+    def _commit(self, table: Table) -> None:
+        self._say(f"   Thirty commits: {ACCOUNTS:,} accounts, then twenty-nine batches of {CHANGES:,} changes.")
+        progress, began = progress_on_stderr(), time.perf_counter()
+        progress.start("Committing", COMMITS)
+        try:
+            for number in range(COMMITS):
+                table.write(_batch(number), commit_user="payments", commit_id=number)
+                progress.advance()
+        finally:
+            progress.finish()
+        self._say(f"   {COMMITS} commits took {time.perf_counter() - began:.1f} s. These are the last of them:")
+        self._run("snapshots", "ls", self._table, "--limit", "3")
+
+    def _prevent_a_lost_update(self, table: Table) -> int:
+        """Two writers read one account and write it back; the number of commits that were refused."""
+        read_at = str(table.snapshot_ids()[-1])
+        checked = ("--data-conflict-check", "key", "--read-snapshot", read_at)
+        self._say(f"2. A lost update, prevented. Ann and Bob read account {ACCOUNT} at the same moment, and both see {BALANCE}:")
+        self._run("read", self._table, "-w", f"id = {ACCOUNT}")
+        self._say(f"   Ann pays in {DEPOSIT} and writes {BALANCE + DEPOSIT}. She says which snapshot she has read:")
+        self._run("write", self._table, self._file("ann", BALANCE + DEPOSIT), *checked)
+        self._say(f"   Bob takes out {WITHDRAWAL} and writes {BALANCE - WITHDRAWAL}. Ann's {DEPOSIT} would be lost:")
+        refused = self._run("write", self._table, self._file("bob", BALANCE - WITHDRAWAL), *checked)
+        self._say("   Bob lets the table compute. `update` runs under the check, and starts again if it is overtaken:")
+        self._run("update", self._table, "--set", f"balance = balance - {WITHDRAWAL}", "-w", f"id = {ACCOUNT}")
+        self._run("read", self._table, "-w", f"id = {ACCOUNT}")
+        return int(refused)
+
+    def _file(self, name: str, balance: int) -> str:
+        path = self._folder / f"{name}.json"
+        path.write_text(json.dumps({"id": ACCOUNT, "owner": f"owner {ACCOUNT}", "balance": balance}) + "\n")
+        return str(path)
+
+    def _measure(self, table: Table) -> tuple[Measure, pa.Table]:
+        buckets, taken = table.buckets(), []
+        for _ in range(READS):
+            began = time.perf_counter()
+            rows = table.scan().to_arrow()
+            taken.append(time.perf_counter() - began)
+        files, size = sum(bucket.files for bucket in buckets), sum(bucket.size for bucket in buckets)
+        runs = max(bucket.sorted_runs or 0 for bucket in buckets)
+        return Measure(files, runs, size, min(taken), rows.num_rows), rows.sort_by("id")
+
+    def _compare(self, before: Measure, after: Measure) -> None:
+        if not self._tells:
+            return
+        from paimon_cli.cli.text_view import print_table
+
+        self._say(f"5. What changed for readers. Both read the same {after.rows:,} rows:")
+        rows = [
+            ["live data files", f"{before.files}", f"{after.files}"],
+            ["sorted runs to merge in a bucket", f"{before.sorted_runs}", f"{after.sorted_runs}"],
+            ["bytes of these files", human_size(before.size), human_size(after.size)],
+            ["reading all rows", f"{before.read_seconds * 1000:,.0f} ms", f"{after.read_seconds * 1000:,.0f} ms"],
+        ]
+        print_table([("", False), ("before", True), ("after", True)], rows)
+
+    def _say(self, text: str) -> None:
+        if self._tells:
+            first = INDENT if text.startswith(" ") else ""
+            say("\n" + textwrap.fill(text.strip(), WIDTH, initial_indent=first, subsequent_indent=INDENT))
+
+    def _run(self, *words: str) -> bool:
+        """Print a command and run it; whether it was refused because of a conflict. Other errors end the demo."""
+        from paimon_cli.cli.app import report_failure
+        from paimon_cli.cli.text_view import bold
+        from paimon_cli.errors import Conflict
+
+        if self._tells:
+            print(bold("\n".join(command_lines(("paimon-cli", *words)))))
+        arguments = [*words, *(() if self._tells else ("-o", "json")), *(("--trace",) if is_traced() else ())]
+        group: Any = _whole_application()
+        with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as streams:
+            if not self._tells:
+                streams.enter_context(contextlib.redirect_stdout(nowhere))
+            try:
+                with group.make_context("paimon-cli", arguments) as context:
+                    group.invoke(context)
+            except Conflict as refusal:
+                with contextlib.redirect_stderr(sys.stdout):
+                    code = report_failure(refusal, arguments)
+                self._say(f"   The exit code is {code}, and nothing was written.")
+                return True
+        return False
+
+
+def _whole_application() -> Any:
+    from typer.main import get_command
+
+    from paimon_cli.cli.app import app
+
+    return get_command(app)
+
+
+def _batch(number: int) -> pa.Table:
+    """The rows of a commit: first all accounts, then changes of a window that moves over them."""
+    import numpy as np
+    import pyarrow as pa
+
+    chance = np.random.default_rng(number)
+    if number == 0:
+        ids = np.arange(ACCOUNTS)
+    else:
+        begin = 1000 + (ACCOUNTS - 1000) * (number - 1) // COMMITS
+        span = 2 * CHANGES if number % 5 else ACCOUNTS - begin
+        ids = begin + np.sort(chance.choice(min(span, ACCOUNTS - begin), min(CHANGES, span, ACCOUNTS - begin), replace=False))
+    balances = chance.integers(0, 5000, len(ids))
+    balances[ids == ACCOUNT] = BALANCE
+    return pa.table({"id": ids, "owner": [f"owner {each}" for each in ids.tolist()], "balance": balances})
+
+
+def command_lines(words: Sequence[str], width: int = WIDTH) -> list[str]:
+    """A command as the shell takes it, broken before an argument or an option where it is too long."""
+    lines = ["$"]
+    for part in _parts(words):
+        if len(f"{lines[-1]} {part} \\") > width and lines[-1] != "$":
+            lines[-1] += " \\"
+            lines.append(f"      {part}")
+        else:
+            lines[-1] += f" {part}"
+    return lines
+
+
+def _parts(words: Sequence[str]) -> list[str]:
+    """The quoted words, those that follow an option together with it."""
+    parts: list[str] = []
+    for before, word in zip(("", *words), words, strict=False):
+        if before.startswith("-") and not word.startswith("-"):
+            parts[-1] += f" {shlex.quote(word)}"
+        else:
+            parts.append(shlex.quote(word))
+    return parts
+
+
+def _farewell(result: DemoResult, keep: Path | None) -> None:
+    from paimon_cli.cli.text_view import bold
+
+    say(f"\n{result.commits} commits, one lost update prevented, {result.seconds:.0f} s.")
+    if keep is None:
+        say("The table is gone again. To keep it, and to try more on it:\n")
+        print(bold("$ paimon-cli demo --keep ./bank"))
+        return
+    table = str(result.table)
+    say(f"The table stays in {table}. Try next:\n")
+    for words, purpose in _next_steps(table):
+        print(bold(f"$ {shlex.join(('paimon-cli', *words))}"))
+        say(f"      {purpose}")
+
+
+def _next_steps(table: str) -> list[tuple[tuple[str, ...], str]]:
+    return [
+        (("describe", table), "the table on one screen"),
+        (("blame", table, "--key", f"id={ACCOUNT}"), "every stored version of a row: who wrote it, and when"),
+        (("read", table, "--snapshot", "30", "-w", f"id = {ACCOUNT}"), "the row before Ann and Bob came"),
+        (("verify", table, "--level", "full"), "check every file, key and number"),
+        (("lab", "ls"), "more of what can go wrong between writers, reproduced step by step"),
+    ]
