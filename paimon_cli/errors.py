@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+FINDINGS_EXIT_CODE = 4
+"""A check or a comparison worked, and found something."""
 _FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from paimon_cli.inspect.health_report import HealthRow
     from paimon_cli.inspect.index_report import IndexRow, VectorRow
     from paimon_cli.inspect.lsm_report import LsmRow
-    from paimon_cli.inspect.schema_report import OptionRow, SchemaDetails, SchemaRow
+    from paimon_cli.inspect.schema_report import OptionExplanation, OptionRow, SchemaChange, SchemaDetails, SchemaRow
     from paimon_cli.inspect.table_description import TableDescription
     from paimon_cli.inspect.version_report import ManifestRow, SnapshotDetails, SnapshotRow
     from paimon_cli.jobs.doctor_job import Fact
@@ -91,7 +91,23 @@ class Inspection(OpenedTable):
         """Options with their meaning and default; `every`: also those that are not set (`options ls --all`)."""
         from paimon_cli.inspect.schema_report import option_rows
 
-        return option_rows(self.catalog_table.schemas.latest().options, every=every)
+        opened = self.catalog_table
+        return option_rows(opened.schemas.latest().options, opened.options, every=every)
+
+    def explain_option(self, key: str) -> OptionExplanation:
+        """What an option is, what paimon-cli makes of it, and its value in this table (`options explain`). `NotFound`."""
+        from paimon_cli.inspect.schema_report import explain_option
+
+        opened = self.catalog_table
+        return explain_option(key, opened.schemas.latest().options, opened.options)
+
+    def schema_changes(self, before: int | str | None = None, after: int | str = "latest") -> list[SchemaChange]:
+        """How two schemas differ, `before` by default the one below `after`: `schemas diff`. `NotFound`."""
+        from paimon_cli.inspect.schema_report import schema_below, schema_changes
+
+        new = self.catalog_table.named_schema(str(after))
+        old = schema_below(self.catalog_table, new) if before is None else self.catalog_table.named_schema(str(before))
+        return schema_changes(old, new)
 
     def manifests(self, *, snapshot: int | None = None, lists: Sequence[str] | None = None) -> list[ManifestRow]:
         """Manifests of a snapshot, list by list; `lists`: some of base, delta, changelog and index."""
@@ -304,7 +320,14 @@ def all_options() -> list[OptionRow]:
     """All options that a table can set, with meaning and default (`options ls --all`)."""
     from paimon_cli.inspect.schema_report import option_rows
 
-    return option_rows({}, every=True)
+    return option_rows({}, {}, every=True)
+
+
+def explain_option(key: str) -> OptionExplanation:
+    """What an option is, and what paimon-cli makes of it (`options explain`). `NotFound`."""
+    from paimon_cli.inspect.schema_report import explain_option
+
+    return explain_option(key)
 
 
 def examine_installation() -> list[Fact | Diagnosis]:

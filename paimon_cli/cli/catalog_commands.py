@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from paimon_cli.cli.columns import Item, Listing, OutputFormat, columns_of
+from paimon_cli.cli.columns import Item, Listing, columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.parameters import TableName
 from paimon_cli.cli.results import counted
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 
 commands = top_level()
 tables = group("Tables of a warehouse.")
@@ -38,7 +38,7 @@ def list_tables(call: Call, place: Place = None, database: Database = None) -> N
 
     rows = call.catalog().tables(place, database=database)
     columns = columns_of(TableRow)
-    if call.output is OutputFormat.TABLE and not any(row.problem for row in rows):
+    if call.is_for_people and not any(row.problem for row in rows):
         columns = columns[:-1]
     call.show(Listing("TableList", None, columns, rows, footer=counted(len(rows), "table")))
 
@@ -96,6 +96,33 @@ def show_schema(
     call.show(Item("Schema", opened.name, opened.schema(schema)))
 
 
+@command(schemas, "diff")
+def diff_schemas(
+    call: Call,
+    table: TableName,
+    before: Annotated[
+        str | None,
+        typer.Argument(metavar="[FROM]", help="Id of a schema; default the one before TO.", show_default=False),
+    ] = None,
+    after: Annotated[str, typer.Argument(metavar="[TO]", help="Id of a schema, or latest.")] = "latest",
+) -> None:
+    """Show how two schemas differ: columns, keys, options. Exits with 4 on differences.
+
+    Columns are compared by their ids, so that a renamed one is no new column.
+
+    paimon-cli schemas diff ./wh/shop.db/orders
+
+    paimon-cli schemas diff ./wh/shop.db/orders 0 latest
+    """
+    from paimon_cli.inspect.schema_report import SchemaChange
+
+    opened = call.open(table)
+    changes = opened.schema_changes(before, after)
+    call.show(Listing("SchemaChangeList", opened.name, SchemaChange, changes, footer=counted(len(changes), "difference")))
+    if changes:
+        raise typer.Exit(FINDINGS_EXIT_CODE)
+
+
 @command(options, "ls")
 def list_options(
     call: Call,
@@ -119,3 +146,28 @@ def list_options(
     opened = call.open(table)
     rows = opened.option_rows(every=every)
     call.show(Listing("OptionList", opened.name, OptionRow, rows, footer=f"{sum(row.is_set for row in rows)} options set"))
+
+
+@command(options, "explain")
+def explain_option(
+    call: Call,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="An option of Paimon, such as bucket.", show_default=False)],
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="Also show the value in this table.", show_default=False)
+    ] = None,
+) -> None:
+    """Explain an option: its meaning and default, since when Paimon has it, what paimon-cli makes of it, its value in a table.
+
+    paimon-cli options explain num-sorted-run.compaction-trigger
+
+    paimon-cli options explain fields.amount.aggregate-function ./wh/shop.db/orders
+    """
+    from paimon_cli.api.inspection import explain_option
+    from paimon_cli.inspect.schema_report import OptionExplanation
+
+    opened = None if table is None else call.open(table)
+    explained = explain_option(key) if opened is None else opened.explain_option(key)
+    columns = columns_of(OptionExplanation)
+    if call.is_for_people:
+        columns = [column for column in columns if getattr(explained, column.name) not in ((), None)]
+    call.show(Item("OptionExplanation", None if opened is None else opened.name, explained, columns))

@@ -11,7 +11,7 @@ import enum
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paimon_cli.cli.results import (
@@ -36,6 +36,7 @@ from paimon_cli.cli.results import (
     WALL_CLOCK,
     Kind,
 )
+from paimon_cli.errors import UsageError
 
 API_VERSION = "paimon-cli/v1"
 RECORD = Kind(lambda row: {name: getattr(row, name) for name in field_names(type(row))}, str)
@@ -62,7 +63,7 @@ NAMES_OF_KIND = {
     "bytes_before compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "
     "read_bytes rewritten_bytes size spilled_size write_bytes",
     FLAG: "already_committed earlier immutable is_complete is_correct is_expired is_held is_safe is_set option_changed overwrite",
-    NAMES: "actions actors branches checks extra_files honours left partition_keys primary_keys removed tags "
+    NAMES: "older_keys choices actions actors branches checks extra_files honours left partition_keys primary_keys removed tags "
     "tags_removed violations",
     LONG: "commit_identifier max_seq min_seq sequence",
     TIME: "done last_full modified time",
@@ -87,6 +88,7 @@ KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.s
     "HealthRow.snapshots": COUNT,
     "Invariant.level": TEXT,
     "LsmRow.read_amplification": COUNT,
+    "OptionExplanation.refused": NAMES,
     "PlanLine.buckets": ID,
     "PlanLine.files": TEXT,
     "PlanLine.level": TEXT,
@@ -181,9 +183,19 @@ TITLES: dict[str, str | None] = {
     "ManifestRow.max_level": None,
     "ManifestRow.min_bucket": None,
     "ManifestRow.min_level": None,
+    "OptionExplanation.description": "Meaning",
+    "OptionExplanation.effect": "Here",
+    "OptionExplanation.immutable": "Fixed once there is data",
+    "OptionExplanation.key": "Option",
+    "OptionExplanation.origin": "Value from",
+    "OptionExplanation.refused": "Refused work",
+    "OptionExplanation.since": "Since Paimon",
+    "OptionExplanation.status": None,
     "OptionRow.description": "Meaning",
     "OptionRow.immutable": "Fixed",
     "OptionRow.key": "Option",
+    "OptionRow.is_set": None,
+    "OptionRow.origin": "From",
     "OptionRow.reason": None,
     "OrphanRow.modified": "Modified (UTC)",
     "PlanLine.buckets": "Bucket",
@@ -275,6 +287,10 @@ class Column:
     kind: Kind = TEXT
     hide: int = 0
 
+    def shown(self) -> Column:
+        """The column as one that every text table shows."""
+        return replace(self, title=self.title or self.name.replace("_", " ").capitalize(), hide=0)
+
 
 def columns_of(row: type) -> list[Column]:
     """The columns of a dataclass."""
@@ -322,6 +338,22 @@ class Item:
     @property
     def columns(self) -> Sequence[Column]:
         return self.shape or columns_of(type(self.row))
+
+
+def with_fields(result: Listing | Item, names: Sequence[str]) -> Listing | Item:
+    """The result with the named columns alone, in that order; those that text tables leave out are shown, too. `UsageError`."""
+    columns = {column.name: column for column in result.columns}
+    check_fields(names, list(columns))
+    return replace(result, shape=[columns[name].shown() for name in names])
+
+
+def check_fields(names: Sequence[str], known: Sequence[str]) -> None:
+    """`UsageError` for a name that the result does not have, or that is given twice."""
+    for number, name in enumerate(names):
+        if name not in known:
+            raise UsageError(f"--fields: there is no field '{name}'", f"the fields are {', '.join(known)}")
+        if name in names[:number]:
+            raise UsageError(f"--fields names '{name}' twice", "each field is shown once")
 
 
 def envelope(kind: str, table: str | None, **content: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from paimon_cli.cli.columns import Item, Listing, OutputFormat, show_data
+from paimon_cli.cli.columns import Item, Listing, OutputFormat, show_data, with_fields
 from paimon_cli.cli.command_groups import HelpfulGroup, PlainCommand
 from paimon_cli.cli.parameters import (
     BranchName,
@@ -28,6 +28,7 @@ from paimon_cli.cli.results import View, say, warn
 from paimon_cli.cli.terminal import is_traced, progress_on_stderr, trace_on_stderr
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.text_form import TextForm, text_form
+from paimon_cli.options.option_text import names
 from paimon_cli.storage.catalog_options import split_options
 from paimon_cli.storage.trace import NoTrace
 from paimon_cli.storage.trace import Trace as StepsTrace
@@ -52,6 +53,8 @@ class Call:
 
     output: OutputFormat = OutputFormat.TABLE
     view: View = field(default_factory=View)
+    fields: tuple[str, ...] = ()
+    changes_tables: bool = False
     warehouse: str | None = None
     branch: str | None = None
     options: dict[str, str] = field(default_factory=dict)
@@ -117,16 +120,33 @@ class Call:
     def asks_for_spark(self) -> bool:
         return self.engine == "spark" or self.master is not None or bool(self.spark_conf)
 
+    @property
+    def is_for_people(self) -> bool:
+        """Whether the command says what it found in its own way, rather than in chosen fields or for machines."""
+        return self.output is OutputFormat.TABLE and not self.fields
+
     def show(self, result: Listing | Item, text: str | None = None) -> None:
         """Print the result on stdout; for people as `text`, if there is one, instead of a table."""
+        if self.fields:
+            result = self._with_fields(result)
         if self.output is not OutputFormat.TABLE:
             show_data(result, self.output)
-        elif text is not None:
+        elif text is not None and self.is_for_people:
             say(text)
         else:
             from paimon_cli.cli import text_view
 
             text_view.show(result, self.view)
+
+    def _with_fields(self, result: Listing | Item) -> Listing | Item:
+        """What was done is done, whatever its summary shows: a wrong field must not look like a failure then."""
+        try:
+            return with_fields(result, self.fields)
+        except UsageError as error:
+            if not self.changes_tables:
+                raise
+            warn(f"{error.message}; all are shown")
+            return result
 
 
 def group(help_text: str) -> typer.Typer:
@@ -176,6 +196,7 @@ def _with_shared_options(
     shared = [*(_OF_INPUT if reads_files else []), option("output", output, OutputFormat.TABLE), *options_of(CommonOptions)]
     shared += [_BRANCH] if any(parameter.name in _NAMES_A_TABLE for parameter in own) else []
     shared += options_of(EngineOptions) if runs_jobs else []
+    changes_tables = any(parameter.name in _OF_CHANGES for parameter in own)
 
     def run(**values: Any) -> None:
         given = {parameter.name: values.pop(parameter.name) for parameter in shared}
@@ -184,7 +205,7 @@ def _with_shared_options(
         for name, bundle in bundles.items():
             values[name] = bundle(**{field.name: values.pop(field.name) for field in fields(bundle)})
         with trace_on_stderr(given["trace"] or is_traced(), given["output"]) as trace:
-            call = _call({**given, "trace": trace})
+            call = _call({**given, "trace": trace, "changes_tables": changes_tables})
             if call.options and not keeps_options:
                 from paimon_cli.api.table import check_table_options
 
@@ -213,6 +234,7 @@ def _is_bundle(parameter: inspect.Parameter) -> bool:
 
 def _call(given: dict[str, Any]) -> Call:
     given["view"] = View(given.pop("wide"), given.pop("vertical"))
+    given["fields"] = _field_names(given["fields"])
     given["catalog_options"], given["options"] = split_options(split_pairs(given.pop("option"), "--option"))
     if "spark_conf" in given:
         given["spark_conf"] = split_pairs(given["spark_conf"], "--spark-conf")
@@ -227,6 +249,20 @@ def _call(given: dict[str, Any]) -> Call:
     return Call(**given)
 
 
+def _field_names(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    if "`" in text or '"' in text:
+        from paimon_cli.read.selection import quoted_names  # loads Arrow
+
+        found = quoted_names(text)
+    else:
+        found = names(text)
+    if not found:
+        raise UsageError("--fields names no field", "fields are given by their JSON names", "such as --fields id,time")
+    return found
+
+
 def _connect_url(remote: str, master: str | None) -> str:
     """The URL of a Spark Connect server, which takes the place of a master."""
     if master is not None:
@@ -237,5 +273,7 @@ def _connect_url(remote: str, master: str | None) -> str:
 
 
 _NAMES_A_TABLE = {"table", "tables", "context"}
+_OF_CHANGES = {"yes", "dry_run", "allow_unsafe_commit"}
+"""Parameters of commands that change tables."""
 _BRANCH = option("branch", BranchName)
 _OF_INPUT = options_of(TextOptions)

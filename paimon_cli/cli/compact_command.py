@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from paimon_cli.cli.columns import Item, Listing, OutputFormat
+from paimon_cli.cli.columns import Item, Listing
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.parameters import AllowUnsafeCommit, Buckets, Partitions, split_buckets, split_partitions
 from paimon_cli.cli.results import say
@@ -178,7 +178,7 @@ def compact(
         from paimon_cli.cli.compact_watch import run_service
 
         service = partial(catalog.watch, **chosen, **how, interval=interval, max_rounds=max_rounds, parallelism=parallelism)
-        run_service(call.output, service)
+        run_service(call, service)
     else:
         with StopSignals() as signals:
             rounds = catalog.compact(**chosen, **how, parallelism=parallelism, shield=signals.shield)
@@ -193,10 +193,10 @@ def _show_rounds(call: Call, rounds: Iterator[TableRound], *, single: bool) -> N
     seen: list[TableRound] = []
     for done in rounds:
         seen.append(done)
-        if done.error is None and call.output is OutputFormat.TABLE:
+        if done.error is None and call.is_for_people:
             say(summary_line(done.table, done.summary))
     rows = [CompactedTable(done.table, done.summary) for done in seen if done.error is None]
-    if rows and call.output is not OutputFormat.TABLE:
+    if rows and not call.is_for_people:
         if single and len(seen) == 1:
             call.show(Item("CompactSummary", rows[0].table, rows[0]))
         else:

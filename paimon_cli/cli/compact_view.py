@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paimon_cli.cli.columns import Listing, OutputFormat, columns_of
+from paimon_cli.cli.columns import Listing, columns_of
 from paimon_cli.cli.command import Call
 from paimon_cli.cli.results import ABSENT, counted, human_size, ran
 from paimon_cli.errors import Refused
@@ -46,7 +46,7 @@ def show_plan(call: Call, table: Table, plan: CompactionPlan, strategy: str, ded
     from paimon_cli.inspect.compaction_report import DecisionRow, decision_rows
 
     rows = decision_rows(table.context, plan.decisions)
-    if call.output is not OutputFormat.TABLE:
+    if not call.is_for_people:
         call.show(Listing("CompactionPlan", table.name, DecisionRow, rows))
         return
     what = "Dedicated compaction plan" if dedicated else "Compaction plan"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,13 @@ from rich.live import Live
 from rich.table import Table as Grid
 from rich.text import Text
 
-from paimon_cli.cli.columns import OutputFormat, envelope
+from paimon_cli.cli.columns import OutputFormat, check_fields, envelope
 from paimon_cli.cli.compact_view import summary_line
 from paimon_cli.cli.results import counted, human_size, note, printable, rfc3339
+from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from paimon_cli.cli.command import Call
     from paimon_cli.jobs.compaction_service import ServiceRound, TableRound
     from paimon_cli.jobs.engine import Progress
 
@@ -26,13 +28,19 @@ if TYPE_CHECKING:
 class RoundLines:
     """Rounds on stdout: nothing in text form, otherwise one line of JSON each."""
 
-    def __init__(self, output: OutputFormat) -> None:
+    def __init__(self, output: OutputFormat, fields: Sequence[str] = ()) -> None:
+        """Raises `UsageError` for a field that a round does not have."""
+        check_fields(fields, ROUND_FIELDS)
+        if fields and output is OutputFormat.TABLE:
+            raise UsageError("--fields with --watch", "rounds are shown as lines of text", "add --output ndjson")
         self._output = output
+        self._fields = fields or ROUND_FIELDS
 
     def show(self, done: ServiceRound) -> None:
         if self._output is OutputFormat.TABLE:
             return
-        item = round_item(done)
+        whole = round_item(done)
+        item = {name: whole[name] for name in self._fields}
         line = item if self._output is not OutputFormat.JSON else envelope("CompactionRound", None, item=item)
         print(json.dumps(line, ensure_ascii=False), flush=True)
 
@@ -75,6 +83,9 @@ def table_text(done: TableRound) -> str | None:
     if done.error is not None:
         return f"{done.table}: {done.state}: {done.error.message}"
     return summary_line(done.table, done.summary) if done.summary.buckets else None
+
+
+ROUND_FIELDS = ("round", "time", "seconds", "buckets", "conflicts", "tables")
 
 
 def round_item(done: ServiceRound) -> dict[str, Any]:
@@ -205,11 +216,11 @@ class LineProgress:
         self._line.state = "committing"
 
 
-def run_service(output: OutputFormat, watch: Callable[..., None]) -> None:
+def run_service(call: Call, watch: Callable[..., None]) -> None:
     """Call `Catalog.watch` and show its rounds until it ends or is stopped."""
     from paimon_cli.jobs.process import StopSignals, Terminated
 
-    lines = RoundLines(output)
+    lines = RoundLines(call.output, call.fields)
     watcher = LiveDisplay(lines) if sys.stderr.isatty() else ServiceLog(lines)
     try:
         with StopSignals() as signals, watcher:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paimon_cli.cli.columns import Item, OutputFormat
+from paimon_cli.cli.columns import Item
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.parameters import AllowUnsafeCommit, SourceFormat, TableName, split_pairs
 from paimon_cli.cli.results import counted, say, warn
@@ -77,7 +77,7 @@ def create(
     )
     for warning in made.warnings:
         warn(warning)
-    if call.output is OutputFormat.TABLE:
+    if call.is_for_people:
         say(f"created {location.name}" if made.created else f"{location.name} already exists, nothing was changed")
         if made.inferred is not None and made.created:
             say(_columns_text(made.schema, made.inferred, from_file))

@@ -12,14 +12,11 @@ from typing import Annotated
 import typer
 
 from paimon_cli import __version__
-from paimon_cli.cli.columns import Column, Item, Listing, OutputFormat, columns_of
+from paimon_cli.cli.columns import Column, Item, Listing, columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.parameters import TableName, Yes
 from paimon_cli.cli.results import confirm, counted, printable, say
-from paimon_cli.errors import UsageError
-
-FINDINGS_EXIT_CODE = 4
-
+from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 
 commands = top_level()
 
@@ -47,7 +44,7 @@ def doctor(
     if table is not None:
         results += call.open(table).doctor(argument=call.pasted(table))
     findings = [item for item in results if not isinstance(item, Fact)]
-    if call.output is not OutputFormat.TABLE:
+    if not call.is_for_people:
         call.show(Listing("DiagnosisList", table, Diagnosis, findings))
     else:
         for item in results:
@@ -85,11 +82,11 @@ def health(
     rows = call.catalog().health(tables or (), database=database, argument=call.pasted)
     ill = [row for row in rows if row.findings]
     columns = columns_of(HealthRow)
-    if call.output is OutputFormat.TABLE:
+    if call.is_for_people:
         columns = columns[:-1]
     footer = f"{counted(len(rows), 'table')}, {len(ill)} with findings"
     call.show(Listing("HealthList", tables[0] if tables and len(tables) == 1 else None, columns, rows, footer=footer))
-    if call.output is OutputFormat.TABLE:
+    if call.is_for_people:
         for row in ill:
             say(f"{row.table}: {row.verdict}")
             for item in row.findings:
@@ -127,7 +124,7 @@ def advise(
 
     topics = [topic.value for topic in only or ()]
     found = call.open(table).advise(only=topics, argument=call.pasted(table))
-    if call.output is not OutputFormat.TABLE:
+    if not call.is_for_people:
         call.show(Listing("AdviceList", table, Advice, found))
         return
     topic = ""

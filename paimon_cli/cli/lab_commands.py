@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
-from paimon_cli.cli.columns import Item, Listing, OutputFormat
+from paimon_cli.cli.columns import Item, Listing
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import ConflictGranularity
 from paimon_cli.cli.results import counted, say
 from paimon_cli.cli.terminal import progress_on_stderr
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 from paimon_cli.options.option_text import parse_duration
 
 if TYPE_CHECKING:
     from paimon_cli.lab.interleavings import CheckReport, CheckRequest, Replay
     from paimon_cli.lab.story import Story
 
-FINDINGS_EXIT_CODE = 4
 
 lab = group("Concurrency scenarios, reproduced step by step with the data conflict check off and on.")
 
@@ -87,7 +86,7 @@ def run_lab_case(
         return
     checks = BOTH if data_conflict_check is None else (data_conflict_check,)
     stories = run_case(case, checks, seed, writers, rounds, call.options)
-    if call.output is not OutputFormat.TABLE:
+    if not call.is_for_people:
         call.show(Listing("LabStoryList", None, Story, stories))
         return
     for story in stories:
@@ -227,7 +226,7 @@ def _explored(request: CheckRequest, seconds: float) -> CheckReport:
 
 
 def _show_report(call: Call, report: CheckReport) -> None:
-    if call.output is not OutputFormat.TABLE:
+    if not call.is_for_people:
         call.show(Item("LabCheck", None, report))
     else:
         say(f"{', '.join(report.actors)}   store: {report.store}   data conflict check: {report.data_conflict_check}")
@@ -245,7 +244,7 @@ def _show_report(call: Call, report: CheckReport) -> None:
 def _show_replay(call: Call, replayed: Replay) -> None:
     from paimon_cli.lab.interleavings import ReplayedStep
 
-    if call.output is not OutputFormat.TABLE:
+    if not call.is_for_people:
         call.show(Item("LabReplay", None, replayed))
     else:
         footer = "\n".join([f"VIOLATION {violation}" for violation in replayed.violations] or ["nothing was violated"])

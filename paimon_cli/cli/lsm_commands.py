@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paimon_cli.cli.columns import Item, Listing, OutputFormat
+from paimon_cli.cli.columns import Item, Listing
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, split_buckets, split_pairs, split_partitions
 from paimon_cli.cli.results import TIME, counted, human_size, printable, say
@@ -39,7 +39,7 @@ def show_lsm(
 
     opened = call.open(table)
     rows = opened.lsm(snapshot=snapshot, partition=split_partitions(partition), bucket=split_buckets(bucket))
-    if call.output is not OutputFormat.TABLE:
+    if not call.is_for_people:
         call.show(Listing("LsmBucketList", opened.name, LsmRow, rows))
         return
     for row in rows:
@@ -61,7 +61,7 @@ def explain(call: Call, table: TableName, snapshot: SnapshotId = None) -> None:
 
     opened = call.open(table)
     explained = opened.explain_lsm(snapshot=snapshot)
-    if call.output is not OutputFormat.TABLE:
+    if not call.is_for_people:
         call.show(Item("LsmExplanation", opened.name, explained))
         return
     heading, footer = "\n".join(_lesson_before(explained)), "\n".join(_lesson_after(explained)).rstrip()

@@ -68,6 +68,9 @@ DataConflictCheck = Annotated[
 class CommonOptions:
     """Options of every command; `-o` comes before them."""
 
+    fields: Annotated[
+        str | None, _common("--fields", metavar="NAMES", help="Show only these fields, by their JSON names and in this order.")
+    ] = None
     wide: Annotated[bool, _common("--wide", help="Show all columns, however narrow the terminal.")] = False
     vertical: Annotated[bool, _common("--vertical", help="Print one line per value instead of one per row.")] = False
     warehouse: Annotated[

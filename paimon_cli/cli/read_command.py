@@ -143,7 +143,7 @@ def read(
         if output_file != STANDARD_OUTPUT:
             _show_summary(call, opened.name, summary)
     else:
-        print_rows(scan.rows, opened.name, call.output, call.view)
+        print_rows(scan.rows, opened.name, call)
 
 
 def _show_summary(call: Call, table: str, summary: ExportSummary) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paimon_cli.cli.columns import Column, Item, Listing, OutputFormat
+from paimon_cli.cli.columns import Column, Item, Listing
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
@@ -165,7 +165,7 @@ def remove_branch(call: Call, table: TableName, name: Branch, dry_run: DryRun = 
         return
     confirm(f"{what} will be deleted", yes)
     planned.run()
-    if call.output is OutputFormat.TABLE:
+    if call.is_for_people:
         say(f"deleted branch {name}")
 
 
@@ -250,5 +250,5 @@ def remove_consumer(call: Call, table: TableName, consumer: Consumer, dry_run: D
         return
     confirm(f"consumer {consumer} will be deleted, and snapshots are no longer kept for it", yes)
     plan.run()
-    if call.output is OutputFormat.TABLE:
+    if call.is_for_people:
         say(f"deleted consumer {consumer}")

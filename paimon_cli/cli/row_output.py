@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.cli.columns import OutputFormat, envelope
+from paimon_cli.cli.columns import OutputFormat, check_fields, envelope
 from paimon_cli.cli.results import View, counted, printable, say
 from paimon_cli.cli.terminal import write_bytes
 from paimon_cli.datatypes.canonical_form import canonical_texts
@@ -18,9 +18,9 @@ from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, Nested
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded, text_bytes
 
 if TYPE_CHECKING:
+    from paimon_cli.cli.command import Call
     from paimon_cli.cli.text_view import Header, Layout
     from paimon_cli.datatypes.data_type import DataField
-    from paimon_cli.jobs.row_scan import FollowedChanges, RowScan
 
 NULL = "NULL"
 LIKE_NULL = '^"*NULL"*$'
@@ -30,10 +30,23 @@ UNLIKE_LATIN = r"[^ -~\x{a1}-\x{2ff}]"
 """Characters that may be wider or narrower than one column."""
 
 
-def print_rows(scan: RowScan | FollowedChanges, table: str, output: OutputFormat, view: View) -> None:
-    """Print all rows of the scan, each batch as soon as it is there; text output ends with the number of rows."""
-    fields = scan.fields
-    batches = (piece for batch in _shown_at_once(scan.rows()) for piece in bounded(batch))
+class Rows(Protocol):
+    """Rows in batches whose columns are `fields`."""
+
+    @property
+    def fields(self) -> Sequence[DataField]: ...
+    def rows(self) -> Iterator[pa.RecordBatch]: ...
+
+
+def print_rows(found: Rows, table: str | None, call: Call) -> None:
+    """Print all rows, or chosen fields of them, each batch as soon as it is there; text output ends with the number of rows."""
+    output, view, fields = call.output, call.view, found.fields
+    batches = (piece for batch in _shown_at_once(found.rows()) for piece in bounded(batch))
+    if call.fields:
+        names = [field.name for field in fields]
+        check_fields(call.fields, names)
+        places = [names.index(name) for name in call.fields]
+        fields, batches = [fields[place] for place in places], (batch.select(places) for batch in batches)
     if output is OutputFormat.TABLE:
         count = _print_text(fields, batches, view)
         say(counted(count, "row"))
@@ -52,7 +65,7 @@ def _shown_at_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         sys.stdout.flush()
 
 
-def _print_json(table: str, rows: JsonRows, batches: Iterator[pa.RecordBatch]) -> None:
+def _print_json(table: str | None, rows: JsonRows, batches: Iterator[pa.RecordBatch]) -> None:
     """Print the JSON envelope piece by piece, so that the rows need not fit into memory."""
     head = json.dumps(envelope("RowList", table), ensure_ascii=False, indent=2).removesuffix("\n}")
     write_bytes(f'{head},\n  "items": ['.encode())

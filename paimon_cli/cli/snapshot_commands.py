@@ -48,7 +48,7 @@ def list_snapshots(
     from paimon_cli.inspect.version_report import SnapshotRow
 
     opened = call.open(table)
-    most = MOST_IN_TEXT if limit is None and call.output is OutputFormat.TABLE else limit
+    most = MOST_IN_TEXT if limit is None and call.is_for_people else limit
     rows = opened.snapshots(limit=most, kind=kind, user=user)
     ids = opened.snapshot_ids()
     footer = f"{len(rows)} of {counted(len(ids), 'snapshot')}, {ids[0]} to {ids[-1]}" if ids else "no snapshots yet"
@@ -140,7 +140,7 @@ def read_changelog(
         changes = opened.follow_changelog(begin, end, columns=select, where=where, limit=limit)
     else:
         changes = opened.changelog(begin, end, columns=select, where=where, limit=limit)
-    print_rows(changes.rows, opened.name, call.output, call.view)
+    print_rows(changes.rows, opened.name, call)
 
 
 @command(commands, "blame")

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from paimon_cli import __version__
-from paimon_cli.cli.columns import Listing, OutputFormat
+from paimon_cli.cli.columns import Listing
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.parameters import AllowUnsafeCommit, SnapshotId, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, printable, ran, say
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 
 if TYPE_CHECKING:
     from paimon_cli.invariants.repair_plan import RepairPlan
     from paimon_cli.jobs.verify_job import VerifyReport
 
-FINDINGS_EXIT_CODE = 4
 SHOWN_OF_A_CODE = 20
 """Findings shown for one code in text output; -o json has up to a thousand."""
 
@@ -72,7 +71,7 @@ def verify(
     found = call.open_damaged(table).verify(level, snapshot=snapshot, all_snapshots=all_snapshots, only=checks)
     if report is not None:
         _write_report(found, table, *report)
-    if call.output is OutputFormat.TABLE:
+    if call.is_for_people:
         _show_text(found, table, call.pasted(table))
     else:
         call.show(Listing("VerifyFindingList", table, Violation, found.violations))
@@ -165,7 +164,7 @@ def repair(
     opened = call.open_to_commit(table, allow_unsafe_commit) if apply else call.open(table)
     planned = opened.plan_repair(only=_names(only or ""), older_than=older_than)
     plan = planned.plan
-    if call.output is not OutputFormat.TABLE:
+    if not call.is_for_people:
         call.show(Listing("RepairPlan", opened.name, RepairStep, plan.steps))
     else:
         _show_plan(plan, table)
@@ -174,9 +173,9 @@ def repair(
             confirm(f"{counted(plan.changes, 'repair')} of {opened.name} will be made", yes)
         summary = planned.run()
         made = ", ".join(str(snapshot.id) for snapshot in summary.snapshots) or "none"
-        if call.output is OutputFormat.TABLE:
+        if call.is_for_people:
             say(f"{counted(summary.steps, 'repair')} made; new snapshots: {made}")
-    elif call.output is OutputFormat.TABLE and plan.changes:
+    elif call.is_for_people and plan.changes:
         say(f"nothing was changed; paimon-cli repair {call.pasted(table)} --apply carries the plan out")
 
 

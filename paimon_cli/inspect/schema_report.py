@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from paimon_cli.catalog.option_values import is_secret
 from paimon_cli.catalog.table import CatalogTable
-from paimon_cli.datatypes.field_types import type_to_json
+from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.field_types import type_to_json, type_to_sql
+from paimon_cli.errors import NotFound
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.option_catalog import OF_CATALOG, OPTIONS, OWN_OPTIONS, find_option
+from paimon_cli.options.option_catalog import (
+    HARMLESS,
+    HONOURED,
+    IN_PART,
+    OF_CATALOG,
+    OPTIONS,
+    OWN_OPTIONS,
+    REFUSED_ON_READ,
+    REFUSED_ON_WRITE,
+    Gate,
+    Option,
+    find_option,
+    nearest_key,
+)
 
 HIDDEN = "***"
+LIKENESS = 0.6
+OF_TABLE, OF_CALL, OF_PAIMON, UNSET = "table", "call", "default", "unset"
+"""Where the value of an option comes from."""
+ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
 
 @dataclass(frozen=True)
@@ -57,12 +77,14 @@ class SchemaDetails:
 class OptionRow:
     """One option: `value` is what the table sets, else the default; keys unknown to Paimon have no description.
 
-    `status`: whether paimon-cli honours it, `reason`: why.
+    `origin` of the value: table, call (`--option`), default, or unset. `status`: whether paimon-cli honours the option, `reason`:
+    why.
     """
 
     key: str
     value: str | None
     default: str | None
+    origin: str
     is_set: bool
     immutable: bool
     status: str
@@ -88,10 +110,10 @@ def schema_details(schema: TableSchema) -> SchemaDetails:
     )
 
 
-def option_rows(options: Mapping[str, str], *, every: bool) -> list[OptionRow]:
-    """The options that a table sets, by key; with `every` also those that it does not set."""
+def option_rows(options: Mapping[str, str], given: Mapping[str, str], *, every: bool) -> list[OptionRow]:
+    """The options that a table sets and those `given` for this call, by key; with `every` also those that neither sets."""
     listed = {option.key for option in (*OPTIONS, *OWN_OPTIONS) if option.group != OF_CATALOG} if every else set()
-    return [_option_row(key, options.get(key)) for key in sorted(listed | set(options))]
+    return [_option_row(key, options, given) for key in sorted(listed | set(options) | set(given))]
 
 
 def _schema_row(schema: TableSchema) -> SchemaRow:
@@ -106,16 +128,190 @@ def _schema_row(schema: TableSchema) -> SchemaRow:
     )
 
 
-def _option_row(key: str, value: str | None) -> OptionRow:
+def _option_row(key: str, options: Mapping[str, str], given: Mapping[str, str]) -> OptionRow:
     known = find_option(key)
     default = known.default if known else None
+    value = given.get(key, options.get(key))
     return OptionRow(
         key=key,
-        value=default if value is None else HIDDEN if is_secret(key) else value,
+        value=default if value is None else _shown(key, value),
         default=default,
+        origin=_origin(key, default, options, given),
         is_set=value is not None,
         immutable=known.immutable if known else False,
         description=known.description if known else "",
         status=known.status if known else "unknown",
         reason=known.reason if known else "",
     )
+
+
+def _origin(key: str, default: str | None, options: Mapping[str, str], given: Mapping[str, str]) -> str:
+    if key in given:
+        return OF_CALL
+    return OF_TABLE if key in options else OF_PAIMON if default is not None else UNSET
+
+
+def _shown(key: str, value: str) -> str:
+    return HIDDEN if is_secret(key) else value
+
+
+@dataclass(frozen=True)
+class OptionExplanation:
+    """What an option is, what paimon-cli makes of it, and its value in a table (None without one).
+
+    `effect` is a sentence about `status`; `refused`: the work that is refused, and for which values it is not.
+    """
+
+    key: str
+    description: str
+    type: str
+    default: str | None
+    choices: tuple[str, ...]
+    since: str | None
+    group: str
+    immutable: bool
+    older_keys: tuple[str, ...]
+    status: str
+    effect: str
+    refused: tuple[str, ...]
+    value: str | None
+    origin: str | None
+
+
+def explain_option(
+    key: str, options: Mapping[str, str] | None = None, given: Mapping[str, str] | None = None
+) -> OptionExplanation:
+    """The option of this key, older key or family, with its value where `options` are those of a table. `NotFound`."""
+    option = find_option(key)
+    if option is None:
+        near = nearest_key(key, LIKENESS)
+        hint = f"paimon-cli options explain {near}" if near else "paimon-cli options ls --all"
+        raise NotFound(f"there is no option '{key}'", "neither Paimon nor paimon-cli knows it", hint, option=key)
+    known = key if key not in option.older_keys else option.key
+    value = origin = None
+    if options is not None:
+        value, origin = _value_in_table(known, option, options, given or {})
+    return OptionExplanation(
+        key=known,
+        description=option.description,
+        type=option.type,
+        default=option.default,
+        choices=option.choices,
+        since=option.since,
+        group=option.group,
+        immutable=option.immutable,
+        older_keys=option.older_keys,
+        status=option.status,
+        effect=_effect(option),
+        refused=tuple(map(_refusal, option.gates)),
+        value=value,
+        origin=origin,
+    )
+
+
+def _value_in_table(key: str, option: Option, options: Mapping[str, str], given: Mapping[str, str]) -> tuple[str | None, str]:
+    """The value and its origin; of a family all members that are set."""
+    if key == option.key and option.is_family:
+        members = {name: value for name, value in {**options, **given}.items() if find_option(name) == option}
+        text = ", ".join(f"{name}={_shown(name, value)}" for name, value in sorted(members.items()))
+        return text or None, (OF_CALL if members.keys() & given.keys() else OF_TABLE) if members else UNSET
+    name = next((name for name in (key, *option.older_keys) if name in given or name in options), key)
+    row = _option_row(name, options, given)
+    return row.value, row.origin
+
+
+_EFFECTS = {
+    HONOURED: "honoured by paimon-cli",
+    IN_PART: "honoured by paimon-cli in part",
+    HARMLESS: "ignored by paimon-cli, without harm",
+    REFUSED_ON_READ: "tables with it are neither read nor written by paimon-cli",
+    REFUSED_ON_WRITE: "tables with it are read but not written by paimon-cli",
+}
+
+
+def _effect(option: Option) -> str:
+    return _EFFECTS[option.status] + (f": {option.reason}" if option.reason else "")
+
+
+def _refusal(gate: Gate) -> str:
+    return gate.at + (f" unless {' or '.join(gate.unless)}" if gate.unless else "")
+
+
+@dataclass(frozen=True)
+class SchemaChange:
+    """One difference of two schemas. `subject` is column, table or option; `change` is added, removed, changed, and of columns
+    also renamed, moved, type, comment or default.
+    """
+
+    subject: str
+    name: str
+    change: str
+    before: str | None
+    after: str | None
+
+
+def schema_changes(before: TableSchema, after: TableSchema) -> list[SchemaChange]:
+    """How `after` differs from `before`. Columns are the same by their ids, so that a new name is no new column."""
+    changes = list(_column_changes(before, after))
+    for subject, old, new in (
+        ("primary key", ", ".join(before.primary_keys) or None, ", ".join(after.primary_keys) or None),
+        ("partition keys", ", ".join(before.partition_keys) or None, ", ".join(after.partition_keys) or None),
+        ("comment", before.comment, after.comment),
+    ):
+        changes += _change("table", subject, old, new)
+    for key in sorted(before.options.keys() | after.options.keys()):
+        changes += _change("option", key, before.options.get(key), after.options.get(key))
+    return changes
+
+
+def _change(subject: str, name: str, before: str | None, after: str | None) -> list[SchemaChange]:
+    if before == after:
+        return []
+    change = ADDED if before is None else REMOVED if after is None else CHANGED
+    shown = (None if value is None else _shown(name, value) for value in (before, after))
+    return [SchemaChange(subject, name, change, *shown)]
+
+
+def schema_below(table: CatalogTable, schema: TableSchema) -> TableSchema:
+    """The schema that `schema` replaced; itself if it is the first."""
+    older = [schema_id for schema_id in table.schemas.ids() if schema_id < schema.id]
+    return table.schemas.get(older[-1]) if older else schema
+
+
+def _column_changes(before: TableSchema, after: TableSchema) -> Iterator[SchemaChange]:
+    old, new = ({field.id: field for field in schema.fields} for schema in (before, after))
+    for gone in (field for field in before.fields if field.id not in new):
+        yield SchemaChange("column", gone.name, REMOVED, type_to_sql(gone.type), None)
+    for field in after.fields:
+        if field.id not in old:
+            yield SchemaChange("column", field.name, ADDED, None, type_to_sql(field.type))
+            continue
+        earlier = old[field.id]
+        pairs = {
+            "renamed": (earlier.name, field.name),
+            "type": _types(earlier.type, field.type),
+            "comment": (earlier.description, field.description),
+            "default": (earlier.default_value, field.default_value),
+        }
+        yield from (SchemaChange("column", field.name, what, *pair) for what, pair in pairs.items() if pair[0] != pair[1])
+    yield from _moves(before, after)
+
+
+def _types(before: DataType, after: DataType) -> tuple[str, str]:
+    """Both types in SQL, or as in schema files where only the ids or comments of their fields differ."""
+    texts = type_to_sql(before), type_to_sql(after)
+    if before == after or texts[0] != texts[1]:
+        return texts
+    return json.dumps(type_to_json(before)), json.dumps(type_to_json(after))
+
+
+def _moves(before: TableSchema, after: TableSchema) -> Iterator[SchemaChange]:
+    """Columns of both schemas that follow another one than before."""
+    kept = {field.id for field in before.fields} & {field.id for field in after.fields}
+    old, new = ([field.id for field in schema.fields if field.id in kept] for schema in (before, after))
+    places = [dict(zip(order, [None, *order[:-1]], strict=True)) for order in (old, new)]
+    names = {field.id: field.name for field in after.fields}
+    for number in new:
+        if places[0][number] != places[1][number]:
+            texts = ("first" if (other := place[number]) is None else f"after {names[other]}" for place in places)
+            yield SchemaChange("column", names[number], "moved", *texts)

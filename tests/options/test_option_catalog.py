@@ -58,6 +58,7 @@ def test_every_core_option_is_as_java_has_it() -> None:
 def test_every_option_says_what_becomes_of_it(option: Option) -> None:
     assert option.description and option.group and option.status in STATUSES
     assert option.reason or option.status == HONOURED
+    assert option.since is not None
     places = {gate.at for gate in option.gates}
     assert places <= READING | WRITING
     if option.status == REFUSED_ON_READ:
