@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from paimon_cli.history.live_files import BucketNumbers
     from paimon_cli.inspect.advice_rules import Advice
     from paimon_cli.inspect.bucket_report import BucketRow, PartitionRow
+    from paimon_cli.inspect.compaction_history import CompactedBucketRow, CompactionRow
     from paimon_cli.inspect.compaction_scenarios import LsmExplanation, ScenarioRow
     from paimon_cli.inspect.doctor_rules import Diagnosis
     from paimon_cli.inspect.file_report import EntryRow, FileDetails, FileRow
@@ -52,6 +53,18 @@ class Inspection(OpenedTable):
         from paimon_cli.inspect.version_report import snapshot_details
 
         return snapshot_details(self.catalog_table, self.catalog_table.named_snapshot(str(snapshot)))
+
+    def compactions(self, *, limit: int | None = None, user: str | None = None) -> list[CompactionRow]:
+        """The compactions that snapshots record, the newest first: at most `limit`, only of a `user`."""
+        from paimon_cli.inspect.compaction_history import compaction_rows
+
+        return compaction_rows(self.context, limit, user)
+
+    def compaction(self, snapshot: int | str = "latest") -> list[CompactedBucketRow]:
+        """What one compaction did to each bucket; `latest` is the newest COMPACT snapshot. `NotFound`."""
+        from paimon_cli.inspect.compaction_history import compacted_buckets, compaction_snapshot
+
+        return compacted_buckets(self.context, compaction_snapshot(self.catalog_table, str(snapshot)))
 
     def snapshot_ids(self) -> Sequence[int]:
         """The ids of all snapshots, ascending."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from paimon_cli.invariants.violation import Invariant
     from paimon_cli.jobs.compact_job import CompactSummary
     from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest
-    from paimon_cli.jobs.metadata_jobs import RepairSummary, RolledBack
+    from paimon_cli.jobs.metadata_jobs import ManifestsPlan, ManifestsSummary, RepairSummary, RolledBack
     from paimon_cli.jobs.reclaim_job import Expired, Expiry, OrphanRow
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
     from paimon_cli.jobs.verify_job import VerifyReport
@@ -113,6 +113,24 @@ class Maintenance(OpenedTable):
 
         self.check_call()
         return plan_compaction(self.context, compact_request(strategy, options))
+
+    def plan_compact_manifests(self) -> Planned[ManifestsPlan, ManifestsSummary]:
+        """The manifests that a full compaction of the metadata would rewrite: small ones, and those with deleted files."""
+        from paimon_cli.jobs.metadata_jobs import plan_manifest_compaction, run_manifest_compaction
+
+        context = self.context
+        plan = plan_manifest_compaction(context)
+
+        def run() -> ManifestsSummary:
+            self.check_commit()
+            return run_manifest_compaction(context, plan)
+
+        return Planned(plan, run)
+
+    def compact_manifests(self) -> ManifestsSummary:
+        """Rewrite the manifests into as few as possible, without entries of deleted files, in one commit; no data is read."""
+        self.check_commit()
+        return self.plan_compact_manifests().run()
 
     def plan_expire(self, what: str = "snapshots", **limits: Unpack[ExpiryLimits]) -> Planned[Expiry, Expired]:
         """What is past its retention: of `snapshots`, `partitions`, `changelogs`, `tags` or `consumers`."""

@@ -49,8 +49,9 @@ NAMES_OF_KIND = {
     "compaction_trigger compactions conflicts count delete_rows deleted deletion_vector_rows duration_ms dv_cardinality "
     "fanout files files_added files_after files_before files_deleted files_skipped_as_unchanged files_skipped_by_bucket "
     "files_skipped_by_index files_skipped_by_key files_skipped_by_level files_skipped_by_partition files_skipped_by_value "
-    "flushes full_compactions hash_count levels lost_updates manifests manifests_skipped most_runs needless new_buckets "
-    "overlap own_calls partitions partitions_skipped picked_runs preemptions records refused rounds rows rows_read "
+    "flushes full_compactions hash_count levels lost_updates manifests manifests_after manifests_before manifests_skipped "
+    "most_runs needless new_buckets overlap own_calls partitions partitions_skipped picked_runs preemptions records refused "
+    "rewritten rounds rows rows_after rows_before rows_read "
     "rows_skipped_by_level runs_after runs_before schedules skipped_rows snapshots_removed sorted_runs "
     "space_amplification_after space_amplification_before space_amplification_percent space_limit_percent spills splits "
     "splits_to_merge stalls states stop_trigger storage_calls tables total_record_count trigger upgraded vector_rows "
@@ -80,6 +81,9 @@ NAMES_OF_KIND = {
 }
 KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.split()} | {
     "Advice.figures": JSON,
+    "CompactedBucketRow.levels": TEXT,
+    "CompactionRow.levels": TEXT,
+    "CompactionRow.partitions": NAMES,
     "DecisionRow.write_amplification": TEXT,
     "DemoResult.after": RECORD,
     "DemoResult.before": RECORD,
@@ -168,6 +172,11 @@ TITLES: dict[str, str | None] = {
     "BucketRow.reason": None,
     "BucketRow.sorted_runs": "Runs",
     "BucketRow.total_buckets": "Of",
+    "CompactionRow.bytes_after": "Written",
+    "CompactionRow.bytes_before": "Read",
+    "CompactionRow.files_after": "Files after",
+    "CompactionRow.files_before": "Files before",
+    "CompactionRow.seconds": "Took (s)",
     "Case.honours": None,
     "Case.name": "Case",
     "Case.title": "What happens",
@@ -252,6 +261,7 @@ SHOWN = {
 """Attributes of dataclasses whose columns are not just their fields in order."""
 
 HIDDEN = {
+    "CompactionRow": "commit_user rows_after rows_before upgraded partitions bytes_after bytes_before",
     "BucketRow": "max_seq delete_rows updated max_level total_buckets",
     "IndexedBucketRow": "index_size max_seq delete_rows updated max_level total_buckets skew",
     "FileRow": "dv_cardinality schema_id source created min_seq max_seq delete_rows min_key max_key partition bucket level",

@@ -34,6 +34,7 @@ PANELS = {
         "rescale": "stage_commands",
         "rollback": "drop_commands",
         "orphans": "expire_command.orphans",
+        "compact-manifests": "compaction_commands",
     },
     "Inspect": {
         "describe": "catalog_commands",
@@ -49,6 +50,7 @@ PANELS = {
         "manifests": "file_commands.manifests",
         "files": "file_commands.files",
         "lsm": "lsm_commands.lsm",
+        "compactions": "compaction_commands.compactions",
         "partitions": "file_commands.partitions",
         "buckets": "file_commands.buckets",
         "indexes": "file_commands.indexes",

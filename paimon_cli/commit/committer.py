@@ -30,7 +30,14 @@ from paimon_cli.commit.data_conflict import (
 )
 from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
 from paimon_cli.commit.files_conflict import check_files, check_hash_indexes, check_newest_bucket_counts, check_postponed
-from paimon_cli.commit.prepared_snapshot import CommitFacts, DeltaManifests, MetadataWriter, prepare_snapshot
+from paimon_cli.commit.prepared_snapshot import (
+    CommitFacts,
+    DeltaManifests,
+    MetadataWriter,
+    manifests_worth_rewriting,
+    merging_fully,
+    prepare_snapshot,
+)
 from paimon_cli.commit.snapshot_publish import announce, publish
 from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable, Unpublished
 from paimon_cli.history.manifest_reader import SnapshotGone
@@ -60,10 +67,11 @@ class CommitResult:
 
 @dataclass(frozen=True)
 class CommitStep:
-    """One snapshot to make; `check_data` is None without a data conflict check."""
+    """One snapshot to make; `check_data` is None without a data conflict check. `rewrites_manifests`: that is what it is for."""
 
     changes_on: ChangesOn
     check_data: CheckData | None = None
+    rewrites_manifests: bool = False
 
 
 class Committer:
@@ -82,6 +90,7 @@ class Committer:
         check_append_files: bool = False,
         keeps_numbers: bool = False,
         rows_are_new: bool = False,
+        work_begin_millis: int | None = None,
     ) -> CommitResult:
         """Publish an APPEND snapshot for the append halves, then a COMPACT snapshot for the compact halves.
 
@@ -89,6 +98,7 @@ class Committer:
         see `commit_messages`), `StorageUnavailable` if all retries lost the race, `CommitUnknown` if the outcome is unknown.
         `keeps_numbers`: the files were committed before, and keep their place in the order of snapshots. `rows_are_new`: the
         compact halves bring rows that their buckets did not hold, which must not go on top of what others wrote there since.
+        `work_begin_millis`: when the job began, which the snapshots then note.
         """
         append, compact = append_changes(messages, check_append_files), compact_changes(messages)
         steps: list[CommitStep] = []
@@ -99,7 +109,7 @@ class Committer:
                 check = all_of(check, self._check_of_homes(identity, messages))
             steps.append(CommitStep((lambda latest: append) if keeps_numbers else self._ordered(lambda latest: append), check))
         check = check_of_buckets(self._context, identity, messages, compact.read_snapshot_id) if rows_are_new else None
-        return self._commit([*steps, *_compaction(compact, check)], identity, watermark)
+        return self._commit([*steps, *_compaction(compact, check)], identity, watermark, work_begin_millis)
 
     def overwrite(
         self,
@@ -130,6 +140,15 @@ class Committer:
         )
         return self._commit([step, *_compaction(compact_changes(messages))], identity, watermark)
 
+    def compact_manifests(self, identity: CommitIdentity) -> CommitResult:
+        """A COMPACT snapshot of the same files, with as few manifests as possible; none if there is nothing to gain.
+
+        Nothing that other jobs commit contradicts it: it starts again on top of their snapshots.
+        """
+        begin = self._context.clock.now_millis()
+        step = CommitStep(lambda latest: compact_changes([]), rewrites_manifests=True)
+        return Committer(merging_fully(self._context))._commit([step], identity, None, begin)
+
     def is_committed(self, identity: CommitIdentity) -> bool:
         """Whether an earlier run made this commit (Java filterCommitted); always False for identities that are never repeated."""
         return Deduplication(self._context, identity).already_committed()
@@ -140,7 +159,13 @@ class Committer:
             return changes_on
         return lambda latest: changes_on(latest).numbered_by_snapshot(1 if latest is None else latest.id + 1)
 
-    def _commit(self, steps: Sequence[CommitStep], identity: CommitIdentity, watermark: int | None) -> CommitResult:
+    def _commit(
+        self,
+        steps: Sequence[CommitStep],
+        identity: CommitIdentity,
+        watermark: int | None,
+        work_begin_millis: int | None = None,
+    ) -> CommitResult:
         with _unpublished():
             own = Deduplication(self._context, identity)
             is_made = own.already_committed()
@@ -149,7 +174,7 @@ class Committer:
         done = CommitResult()
         for step in steps:
             try:
-                done = done.followed_by(self._publish(step, own, watermark))
+                done = done.followed_by(self._publish(step, own, watermark, work_begin_millis))
             except (Conflict, StorageUnavailable) as refusal:
                 refusal.details["published_snapshots"] = [snapshot.id for snapshot in done.snapshots]
                 raise
@@ -157,7 +182,9 @@ class Committer:
                 break
         return done
 
-    def _publish(self, step: CommitStep, own: Deduplication, watermark: int | None) -> CommitResult:
+    def _publish(
+        self, step: CommitStep, own: Deduplication, watermark: int | None, work_begin_millis: int | None
+    ) -> CommitResult:
         """Make one snapshot; after a lost race again, on top of the snapshot that won it."""
         context, writer, attempts = self._context, MetadataWriter(self._context), RetryPolicy(self._context)
         delta: DeltaManifests | None = None
@@ -167,14 +194,14 @@ class Committer:
                     latest = context.snapshots.latest()
                     changes = step.changes_on(latest)
                     is_made = own.committed_since_begin(latest, changes.kind)
-                    if is_made or self._is_needless(changes):
+                    if is_made or self._is_needless(step, changes, latest):
                         writer.discard(writer.written)
                         return CommitResult(attempts=attempt, already_committed=is_made)
                     self._check(step, changes, latest, attempt)
                     if delta is None or delta.changes is not changes:
                         writer.discard(delta.files if delta else ())
                         delta = DeltaManifests.write(changes, writer)
-                    facts = CommitFacts(own.identity, watermark, attempt, attempts.begin_millis)
+                    facts = CommitFacts(own.identity, watermark, attempt, attempts.begin_millis, work_begin_millis)
                     prepared = prepare_snapshot(context, latest, delta, facts, writer)
             except SnapshotGone:
                 writer, delta = MetadataWriter(context), None
@@ -219,7 +246,9 @@ class Committer:
     def _checks_data(self) -> bool:
         return self._context.options.commit_data_conflict_check != OFF
 
-    def _is_needless(self, changes: SnapshotChanges) -> bool:
+    def _is_needless(self, step: CommitStep, changes: SnapshotChanges, latest: Snapshot | None) -> bool:
+        if step.rewrites_manifests:
+            return not manifests_worth_rewriting(self._context, latest)
         return changes.is_empty and not self._context.options.commit_force_create_snapshot
 
 

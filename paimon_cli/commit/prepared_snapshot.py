@@ -17,7 +17,8 @@ from paimon_cli.history.file_table import FileTable, deleted_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list, may_hold_any
-from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, SEQUENCE_PROPERTY, Snapshot
+from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, SEQUENCE_PROPERTY, WORK_PROPERTY, Snapshot
+from paimon_cli.options.table_options import MANIFEST_THRESHOLD
 
 
 class MetadataWriter:
@@ -90,20 +91,45 @@ def _full_compaction(
 ) -> list[ManifestFileMeta] | None:
     """Rewrite every small manifest and every one that holds or meets a DELETE; None if that is not worth it."""
     target = context.options.manifest_target_file_size
-    changing = [meta for meta in manifests if meta.num_deleted_files or meta.file_size < target]
-    if sum(meta.file_size for meta in changing) < context.options.manifest_full_compaction_threshold_size:
+    size = sum(meta.file_size for meta in manifests if _changes(meta, target))
+    if size < context.options.manifest_full_compaction_threshold_size:
         return None
+    rewritten = manifests_to_rewrite(context, manifests)
+    if not rewritten:
+        return None
+    names = {meta.file_name for meta in rewritten}
+    kept = [meta for meta in manifests if meta.file_name not in names]
+    return kept + writer.manifests_of(FileTable.of(context.manifests.tables(rewritten)).live())
+
+
+def manifests_to_rewrite(context: TableContext, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+    """What a full compaction rewrites: small manifests, and those that hold or meet a DELETE; none for less than two."""
+    target = context.options.manifest_target_file_size
     with_deletes = [meta for meta in manifests if meta.num_deleted_files]
     deleted = [context.partition_values(p) for p in deleted_partitions(context.manifests.tables(with_deletes))]
-    kept: list[ManifestFileMeta] = []
-    rewritten: list[ManifestFileMeta] = []
-    for meta in manifests:
-        changes = meta.num_deleted_files or meta.file_size < target
-        met = changes or may_hold_any(meta.partition_stats, context.partition_types, deleted)
-        (rewritten if met else kept).append(meta)
-    if len(rewritten) <= 1:
-        return None
-    return kept + writer.manifests_of(FileTable.of(context.manifests.tables(rewritten)).live())
+    rewritten = [
+        meta
+        for meta in manifests
+        if _changes(meta, target) or may_hold_any(meta.partition_stats, context.partition_types, deleted)
+    ]
+    return rewritten if len(rewritten) > 1 else []
+
+
+def _changes(meta: ManifestFileMeta, target_size: int) -> bool:
+    return bool(meta.num_deleted_files) or meta.file_size < target_size
+
+
+def merging_fully(context: TableContext) -> TableContext:
+    """The table with an option by which a commit merges all manifests that it can."""
+    return replace(context, options=context.options.with_overrides({MANIFEST_THRESHOLD: "1 b"}))
+
+
+def manifests_worth_rewriting(context: TableContext, latest: Snapshot | None) -> list[ManifestFileMeta]:
+    """What a full compaction of this snapshot's manifests would rewrite; none if as many, with the same entries, came of it."""
+    rewritten = [] if latest is None else manifests_to_rewrite(context, context.manifests.manifests_of(latest))
+    size, target = sum(meta.file_size for meta in rewritten), context.options.manifest_target_file_size
+    gains = any(meta.num_deleted_files for meta in rewritten) or len(rewritten) > max(1, -(-size // target))
+    return rewritten if gains else []
 
 
 def _entry_count(manifests: Iterable[ManifestFileMeta]) -> int:
@@ -182,12 +208,16 @@ class PreparedSnapshot:
 
 @dataclass(frozen=True)
 class CommitFacts:
-    """What a snapshot says of its commit: whose it is, the number of this attempt, and when the first one began."""
+    """What a snapshot says of its commit: whose it is, the number of this attempt, and when the first one began.
+
+    `work_begin_millis`: when the work began whose files are committed, None if that is not noted.
+    """
 
     identity: CommitIdentity
     watermark: int | None
     attempt: int
     begin_millis: int
+    work_begin_millis: int | None = None
 
 
 def prepare_snapshot(
@@ -207,6 +237,8 @@ def prepare_snapshot(
     users = user_properties(context, latest, facts.identity)
     now, uuid = context.clock.now_millis(), context.random.uuid()
     effort = {ATTEMPTS_PROPERTY: str(facts.attempt), DURATION_PROPERTY: str(now - facts.begin_millis)}
+    if facts.work_begin_millis is not None:
+        effort[WORK_PROPERTY] = str(max(0, now - facts.work_begin_millis))
     begin = _greatest_sequence_number(context, latest, changes)
     snapshot = Snapshot(
         id=latest.id + 1 if latest else 1,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.metadata.data_file import ALL_FILES, FileFilter, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest, decode_manifest_list
-from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.threads import in_parallel
@@ -126,6 +126,15 @@ class ManifestReader:
                 waiting = opened
             if waiting:
                 yield [some.result().columns() for some in waiting]
+
+    def compacted_files(self, snapshot: Snapshot) -> bool:
+        """Whether the commit was a compaction of data files: one of manifests alone changes no file."""
+        if snapshot.commit_kind != COMPACT or snapshot.delta_record_count:
+            return snapshot.commit_kind == COMPACT
+        try:
+            return bool(self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size))
+        except DamagedFile:
+            return True
 
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """What the commit of this snapshot added and deleted."""

@@ -13,7 +13,6 @@ from paimon_cli.lsm.compaction_picker import Rewrite, Step
 from paimon_cli.lsm.compaction_simulation import RunModel, merged_run
 from paimon_cli.lsm.sorted_runs import SortedRun
 from paimon_cli.metadata.data_file import CommitMessage
-from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.metadata.staged_commit import StagedCommit
 
 LOOK_BACK = 20
@@ -62,9 +61,9 @@ def decision_rows(context: TableContext, decisions: Iterable[Decision]) -> list[
 
 
 def guards(context: TableContext) -> Guards:
-    """Users of COMPACT snapshots among the newest snapshots."""
+    """Who has compacted files in the newest snapshots."""
     newest = context.snapshots.newest_first(LOOK_BACK)
-    users = {snapshot.commit_user for snapshot in newest if snapshot.commit_kind == COMPACT}
+    users = {snapshot.commit_user for snapshot in newest if context.manifests.compacted_files(snapshot)}
     return Guards(context.options.write_only, tuple(sorted(users)))
 
 

@@ -115,7 +115,7 @@ def runs_are_few(examined: ExaminedTable) -> Iterator[Diagnosis]:
 def compactions_run(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD013: write-only tables need a compaction job."""
     options = examined.context.options
-    if not options.write_only or len(examined.recent) < RECENT or any(s.commit_kind == COMPACT for s in examined.recent):
+    if not options.write_only or len(examined.recent) < RECENT or _compacted(examined):
         return
     if any(runs >= options.compaction_trigger for runs in examined.runs):
         message = f"write-only=true, and none of the last {len(examined.recent)} commits was a compaction"
@@ -199,7 +199,7 @@ def options_agree(examined: ExaminedTable) -> Iterator[Diagnosis]:
 
 
 def _compacted(examined: ExaminedTable) -> bool:
-    return any(snapshot.commit_kind == COMPACT for snapshot in examined.recent)
+    return any(map(examined.context.manifests.compacted_files, examined.recent))
 
 
 def buckets_have_a_good_size(examined: ExaminedTable) -> Iterator[Diagnosis]:

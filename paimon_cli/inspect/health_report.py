@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.doctor_rules import ERROR, Diagnosis, ExaminedTable, findings_of
-from paimon_cli.metadata.snapshot import COMPACT
 
 HEALTHY, NEEDS_CARE, DAMAGED, UNREADABLE = "healthy", "needs care", "damaged", "unreadable"
 
@@ -68,7 +67,7 @@ def _uncompacted_seconds(examined: ExaminedTable) -> float | None:
     """Only recent snapshots are looked at: in a table that was never compacted the age is that of the oldest of these."""
     since = None
     for snapshot in examined.recent:
-        if snapshot.commit_kind == COMPACT:
+        if examined.context.manifests.compacted_files(snapshot):
             break
         since = snapshot.time_millis
     return None if since is None else max(0.0, (examined.context.clock.now_millis() - since) / 1000)

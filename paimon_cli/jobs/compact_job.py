@@ -82,12 +82,12 @@ def run_compact(
     replans_allowed = MAX_REPLANS if request.on_conflict == RETRY and request.at_snapshot is None else 0
 
     def distribute_rows(only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
-        new_files = NewFiles(context, new_stamp(context), shield)
+        new_files = NewFiles(context, new_stamp(context), shield, started)
         plan = plan_compaction(context, request, new_files.stamp, remembered, only)
         return plan, _distribute_rows(new_files, request, plan, engine, progress)
 
     def compact_buckets(only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
-        new_files = NewFiles(context, new_stamp(context), shield)
+        new_files = NewFiles(context, new_stamp(context), shield, started)
         limits, gave_out = request.limits.after(total.committed), bool(total.committed)
         rest = replace(request, limits=limits, unknown_buckets_allowed=request.unknown_buckets_allowed or gave_out)
         plan = plan_compaction(context, rest, new_files.stamp, remembered, only)

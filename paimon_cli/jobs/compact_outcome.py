@@ -111,7 +111,9 @@ def try_commit(
 ) -> Conflict | None:
     """A conflict is an answer, and leaves the files for another attempt; any other refusal is raised."""
     context = new_files.context
-    publish = functools.partial(Committer(context).commit, messages, fresh_identity(context), rows_are_new=rows_are_new)
+    identity, began = fresh_identity(context), new_files.began_millis
+    commit = Committer(context).commit
+    publish = functools.partial(commit, messages, identity, rows_are_new=rows_are_new, work_begin_millis=began)
     try:
         result = new_files.commit(messages, publish, keep_on=Conflict)
     except Conflict as conflict:

@@ -1,4 +1,4 @@
-"""`drop-partition`, `truncate`, `rollback` and `repair`: jobs that change which files the table has, and read no row."""
+"""`drop-partition`, `truncate`, `rollback`, `compact-manifests` and `repair`: jobs that commit, and read no row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.commit_messages import removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer, discarded_on
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, Deduplication, fresh_identity
-from paimon_cli.commit.prepared_snapshot import MetadataWriter
+from paimon_cli.commit.prepared_snapshot import MetadataWriter, manifests_worth_rewriting
 from paimon_cli.commit.snapshot_publish import publish
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable
 from paimon_cli.history.partition_spec import PartitionSpec
@@ -64,6 +64,56 @@ def run_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], pla
     chosen = PartitionSpec.parse_any(context, partitions)
     result = Committer(context).overwrite([], identity, replaced_partitions=chosen.matches)
     return COMMITTED_BEFORE if result.already_committed else replace(plan, snapshots=result.snapshots)
+
+
+@dataclass(frozen=True)
+class ManifestsPlan:
+    """The manifests of a snapshot, and those that a full compaction rewrites: their number, bytes and entries of each kind."""
+
+    snapshot_id: int | None
+    manifests: int = 0
+    size: int = 0
+    rewritten: int = 0
+    rewritten_bytes: int = 0
+    added: int = 0
+    deleted: int = 0
+
+
+@dataclass(frozen=True)
+class ManifestsSummary:
+    """Manifests and their bytes before and after; no snapshot if there was nothing to gain."""
+
+    manifests_before: int
+    manifests_after: int
+    bytes_before: int
+    bytes_after: int
+    snapshots: tuple[Snapshot, ...] = ()
+
+
+def plan_manifest_compaction(context: TableContext) -> ManifestsPlan:
+    """What `run_manifest_compaction` would rewrite now."""
+    latest = context.snapshots.latest()
+    if latest is None:
+        return ManifestsPlan(None)
+    manifests, rewritten = context.manifests.manifests_of(latest), manifests_worth_rewriting(context, latest)
+    return ManifestsPlan(
+        latest.id,
+        len(manifests),
+        sum(meta.file_size for meta in manifests),
+        len(rewritten),
+        sum(meta.file_size for meta in rewritten),
+        sum(meta.num_added_files for meta in rewritten),
+        sum(meta.num_deleted_files for meta in rewritten),
+    )
+
+
+def run_manifest_compaction(context: TableContext, plan: ManifestsPlan) -> ManifestsSummary:
+    """Commit the same files in as few manifests as possible, on top of whatever other jobs commit meanwhile."""
+    result = Committer(context).compact_manifests(fresh_identity(context))
+    after = [meta for snapshot in result.snapshots for meta in context.manifests.manifests_of(snapshot)]
+    if not result.snapshots:
+        return ManifestsSummary(plan.manifests, plan.manifests, plan.size, plan.size)
+    return ManifestsSummary(plan.manifests, len(after), plan.size, sum(meta.file_size for meta in after), result.snapshots)
 
 
 _LEAST_MILLIS = 10**11

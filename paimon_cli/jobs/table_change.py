@@ -48,11 +48,12 @@ Shield = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class NewFiles:
-    """The files that one job creates; the names of its data files bear `stamp`."""
+    """The files that one job creates; the names of its data files bear `stamp`. `began_millis`, which its snapshots note."""
 
     context: TableContext
     stamp: str
     shield: Shield = contextlib.nullcontext
+    began_millis: int | None = None
 
     def deleted_on_failure(self) -> AbstractContextManager[None]:
         """Around everything that precedes the commit: when it fails or is interrupted, no new data file of the job stays.

@@ -25,6 +25,8 @@ _LONGEST_NUMBER = 19
 
 ATTEMPTS_PROPERTY, DURATION_PROPERTY = "paimon-cli.commit-attempts", "paimon-cli.commit-duration-ms"
 """Of paimon-cli's commits: how often they were tried, and the time from the first attempt to the publication."""
+WORK_PROPERTY = "paimon-cli.work-duration-ms"
+"""Of paimon-cli's compactions: the time from their plan to the publication."""
 SEQUENCE_PROPERTY = "sequence.generation.max-sequence-number"
 """The greatest sequence number of all files up to this snapshot, where the table's option asks commits to note it."""
 
@@ -67,6 +69,11 @@ class Snapshot:
     @property
     def commit_duration_millis(self) -> int | None:
         return self._noted(DURATION_PROPERTY)
+
+    @property
+    def work_duration_millis(self) -> int | None:
+        """How long the compaction took that this snapshot publishes."""
+        return self._noted(WORK_PROPERTY)
 
     @property
     def greatest_sequence_number(self) -> int | None:

@@ -14,7 +14,9 @@ from paimon_cli.history.file_table import FileTable
 from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.manifest_table import ManifestTable
+from paimon_cli.metadata.snapshot import COMPACT
 from tests.commit.commit_tables import data_file, live_names, make_table, partition
+from tests.rivals import beside
 
 ME = CommitIdentity("me")
 
@@ -186,3 +188,51 @@ def test_a_manifest_of_the_target_size_does_not_count_as_small(tmp_path: Path) -
         options = {"manifest.target-file-size": f"{target} b", "manifest.full-compaction-threshold-size": f"{size} b"}
         asked = replace(context, options=context.options.with_overrides(options))
         assert (merge_manifests(asked, manifests, MetadataWriter(asked)) != manifests) == is_rewritten
+
+
+def test_a_compaction_of_manifests_keeps_the_files_and_everything_else_of_the_snapshot(tmp_path: Path) -> None:
+    context = make_table(tmp_path, partitioned=True)
+    committer = Committer(context)
+    old = data_file("old")
+    for file in (old, data_file("new", 20, 29)):
+        message = CommitMessage(partition("2024-01-01"), 0, 2, new_files=(file,))
+        committer.commit([message], CommitIdentity("writer"), watermark=7)
+    gone = CommitMessage(partition("2024-01-01"), 0, 2, compact_before=(old,), compact_after=(replace(old, level=5),))
+    committer.commit([gone], ME)
+    before, names = context.snapshots.latest(), live_names(context)
+    (snapshot,) = committer.compact_manifests(ME).snapshots
+    assert before is not None
+    (manifest,) = context.manifests.manifests_of(snapshot)
+    assert (manifest.num_added_files, manifest.num_deleted_files) == (2, 0)
+    assert (snapshot.id, snapshot.commit_kind, snapshot.delta_record_count) == (before.id + 1, COMPACT, 0)
+    assert (snapshot.total_record_count, snapshot.watermark) == (before.total_record_count, 7)
+    assert live_names(context) == names
+    assert committer.compact_manifests(ME).snapshots == ()
+
+
+def test_a_compaction_of_manifests_starts_again_on_top_of_another_commit(tmp_path: Path) -> None:
+    context = make_table(tmp_path)
+    committer = Committer(context)
+
+    def write(name: str) -> None:
+        committer.commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(name),))], CommitIdentity("writer"))
+
+    write("a")
+    write("b")
+    result = Committer(beside(context, lambda: write("c"))).compact_manifests(ME)
+    assert result.attempts == 2 and [s.id for s in result.snapshots] == [4]
+    assert len(context.manifests.manifests_of(result.snapshots[0])) == 1
+    assert live_names(context) == ["a@0", "b@0", "c@0"]
+    used = {meta.file_name for s in context.snapshots.newest_first() for meta in context.manifests.manifests_of(s)}
+    assert {path.name for path in (tmp_path / "manifest").glob("manifest-????????-*")} == used
+
+
+def test_manifests_of_the_full_size_are_not_copied_for_nothing(tmp_path: Path) -> None:
+    context = make_table(tmp_path, {"manifest.target-file-size": "4 kb"})
+    committer = Committer(context)
+    for number in range(20):
+        committer.commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(f"f{number:02}"),))], ME)
+    assert committer.compact_manifests(ME).snapshots
+    names = live_names(context)
+    assert committer.compact_manifests(ME).snapshots == ()
+    assert live_names(context) == names
