@@ -19,7 +19,8 @@ from paimon_cli.options.option_text import human_size
 from paimon_cli.storage.guarded_storage import check_commits, race_probes
 
 PACKAGES = ("pyarrow", "pyspark", "fastavro", "numpy", "pandas", "fsspec", "typer", "pyroaring")
-OPTIONAL = {"s3://": ("boto3", "paimon-cli[s3]"), "s3a://": ("boto3", "paimon-cli[s3]")}
+_EXTRAS = {"s3": ("s3", "s3a"), "gcs": ("gs",), "azure": ("abfs", "abfss", "az")}
+OPTIONAL = {f"{scheme}://": ("obstore", f"paimon-cli[{extra}]") for extra, schemes in _EXTRAS.items() for scheme in schemes}
 RACES = 8
 LITTLE_MEMORY, LITTLE_DISK = 1 << 30, 1 << 30
 """Bytes below which bigger jobs are likely to fail."""

@@ -10,7 +10,8 @@ from typing import Any
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.options.option_text import parse_duration, plain_number
 
-_USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
+_USER_INFO = re.compile(r"(?<=://)(?!(?:(?<=abfs://)|(?<=abfss://))[\w$-]+@)[^/@\s]+@")
+"""What stands before the host; on Azure that is the container."""
 _QUERY = re.compile(r"(://[^\s?]+)\?\S+")
 _SECRET_KEY = re.compile(
     r"secret|passw|passphrase|token|credential|connection[-_.]?string|signature|\bsas\b|(?<![a-z])(pwd|auth)(?![a-z])"
@@ -49,7 +50,7 @@ def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
             yield value
 
 
-_STORE_PREFIXES = ("s3.", "s3a.", "fs.")
+_STORE_PREFIXES = ("s3.", "s3a.", "fs.", "gs.", "azure.")
 _LOCK_PREFIXES = ("jdbc.", "lock.", "lock-")
 _LOCK_NAMES = {"metastore", "uri", "catalog-key"}
 

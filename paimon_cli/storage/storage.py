@@ -84,6 +84,15 @@ class Storage(Protocol):
 
 
 @runtime_checkable
+class ReadsRanges(Protocol):
+    """A store where each read is a request, so that a reader with a plan makes few of them (`ranged_file`)."""
+
+    def open_sized(self, path: str, size: int) -> BinaryIO:
+        """As `open_input`, for a file whose size is known; a missing file may show at the first read only."""
+        ...
+
+
+@runtime_checkable
 class ListsInPages(Protocol):
     """A store that answers a listing page by page, so that the first entries cost one request."""
 
@@ -108,6 +117,16 @@ class SyncsDirectories(Protocol):
     def sync_directory(self, path: str) -> None:
         """Names deleted before stay deleted; a missing directory is no error."""
         ...
+
+
+def is_remote(storage: Storage) -> bool:
+    """Whether each call waits for an answer over a network, so that several at once take the time of one."""
+    return bool(getattr(storage, "is_remote", False))
+
+
+def open_sized(storage: Storage, path: str, size: int) -> BinaryIO:
+    """A seekable reader of a file whose size the caller knows, which saves asking for it."""
+    return storage.open_sized(path, size) if isinstance(storage, ReadsRanges) else storage.open_input(path)
 
 
 def first_entries(storage: Storage, path: str, limit: int) -> list[FileStatus]:
@@ -156,6 +175,10 @@ class WrappedStorage:
     def __init__(self, inner: Storage) -> None:
         self.inner = inner
 
+    @property
+    def is_remote(self) -> bool:
+        return is_remote(self.inner)
+
     def before(self, call: str, path: str) -> None:
         """Called before each call that is passed on."""
 
@@ -166,6 +189,12 @@ class WrappedStorage:
     def open_input(self, path: str) -> BinaryIO:
         self.before("open_input", path)
         return self.inner.open_input(path)
+
+    def open_sized(self, path: str, size: int) -> BinaryIO:
+        if not is_remote(self.inner):
+            return self.open_input(path)
+        self.before("open_input", path)
+        return open_sized(self.inner, path, size)
 
     def open_output(self, path: str) -> BinaryIO:
         self.before("open_output", path)

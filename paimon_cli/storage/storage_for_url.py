@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from paimon_cli.errors import UsageError
 from paimon_cli.storage.catalog_options import file_system_options, lock_settings, without_user_info
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.storage import Storage
 
-LOCAL, S3, _HDFS = {"", "file", "local"}, {"s3", "s3a"}, {"hdfs", "webhdfs"}
+LOCAL, OBJECT_STORES, _HDFS = {"", "file", "local"}, {"s3", "s3a", "gs", "abfs", "abfss", "az"}, {"hdfs", "webhdfs"}
 _TRUSTED = LOCAL | {"memory"}
 """Where exclusive creation is certain, without a trial."""
 
@@ -50,11 +51,14 @@ def _storage(scheme: str, url: str, options: Mapping[str, Any]) -> Storage:
         from paimon_cli.storage.memory_storage import MemoryStorage
 
         return MemoryStorage()
-    if scheme in S3:
-        from paimon_cli.storage.s3_client import S3Settings
-        from paimon_cli.storage.s3_storage import S3Storage
-
-        return S3Storage(S3Settings.from_options(options))
+    if scheme in OBJECT_STORES:
+        try:
+            from paimon_cli.storage.object_storage import ObjectStorage
+            from paimon_cli.storage.object_stores import SCHEMES, StoreSettings
+        except ImportError as error:
+            extra = {"gs": "gcs", "s3": "s3", "s3a": "s3"}.get(scheme, "azure")
+            raise UsageError(f"{scheme}:// needs the package obstore", str(error), f"pip install 'paimon-cli[{extra}]'") from None
+        return ObjectStorage(StoreSettings.from_options(SCHEMES[scheme], options))
     if scheme in _HDFS:
         from paimon_cli.storage.fsspec_storage import HdfsStorage
 

@@ -20,8 +20,8 @@ from typing import Any, BinaryIO
 from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
 from paimon_cli.storage.clock_and_random import RandomSource
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import Storage, WrappedStorage
-from paimon_cli.storage.storage_for_url import S3, storage_for_url
+from paimon_cli.storage.storage import Storage, WrappedStorage, open_sized
+from paimon_cli.storage.storage_for_url import OBJECT_STORES, storage_for_url
 
 PREFIX = "paimon-cli-"
 LOCK = ".in-use"
@@ -89,6 +89,10 @@ class ScratchStorage(WrappedStorage):
     def open_input(self, path: str) -> BinaryIO:
         own = self._own(path)
         return self.inner.open_input(path) if own is None else self._files.open_input(own)
+
+    def open_sized(self, path: str, size: int) -> BinaryIO:
+        own = self._own(path)
+        return open_sized(self.inner, path, size) if own is None else self._files.open_input(own)
 
     def exists(self, path: str) -> bool:
         return self._own(path) is not None or self.inner.exists(path)
@@ -209,8 +213,8 @@ def _check_place(url: str, path: str, replace: bool) -> None:
 
 
 def _send(spool: BinaryIO, storage: Storage, path: str, replace: bool) -> None:
-    """An upload to S3 replaces the old object when it is complete; elsewhere the old file is deleted first."""
-    replaced_as_a_whole = replace and path.split("://")[0] in S3
+    """An upload to an object store replaces the old object when it is complete; elsewhere the old file is deleted first."""
+    replaced_as_a_whole = replace and path.split("://")[0] in OBJECT_STORES
     if replace and not replaced_as_a_whole:
         storage.delete(path)
     try:

@@ -24,7 +24,7 @@ from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["paimon_cli.storage.storage_for_url", "boto3", "sqlalchemy"])
+PROCESSES.set_forkserver_preload(["paimon_cli.storage.storage_for_url", "sqlalchemy"])
 """Clean processes, forked from one that has loaded what takes long."""
 RESULTS = Path("build/race_put_if_absent.jsonl")
 ROUND_SECONDS = 120

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import subprocess
 import sys
 import threading
@@ -9,7 +10,9 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from paimon_cli.storage.s3_client import S3Settings
+from paimon_cli.storage.clock_and_random import Clock, SystemClock
+from paimon_cli.storage.object_storage import ObjectStorage
+from paimon_cli.storage.object_stores import Service, StoreSettings
 
 CREDENTIALS = {"s3.access-key": "test-key-id", "s3.secret-key": "test-secret-of-s3", "s3.region": "us-east-1"}
 
@@ -39,8 +42,20 @@ class S3Server:
     def new_bucket(self) -> str:
         """`s3://<a new bucket>`."""
         name = f"bucket-{uuid.uuid4()}"
-        S3Settings.from_options(self.options()).client().create_bucket(Bucket=name)
+        self.request("PUT", f"/{name}")
         return f"s3://{name}"
+
+    def storage(self, endpoint: str | None = None, clock: Clock | None = None) -> ObjectStorage:
+        """What reaches this server, or what stands in front of it."""
+        return ObjectStorage(StoreSettings.from_options(Service.S3, self.options(endpoint)), clock or SystemClock())
+
+    def request(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """An answer to a request without a signature, which moto takes."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port)
+        connection.request(method, path, body)
+        answer = connection.getresponse().read()
+        connection.close()
+        return answer
 
 
 def _serve() -> None:

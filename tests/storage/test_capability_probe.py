@@ -11,8 +11,7 @@ from paimon_cli.storage.clock_and_random import SystemRandom
 from paimon_cli.storage.guarded_storage import has_primitive
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
-from paimon_cli.storage.s3_client import S3Settings
-from paimon_cli.storage.s3_storage import S3Storage
+from paimon_cli.storage.object_storage import ObjectStorage
 from paimon_cli.storage.storage import Storage
 from tests.storage.s3_proxy import Answer, Fate, S3Proxy
 from tests.storage.s3_server import S3Server
@@ -53,8 +52,8 @@ def test_local_disk(tmp_path: object) -> None:
 class TestS3:
     """Four requests, once."""
 
-    def storage(self, server: S3Server, proxy: S3Proxy) -> S3Storage:
-        return S3Storage(S3Settings.from_options(server.options(proxy.endpoint)))
+    def storage(self, server: S3Server, proxy: S3Proxy) -> ObjectStorage:
+        return server.storage(proxy.endpoint)
 
     def test_a_store_that_keeps_its_word(self, s3_server: S3Server) -> None:
         root = f"{s3_server.new_bucket()}/wh/t"

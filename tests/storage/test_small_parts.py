@@ -274,12 +274,12 @@ def test_libhdfs_is_found_and_declared(monkeypatch: pytest.MonkeyPatch, tmp_path
         ("commit_lock", "sqlalchemy"),
         ("guarded_storage", "sqlalchemy"),
         ("catalog_options", "sqlalchemy"),
-        ("storage_for_url", "boto3"),
+        ("storage_for_url", "obstore"),
     ],
 )
 def test_optional_packages_are_not_needed_to_import(module: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    for name in [name for name in sys.modules if name.startswith(("paimon_cli.storage.lock_", "paimon_cli.storage.s3_"))]:
+    for name in [name for name in sys.modules if name.startswith(("paimon_cli.storage.lock_", "paimon_cli.storage.object_"))]:
         if name != "paimon_cli.storage.catalog_options":
             monkeypatch.delitem(sys.modules, name)
     source = Path(fsspec_storage.__file__).with_name(f"{module}.py")

@@ -16,8 +16,7 @@ from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
-from paimon_cli.storage.s3_client import PART_BYTES, S3Settings
-from paimon_cli.storage.s3_storage import S3Storage
+from paimon_cli.storage.object_storage import PART_BYTES
 from paimon_cli.storage.storage import PutOutcome, Storage
 
 pytestmark = pytest.mark.xdist_group("s3")
@@ -48,7 +47,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         root = f"memory://{uuid.uuid4()}/t"
         return Place(FsspecStorage(root), root)
     server = request.getfixturevalue("s3_server")
-    storage, root = S3Storage(S3Settings.from_options(server.options())), f"{server.new_bucket()}/wh/t"
+    storage, root = server.storage(), f"{server.new_bucket()}/wh/t"
     return Place(storage if request.param == "s3" else GuardedStorage(storage, root), root)
 
 

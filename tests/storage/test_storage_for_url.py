@@ -12,9 +12,9 @@ from paimon_cli.storage.fsspec_storage import HdfsStorage
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
-from paimon_cli.storage.s3_client import S3Settings
-from paimon_cli.storage.s3_storage import S3Storage
-from paimon_cli.storage.storage_for_url import storage_for_url
+from paimon_cli.storage.object_storage import ObjectStorage
+from paimon_cli.storage.object_stores import SCHEMES, Service, StoreSettings
+from paimon_cli.storage.storage_for_url import OBJECT_STORES, storage_for_url
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,12 @@ def test_each_scheme_has_its_storage() -> None:
         return type(storage.inner) if isinstance(storage, GuardedStorage) else type(storage), root
 
     assert kind_of("memory://user:pw@wh/t/") == (MemoryStorage, "memory://wh/t")
-    assert kind_of("s3://bucket/wh/t/") == (S3Storage, "s3://bucket/wh/t")
-    assert kind_of("s3a://bucket/wh/t") == (S3Storage, "s3a://bucket/wh/t")
+    assert kind_of("s3://bucket/wh/t/") == (ObjectStorage, "s3://bucket/wh/t")
+    assert kind_of("s3a://bucket/wh/t") == (ObjectStorage, "s3a://bucket/wh/t")
+    assert kind_of("gs://bucket/wh/t") == (ObjectStorage, "gs://bucket/wh/t")
+    azure = "abfss://box@account.dfs.core.windows.net/wh/t"
+    assert kind_of(azure) == (ObjectStorage, azure), "the container is no user"
+    assert set(SCHEMES) == OBJECT_STORES
     assert kind_of("webhdfs://node:9870/wh/t") == (HdfsStorage, "webhdfs://node:9870/wh/t")
 
 
@@ -79,14 +83,17 @@ def test_local_storage_is_guarded_only_where_somebody_asks(tmp_path: Path) -> No
     ids=["paimon", "pypaimon", "hadoop"],
 )
 def test_s3_settings_in_three_dialects(options: dict[str, str]) -> None:
-    settings = S3Settings.from_options({**options, "fs.oss.endpoint": "elsewhere", "s3.multipart.size": "1"})
-    assert settings == S3Settings("http://here:9000", "id", "pw", path_style=True)
-    assert "id" not in repr(settings).replace("endpoint", "") and "pw" not in repr(settings)
+    settings = StoreSettings.from_options(Service.S3, {**options, "fs.oss.endpoint": "elsewhere", "s3.multipart.size": "1"})
+    found = {name: value.lower() for name, value in settings.given}
+    keys = {"access_key_id": "id", "secret_access_key": "pw"}
+    assert found == {**keys, "endpoint": "http://here:9000", "path_style": "true"}
+    assert "id" not in repr(settings) and "pw" not in repr(settings)
 
 
 def test_an_endpoint_without_a_scheme_is_https() -> None:
-    assert S3Settings.from_options({"s3.endpoint": "s3.example.com"}).endpoint == "https://s3.example.com"
-    assert S3Settings.from_options({}) == S3Settings()
+    given = StoreSettings.from_options(Service.S3, {"s3.endpoint": "s3.example.com"}).given
+    assert given == (("endpoint", "https://s3.example.com"),)
+    assert StoreSettings.from_options(Service.S3, {}) == StoreSettings(Service.S3)
 
 
 def test_catalog_options_are_told_from_table_options() -> None:

@@ -1,0 +1,317 @@
+"""S3, Google Cloud Storage and Azure. A snapshot is published by a conditional put, which one of several writers wins.
+
+The rules of publication are ours, because the answers of obstore are coarser than those of the stores: it reports a conflict of
+two writers at once (409) as an object that exists, and an answer that got lost as a general error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import io
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Any, BinaryIO, cast
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, GenericError, PreconditionError
+
+from paimon_cli.errors import Refused, StorageUnavailable, UsageError
+from paimon_cli.storage.clock_and_random import Clock, SystemClock
+from paimon_cli.storage.object_stores import StoreError, StoreErrors, StoreSettings, bucket_and_key
+from paimon_cli.storage.ranged_file import READ_BYTES, RangedFile
+from paimon_cli.storage.storage import FileStatus, PutOutcome
+
+PART_BYTES = 8 << 20
+"""Of an upload; a store takes 10,000 parts at least, so a file may have 80 GB."""
+_PARTS_AT_ONCE = 2
+_CONFLICT_TRIES = 8
+_CONFLICT_WAIT_SECONDS = 0.05
+_PAGE = 1000
+
+
+@dataclass(frozen=True)
+class ObjectStorage:
+    """`Storage` over URLs of one service. Equal settings make equal storages; picklable.
+
+    Whether the store behind the endpoint honours a conditional put is not known here: see `guarded_storage`.
+    """
+
+    settings: StoreSettings
+    clock: Clock = field(default_factory=SystemClock, compare=False, repr=False)
+
+    is_remote = True
+
+    def read_bytes(self, path: str) -> bytes:
+        client, key = self._reached(path)
+        with self._errors_of(path):
+            return bytes(obstore.get(client, key).bytes())
+
+    def open_input(self, path: str) -> BinaryIO:
+        return io.BufferedReader(RangedFile(partial(self._range, path), self.file_size(path)), READ_BYTES)
+
+    def open_sized(self, path: str, size: int) -> BinaryIO:
+        """See `storage.open_sized`: no request is made before the first read."""
+        return cast(BinaryIO, RangedFile(partial(self._range, path), size))
+
+    def open_output(self, path: str) -> BinaryIO:
+        return cast(BinaryIO, ObjectUpload(self, path))
+
+    def write_new(self, path: str, data: bytes) -> None:
+        self.overwrite(path, data)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """`UNKNOWN` when no answer came or the store failed; `Refused` if the store does not know conditional puts.
+
+        The put is sent once. Where obstore says that the object exists, it is looked for: after a conflict of two writers at once
+        nobody may have made it, and the put is sent again.
+        """
+        for attempt in range(_CONFLICT_TRIES):
+            if attempt:
+                self.clock.sleep(_CONFLICT_WAIT_SECONDS * 2**attempt)
+            outcome = self._put_once(path, data)
+            if outcome is not PutOutcome.EXISTS:
+                return outcome
+            try:
+                if self.exists(path):
+                    return PutOutcome.EXISTS
+            except StorageUnavailable:
+                return PutOutcome.UNKNOWN
+        return PutOutcome.UNKNOWN
+
+    def honours_condition(self, path: str, data: bytes) -> bool:
+        """See `guarded_storage`: whether a conditional put to an object that should exist is turned down."""
+        return self._put_once(path, data) is PutOutcome.EXISTS
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        client, key = self._reached(path)
+        with self._errors_of(path):
+            obstore.put(client, key, data, use_multipart=False)
+
+    def exists(self, path: str) -> bool:
+        try:
+            self.file_size(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def file_size(self, path: str) -> int:
+        client, key = self._reached(path)
+        with self._errors_of(path):
+            return int(obstore.head(client, key)["size"])
+
+    def list_directory(self, path: str) -> list[FileStatus]:
+        client, key = self._reached(path, is_directory=True)
+        with self._errors_of(path):
+            listed = obstore.list_with_delimiter(client, key or None)
+        directories = (_directory(path, prefix) for prefix in listed["common_prefixes"])
+        return [*directories, *(_file(path, entry) for entry in listed["objects"] if entry["path"] != key)]
+
+    def first_entries(self, path: str, limit: int) -> list[FileStatus]:
+        """See `storage.first_entries`: the entries that the first page of all objects below the directory shows."""
+        client, key = self._reached(path, is_directory=True)
+        with self._errors_of(path):
+            page = next(iter(obstore.list(client, key or None, chunk_size=_PAGE)), ())
+        found: dict[str, FileStatus] = {}
+        for entry in page:
+            name, _, below = entry["path"][len(key) + bool(key) :].partition("/")
+            if name:
+                found.setdefault(name, _directory(path, name) if below else _file(path, entry))
+        return list(found.values())[:limit]
+
+    def delete(self, path: str) -> None:
+        client, key = self._reached(path)
+        with contextlib.suppress(FileNotFoundError), self._errors_of(path):
+            obstore.delete(client, key)
+
+    def delete_directory(self, path: str) -> None:
+        client, key = self._reached(path, is_directory=True)
+        with self._errors_of(path):
+            for page in obstore.list(client, key or None, chunk_size=_PAGE):
+                with contextlib.suppress(FileNotFoundError):  # another job was faster
+                    obstore.delete(client, [entry["path"] for entry in page])
+
+    def _put_once(self, path: str, data: bytes) -> PutOutcome:
+        """What obstore makes of the answer to one conditional put. EXISTS: or two writers were there at once."""
+        client, key = self._reached(path, once=True)
+        errors = self._errors_of(path)
+        try:
+            obstore.put(client, key, data, mode="create", use_multipart=False)
+        except (AlreadyExistsError, PreconditionError):
+            return PutOutcome.EXISTS
+        except GenericError as error:
+            found = StoreError(error)
+            if found.status == 501:
+                service = self.settings.service.value
+                raise Refused(f"no conditional put on this {service}", "it does not implement it") from None
+            if found.was_not_sent or found.is_refusal:
+                raise errors.refusal(error) from None
+            return PutOutcome.UNKNOWN
+        except (BaseError, FileNotFoundError, ValueError) as error:  # no rights, no bucket, no possible key
+            raise errors.refusal(error) from None
+        return PutOutcome.CREATED
+
+    def _range(self, path: str, start: int, end: int) -> memoryview:
+        client, key = self._reached(path)
+        with self._errors_of(path):
+            found = memoryview(obstore.get_range(client, key, start=start, end=end))
+        if len(found) != end - start:
+            raise StorageUnavailable(f"the store gave {len(found)} bytes of {path}", f"{end - start} were asked for")
+        return found
+
+    def _reached(self, path: str, *, once: bool = False, is_directory: bool = False) -> tuple[Any, str]:
+        """The client for a path, and its key."""
+        bucket, key = bucket_and_key(self.settings.service, path)
+        if not (key or is_directory):
+            raise UsageError(f"'{path}' is not the URL of an object", "it names a bucket")
+        return self.settings.client(bucket, once=once), key.rstrip("/") if is_directory else key
+
+    def _errors_of(self, path: str) -> StoreErrors:
+        return StoreErrors(path, self.settings)
+
+
+def _directory(parent: str, prefix: str) -> FileStatus:
+    name = prefix.rstrip("/").rpartition("/")[2]
+    return FileStatus(f"{parent.rstrip('/')}/{name}", name, 0, True, 0)
+
+
+def _file(parent: str, entry: Mapping[str, Any]) -> FileStatus:
+    name = entry["path"].rpartition("/")[2]
+    modified: datetime.datetime = entry["last_modified"]
+    return FileStatus(f"{parent.rstrip('/')}/{name}", name, int(entry["size"]), False, int(modified.timestamp() * 1000))
+
+
+class ObjectUpload(io.RawIOBase):
+    """A new object: one put if it is small, else parts of `PART_BYTES`, sent by a thread while the next ones are written.
+
+    It appears with `close`. A `with` block that fails, or a writer that is never closed, leaves nothing.
+    """
+
+    def __init__(self, storage: ObjectStorage, path: str) -> None:
+        self._storage, self._path = storage, path
+        self._buffer = bytearray()
+        self._sender: _PartSender | None = None
+        self._written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._written
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), PART_BYTES):
+            self._buffer += view[start : start + PART_BYTES]
+            if len(self._buffer) > PART_BYTES:
+                self._send(bytes(self._buffer[:PART_BYTES]))
+                del self._buffer[:PART_BYTES]
+        self._written += len(view)
+        return len(view)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        try:
+            if self._sender is None:
+                self._storage.overwrite(self._path, bytes(self._buffer))
+            else:
+                self._send(bytes(self._buffer))
+                self._sender.finish()
+        except BaseException:
+            self.abort()
+            raise
+        super().close()
+
+    def abort(self) -> None:
+        """Forget what was written; parts that the store does not let go of now are removed by the bucket's own rules."""
+        if self.closed:
+            return
+        super().close()
+        self._buffer.clear()
+        if self._sender is not None:
+            self._sender.abort()
+
+    def _send(self, part: bytes) -> None:
+        if self._sender is None:
+            self._sender = _PartSender(self._storage, self._path)
+        self._sender.put(part)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self.abort()
+
+
+class _Aborted(Exception):
+    """Raised to obstore in the place of the next part: it removes those that it has sent."""
+
+
+class _PartSender:
+    """A thread in which obstore takes the parts of an upload one by one."""
+
+    def __init__(self, storage: ObjectStorage, path: str) -> None:
+        self._client, self._key = storage._reached(path)
+        self._errors = storage._errors_of(path)
+        self._waiting: deque[bytes | None] = deque()
+        self._changed = threading.Condition()
+        self._failure: BaseException | None = None
+        self._is_aborted = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def put(self, part: bytes | None) -> None:
+        """Hand over a part, None at the end; waits while another one waits. Raises why the upload failed."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting or self._failure is not None)
+            if self._failure is None:
+                self._waiting.append(part)
+                self._changed.notify_all()
+                return
+        self._raise()
+
+    def finish(self) -> None:
+        self.put(None)
+        self._thread.join()
+        self._raise()
+
+    def abort(self) -> None:
+        with self._changed:
+            self._is_aborted = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _raise(self) -> None:
+        if self._failure is not None:
+            with self._errors:
+                raise self._failure
+
+    def _run(self) -> None:
+        try:
+            obstore.put(self._client, self._key, self._parts(), chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+        except BaseException as failure:  # the writer's to handle, whatever it is
+            with self._changed:
+                self._failure = failure
+                self._changed.notify_all()
+
+    def _parts(self) -> Iterator[bytes]:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._is_aborted)
+                if self._is_aborted:
+                    raise _Aborted
+                part = self._waiting.popleft()
+                self._changed.notify_all()
+            if part is None:
+                return
+            yield part

@@ -1,0 +1,340 @@
+"""How object stores are reached: settings from Paimon's catalog options and the environment, and the clients made from them.
+
+Each bucket has two clients. `once` sends a request one time: a put-if-absent that is repeated finds its own object and takes it
+for another writer's. `many` repeats what the store or the network failed at, and goes on with a body where it was cut.
+"""
+
+from __future__ import annotations
+
+import configparser
+import contextlib
+import enum
+import functools
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import TracebackType
+from typing import Any
+
+from obstore.exceptions import BaseError, GenericError
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
+from paimon_cli.storage.catalog_options import names_secret, redact, without_user_info
+
+
+class Service(enum.Enum):
+    """An object store and the name that messages give it."""
+
+    S3 = "S3"
+    GOOGLE = "Google Cloud Storage"
+    AZURE = "Azure"
+
+
+SCHEMES = {
+    **dict.fromkeys(("s3", "s3a"), Service.S3),
+    "gs": Service.GOOGLE,
+    **dict.fromkeys(("abfs", "abfss", "az"), Service.AZURE),
+}
+_PREFIXES = {
+    Service.S3: ("s3", "s3a", "fs.s3", "fs.s3a"),
+    Service.GOOGLE: ("gs", "fs.gs"),
+    Service.AZURE: ("azure", "fs.azure"),
+}
+_NAMES = {
+    Service.S3: {
+        "endpoint": "endpoint",
+        **dict.fromkeys(("access-key", "access.key", "accessKeyId"), "access_key_id"),
+        **dict.fromkeys(("secret-key", "secret.key", "accessKeySecret"), "secret_access_key"),
+        **dict.fromkeys(("session-token", "session.token", "securityToken"), "session_token"),
+        **dict.fromkeys(("region", "endpoint.region"), "region"),
+        **dict.fromkeys(("path.style.access", "path-style-access"), "path_style"),
+    },
+    Service.GOOGLE: {
+        "endpoint": "base_url",
+        "storage.root.url": "base_url",
+        "auth.service.account.json.keyfile": "application_credentials",
+        "auth.access.token": "bearer_token",
+    },
+    Service.AZURE: {
+        "endpoint": "endpoint",
+        "account.name": "account_name",
+        "account.key": "account_key",
+        **dict.fromkeys(("sas.token", "sas.fixed.token"), "sas_token"),
+        "account.oauth2.client.id": "client_id",
+        "account.oauth2.client.secret": "client_secret",
+        "account.oauth2.client.endpoint": "token_endpoint",
+    },
+}
+"""Names of Paimon, of pypaimon and of Hadoop -> those of obstore, or ours."""
+_HINTS = {
+    Service.S3: "check s3.endpoint, s3.access-key, s3.secret-key and s3.region, or the environment (AWS_...)",
+    Service.GOOGLE: "check gs.auth.service.account.json.keyfile, or the environment (GOOGLE_APPLICATION_CREDENTIALS)",
+    Service.AZURE: "check azure.account.key or azure.sas.token, or the environment (AZURE_...)",
+}
+_ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
+_HADOOP_ACCOUNT = re.compile(r"\.([a-z0-9]+)\.(dfs|blob)\.core\.windows\.net$")
+_TENANT = re.compile(r"^(https?://[^/]+)/([^/]+)/oauth2/")
+
+_RETRIES = 4
+_ALL_TRIES = timedelta(seconds=60)
+_CLIENT = {"connect_timeout": "10s", "timeout": "60s", "pool_idle_timeout": "60s"}
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """What the catalog options say about one service; what they leave open comes from the environment of each process."""
+
+    service: Service
+    given: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @staticmethod
+    def from_options(service: Service, options: Mapping[str, Any]) -> StoreSettings:
+        """Other keys below the service's prefixes are left alone: a catalog file may hold options for other engines."""
+        found: dict[str, str] = {}
+        for key, value in options.items():
+            prefix = next((p for p in _PREFIXES[service] if key.startswith(f"{p}.")), None)
+            if prefix is None:
+                continue
+            name = key[len(prefix) + 1 :]
+            if service is Service.AZURE and (account := _HADOOP_ACCOUNT.search(name)):
+                name = name[: account.start()]
+                found.setdefault("account_name", account[1])
+            if name in _NAMES[service]:
+                found[_NAMES[service][name]] = str(value)
+        for name in ("endpoint", "base_url"):
+            if found.get(name) and "://" not in found[name]:
+                found[name] = f"https://{found[name]}"
+        return StoreSettings(service, tuple(sorted(found.items())))
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """What must never be printed."""
+        of_process = {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT) and names_secret(name)}
+        profile = _profile()[0] if _wants_profile(self.service, dict(self.given)) else {}
+        return {name: value for name, value in (of_process | profile | dict(self.given)).items() if names_secret(name)}
+
+    def client(self, bucket: str, *, once: bool = False) -> Any:
+        """A client of this process for a bucket (on Azure `container` or `container@host`); safe for threads.
+
+        `StorageUnavailable` after a fork: the threads of the client's library live in the parent only, so a request would wait
+        for ever.
+        """
+        if _process.is_fork:
+            raise StorageUnavailable(
+                f"{self.service.value} cannot be reached from this process",
+                "it was forked from one that had used an object store already",
+                "start processes with multiprocessing.get_context('spawn') or 'forkserver'",
+            )
+        with _making_clients:
+            _process.has_clients = True
+            return _client(self, bucket, once)
+
+
+class _Process:
+    """Whether this process has clients, or is a fork of one that had some."""
+
+    has_clients = False
+    is_fork = False
+
+    def forked(self) -> None:
+        self.is_fork = self.is_fork or self.has_clients
+
+
+_process = _Process()
+os.register_at_fork(after_in_child=_process.forked)
+_making_clients = threading.Lock()
+
+
+@functools.lru_cache(maxsize=64)
+def _client(settings: StoreSettings, bucket: str, once: bool) -> Any:
+    make: Any
+    configure: Callable[[str, dict[str, Any]], Configured]
+    make, configure = {Service.S3: (S3Store, _s3), Service.GOOGLE: (GCSStore, _google), Service.AZURE: (AzureStore, _azure)}[
+        settings.service
+    ]
+    retries = {"max_retries": 0 if once else _RETRIES, "retry_timeout": _ALL_TRIES}
+    try:
+        name, config, is_plain_http, provider = configure(bucket, dict(settings.given))
+        client = {**_CLIENT, "allow_http": is_plain_http}
+        return make(name, config=config, client_options=client, retry_config=retries, credential_provider=provider)
+    except (BaseError, ValueError, OSError) as error:
+        why = redact(StoreError(error).text, settings.secrets)
+        raise UsageError(f"cannot open {settings.service.value}", why, _HINTS[settings.service]) from None
+
+
+Configured = tuple[str, dict[str, Any], bool, Any]
+"""Bucket, settings of obstore, whether HTTP without encryption is meant, and what fetches credentials, if not obstore itself."""
+
+
+def _s3(bucket: str, config: dict[str, Any]) -> Configured:
+    """Own endpoints get the bucket in the path unless `path_style` is false; Amazon's get it in the name of the host."""
+    profile, profile_name = _profile() if _wants_profile(Service.S3, config) else ({}, None)
+    named = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or profile.pop("endpoint", None)
+    endpoint = config.pop("endpoint", named)
+    style = config.pop("path_style", None)
+    by_path = style.lower() == "true" if style is not None else endpoint is not None or "." in bucket
+    if endpoint is not None:
+        scheme, _, host = endpoint.rstrip("/").partition("://")
+        config["endpoint"] = endpoint if by_path else f"{scheme}://{bucket}.{host}"
+    in_environment = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    region = in_environment or profile.get("region") or "us-east-1"
+    config = {**profile, "region": region, **config, "virtual_hosted_style_request": not by_path}
+    provider = None if profile_name is None else _boto3_provider(profile_name)
+    return bucket, config, endpoint is not None and endpoint.startswith("http:"), provider
+
+
+def _google(bucket: str, config: dict[str, Any]) -> Configured:
+    is_plain_http = config.get("base_url", "").startswith("http:")
+    if is_plain_http and "bearer_token" not in config:  # an emulator, which knows no accounts
+        config["skip_signature"] = True
+    return bucket, config, is_plain_http, None
+
+
+def _azure(bucket: str, config: dict[str, Any]) -> Configured:
+    container, _, host = bucket.partition("@")
+    if host:
+        config["account_name"] = host.partition(".")[0]
+    if "token_endpoint" in config:
+        found = _TENANT.match(config.pop("token_endpoint"))
+        if found is None:
+            raise ValueError("azure.account.oauth2.client.endpoint has not the form https://HOST/TENANT/oauth2/token")
+        config |= {"authority_host": found[1], "tenant_id": found[2]}
+    return container, config, config.get("endpoint", "").startswith("http:"), None
+
+
+_PROFILE_NAMES = {
+    "aws_access_key_id": "access_key_id",
+    "aws_secret_access_key": "secret_access_key",
+    "aws_session_token": "session_token",
+    "region": "region",
+    "endpoint_url": "endpoint",
+}
+_NEEDS_BOTO3 = ("role_arn", "credential_process", "sso_session", "sso_start_url", "web_identity_token_file", "login_session")
+
+
+def _wants_profile(service: Service, config: Mapping[str, str]) -> bool:
+    return service is Service.S3 and "access_key_id" not in config and "AWS_ACCESS_KEY_ID" not in os.environ
+
+
+def _profile() -> tuple[dict[str, str], str | None]:
+    """What the profile of the AWS files holds itself, and its name if its credentials must be fetched by boto3."""
+    name = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
+    paths = {
+        "credentials": os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials",
+        "config": os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config",
+    }
+    wanted = name or "default"
+    found: dict[str, str] = {}
+    is_there = False
+    for kind, section in (("config", f"profile {wanted}"), ("config", wanted), ("credentials", wanted)):
+        parser = configparser.RawConfigParser(strict=False)
+        path = os.path.expanduser(paths[kind])
+        try:
+            parser.read(path, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError, OSError):
+            raise UsageError(f"cannot read {path}", "it has not the form of AWS's profiles") from None
+        if parser.has_section(section) and not (kind == "config" and section == wanted != "default"):
+            is_there = True
+            found |= dict(parser.items(section))
+    if name is not None and not is_there:
+        raise UsageError(f"no profile {name} in the AWS files", f"looked into {paths['credentials']} and {paths['config']}")
+    own = {_PROFILE_NAMES[key]: value for key, value in found.items() if key in _PROFILE_NAMES}
+    fetched = "access_key_id" not in own and any(key in found for key in _NEEDS_BOTO3)
+    return own, wanted if fetched else None
+
+
+def _boto3_provider(profile: str) -> Any:
+    try:
+        import boto3
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError as error:
+        raise UsageError(
+            f"the AWS profile {profile} needs the package boto3", str(error), "pip install 'paimon-cli[aws-profiles]'"
+        ) from None
+    return Boto3CredentialProvider(boto3.session.Session(profile_name=profile))
+
+
+_STATUS = re.compile(r"non-2xx status code: (\d{3})\b")
+_NOT_CONNECTED = re.compile(r"inner: Http\(\s*HttpError \{\s*kind: Connect,")
+_SAID = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<\n]*)")
+_CAUSE = re.compile(r'(?:message: |error: |\w+Error\(\s*)"([^"\n]{1,200})"')
+
+
+@dataclass(frozen=True)
+class StoreError:
+    """What an error of obstore says; statuses and causes stand in its text only."""
+
+    error: Exception
+
+    @property
+    def status(self) -> int:
+        """HTTP status of the answer; 0 without an answer."""
+        found = _STATUS.search(self.text)
+        return int(found[1]) if found else 0
+
+    @property
+    def is_refusal(self) -> bool:
+        """The store read the request and did nothing. One that took too long (408, or 400 on S3) may be on its way."""
+        return 400 <= self.status < 500 and self.status != 408 and "RequestTimeout" not in self.text
+
+    @property
+    def text(self) -> str:
+        return str(self.error).partition("\n\nDebug source")[0]
+
+    @property
+    def was_not_sent(self) -> bool:
+        """No connection could be made."""
+        return _NOT_CONNECTED.search(str(self.error)) is not None
+
+    @property
+    def why(self) -> str:
+        """One line: the store's own words where there are any, else the innermost cause."""
+        if said := _SAID.search(self.text):
+            return f"{self.status} {said[1]}: {said[2]}"
+        text = " ".join(self.text.split())
+        if "sending request" in text and (causes := _CAUSE.findall(str(self.error).partition("\n\nDebug source")[2])):
+            text = f"{text} ({causes[-1]})"
+        return f"could not connect: {text}" if self.was_not_sent else text
+
+
+class StoreErrors(contextlib.AbstractContextManager[None]):
+    """A missing object is a `FileNotFoundError`; whatever else obstore raises becomes `StorageUnavailable`, without secrets."""
+
+    def __init__(self, path: str, settings: StoreSettings) -> None:
+        self._path = without_user_info(path)
+        self._settings = settings
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None or isinstance(error, PaimonError) or not isinstance(error, (BaseError, OSError, ValueError)):
+            return
+        found = StoreError(error)
+        if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in found.text:
+            raise FileNotFoundError(self._path) from None
+        raise self.refusal(error) from None
+
+    def refusal(self, error: Exception) -> StorageUnavailable:
+        found, service = StoreError(error), self._settings.service
+        is_denied = found.status in (401, 403) or (found.status == 0 and isinstance(error, GenericError))
+        hint = _HINTS[service] if is_denied else ""
+        why = redact(found.why, self._settings.secrets)
+        return StorageUnavailable(f"{service.value} refused {self._path}", why, hint, path=self._path)
+
+
+_FORMS = {
+    Service.S3: "s3://BUCKET/KEY",
+    Service.GOOGLE: "gs://BUCKET/KEY",
+    Service.AZURE: "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY or az://CONTAINER/KEY",
+}
+
+
+def bucket_and_key(service: Service, path: str) -> tuple[str, str]:
+    """Bucket and key of a URL; keys are taken as they are written, without %-escapes."""
+    scheme, _, rest = path.partition("://")
+    bucket, _, key = rest.partition("/")
+    if SCHEMES.get(scheme) is not service or not bucket.partition("@")[0]:
+        raise UsageError(f"'{path}' is not the URL of an object on {service.value}", f"the form is {_FORMS[service]}")
+    return bucket, key

@@ -1,0 +1,206 @@
+"""A file in a store that answers each read with a request: what will be read is said first, and fetched by few requests at once.
+
+A Parquet reader asks for its column chunks one after the other. Their places stand in the footer, so they are planned instead:
+ranges with small holes between them are joined, cut into pieces of like size, and fetched side by side, ahead of the decoder.
+A piece is dropped when all of it was read, so memory stays bounded.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
+
+Range = tuple[int, int]
+"""First byte, and the one after the last."""
+Fetch = Callable[[int, int], memoryview]
+
+PIECE_BYTES = 8 << 20
+"""The most that one request fetches."""
+AHEAD_BYTES = 32 << 20
+"""The most that is fetched before it is needed."""
+HOLE_BYTES = 256 << 10
+"""Unwanted bytes that are read along rather than with one more request."""
+TAIL_BYTES = 64 << 10
+"""The least that a read at the end of the file fetches: most footers are shorter."""
+READ_BYTES = 256 << 10
+"""The least that a read outside of all plans fetches."""
+_AT_ONCE = 16
+
+
+def pieces_of(ranges: Iterable[Range], hole: int = HOLE_BYTES, most: int = PIECE_BYTES) -> list[Range]:
+    """The ranges in their order in the file, joined over small holes and cut into pieces of like size."""
+    joined: list[Range] = []
+    for start, end in sorted(ranges):
+        if joined and start <= joined[-1][1] + hole:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        elif end > start:
+            joined.append((start, end))
+    return [piece for whole in joined for piece in _cut(whole, most)]
+
+
+def _cut(whole: Range, most: int) -> list[Range]:
+    start, end = whole
+    count = -(-(end - start) // most)
+    bounds = [start + (end - start) * number // count for number in range(count + 1)]
+    return list(pairwise(bounds))
+
+
+class _Piece:
+    """A part of the file that is wanted, from the time when it is planned until all that is wanted of it was read."""
+
+    def __init__(self, start: int, end: int, left: int, group: int) -> None:
+        self.start, self.end, self.left, self.group = start, end, left, group
+        self.content: Future[memoryview] | None = None
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+class RangedFile(io.RawIOBase):
+    """Reads a file of a known size by `fetch`. For one reader at a time; requests run in threads of the process."""
+
+    def __init__(self, fetch: Fetch, size: int) -> None:
+        self._fetch = fetch
+        self.size = size
+        self._position = 0
+        self._plan: list[_Piece] = []
+        self._starts: list[int] = []
+        self._waiting: deque[list[_Piece]] = deque()
+        self._begun = 0
+        """Bytes that were asked for and not yet read."""
+        self._last: tuple[int, memoryview] = (0, memoryview(b""))
+
+    def expect(self, groups: Iterable[Iterable[Range]], ahead: int = AHEAD_BYTES) -> None:
+        """What will be read, group by group; what one group wants is fetched at once, and as many groups as fit `ahead`.
+
+        The first group is fetched even where it does not fit, unless it is bigger than `AHEAD_BYTES`: then the reader gets its
+        pieces when it comes to them. When it comes to a group, those before the previous one are not held any longer.
+        """
+        self._ahead = ahead
+        planned = [_planned(list(group), number) for number, group in enumerate(groups)]
+        self._waiting = deque(group for group in planned if group)
+        self._plan = sorted((piece for group in planned for piece in group), key=lambda piece: piece.start)
+        self._starts = [piece.start for piece in self._plan]
+        self._begun = 0
+        self._fetch_ahead()
+
+    def expect_all(self) -> None:
+        """The whole file will be read."""
+        self.expect([[(0, self.size)]])
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        start = self._position
+        end = self.size if size is None or size < 0 else min(start + size, self.size)
+        if end <= start:
+            return b""
+        self._position = end
+        return b"".join(self._parts(start, end))
+
+    def readall(self) -> bytes:
+        return self.read()
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        found = self.read(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+    def close(self) -> None:
+        for piece in self._plan:
+            if piece.content is not None:
+                piece.content.cancel()
+        self._plan, self._starts, self._last = [], [], (0, memoryview(b""))
+        self._waiting.clear()
+        super().close()
+
+    def _parts(self, start: int, end: int) -> list[memoryview]:
+        parts = []
+        while start < end:
+            place = bisect_right(self._starts, start) - 1
+            if place >= 0 and start < self._plan[place].end:
+                part = self._planned(self._plan[place], start, end)
+            else:
+                following = self._starts[place + 1] if place + 1 < len(self._starts) else self.size
+                part = self._unplanned(start, min(end, following))
+            parts.append(part)
+            start += len(part)
+        return parts
+
+    def _planned(self, piece: _Piece, start: int, end: int) -> memoryview:
+        if piece.content is None:
+            for done in [other for other in self._plan if other.group < piece.group - 1]:
+                self._drop(done)
+            self._begin(piece)
+        assert piece.content is not None
+        part = piece.content.result()[start - piece.start : end - piece.start]
+        piece.left -= len(part)
+        if piece.left <= 0:
+            self._drop(piece)
+            self._fetch_ahead()
+        return part
+
+    def _drop(self, piece: _Piece) -> None:
+        place = bisect_right(self._starts, piece.start) - 1
+        del self._plan[place], self._starts[place]
+        self._begun -= 0 if piece.content is None else piece.size
+        piece.left = 0
+
+    def _unplanned(self, start: int, end: int) -> memoryview:
+        """Of what the last such read brought along, or by a request of its own."""
+        begin, content = self._last
+        if not (begin <= start and end <= begin + len(content)):
+            at_least = TAIL_BYTES if end == self.size else READ_BYTES
+            begin = max(0, min(start, self.size - at_least)) if end == self.size else start
+            content = self._fetch(begin, max(end, min(self.size, begin + at_least)))
+            self._last = (begin, content)
+        return content[start - begin : end - begin]
+
+    def _fetch_ahead(self) -> None:
+        while self._waiting:
+            missing = [piece for piece in self._waiting[0] if piece.content is None and piece.left > 0]
+            wanted = sum(piece.size for piece in missing)
+            if wanted > AHEAD_BYTES or (self._begun and self._begun + wanted > self._ahead):
+                return
+            self._waiting.popleft()
+            for piece in missing:
+                self._begin(piece)
+
+    def _begin(self, piece: _Piece) -> None:
+        piece.content = _threads(os.getpid()).submit(self._fetch, piece.start, piece.end)
+        self._begun += piece.size
+
+
+def _planned(ranges: list[Range], group: int) -> list[_Piece]:
+    """The pieces of a group. In a group that is too big to be held as a whole a reader is at one or two pieces of each range."""
+    total = sum(end - start for start, end in ranges)
+    most = PIECE_BYTES if total <= AHEAD_BYTES else min(PIECE_BYTES, max(READ_BYTES, 2 * AHEAD_BYTES // len(ranges)))
+    found = []
+    for start, end in pieces_of(ranges, most=most):
+        wanted = sum(max(0, min(end, last) - max(start, first)) for first, last in ranges)
+        found.append(_Piece(start, end, wanted, group))
+    return found
+
+
+@functools.lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:
+    """The threads of this process that fetch; they wait for answers, nearly always."""
+    return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="paimon-cli-fetch")
