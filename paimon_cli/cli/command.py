@@ -195,22 +195,29 @@ def _with_shared_options(
     own = [each for parameter in declared for each in _expanded(parameter)]
     shared = [*(_OF_INPUT if reads_files else []), option("output", output, OutputFormat.TABLE), *options_of(CommonOptions)]
     shared += [_BRANCH] if any(parameter.name in _NAMES_A_TABLE for parameter in own) else []
-    shared += options_of(EngineOptions) if runs_jobs else []
+    shared += [*options_of(EngineOptions), _CONTEXT] if runs_jobs else []
     changes_tables = any(parameter.name in _OF_CHANGES for parameter in own)
 
     def run(**values: Any) -> None:
         given = {parameter.name: values.pop(parameter.name) for parameter in shared}
+        context = given.pop("context", None)
         if given.get("branch") is not None and values.get("table", "") is None and "file" not in values:
             raise UsageError("--branch needs a table", "a branch belongs to a table", "name the table before it")
         for name, bundle in bundles.items():
             values[name] = bundle(**{field.name: values.pop(field.name) for field in fields(bundle)})
         with trace_on_stderr(given["trace"] or is_traced(), given["output"]) as trace:
+            prints_only = given.pop("print_spark_submit", False)
             call = _call({**given, "trace": trace, "changes_tables": changes_tables})
             if call.options and not keeps_options:
                 from paimon_cli.api.table import check_table_options
 
                 check_table_options(call.options, call.runtime, strict=call.strict_options)
-            function(call, **values)
+            if prints_only:
+                from paimon_cli.cli.spark_submit_line import show_line
+
+                show_line(call, context)
+            else:
+                function(call, **values)
 
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -272,6 +279,7 @@ def _connect_url(remote: str, master: str | None) -> str:
     return remote
 
 
+_CONTEXT = option("context", typer.Context)
 _NAMES_A_TABLE = {"table", "tables", "context"}
 _OF_CHANGES = {"yes", "dry_run", "allow_unsafe_commit"}
 """Parameters of commands that change tables."""

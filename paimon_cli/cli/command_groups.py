@@ -95,8 +95,16 @@ def _no_type(ctx: Any) -> str | None:
     return None
 
 
+GIVEN = "paimon-cli.given"
+"""Key of a context's `meta`: the arguments of the command as they were given."""
+
+
 class PlainCommand(PlainHelp, TyperCommand):
     """A command with plain help, whose whole numbers are written in digits only."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[GIVEN] = tuple(args)
+        return super().parse_args(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters = super().get_params(ctx)

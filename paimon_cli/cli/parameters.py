@@ -114,6 +114,13 @@ class EngineOptions:
     spark_conf: Annotated[
         list[str] | None, _of_job("--spark-conf", metavar="KEY=VALUE", help="A setting of the Spark session; repeatable.")
     ] = None
+    print_spark_submit: Annotated[
+        bool,
+        _of_job(
+            "--print-spark-submit",
+            help="Only print the spark-submit command that runs this on --master, such as yarn or k8s://URL.",
+        ),
+    ] = False
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ With `auto`, small work stays in this process and bulk work goes to Spark.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -169,9 +170,9 @@ def _spark_engine(request: EngineRequest) -> Engine:
 
         return ConnectEngine(request.master, request.spark_conf or {})
     from paimon_cli.jobs.spark.engine import SparkEngine
-    from paimon_cli.jobs.spark.session import LOCAL_MASTER, SparkRequest
+    from paimon_cli.jobs.spark.session import requested_spark
 
-    return SparkEngine(SparkRequest(request.master or LOCAL_MASTER, dict(request.spark_conf or {})), request.tasks)
+    return SparkEngine(requested_spark(request.master, request.spark_conf or {}, os.environ), request.tasks)
 
 
 class AutoEngine:

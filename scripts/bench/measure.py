@@ -41,6 +41,7 @@ class Comparison:
     goal: float | None = None
     reset: Callable[[], object] = lambda: None
     cpu_seconds: Callable[[], float] = time.process_time
+    warm_ups: int = 1
 
 
 @dataclass(frozen=True)
@@ -67,17 +68,17 @@ class Result:
 
 
 def compare(comparison: Comparison, rounds: int = FEWEST_ROUNDS) -> Result:
-    """One unmeasured round, then `rounds` (at least 5) in which the two take turns in going first."""
+    """Unmeasured rounds, then `rounds` (at least 5) in which the two take turns in going first."""
     if rounds < FEWEST_ROUNDS:
         raise ValueError(f"a median of fewer than {FEWEST_ROUNDS} rounds says nothing")
     subject: list[tuple[float, float]] = []
     floor: list[tuple[float, float]] = []
     sides = [(subject, comparison.subject), (floor, comparison.floor)]
-    for number in range(rounds + 1):
+    for number in range(rounds + comparison.warm_ups):
         for times, work in sides if number % 2 else reversed(sides):
             comparison.reset()
             times.append(_seconds(work, comparison.cpu_seconds))
-    del subject[0], floor[0]
+    del subject[: comparison.warm_ups], floor[: comparison.warm_ups]
     ratios = [[ours[i] / theirs[i] for ours, theirs in zip(subject, floor, strict=True)] for i in (0, 1)]
     return Result(
         name=comparison.name,

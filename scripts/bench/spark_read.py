@@ -26,6 +26,7 @@ from scripts.bench.spark_write import BUCKETS, COLUMNS, SPARKS_OWN_JVM, source, 
 
 CONFS = {**SPARKS_OWN_JVM, "spark.sql.execution.arrow.maxRecordsPerBatch": "10000"}
 DELETED = 0.05
+WARM_UPS = 8
 WHOLE, NARROW, SELECTIVE = tuple(COLUMNS), ("a",), "a = 7"
 ROWS_OF_SOURCE, ONE_BY_SCHEMA = "format, all columns", "format, one column by user schema"
 
@@ -69,7 +70,7 @@ def comparisons(session: SparkSession, folder: Path, rows: int) -> Iterator[Comp
             found = session.read.schema(schema if where is None else read(session, table.url).schema).parquet(*paths)
             all_rows((found if where is None else found.where(where)).select(*columns))
 
-        return Comparison(name, lambda: all_rows(subject()), floor, goal, cpu_seconds=tree_cpu_seconds)
+        return Comparison(name, lambda: all_rows(subject()), floor, goal, cpu_seconds=tree_cpu_seconds, warm_ups=WARM_UPS)
 
     yield against("read, all columns", plain, lambda: read(session, plain.url), WHOLE, None, 1.1)
     yield against("read, one column", plain, lambda: read(session, plain.url, NARROW), NARROW, None, 1.1)

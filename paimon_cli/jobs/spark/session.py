@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import logging
 import os
 import re
 import site
 import sys
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +28,7 @@ from pyspark.sql import SparkSession
 import paimon_cli
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.jobs.spark.java_runtime import JavaRuntime, find_java, user_cache
+from paimon_cli.jobs.spark.submit import is_local, runs_from_archive, write_package_archive
 from paimon_cli.storage.clock_and_random import SystemRandom
 from paimon_cli.storage.whole_file import ScratchDirectory
 
@@ -79,34 +78,6 @@ def _is_whole(path: Path) -> bool:
         return False
 
 
-EARLIEST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
-
-
-def package_files(root: Path) -> list[Path]:
-    """Source and data files below `root`, without caches, in a fixed order."""
-    return sorted(path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-
-
-def archive_bytes(root: Path) -> bytes:
-    """A zip with the directory `root` at its top; the same files give the same bytes."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in package_files(root):
-            entry = zipfile.ZipInfo(path.relative_to(root.parent).as_posix(), EARLIEST_ZIP_TIME)
-            entry.external_attr = 0o644 << 16
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, path.read_bytes())
-    return buffer.getvalue()
-
-
-def write_package_archive(directory: Path) -> Path:
-    """Write the archive of the running paimon_cli into `directory`; its name is derived from its content."""
-    content = archive_bytes(Path(paimon_cli.__file__).parent)
-    path = directory / f"paimon_cli-{hashlib.sha256(content).hexdigest()[:16]}.zip"
-    path.write_bytes(content)
-    return path
-
-
 _SENT = "_paimon_cli_was_sent"
 """Name of the attribute of a session that has the package."""
 
@@ -119,7 +90,7 @@ def classic_context(session: SparkSession) -> SparkContext | None:
 def send_package(session: SparkSession) -> None:
     """Send this package to the executors of a session, once. A local Spark runs the same Python as this process."""
     context = classic_context(session)
-    if (context is not None and str(context.master).startswith("local")) or getattr(session, _SENT, False):
+    if (context is not None and is_local(str(context.master))) or runs_from_archive() or getattr(session, _SENT, False):
         return
     with TemporaryDirectory() as directory:
         archive = str(write_package_archive(Path(directory)))
@@ -168,7 +139,7 @@ class SparkRequest:
     @property
     def is_local(self) -> bool:
         """Whether tasks run on this machine, in Python processes like this one."""
-        return self.master == "local" or self.master.startswith("local[")
+        return is_local(self.master)
 
 
 class RunningSpark:
@@ -214,7 +185,7 @@ def start_spark(request: SparkRequest) -> RunningSpark:
         with _environment(_spark_environment(request, java)):
             context = _spark_context(request, confs, jvm_log)
         context._accumulatorServer.handle_error = _report_broke_off  # type: ignore[method-assign]
-        if not request.is_local:
+        if not request.is_local and not runs_from_archive():
             context.addPyFile(str(write_package_archive(directory.path)))
         return RunningSpark(context, directory)
     except (Py4JError, PySparkException, OSError) as error:
@@ -238,6 +209,19 @@ def spark_confs(request: SparkRequest, directory: Path, jvm_options: Sequence[st
         heap = f"{default_heap() >> 20}m"
         confs |= {**LOCAL_CONFS, "spark.driver.defaultJavaOptions": options, "spark.driver.memory": heap}
     return {**confs, **request.confs}
+
+
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""`spark-submit` sets this variable for the Python process that it starts beside its JVM."""
+
+
+def requested_spark(master: str | None, confs: Mapping[str, str], environment: Mapping[str, str]) -> SparkRequest:
+    """The Spark that the user names; else that of `spark-submit`, if it has started this process; else one in this process."""
+    if SUBMITTED in environment:
+        SparkContext._ensure_initialized()
+        submitted = dict(SparkConf().getAll())
+        return SparkRequest(master or submitted["spark.master"], {**submitted, **confs})
+    return SparkRequest(master or LOCAL_MASTER, dict(confs))
 
 
 def _quoted(option: str) -> str:

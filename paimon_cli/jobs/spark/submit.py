@@ -1,0 +1,119 @@
+"""This package on other machines: an archive that executors import, and jobs for `spark-submit`. Nothing here needs PySpark.
+
+`spark-submit` starts a driver, here or in the cluster. Its Python runs `ENTRY` with the arguments of the command, finds the JVM
+that `spark-submit` has started, and takes the master and the settings from there (`jobs/spark/session`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import sys
+import zipfile
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import paimon_cli
+from paimon_cli.errors import UsageError
+from paimon_cli.jobs.spark.java_runtime import user_cache
+from paimon_cli.storage.clock_and_random import SystemRandom
+
+EARLIEST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+ENTRY = "run_paimon_cli.py"
+"""A file of `pyspark_paimon`: Python puts the folder of a script on its path, where the rooms of this package do not belong."""
+ENVIRONMENT, UNPACKED = "environment.tar.gz", "environment"
+"""The archive of a Python environment, and the folder beside each process into which Spark unpacks it."""
+DRIVER_IN_CLUSTER = ("yarn", "k8s://")
+"""Beginnings of masters that run the driver in the cluster, too."""
+WORKERS_PYTHON, DRIVERS_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
+DEPLOY_MODE, FILES = "spark.submit.deployMode", "spark.files"
+OWN_OPTIONS = {
+    "spark.app.name": "name",
+    DEPLOY_MODE: "deploy-mode",
+    "spark.archives": "archives",
+    "spark.submit.pyFiles": "py-files",
+    FILES: "files",
+}
+"""Settings that `spark-submit` takes as options."""
+
+
+def package_files(root: Path) -> list[Path]:
+    """Source and data files below `root`, without caches, in a fixed order."""
+    return sorted(path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+
+
+def archive_bytes(root: Path) -> bytes:
+    """A zip with the directory `root` at its top; the same files give the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in package_files(root):
+            entry = zipfile.ZipInfo(path.relative_to(root.parent).as_posix(), EARLIEST_ZIP_TIME)
+            entry.external_attr = 0o644 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, path.read_bytes())
+    return buffer.getvalue()
+
+
+def write_package_archive(directory: Path) -> Path:
+    """Write the archive of the running paimon_cli into `directory`; its name is derived from its content."""
+    content = archive_bytes(Path(paimon_cli.__file__).parent)
+    path = directory / f"paimon_cli-{hashlib.sha256(content).hexdigest()[:16]}.zip"
+    if not path.exists():
+        draft = path.with_suffix(f".{SystemRandom().uuid()}")
+        draft.write_bytes(content)
+        draft.rename(path)
+    return path
+
+
+def runs_from_archive() -> bool:
+    """Whether this process has the package from such an archive; then its executors have it, too."""
+    return not Path(paimon_cli.__file__).parent.is_dir()
+
+
+def spark_submit(arguments: Sequence[str], master: str, confs: Mapping[str, str], files: Sequence[str] = ()) -> list[str]:
+    """The words of a `spark-submit` that runs this command; the archive of the package is written into the user's cache.
+
+    `arguments`: the command and its options. `files`: those that a driver in the cluster must find in its working directory.
+    `confs` override what is set here; a Python that they name takes the place of the packed environment.
+    """
+    settings = {**_defaults(master, confs, files), **confs}
+    options = [("master", master), *((option, settings.pop(key)) for key, option in OWN_OPTIONS.items() if key in settings)]
+    options += [("conf", f"{key}={value}") for key, value in settings.items()]
+    words = [word for option, value in options for word in (f"--{option}", value)]
+    return ["spark-submit", *words, str(_entry()), *arguments]
+
+
+def runs_driver_in_cluster(master: str, confs: Mapping[str, str]) -> bool:
+    return confs.get(DEPLOY_MODE, "cluster" if master.startswith(DRIVER_IN_CLUSTER) else "client") == "cluster"
+
+
+def _defaults(master: str, confs: Mapping[str, str], files: Sequence[str]) -> dict[str, str]:
+    settings = {"spark.app.name": f"paimon-cli {paimon_cli.__version__}"}
+    if is_local(master):
+        return settings | {WORKERS_PYTHON: sys.executable}
+    settings["spark.submit.pyFiles"] = str(write_package_archive(_archives()))
+    if WORKERS_PYTHON not in confs:
+        settings |= {"spark.archives": f"{ENVIRONMENT}#{UNPACKED}", WORKERS_PYTHON: f"./{UNPACKED}/bin/python"}
+    if not runs_driver_in_cluster(master, confs):
+        return settings | {DRIVERS_PYTHON: sys.executable}
+    return settings | {DEPLOY_MODE: "cluster"} | ({FILES: ",".join(files)} if files else {})
+
+
+def is_local(master: str) -> bool:
+    """Whether tasks run on this machine, in Python processes like this one."""
+    return master == "local" or master.startswith("local[")
+
+
+def _archives() -> Path:
+    cache = user_cache(os.environ)
+    if cache is None:
+        raise UsageError("no place for the archive of the package", "the user's cache cannot be written", "set XDG_CACHE_HOME")
+    return cache
+
+
+def _entry() -> Path:
+    found = find_spec("pyspark_paimon")
+    assert found is not None and found.origin is not None, "the wheel has both packages"
+    return Path(found.origin).with_name(ENTRY)

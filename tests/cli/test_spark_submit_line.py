@@ -1,0 +1,73 @@
+"""`--print-spark-submit`: the words of the line, and where each comes from. `tests/jobs/test_spark_submit` runs such lines."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import Run
+
+
+def test_a_line_for_yarn_sends_everything(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PAIMON_WAREHOUSE", "hdfs://nn/w")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "paimon.yaml").write_text("s3.secret-key: hush\n")
+    confs = ("--spark-conf", "spark.executor.memory=2g", "--spark-conf=spark.executor.cores=2")
+    job = ("compact", "shop.orders", "--strategy=full", "--partition", "a=1")
+    words = shlex.split(run(*job, "--master", "yarn", *confs, "--engine", "auto", "--print-spark-submit").out)
+    (archive,) = (tmp_path / "paimon-cli").glob("paimon_cli-*.zip")
+    entry = words.index(next(word for word in words if word.endswith("run_paimon_cli.py")))
+    assert Path(words[entry]).is_file()
+    assert words[:3] == ["spark-submit", "--master", "yarn"]
+    options = dict(zip(words[1:entry:2], words[2:entry:2], strict=True))
+    assert options["--deploy-mode"] == "cluster"
+    assert options["--archives"] == "environment.tar.gz#environment"
+    assert options["--py-files"] == str(archive)
+    assert options["--files"] == "paimon.yaml"
+    assert {"spark.pyspark.python=./environment/bin/python", "spark.executor.memory=2g", "spark.executor.cores=2"} <= set(words)
+    own = [
+        "compact",
+        "shop.orders",
+        "--strategy",
+        "full",
+        "--partition",
+        "a=1",
+        "--engine",
+        "spark",
+        "--warehouse",
+        "hdfs://nn/w",
+    ]
+    assert words[entry + 1 :] == own
+
+
+def test_settings_of_the_user_come_first(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    settings = {
+        "spark.pyspark.python": "/usr/bin/python3",
+        "spark.archives": "s3a://b/e.tgz#e",
+        "spark.app.name": "nightly",
+        "spark.submit.deployMode": "client",
+    }
+    confs = [word for pair in settings.items() for word in ("--spark-conf", "=".join(pair))]
+    command = ("verify", "s3://b/t", "--level", "full", "--master", "k8s://https://h:6443", "--print-spark-submit", "-o", "json")
+    words = run(*command, *confs).json["item"]["command"]
+    assert [words[words.index(flag) + 1] for flag in ("--archives", "--name", "--deploy-mode")] == [
+        "s3a://b/e.tgz#e",
+        "nightly",
+        "client",
+    ]
+    assert [word for word in words if word.startswith("spark.pyspark.python=")] == ["spark.pyspark.python=/usr/bin/python3"]
+
+
+def test_arguments_that_look_like_options_stay_arguments(run: Run) -> None:
+    line = run("write", "t", "-o", "table", "--print-spark-submit", "--no-header", "--commit-id", "7", "--", "-in.csv").out
+    assert line.strip().endswith("write --output table --no-header --commit-id 7 --engine spark -- t -in.csv")
+
+
+@pytest.mark.parametrize("option", [("--engine", "local"), ("--remote", "sc://localhost:15002")])
+def test_what_runs_without_spark_submit_has_no_line(run: Run, option: tuple[str, str]) -> None:
+    answer = run("compact", "t", "--print-spark-submit", *option, code=2)
+    assert f"--print-spark-submit cannot be combined with {option[0]}" in answer.err
