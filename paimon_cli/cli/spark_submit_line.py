@@ -14,6 +14,7 @@ from paimon_cli.cli.command_groups import GIVEN
 from paimon_cli.cli.results import NAMES
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.spark.submit import runs_driver_in_cluster, spark_submit
+from paimon_cli.storage.catalog_options import names_secret
 
 if TYPE_CHECKING:
     from paimon_cli.cli.command import Call
@@ -28,6 +29,11 @@ def show_line(call: Call, context: Any) -> None:
     if call.engine == "local" or (call.master is not None and call.master.startswith("sc://")):
         flag, why = ("--engine local", "Spark") if call.engine == "local" else ("--remote", "spark-submit")
         raise UsageError(f"--print-spark-submit cannot be combined with {flag}", f"that runs without {why}")
+    for key in (*call.catalog_options, *call.options, *call.spark_conf):
+        if names_secret(key):
+            why = "what a command prints ends up in logs and histories"
+            hint = f"put it into {CATALOG_FILE}, which is sent along, or a setting of Spark into its spark-defaults.conf"
+            raise UsageError(f"--print-spark-submit would print the value of {key}", why, hint)
     master, files, words = call.master or "local[*]", [], ["--engine", "spark"]
     if runs_driver_in_cluster(master, call.spark_conf):
         files += [CATALOG_FILE] if os.path.exists(CATALOG_FILE) else []

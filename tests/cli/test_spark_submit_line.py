@@ -71,3 +71,10 @@ def test_arguments_that_look_like_options_stay_arguments(run: Run) -> None:
 def test_what_runs_without_spark_submit_has_no_line(run: Run, option: tuple[str, str]) -> None:
     answer = run("compact", "t", "--print-spark-submit", *option, code=2)
     assert f"--print-spark-submit cannot be combined with {option[0]}" in answer.err
+
+
+@pytest.mark.parametrize("option", ["--option=s3.secret-key=hush", "--spark-conf=spark.hadoop.fs.s3a.secret.key=hush"])
+def test_secrets_are_not_printed(run: Run, option: str) -> None:
+    answer = run("compact", "t", "--master", "yarn", "--print-spark-submit", option, code=2)
+    assert "hush" not in answer.out + answer.err
+    assert "would print the value of" in answer.err
