@@ -241,6 +241,24 @@ class Inspection(OpenedTable):
 
         return health_of(self.context, self.name, argument or self.catalog_table.layout.argument)
 
+    def report(self, html: str, *, force: bool = False, argument: str | None = None) -> WrittenReport:
+        """Write the state and the history of the table as one HTML page to a file or URL; `force` replaces a file.
+
+        `argument` names the table in the commands of the findings.
+        """
+        from paimon_cli import __version__
+        from paimon_cli.inspect.report_figures import report_figures
+        from paimon_cli.inspect.report_page import report_page
+        from paimon_cli.storage.whole_file import whole_file
+
+        table = self.catalog_table
+        figures = report_figures(table, self.name, argument or table.layout.argument)
+        page = report_page(figures, __version__).encode(errors="replace")
+        with whole_file(html, table.store_options, self.context.random, replace=force) as sink:
+            sink.write(page)
+        findings = len(figures.health.findings)
+        return WrittenReport(html, len(page), figures.health.verdict, findings, figures.bucket_count, len(figures.kinds))
+
     def advise(self, *, only: Sequence[str] | None = None, argument: str | None = None) -> list[Advice]:
         """Suggestions from the table's own history; `only`: some of buckets, small-files, options and compaction.
 
@@ -271,6 +289,18 @@ class Inspection(OpenedTable):
     ) -> Simulation:
         """Compaction options compared on the commits of the table's history, or on a `workload`; see `simulate`."""
         return simulate(workload, set, compare=compare, compact_every=compact_every, table=self)
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """The page that `Table.report` wrote: where, its bytes, and how much of the table it tells about."""
+
+    html: str
+    size: int
+    verdict: str
+    findings: int
+    buckets: int
+    snapshots: int
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,8 @@ KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.s
     "TableDescription.options": SETTINGS,
     "TableDescription.snapshots": COUNT,
     "TableDropped.snapshots": COUNT,
+    "WrittenReport.findings": COUNT,
+    "WrittenReport.snapshots": COUNT,
 }
 """By name, or by dataclass and name; other values are texts."""
 

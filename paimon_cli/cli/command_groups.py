@@ -41,6 +41,7 @@ PANELS = {
         "ls": "catalog_commands",
         "list": "catalog_commands",
         "blame": "snapshot_commands",
+        "report": "doctor_command",
         "tables": "catalog_commands.tables",
         "db": "catalog_commands.databases",
         "snapshots": "snapshot_commands.snapshots",

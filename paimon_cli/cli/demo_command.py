@@ -289,16 +289,17 @@ def _farewell(result: DemoResult, keep: Path | None) -> None:
         return
     table = str(result.table)
     say(f"The table stays in {table}. Try next:\n")
-    for words, purpose in _next_steps(table):
+    for words, purpose in _next_steps(table, keep):
         print(bold(f"$ {shlex.join(('paimon-cli', *words))}"))
         say(f"      {purpose}")
 
 
-def _next_steps(table: str) -> list[tuple[tuple[str, ...], str]]:
+def _next_steps(table: str, keep: Path) -> list[tuple[tuple[str, ...], str]]:
     return [
         (("describe", table), "the table on one screen"),
         (("blame", table, "--key", f"id={ACCOUNT}"), "every stored version of a row: who wrote it, and when"),
         (("read", table, "--snapshot", "30", "-w", f"id = {ACCOUNT}"), "the row before Ann and Bob came"),
+        (("report", table, "--html", f"{keep}/report.html"), "the table as one page of pictures"),
         (("verify", table, "--level", "full"), "check every file, key and number"),
         (("lab", "ls"), "more of what can go wrong between writers, reproduced step by step"),
     ]

@@ -15,7 +15,7 @@ from paimon_cli import __version__
 from paimon_cli.cli.columns import Column, Item, Listing, columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.parameters import TableName, Yes
-from paimon_cli.cli.results import confirm, counted, printable, say
+from paimon_cli.cli.results import confirm, counted, human_size, printable, say
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 
 commands = top_level()
@@ -57,6 +57,27 @@ def doctor(
         say(counted(len(findings), "finding"))
     if findings:
         raise typer.Exit(FINDINGS_EXIT_CODE)
+
+
+@command(commands, "report")
+def report(
+    call: Call,
+    table: TableName,
+    html: Annotated[str, typer.Option("--html", metavar="FILE", help="File or URL to write the page to.", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+) -> None:
+    """Write the state and the history of a table as one HTML page with charts, to look at, to send or to keep.
+
+    Levels and key ranges of the buckets, amplification and size over time, commits by user, compaction debt, findings. The page
+    refers to nothing outside of it, follows the reader's choice of light or dark, and each chart is also a table.
+
+    paimon-cli report ./wh/shop.db/orders --html orders.html
+    """
+    written = call.open(table).report(html, force=force, argument=call.pasted(table))
+    told = (
+        f"{counted(written.buckets, 'bucket')}, {counted(written.snapshots, 'snapshot')}, {counted(written.findings, 'finding')}"
+    )
+    call.show(Item("Report", table, written), f"wrote {html}: {told}, {human_size(written.size)}")
 
 
 @command(commands, "health")

@@ -158,7 +158,7 @@ def _lsm_row(context: TableContext, state: BucketFiles, snapshot_id: int, full: 
         would_compact=_next_compaction(plan, refusal),
         output_level=plan.output_level if isinstance(plan, CompactionTask) else None,
         not_supported=refusal,
-        runs=_run_rows(context, runs, key_of, picked),
+        runs=run_rows(context, runs, key_of, picked),
     )
 
 
@@ -168,7 +168,7 @@ def _next_compaction(plan: Decision | None, refusal: str | None) -> str:
     return f"{plan.reason} ({plan.arithmetic})" if isinstance(plan, CompactionTask) else plan.reason
 
 
-def _run_rows(context: TableContext, runs: Sequence[SortedRun], key_of: KeyOf, picked: int) -> tuple[RunRow, ...]:
+def run_rows(context: TableContext, runs: Sequence[SortedRun], key_of: KeyOf, picked: int) -> tuple[RunRow, ...]:
     if not runs:
         return ()
     decode = key_values(context)

@@ -1,0 +1,233 @@
+"""Charts as SVG text: bars, ranges, lines and columns, in colours that the page around them names (`STYLE`).
+
+Every chart has a title and a description for those who cannot see it, and a bounded number of shapes. All texts are escaped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from html import escape as escape_html
+from typing import TypeVar
+
+WIDTH = 720
+LABELS, NOTES, ROW = 190, 110, 20
+"""Pixels for the labels left of bars, for the notes right of them, and for one row."""
+MOST_POINTS, MOST_COLUMNS = 240, 60
+LONGEST_LABEL = 30
+_TOP, _BOTTOM = 14, 26
+T = TypeVar("T")
+
+STYLE = """\
+:root { color-scheme: light dark; --page: #ffffff; --panel: #f6f8fa; --ink: #1c2430; --faint: #566171; --line: #d5dbe3;
+  --l0: #d9480f; --l1: #d98a1f; --l2: #7d9c1f; --l3: #1f9070; --l4: #1f7fb4; --l5: #4457b8; --l6: #6f42a8;
+  --append: #1f7fb4; --compact: #1f9070; --overwrite: #d9480f; --analyze: #7a828c; --accent: #1f5fb4; --soft: #1f5fb422;
+  --good: #1a7f37; --care: #9a6700; --bad: #cf222e; }
+@media (prefers-color-scheme: dark) { :root { --page: #11161d; --panel: #1a212b; --ink: #e4e9f0; --faint: #9ba7b6;
+  --line: #343e4c; --l0: #ff8a4c; --l1: #f0b04a; --l2: #a9c84a; --l3: #4cc39c; --l4: #56b1e6; --l5: #8b9cf5; --l6: #b48af0;
+  --append: #56b1e6; --compact: #4cc39c; --overwrite: #ff8a4c; --analyze: #9aa3ae; --accent: #6fa8f5; --soft: #6fa8f533;
+  --good: #4ac26b; --care: #d4a72c; --bad: #ff7b72; } }
+svg text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: var(--ink); }
+svg .faint { fill: var(--faint); } svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
+svg .axis { stroke: var(--line); stroke-width: 1; } svg .line { fill: none; stroke: var(--accent); stroke-width: 2; }
+svg .area { fill: var(--soft); stroke: none; } svg .second { fill: none; stroke: var(--l0); stroke-width: 2; }
+svg .back { fill: var(--page); }
+svg .l0 { fill: var(--l0); } svg .l1 { fill: var(--l1); } svg .l2 { fill: var(--l2); } svg .l3 { fill: var(--l3); }
+svg .l4 { fill: var(--l4); } svg .l5 { fill: var(--l5); } svg .l6 { fill: var(--l6); } svg .append { fill: var(--append); }
+svg .compact { fill: var(--compact); } svg .overwrite { fill: var(--overwrite); } svg .analyze { fill: var(--analyze); }
+svg .bar { fill: var(--accent); }
+"""
+
+
+def level_class(level: int) -> str:
+    """The colour of a level; the levels above the sixth share one."""
+    return f"l{min(max(level, 0), 6)}"
+
+
+def escape(text: object) -> str:
+    """Text for HTML and SVG, with what no browser shows made visible."""
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+    return escape_html(shown, quote=True)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a bar or column: its length, its colour as a class of `STYLE`, and what is said of it on hovering."""
+
+    value: float
+    colour: str
+    says: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One row of a bar chart, or one column."""
+
+    label: str
+    parts: Sequence[Part]
+    note: str = ""
+
+    @property
+    def total(self) -> float:
+        return sum(part.value for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Range:
+    """One row of a chart of ranges, from `begin` to `end` between 0 and 1."""
+
+    label: str
+    begin: float
+    end: float
+    colour: str
+    says: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: `points` are (x, y), ascending in x. `colour` is `line` or `second`."""
+
+    points: Sequence[tuple[float, float]]
+    colour: str = "line"
+    filled: bool = True
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How the values of an axis are written; `base`: 1024 where they are bytes."""
+
+    text: Callable[[float], str]
+    base: int = 10
+    ends: tuple[str, str] = field(default=("", ""))
+
+
+def drawing(ident: str, title: str, description: str, height: float, body: Sequence[str], *, standalone: bool = False) -> str:
+    """An SVG; `standalone`: a file of its own, with its style and a background."""
+    head, style = "", ""
+    if standalone:
+        head = ' xmlns="http://www.w3.org/2000/svg"'
+        style = f'<style>{STYLE}</style><rect class="back" width="{WIDTH}" height="{height:.0f}" rx="6"/>'
+    return (
+        f'<svg{head} viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-labelledby="{ident}-t {ident}-d">'
+        f'<title id="{ident}-t">{escape(title)}</title><desc id="{ident}-d">{escape(description)}</desc>'
+        f"{style}{''.join(body)}</svg>"
+    )
+
+
+def bars(rows: Sequence[Bar]) -> tuple[float, list[str]]:
+    """Horizontal bars of stacked parts on one scale: the height and the shapes."""
+    body, room = [], WIDTH - LABELS - NOTES
+    most = max((row.total for row in rows), default=0) or 1
+    for number, row in enumerate(rows):
+        y, x = number * ROW, float(LABELS)
+        body.append(_label(row.label, y))
+        for part in row.parts:
+            width = max(1.0, part.value / most * room) if part.value else 0.0
+            body.append(_box(x, y + 3, width, ROW - 6, part.colour, part.says))
+            x += width
+        body.append(_text(x + 6, y + 14, row.note, "faint"))
+    return max(1, len(rows)) * ROW, body
+
+
+def ranges(rows: Sequence[Range]) -> tuple[float, list[str]]:
+    """Ranges of one common axis, one below the other."""
+    body, room = [], WIDTH - LABELS - NOTES
+    for number, row in enumerate(rows):
+        y, x = number * ROW, LABELS + row.begin * room
+        body.append(_label(row.label, y))
+        body.append(f'<line class="axis" x1="{LABELS}" x2="{LABELS + room}" y1="{y + 10}" y2="{y + 10}"/>')
+        body.append(_box(x, y + 3, max(2.0, (row.end - row.begin) * room), ROW - 6, row.colour, row.says))
+        body.append(_text(WIDTH, y + 14, row.note, "faint end"))
+    return max(1, len(rows)) * ROW, body
+
+
+def lines(series: Sequence[Line], y_axis: Axis, x_axis: Axis, height: int = 150) -> tuple[float, list[str]]:
+    """Lines in steps of one: a value holds until the next one."""
+    left, right, top, bottom = 74, WIDTH - 8, _TOP, height - _BOTTOM
+    xs = [x for line in series for x, _ in line.points]
+    first, last = min(xs, default=0), max(xs, default=0) + 1  # the last value is seen to hold, too
+    most = nice_ceiling(max((y for line in series for _, y in line.points), default=0), y_axis.base)
+    body = _grid(left, top, bottom, most, y_axis)
+
+    def place(point: tuple[float, float]) -> tuple[float, float]:
+        x = left + (point[0] - first) / (last - first) * (right - left)
+        return x, bottom - point[1] / most * (bottom - top)
+
+    for line in series:
+        placed = [place(point) for point in _thinned(line.points)]
+        if not placed:
+            continue
+        path = f"M{placed[0][0]:.1f} {placed[0][1]:.1f}" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in placed[1:]) + f"H{right}"
+        if line.filled:
+            body.append(f'<path class="area" d="{path}V{bottom}H{placed[0][0]:.1f}Z"/>')
+        body.append(f'<path class="{line.colour}" d="{path}"/>')
+    return height, [*body, *_ends(left, height, x_axis)]
+
+
+def columns(rows: Sequence[Bar], y_axis: Axis, x_axis: Axis, height: int = 130) -> tuple[float, list[str]]:
+    """Stacked columns side by side."""
+    left, top, bottom = 74, _TOP, height - _BOTTOM
+    most = nice_ceiling(max((row.total for row in rows), default=0), y_axis.base)
+    body, step = _grid(left, top, bottom, most, y_axis), (WIDTH - left - 8) / max(1, len(rows))
+    for number, row in enumerate(rows):
+        y = float(bottom)
+        for part in row.parts:
+            tall = part.value / most * (bottom - top)
+            y -= tall
+            body.append(_box(left + number * step, y, max(1.0, min(step - 1, 40.0)), tall, part.colour, part.says))
+    return height, [*body, *_ends(left, height, x_axis)]
+
+
+def binned(items: Sequence[T], most: int = MOST_COLUMNS) -> list[Sequence[T]]:
+    """The items in at most so many neighbouring groups of like size."""
+    size = max(1, math.ceil(len(items) / most))
+    return [items[begin : begin + size] for begin in range(0, len(items), size)]
+
+
+def nice_ceiling(value: float, base: int = 10) -> float:
+    """A round number that is not below the value, in units of 1024 for bytes."""
+    if value <= 0:
+        return 1.0
+    unit = float(base) ** math.floor(math.log(value, base)) if base != 10 else 1.0
+    scaled = value / unit
+    power = 10.0 ** math.floor(math.log10(scaled))
+    found = next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= scaled * (1 - 1e-9))
+    return found * unit if found * unit >= 1 or base == 10 else 1.0
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+    """At most `MOST_POINTS` points: the highest of each group, and the last one."""
+    if len(points) <= MOST_POINTS:
+        return points
+    return [max(group, key=lambda point: point[1]) for group in binned(points[:-1], MOST_POINTS - 1)] + [points[-1]]
+
+
+def _grid(left: int, top: int, bottom: int, most: float, axis: Axis) -> list[str]:
+    body = []
+    for share in (0.0, 0.5, 1.0):
+        y = bottom - share * (bottom - top)
+        body.append(f'<line class="axis" x1="{left}" x2="{WIDTH - 8}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        body.append(_text(left - 8, y + 4, axis.text(share * most), "faint end"))
+    return body
+
+
+def _ends(left: int, height: int, axis: Axis) -> list[str]:
+    return [_text(left, height - 8, axis.ends[0], "faint"), _text(WIDTH - 8, height - 8, axis.ends[1], "faint end")]
+
+
+def _label(text: str, y: float) -> str:
+    short = text if len(text) <= LONGEST_LABEL else f"{text[:12]}…{text[13 - LONGEST_LABEL :]}"
+    return f"<g><title>{escape(text)}</title>{_text(LABELS - 8, y + 14, short, 'end')}</g>"
+
+
+def _text(x: float, y: float, text: str, colour: str) -> str:
+    return f'<text class="{colour}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>' if text else ""
+
+
+def _box(x: float, y: float, width: float, height: float, colour: str, says: str) -> str:
+    if height <= 0 or width <= 0:
+        return ""
+    box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    return f'<rect class="{colour}" {box} rx="1.5"><title>{escape(says)}</title></rect>'

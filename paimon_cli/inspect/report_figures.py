@@ -1,0 +1,315 @@
+"""The figures of `report`: the buckets of a table today, and its history, walked backwards from the latest snapshot.
+
+All of it is bounded: the most telling buckets are kept one by one and the others are counted, and the changes of older snapshots
+are not read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple
+from uuid import UUID
+
+from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, Decision, SkippedBucket, plan_bucket, why_not_compactable
+from paimon_cli.datatypes.partition_path import natural_order
+from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.partition_spec import partition_text
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect.compaction_report import DecisionRow, decision_rows, percent_above
+from paimon_cli.inspect.health_report import HealthRow, health_of
+from paimon_cli.inspect.lsm_report import RunRow, run_rows
+from paimon_cli.inspect.table_description import TableDescription, describe_table
+from paimon_cli.lsm.sorted_runs import count_runs, sorted_runs
+from paimon_cli.metadata.data_file import ADD, BucketId, DataFileMeta, ManifestEntry
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+
+MOST_SNAPSHOTS, MOST_CHANGES = 20_000, 2_000
+"""Snapshots that are counted, and those whose changes are read, the newest first."""
+MOST_BUCKETS, MOST_TREES, MOST_RUNS, MOST_USERS = 30, 6, 40, 12
+RANDOM_USERS = "one-off jobs"
+"""Commit users that are random UUIDs, as jobs get that are given no name."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The table right after one snapshot. `most_runs` and `mean_runs`: sorted runs of a bucket, None for append tables;
+    `space_percent`: bytes above the oldest runs divided by those of the oldest runs.
+    """
+
+    snapshot_id: int
+    millis: int
+    files: int
+    size: int
+    most_runs: int | None
+    mean_runs: float | None
+    space_percent: int | None
+
+
+@dataclass(frozen=True)
+class CommitterRow:
+    """Commits of one user by kind; `users`: how many users are counted together."""
+
+    user: str
+    users: int
+    kinds: Mapping[str, int]
+    last: int
+
+    @property
+    def commits(self) -> int:
+        return sum(self.kinds.values())
+
+
+@dataclass(frozen=True)
+class BucketLevels:
+    """One bucket today: bytes and files of each level."""
+
+    place: str
+    runs: int | None
+    files: int
+    size: int
+    size_by_level: Mapping[int, int]
+    files_by_level: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The newest sorted runs of a bucket; `runs_left`: how many older ones are not listed."""
+
+    place: str
+    runs: tuple[RunRow, ...]
+    runs_left: int
+
+
+@dataclass(frozen=True)
+class CompactionDebt:
+    """What a compaction would do now. `rows`: the buckets with most to read; `refusal`: why this version does not compact."""
+
+    due: int
+    buckets: int
+    read_bytes: int
+    write_bytes: int
+    level_0_bytes: int
+    rows: tuple[DecisionRow, ...]
+    refusal: str | None = None
+
+
+@dataclass(frozen=True)
+class ReportFigures:
+    """All that the page shows. `history` is the oldest first; `kinds` are the commits, oldest first, as (id, kind)."""
+
+    name: str
+    millis: int
+    has_keys: bool
+    description: TableDescription
+    health: HealthRow
+    buckets: tuple[BucketLevels, ...]
+    bucket_count: int
+    runs_of_buckets: Mapping[int, int]
+    trees: tuple[Tree, ...]
+    debt: CompactionDebt
+    history: tuple[Moment, ...]
+    history_ends: str
+    kinds: tuple[tuple[int, str], ...]
+    committers: tuple[CommitterRow, ...]
+
+
+def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigures:
+    """Read the metadata of the table; no data file is opened. `argument` names the table in commands."""
+    context, snapshot = table.context, table.snapshots.latest()
+    states = sorted(bucket_files(context, snapshot).values(), key=lambda state: -_size(state.files))
+    has_keys = bool(context.schema.primary_keys)
+    snapshots = list(islice(table.snapshots.newest_first(), MOST_SNAPSHOTS))
+    history, ends = _history(context, snapshots, states, has_keys)
+    levels = [_levels(context, state, has_keys) for state in states]
+    worst = sorted(range(len(states)), key=lambda n: (-(levels[n].runs or 0), -levels[n].files, -levels[n].size))
+    shown = sorted((levels[n] for n in worst[:MOST_BUCKETS]), key=lambda row: natural_order(row.place))
+    trees = [_tree(context, states[n]) for n in worst[:MOST_TREES]] if has_keys else []
+    return ReportFigures(
+        name=name,
+        millis=context.clock.now_millis(),
+        has_keys=has_keys,
+        description=describe_table(table),
+        health=health_of(context, name, argument),
+        buckets=tuple(shown),
+        bucket_count=len(states),
+        runs_of_buckets=Counter(row.runs if row.runs is not None else row.files for row in levels),
+        trees=tuple(tree for tree in trees if tree.runs),
+        debt=_debt(context, snapshot, states),
+        history=history,
+        history_ends=ends,
+        kinds=tuple((past.id, past.commit_kind) for past in reversed(snapshots)),
+        committers=tuple(_committers(snapshots)),
+    )
+
+
+def _size(files: Sequence[DataFileMeta]) -> int:
+    return sum(file.file_size for file in files)
+
+
+def _place(context: TableContext, state: BucketFiles) -> str:
+    bucket = "waiting for buckets" if state.bucket == POSTPONE_BUCKET else f"bucket {state.bucket}"
+    partition = partition_text(context, state.partition)
+    return f"{partition} / {bucket}" if partition else bucket
+
+
+def _levels(context: TableContext, state: BucketFiles, has_keys: bool) -> BucketLevels:
+    sizes: Counter[int] = Counter()
+    files: Counter[int] = Counter()
+    for file in state.files:
+        sizes[file.level] += file.file_size
+        files[file.level] += 1
+    merges = has_keys and state.bucket != POSTPONE_BUCKET
+    runs = count_runs(state.files) if merges else None
+    return BucketLevels(_place(context, state), runs, len(state.files), sizes.total(), sizes, files)
+
+
+def _tree(context: TableContext, state: BucketFiles) -> Tree:
+    runs = [] if state.bucket == POSTPONE_BUCKET else sorted_runs(state.files, context.key_of)
+    rows = run_rows(context, runs, context.key_of, picked=0)
+    # the oldest run is the biggest one, which the others overlap: it is always among those that are shown
+    shown = rows if len(rows) <= MOST_RUNS else (*rows[: MOST_RUNS - 1], rows[-1])
+    return Tree(_place(context, state), shown, len(rows) - len(shown))
+
+
+def _debt(context: TableContext, snapshot: Snapshot | None, states: Sequence[BucketFiles]) -> CompactionDebt:
+    level_0 = sum(file.file_size for state in states for file in state.files if file.level == 0)
+    refusal = why_not_compactable(context)
+    if refusal is not None or snapshot is None:
+        return CompactionDebt(0, len(states), 0, 0, level_0, (), refusal)
+    decisions: Iterator[Decision] = (plan_bucket(context, state, MINOR_STRATEGY, snapshot.id) for state in states)
+    rows = decision_rows(context, [decision for decision in decisions if not isinstance(decision, SkippedBucket)])
+    biggest = sorted(rows, key=lambda row: -row.read_bytes)[:MOST_BUCKETS]
+    totals = (sum(row.read_bytes for row in rows), sum(row.write_bytes for row in rows))
+    return CompactionDebt(len(rows), len(states), *totals, level_0, tuple(biggest))
+
+
+class _File(NamedTuple):
+    level: int
+    size: int
+    sequence: int
+
+
+class _BucketFigures(NamedTuple):
+    runs: int
+    oldest_size: int
+
+
+class _State:
+    """The live files of the table at one snapshot, from which the changes of that snapshot are taken back."""
+
+    def __init__(self, states: Sequence[BucketFiles], has_keys: bool) -> None:
+        self._has_keys = has_keys
+        self._files: dict[BucketId, dict[object, _File]] = defaultdict(dict)
+        self._figures: dict[BucketId, _BucketFigures] = {}
+        self._runs: Counter[int] = Counter()
+        self._count = self._size = self._oldest = 0
+        for state in states:
+            for file in state.files:
+                entry = ManifestEntry(ADD, state.partition, state.bucket, state.total_buckets, file)
+                self._add(entry)
+            self._renew(state.bucket_id)
+
+    def moment(self, snapshot: Snapshot) -> Moment:
+        here = Moment(snapshot.id, snapshot.time_millis, self._count, self._size, None, None, None)
+        if not self._has_keys:
+            return here
+        runs = self._runs.total()
+        mean = sum(count * buckets for count, buckets in self._runs.items()) / runs if runs else 0.0
+        return replace(
+            here,
+            most_runs=max(self._runs, default=0),
+            mean_runs=round(mean, 2),
+            space_percent=percent_above(self._size, self._oldest),
+        )
+
+    def take_back(self, entries: Sequence[ManifestEntry]) -> None:
+        for entry in reversed(entries):
+            if entry.kind == ADD:
+                gone = self._files[entry.bucket_id].pop(entry.identity, None)
+                self._count -= gone is not None
+                self._size -= gone.size if gone is not None else 0
+            else:
+                self._add(entry)
+        for bucket_id in {entry.bucket_id for entry in entries}:
+            self._renew(bucket_id)
+
+    def _add(self, entry: ManifestEntry) -> None:
+        file = entry.file
+        files = self._files[entry.bucket_id]
+        if entry.identity not in files:
+            self._count, self._size = self._count + 1, self._size + file.file_size
+        files[entry.identity] = _File(file.level, file.file_size, file.min_sequence_number)
+
+    def _renew(self, bucket_id: BucketId) -> None:
+        """Count the sorted runs of a bucket again."""
+        old = self._figures.pop(bucket_id, None)
+        if old is not None:
+            self._oldest -= old.oldest_size
+            self._runs[old.runs] -= 1
+            self._runs += Counter()  # forgets what is zero
+        files = self._files[bucket_id].values()
+        if not files or bucket_id.bucket == POSTPONE_BUCKET:
+            return
+        top = max(file.level for file in files)
+        levels = {file.level for file in files} - {0}
+        oldest = min(files, key=lambda file: file.sequence).size if top == 0 else sum(f.size for f in files if f.level == top)
+        new = _BucketFigures(len(levels) + sum(file.level == 0 for file in files), oldest)
+        self._figures[bucket_id] = new
+        self._oldest += new.oldest_size
+        self._runs[new.runs] += 1
+
+
+def _history(
+    context: TableContext, snapshots: Sequence[Snapshot], states: Sequence[BucketFiles], has_keys: bool
+) -> tuple[tuple[Moment, ...], str]:
+    """The table after each of the newest snapshots, oldest first, and why no older ones are there."""
+    if not snapshots:
+        return (), ""
+    state = _State(states, has_keys)
+    moments: list[Moment] = []
+    for number, snapshot in enumerate(snapshots):
+        if number == MOST_CHANGES:
+            return tuple(reversed(moments)), f"of {len(snapshots):,} snapshots, the newest {MOST_CHANGES:,}"
+        if number and snapshot.id + 1 != snapshots[number - 1].id:
+            return tuple(reversed(moments)), f"snapshot {snapshot.id + 1} is missing, and with it what came before"
+        moments.append(state.moment(snapshot))
+        try:
+            state.take_back(context.manifests.delta_entries(snapshot))
+        except (DamagedFile, NotFound) as problem:
+            return tuple(reversed(moments)), f"the changes of snapshot {snapshot.id} cannot be read: {problem}"
+    return tuple(reversed(moments)), ""
+
+
+def _committers(snapshots: Sequence[Snapshot]) -> list[CommitterRow]:
+    """Most commits first; users with random names are one row, and so are those beyond the first ones."""
+    kinds: dict[str, Counter[str]] = defaultdict(Counter)
+    users: dict[str, set[str]] = defaultdict(set)
+    last: dict[str, int] = defaultdict(int)
+    for snapshot in snapshots:
+        name = RANDOM_USERS if _is_random(snapshot.commit_user) else snapshot.commit_user
+        kinds[name][snapshot.commit_kind] += 1
+        users[name].add(snapshot.commit_user)
+        last[name] = max(last[name], snapshot.time_millis)
+    rows = [CommitterRow(name, len(users[name]), kinds[name], last[name]) for name in kinds]
+    rows.sort(key=lambda row: (-row.commits, row.user))
+    if len(rows) <= MOST_USERS:
+        return rows
+    others = rows[MOST_USERS - 1 :]
+    together: Counter[str] = Counter()
+    for row in others:
+        together.update(row.kinds)
+    count = sum(row.users for row in others)
+    return [*rows[: MOST_USERS - 1], CommitterRow("others", count, together, max(row.last for row in others))]
+
+
+def _is_random(user: str) -> bool:
+    try:
+        return str(UUID(user)) == user
+    except ValueError:
+        return False

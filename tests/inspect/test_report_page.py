@@ -1,0 +1,205 @@
+"""The page of `report`: true figures, nothing from outside, escaped texts, and a size that does not grow with the table."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from paimon_cli import Table
+from paimon_cli.errors import UsageError
+from paimon_cli.inspect import report_figures as figures_module
+from paimon_cli.inspect.charts import Axis, Line, binned, lines, nice_ceiling
+from paimon_cli.inspect.report_figures import RANDOM_USERS, ReportFigures, report_figures
+from tests.goldens import golden_table
+
+SHAPE = pa.schema([pa.field("p", pa.string(), nullable=False), pa.field("k", pa.int64(), nullable=False), ("v", pa.string())])
+VOID = {"meta", "br"}
+
+
+def rows(keys: range, partition: str = "a", value: str = "x") -> pa.Table:
+    return pa.table({"p": [partition] * len(keys), "k": list(keys), "v": [value] * len(keys)}, schema=SHAPE)
+
+
+def keyed(folder: Path, name: str = "t", **options: str) -> Table:
+    settings = {"bucket": "2", "write-only": "true", **options}
+    return Table.create(str(folder / name), schema=SHAPE, primary_key=["p", "k"], partition_by=["p"], options=settings)
+
+
+def figures_of(table: Table) -> ReportFigures:
+    return report_figures(table.catalog_table, table.name, table.name)
+
+
+class Page(HTMLParser):
+    """What is on a page: tags that are not closed, charts without a name, and all texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def page_of(table: Table, folder: Path) -> tuple[str, Page]:
+    table.report(str(folder / "page.html"), force=True)
+    text = (folder / "page.html").read_text(encoding="utf-8")
+    return text, Page(text)
+
+
+def test_history_is_what_each_snapshot_shows(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    for number in range(6):
+        table.write(rows(range(number, number + 20), "ab"[number % 2]))
+        if number in (2, 4):
+            table.compact(strategy="full")
+    table.write(rows(range(3), "a"), overwrite=True)
+    table.delete(where="k = 1")
+    moments = figures_of(table).history
+    assert [moment.snapshot_id for moment in moments] == list(table.snapshot_ids())
+    for moment in moments:
+        buckets = table.buckets(snapshot=moment.snapshot_id)
+        assert moment.files == sum(bucket.files for bucket in buckets)
+        assert moment.size == sum(bucket.size for bucket in buckets)
+        runs = [bucket.sorted_runs or 0 for bucket in buckets]
+        assert moment.most_runs == max(runs)
+        assert moment.mean_runs == round(sum(runs) / len(runs), 2)
+        trees = table.lsm(snapshot=moment.snapshot_id)
+        oldest, size = sum(tree.runs[-1].size for tree in trees), sum(run.size for tree in trees for run in tree.runs)
+        assert moment.space_percent == 100 * (size - oldest) // oldest
+
+
+@pytest.mark.parametrize(
+    ("writer", "name"),
+    [
+        ("java-0.9", "tags_and_expire"),
+        ("java-1.4", "append"),
+        ("java-1.4", "deletion_vectors"),
+        ("java-1.4", "postpone"),
+        ("java-1.4", "dynamic"),
+    ],
+)
+def test_tables_of_every_kind(tmp_path: Path, writer: str, name: str) -> None:
+    table = Table.open(str(golden_table(writer, name, tmp_path)))
+    text, page = page_of(table, tmp_path)
+    charts = page.tags.count("svg")
+    assert charts >= 4 and text.count("<title id=") == text.count("<desc id=") == charts
+    assert page.tags.count("details") >= 3
+    assert not re.search(r"https?:|//|<script|<img|<link|@import|url\(", text.replace(table.url, ""))
+
+
+def test_a_table_without_commits(tmp_path: Path) -> None:
+    text, page = page_of(keyed(tmp_path), tmp_path)
+    assert "Nothing was committed yet." in page.texts and "svg" not in page.tags
+    assert "none yet" in text
+
+
+def test_texts_of_the_table_are_escaped(tmp_path: Path) -> None:
+    table = keyed(tmp_path, "<b>&'x\"")
+    evil = "</title><script>alert(1)</script>\x1b[31m"
+    table.write(rows(range(3), "<i>p"), commit_user=evil, commit_id=1)
+    table.alter.set({"fields.v.aggregate-function": "last_value"})
+    text, page = page_of(table, tmp_path)
+    assert "<script" not in text and "<i>p" not in text and "\x1b" not in text
+    assert any("</title><script>alert(1)</script>\N{REPLACEMENT CHARACTER}[31m" in told for told in page.texts)
+    assert any(told.endswith("<b>&'x\"") for told in page.texts)
+
+
+def test_users_with_random_names_are_one_row(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    for number in range(3):
+        table.write(rows(range(2)))
+        table.write(rows(range(2)), commit_user="etl", commit_id=number)
+    table.write(rows(range(2)), commit_user="late", commit_id=1)
+    found = [(row.user, row.users, row.commits) for row in figures_of(table).committers]
+    assert found == [("etl", 1, 3), (RANDOM_USERS, 3, 3), ("late", 1, 1)]
+
+
+def test_figures_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, most in (("MOST_BUCKETS", 3), ("MOST_TREES", 2), ("MOST_RUNS", 4), ("MOST_USERS", 3), ("MOST_CHANGES", 5)):
+        monkeypatch.setattr(figures_module, name, most)
+    table = keyed(tmp_path)
+    for number in range(8):
+        table.write(rows(range(40), f"p{number % 4}"), commit_user=f"user {number}", commit_id=1)
+        table.write(rows(range(40), "busy"), commit_user="user 0", commit_id=2 + number)
+    found = figures_of(table)
+    assert len(found.buckets) == 3 and found.bucket_count == 10
+    assert sum(found.runs_of_buckets.values()) == 10
+    assert [len(tree.runs) for tree in found.trees] == [4, 4] and found.trees[0].runs_left == 4
+    assert [run.run for run in found.trees[0].runs] == [1, 2, 3, 8]
+    assert [row.user for row in found.committers] == ["user 0", "user 1", "others"]
+    assert found.committers[-1].users == 6 and sum(row.commits for row in found.committers) == 16
+    assert len(found.history) == 5 and found.history_ends == "of 16 snapshots, the newest 5"
+    assert found.history[-1].snapshot_id == 16
+
+
+def test_a_history_ends_where_changes_cannot_be_read(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    for _ in range(4):
+        table.write(rows(range(5)))
+    table.tags.create("kept", snapshot=1)
+    table.expire(retain_max=2, retain_min=1)
+    (tmp_path / "t" / "snapshot" / "snapshot-1").write_bytes((tmp_path / "t" / "tag" / "tag-kept").read_bytes())
+    found = figures_of(Table.open(str(tmp_path / "t")))
+    assert [moment.snapshot_id for moment in found.history] == [3, 4]
+
+
+def test_debt_is_what_compact_plans(tmp_path: Path) -> None:
+    table = keyed(tmp_path, **{"num-sorted-run.compaction-trigger": "3"})
+    for _ in range(3):
+        table.write(rows(range(50)))
+    table.write(rows(range(5), "quiet"))
+    debt = figures_of(table).debt
+    planned = [bucket for bucket in table.lsm() if bucket.output_level is not None]
+    assert debt.due == len(planned) > 0 and debt.buckets == len(table.lsm())
+    assert debt.read_bytes == sum(run.size for bucket in planned for run in bucket.runs if run.picked)
+    assert debt.level_0_bytes == sum(file.size for file in table.files(level=0))
+
+
+def test_a_file_is_replaced_only_by_force(tmp_path: Path) -> None:
+    table, page = keyed(tmp_path), tmp_path / "page.html"
+    page.write_text("mine")
+    with pytest.raises(UsageError, match="exists"):
+        table.report(str(page))
+    assert page.read_text() == "mine"
+    assert table.report(str(page), force=True).size == page.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("value", "base", "ceiling"),
+    [(0, 10, 1), (7, 10, 8), (10, 10, 10), (1001, 10, 1500), (0.3, 10, 0.3), (5 << 20, 1024, 5 << 20), (900, 1024, 1000)],
+)
+def test_axes_end_at_round_numbers(value: float, base: int, ceiling: float) -> None:
+    assert nice_ceiling(value, base) == pytest.approx(ceiling)
+
+
+def test_long_lines_keep_their_peaks_and_their_end() -> None:
+    points = [(float(n), 1.0) for n in range(100_000)]
+    points[77_777] = (77_777.0, 50.0)
+    points[-1] = (99_999.0, 25.0)
+    _, body = lines([Line(points, filled=False)], Axis(str), Axis(str))
+    path = next(part for part in body if part.startswith("<path"))
+    assert len(path) < 10_000 and "V14.0" in path and path.endswith('V69.0H712"/>')
+
+
+def test_groups_are_neighbours() -> None:
+    assert [list(group) for group in binned(range(7), 3)] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert binned([], 3) == []
