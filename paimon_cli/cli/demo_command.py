@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paimon_cli.cli.columns import Item, OutputFormat
+from paimon_cli.cli.columns import Item
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.results import human_size, say
 from paimon_cli.cli.terminal import is_traced, progress_on_stderr
@@ -86,7 +86,7 @@ def demo(
     with _folder(keep) as folder:
         tour = _Tour(call, f"{folder}/bank.db/accounts", folder)
         result = tour.run()
-        if call.output is not OutputFormat.TABLE:
+        if not call.is_for_people:
             call.show(Item("DemoResult", None, result if keep is not None else replace(result, table=None)))
             return
     _farewell(result, keep)
@@ -113,7 +113,7 @@ class _Tour:
         self._call = call
         self._table = table
         self._folder = folder
-        self._tells = call.output is OutputFormat.TABLE
+        self._tells = call.is_for_people
 
     def run(self) -> DemoResult:
         began = time.perf_counter()
