@@ -7,11 +7,12 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from paimon_cli.cli.columns import Item, Listing, OutputFormat, show_data, with_fields
+from paimon_cli.cli.columns import Column, Item, Listing, OutputFormat, show_data, with_fields
 from paimon_cli.cli.command_groups import HelpfulGroup, PlainCommand
 from paimon_cli.cli.parameters import (
     BranchName,
@@ -24,7 +25,7 @@ from paimon_cli.cli.parameters import (
     options_of,
     split_pairs,
 )
-from paimon_cli.cli.results import View, say, warn
+from paimon_cli.cli.results import NAMES, View, say, warn
 from paimon_cli.cli.terminal import is_traced, progress_on_stderr, trace_on_stderr
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.text_form import TextForm, text_form
@@ -213,9 +214,7 @@ def _with_shared_options(
 
                 check_table_options(call.options, call.runtime, strict=call.strict_options)
             if prints_only:
-                from paimon_cli.cli.spark_submit_line import show_line
-
-                show_line(call, context)
+                _print_spark_submit(call, context)
             else:
                 function(call, **values)
 
@@ -277,6 +276,14 @@ def _connect_url(remote: str, master: str | None) -> str:
     if not remote.startswith("sc://"):
         raise UsageError(f"--remote {remote}", "a Spark Connect server is expected", "such as --remote sc://localhost:15002")
     return remote
+
+
+def _print_spark_submit(call: Call, context: Any) -> None:
+    from paimon_cli.cli.spark_submit_line import Submission, line_of
+
+    options = (*call.catalog_options, *call.options)
+    words = line_of(Submission(call.engine, call.master, call.spark_conf, call.warehouse is not None, options), context)
+    call.show(Item("SparkSubmit", None, SimpleNamespace(command=words), [Column("command", "Command", NAMES)]), shlex.join(words))
 
 
 _CONTEXT = option("context", typer.Context)
