@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from paimon_cli.api.maintenance import CompactOptions, Planned, compact_request
 from paimon_cli.api.opened_table import Runtime, check_positive
 from paimon_cli.api.table import Table, check_table_options
-from paimon_cli.catalog.table_location import TableLocation, find_warehouse, locate_table
+from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, PaimonError, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.metastore.find import find_metastore
+from paimon_cli.metastore.metastore import Metastore, TableIdentifier, is_name
+from paimon_cli.metastore.settings import SettingRow, read_settings
+from paimon_cli.options.option_text import counted
 from paimon_cli.storage.catalog_options import split_options
 
 if TYPE_CHECKING:
@@ -23,10 +27,23 @@ if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.inspect.health_report import HealthRow
     from paimon_cli.inspect.lock_report import LockReport, LockRow
+    from paimon_cli.jobs.clone_job import ClonedTable
     from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest
     from paimon_cli.jobs.compaction_service import ServedTable, ServiceWatcher, TableRound
     from paimon_cli.jobs.table_change import Shield
     from paimon_cli.storage.lock_table import HeldLock
+
+
+NAMED = 5
+"""Tables that a message names."""
+
+
+@dataclass(frozen=True)
+class DatabaseDrop:
+    """A database that goes, and the tables that go with it."""
+
+    database: str
+    table_names: tuple[str, ...]
 
 
 class Catalog:
@@ -85,20 +102,76 @@ class Catalog:
         if place is not None and database is not None:
             raise UsageError(f"'{place}' and --database {database} both name a place to look", hint="leave one of the two out")
         place = database or place
-        warehouse = find_warehouse(self.url, options=self._options)
         if place is None:
-            found = tables_of_warehouse(warehouse)
-        elif place.isidentifier() and warehouse.url is not None:
-            found = tables_of_database(place, self.url, self._options)
+            found = tables_of_warehouse(self._metastore)
+        elif is_name(place) and self._metastore.has_names:
+            found = tables_of_database(place, self._metastore)
         else:
-            found = tables_below(place, self._options)
+            found = tables_below(place, self._metastore)
         return table_rows(found)
 
     def databases(self) -> list[DatabaseRow]:
         """The databases by name."""
         from paimon_cli.catalog.table_listing import database_rows
 
-        return database_rows(find_warehouse(self.url, options=self._options))
+        return database_rows(self._metastore)
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> bool:
+        """Make a database. False if it exists and that is allowed; otherwise `UsageError`."""
+        if not is_name(name):
+            raise UsageError(f"'{name}' is no name of a database", "it may not contain . / \\ or $")
+        metastore = self._metastore
+        if if_not_exists:
+            with suppress(NotFound):
+                metastore.database(name)
+                return False
+        metastore.create_database(name)
+        return True
+
+    def plan_drop_database(self, name: str, *, cascade: bool = False) -> Planned[DatabaseDrop, DatabaseDrop]:
+        """The tables that would go with a database. `UsageError` if it has any, unless `cascade`."""
+        metastore = self._metastore
+        metastore.database(name)
+        tables = [TableLocation.of(table, metastore) for table in metastore.tables(name)]
+        if tables and not cascade:
+            shown = ", ".join(location.name for location in tables[:NAMED])
+            raise UsageError(
+                f"database {name} is not empty",
+                f"it has {counted(len(tables), 'table')}: {shown}{', ...' if len(tables) > NAMED else ''}",
+                "drop them first, or pass --cascade",
+            )
+
+        def run() -> DatabaseDrop:
+            for location in tables:
+                self._open(location).drop()
+            metastore.drop_database(name)
+            return plan
+
+        plan = DatabaseDrop(name, tuple(location.name for location in tables))
+        return Planned(plan, run)
+
+    def drop_database(self, name: str, *, cascade: bool = False) -> DatabaseDrop:
+        """Remove a database; with `cascade` drop its tables before."""
+        return self.plan_drop_database(name, cascade=cascade).run()
+
+    def rename_table(self, old: str, new: str) -> None:
+        """Give a table of the catalog another name, in one step. Stop its writers first.
+
+        Raises `Refused` on stores that cannot move a directory in one step, `UsageError` if the new name is taken.
+        """
+        self._metastore.rename_table(TableIdentifier.parse(old), TableIdentifier.parse(new))
+
+    def clone_table(self, source: str, target: str) -> ClonedTable:
+        """Copy the latest snapshot of a table, with its data files, into a new table."""
+        from paimon_cli.jobs.clone_job import clone_table
+
+        opened = self._open(self._locate(source))
+        location = locate_table(target, self.url, self._options, is_new=True)
+        return clone_table(opened.context, opened.name, replace(location, allow_unsafe_commit=self._allow_unsafe_commit))
+
+    def settings(self) -> list[SettingRow]:
+        """What the catalog is configured with, and where each value comes from. Secrets are hidden."""
+        return read_settings(self.url, self._options).rows()
 
     def health(
         self, tables: Sequence[str] = (), *, database: str | None = None, argument: Callable[[str], str] = str
@@ -116,9 +189,9 @@ class Catalog:
         if tables:
             found: Iterable[TableLocation] = [self._locate(table) for table in tables]
         elif database is not None:
-            found = tables_of_database(database, self.url, self._options)
+            found = tables_of_database(database, self._metastore)
         else:
-            found = tables_of_warehouse(find_warehouse(self.url, options=self._options))
+            found = tables_of_warehouse(self._metastore)
 
         def examined(location: TableLocation) -> HealthRow:
             name = argument(location.name)
@@ -139,7 +212,7 @@ class Catalog:
         from paimon_cli.inspect.lock_report import table_lock, warehouse_locks
 
         if table is None:
-            return warehouse_locks(find_warehouse(self.url, options=self._options))
+            return warehouse_locks(self._metastore)
         location = self._locate(table)
         context = self._open(location).context
         return table_lock(location, context.storage, context.layout.root)
@@ -304,11 +377,16 @@ class Catalog:
     ) -> Iterator[TableLocation]:
         from paimon_cli.catalog.table_listing import tables_of_database
 
-        for location in tables_of_database(database, self.url, self._options):
+        for location in tables_of_database(database, self._metastore):
             name = location.name.rpartition(".")[2]
             if (not include or any(map(_matching(name), include))) and not any(map(_matching(name), exclude)):
                 found = location if self.branch in (None, MAIN_BRANCH) else location.at_branch(self.branch)
                 yield replace(found, allow_unsafe_commit=self._allow_unsafe_commit)
+
+    @property
+    def _metastore(self) -> Metastore:
+        """The catalog as it is configured now."""
+        return find_metastore(self.url, self._options)
 
     def _locate(self, table: str) -> TableLocation:
         location = locate_table(table, self.url, self._options, self.branch)

@@ -58,8 +58,8 @@ class Runtime:
         """The engine, not started yet. It runs at most `parallelism` threads of this process, or tasks of Spark, at a time."""
         if self.given_engine is not None:
             return self.given_engine
-        from paimon_cli.catalog.table_location import catalog_setting
         from paimon_cli.jobs.engine_choice import THRESHOLD_KEY, EngineRequest, Threshold, open_engine
+        from paimon_cli.metastore.settings import catalog_setting
 
         if self.spark_threshold is not None:
             threshold = Threshold.parse(self.spark_threshold, "--spark-threshold")

@@ -131,7 +131,7 @@ class Table(Writing, Maintenance, Inspection):
 
         catalog_options, table_options = split_options({key: str(value) for key, value in (options or {}).items()})
         runtime = runtime or Runtime()
-        location = replace(locate_table(name, warehouse, catalog_options), allow_unsafe_commit=allow_unsafe_commit)
+        location = replace(locate_table(name, warehouse, catalog_options, is_new=True), allow_unsafe_commit=allow_unsafe_commit)
         made = create_table(
             location,
             Columns(columns, schema, ddl, from_file, format, form),
@@ -261,7 +261,13 @@ class Table(Writing, Maintenance, Inspection):
         goes = TableDropped(len(opened.snapshots.ids()), len(plan.files), total_size(plan.files), left)
 
         def run() -> TableDropped:
-            drop_table(opened.storage, opened.layout, schema, plan)
+            def delete_files() -> None:
+                drop_table(opened.storage, opened.layout, schema, plan)
+
+            if opened.metastore is None or opened.identifier is None:
+                delete_files()
+            else:
+                opened.metastore.drop_table(opened.identifier, delete_files)
             return goes
 
         return Planned(goes, run, lambda: plan.files)

@@ -24,7 +24,7 @@ from paimon_cli.catalog.table_definition import TableDefinition, with_key_nullab
 from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.metadata.data_file import FileFilter
-from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_layout import MAIN_BRANCH, POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import CURRENT_VERSION, TableSchema
 from paimon_cli.options.option_text import counted
@@ -56,6 +56,8 @@ def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clo
         _check_lookup_switch(table, old, new)
         _check_postponed(table, old, new)
         if table.schemas.commit(new):
+            if table.metastore is not None and table.identifier is not None and table.branch == MAIN_BRANCH:
+                table.metastore.alter_table(table.identifier, new)
             return AlteredTable(new, True, tuple(_warnings(table, old, new, changes)))
     raise StorageUnavailable(
         f"the schema of {table.name} was not changed", "other schema changes keep being published first", "try again"

@@ -53,19 +53,21 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
             f"paimon-cli branches create {shlex.quote(location.url)} {location.branch}",
         )
     schema = to_schema(definition, (clock or SystemClock()).now_millis())
-    if location.storage_options.get("metastore") == "jdbc":
-        raise NotSupported(
-            "creating a table in a jdbc catalog",
-            "this version does not enter tables into the catalog's database",
-            "create it with another engine, or leave metastore out and set only lock.enabled=true and uri for the lock",
-        )
     storage, root = location.open_storage()
     history = SchemaHistory(storage, TableLayout(root))
-    if not history.ids():
+    warnings: list[str] = []
+
+    def publish() -> bool:
+        if history.ids():
+            return False
         _refuse_unwritable(location.name, schema)
-        warnings = check_site(storage, root)
-        if history.commit(schema):
-            return CreatedTable(schema, True, (*warnings, *odd_options(definition.options), *idle_levels(definition.options)))
+        warnings.extend(check_site(storage, root))
+        return history.commit(schema)
+
+    metastore, name = location.metastore, location.identifier
+    is_made = publish() if metastore is None or name is None else metastore.create_table(name, schema, publish)
+    if is_made:
+        return CreatedTable(schema, True, (*warnings, *odd_options(definition.options), *idle_levels(definition.options)))
     if not definition.if_not_exists:
         raise UsageError(
             f"table {location.name} already exists", hint="use --if-not-exists to leave it as it is, or choose another name"

@@ -21,6 +21,7 @@ from paimon_cli.storage.trace import NoTrace, Trace
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
+    from paimon_cli.metastore.metastore import Metastore, TableIdentifier
 
 LATEST, EARLIEST = "latest", "earliest"
 
@@ -29,7 +30,8 @@ LATEST, EARLIEST = "latest", "earliest"
 class CatalogTable(TableHistory):
     """`name` is what the user wrote, `url` the root in normal form, `options` what overrides the table's own in this call.
 
-    `store_options`: options for other files of the same stores.
+    `store_options`: options for other files of the same stores. `metastore` and `identifier`: the catalog of the table, and its
+    name there unless it was given by its path.
     """
 
     name: str
@@ -40,6 +42,8 @@ class CatalogTable(TableHistory):
     store_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     branch: str = MAIN_BRANCH
     trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)
+    metastore: Metastore | None = field(default=None, repr=False, compare=False)
+    identifier: TableIdentifier | None = None
 
     @classmethod
     def open(cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None) -> CatalogTable:
@@ -74,7 +78,8 @@ class CatalogTable(TableHistory):
         storage, root = location.open_storage()
         files = store_options(location.storage_options)
         given, view = dict(options or {}), location.read_optimized
-        return cls(location.name, root, storage, given, view, files, location.branch, trace or NoTrace())
+        opened = cls(location.name, root, storage, given, view, files, location.branch, trace or NoTrace())
+        return replace(opened, metastore=location.metastore, identifier=location.identifier)
 
     def check_commits(self) -> str | None:
         """Check before work that ends in a commit. `Refused` if no commit is safe; returns a warning if unsafe commits are

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from paimon_cli.catalog.table import CatalogTable
-from paimon_cli.catalog.table_location import TableLocation, Warehouse, find_warehouse
+from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import NotFound, PaimonError
-from paimon_cli.history.snapshots_and_schemas import SchemaHistory
-from paimon_cli.metadata.table_layout import TableLayout
-from paimon_cli.storage.storage import FileStatus, Storage
-from paimon_cli.storage.storage_for_url import storage_for_url
+from paimon_cli.metastore.filesystem import FileSystemMetastore, tables_in
+from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Metastore
 from paimon_cli.storage.threads import in_parallel
 
-DATABASE_SUFFIX = ".db"
 OPENED_AT_ONCE = 16
 """Number of tables opened at a time: on an object store each takes a few slow requests."""
 
 
 @dataclass(frozen=True)
 class DatabaseRow:
-    """One database of a warehouse; `path` is its directory."""
+    """One database of a warehouse; `path` is its directory, if the catalog gives it one."""
 
     database: str
     tables: int
-    path: str
+    path: str | None
 
 
 @dataclass(frozen=True)
@@ -48,49 +45,38 @@ class TableRow:
     problem: str | None = None
 
 
-def tables_of_database(
-    database: str, warehouse: str | None = None, options: Mapping[str, str] | None = None
-) -> list[TableLocation]:
-    """All tables of WAREHOUSE/database.db by name: the directories in it that hold a schema. `NotFound` if there are none."""
-    found = find_warehouse(warehouse, options=options)
-    storage, root = storage_for_url(found.database_url(database), found.storage_options)
-    tables = list(_tables_in(storage, root, f"{database}.", found))
+def tables_of_database(database: str, metastore: Metastore) -> list[TableLocation]:
+    """All tables of a database by name. `NotFound` if there are none."""
+    tables = metastore.tables(database)
     if not tables:
         raise NotFound(
-            f"no tables in database {database}", f"{root} holds none", "check --warehouse and the name of the database"
+            f"no tables in database {database}",
+            f"the {metastore.kind} catalog{f' at {metastore.warehouse}' if metastore.warehouse else ''} has none there",
+            "check --warehouse and the name of the database",
         )
-    return tables
+    return [TableLocation.of(table, metastore) for table in tables]
 
 
-def tables_of_warehouse(warehouse: Warehouse) -> list[TableLocation]:
+def tables_of_warehouse(metastore: Metastore) -> list[TableLocation]:
     """All tables of all databases, named `db.table`; `NotFound` if the warehouse does not exist."""
-    storage, root = _opened(warehouse)
-    return [
-        table
-        for entry in _databases(storage, root)
-        for table in _tables_in(storage, entry.path, f"{entry.name.removesuffix(DATABASE_SUFFIX)}.", warehouse)
-    ]
+    return [TableLocation.of(table, metastore) for each in metastore.databases() for table in metastore.tables(each.name)]
 
 
-def tables_below(directory: str, options: Mapping[str, str] | None = None) -> list[TableLocation]:
+def tables_below(directory: str, metastore: Metastore) -> list[TableLocation]:
     """The tables in a directory and in the databases in it, named by their paths; `NotFound` if it does not exist."""
-    place = find_warehouse(directory, options=options)
-    storage, root = _opened(place)
+    place = FileSystemMetastore(directory, metastore.storage_options)
     prefix = f"{directory.rstrip('/')}/"
-    inside = list(_tables_in(storage, root, prefix, place))
-    for entry in _databases(storage, root):
-        inside += _tables_in(storage, entry.path, f"{prefix}{entry.name}/", place)
-    return inside
+    found = []
+    for inside, url in [("", directory), *((f"{name}{DATABASE_SUFFIX}/", url) for name, url in place.databases())]:
+        storage, root = place.open_directory(url or directory)
+        found += [(f"{prefix}{inside}{name}", path) for name, path in tables_in(storage, root)]
+    options = metastore.storage_options
+    return [TableLocation(path, name, storage_options=options, metastore=metastore) for name, path in found]
 
 
-def database_rows(warehouse: Warehouse) -> list[DatabaseRow]:
+def database_rows(metastore: Metastore) -> list[DatabaseRow]:
     """The databases by name, also those without tables."""
-    storage, root = _opened(warehouse)
-    rows = []
-    for entry in _databases(storage, root):
-        tables = sum(1 for _ in _tables_in(storage, entry.path, "", warehouse))
-        rows.append(DatabaseRow(entry.name.removesuffix(DATABASE_SUFFIX), tables, entry.path))
-    return rows
+    return [DatabaseRow(name, len(metastore.tables(name)), url) for name, url in metastore.databases()]
 
 
 def table_rows(locations: Iterable[TableLocation]) -> list[TableRow]:
@@ -116,22 +102,3 @@ def _table_row(location: TableLocation) -> TableRow:
         time=None if snapshot is None else snapshot.time_millis,
         comment=schema.comment,
     )
-
-
-def _opened(place: Warehouse) -> tuple[Storage, str]:
-    storage, root = storage_for_url(place.root_url(), place.storage_options)
-    if not storage.list_directory(root) and not storage.exists(root):
-        raise NotFound(f"nothing exists at {root}", "there is no such directory", "check --warehouse, or name a directory")
-    return storage, root
-
-
-def _databases(storage: Storage, root: str) -> Iterator[FileStatus]:
-    entries = sorted(storage.list_directory(root), key=lambda entry: entry.name)
-    return (entry for entry in entries if entry.is_directory and entry.name.endswith(DATABASE_SUFFIX))
-
-
-def _tables_in(storage: Storage, root: str, prefix: str, place: Warehouse) -> Iterator[TableLocation]:
-    """The directories in `root` that hold a schema, named by `prefix` and their own name."""
-    for name in sorted(entry.name for entry in storage.list_directory(root) if entry.is_directory):
-        if SchemaHistory(storage, TableLayout(f"{root}/{name}")).ids():
-            yield TableLocation(f"{root}/{name}", f"{prefix}{name}", False, place.storage_options)

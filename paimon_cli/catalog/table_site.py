@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from paimon_cli.errors import DamagedFile, StorageUnavailable, UsageError
 from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout, parse_numbered
+from paimon_cli.metastore.metastore import DATABASE_SUFFIX
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
 from paimon_cli.storage.storage import FileStatus, Storage, ancestors, first_entries
 
@@ -14,7 +15,6 @@ LOOK = 100
 """Directory entries examined; one is enough to refuse the directory."""
 NAMED = 5
 """Directory entries that a message names."""
-DATABASE_SUFFIX = ".db"
 
 
 def check_site(storage: Storage, root: str) -> list[str]:

@@ -1,20 +1,37 @@
-"""`tables`, `db`, `describe`, `schemas`, `options`: the tables of a warehouse, and what each table is."""
+"""`tables`, `db`, `config`, `describe`, `schemas`, `options`: the tables of a catalog, and what each table is."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from paimon_cli.cli.columns import Item, Listing, columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
-from paimon_cli.cli.parameters import TableName
-from paimon_cli.cli.results import counted
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
+from paimon_cli.cli.results import confirm, counted, human_size
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 
 commands = top_level()
 tables = group("Tables of a warehouse.")
 databases = group("Databases of a warehouse.")
+
+
+@dataclass(frozen=True)
+class DatabaseMade:
+    """`created` is False if the database existed and that was allowed."""
+
+    database: str
+    created: bool
+
+
+@dataclass(frozen=True)
+class TableRenamed:
+    """A table under its old and its new name."""
+
+    table: str
+    renamed_to: str
 
 
 Place = Annotated[
@@ -25,6 +42,9 @@ Place = Annotated[
         show_default=False,
     ),
 ]
+DatabaseName = Annotated[str, typer.Argument(metavar="DB", help="Name of the database.", show_default=False)]
+SourceTable = Annotated[str, typer.Argument(metavar="TABLE", help="The table as it is.", show_default=False)]
+TargetTable = Annotated[str, typer.Argument(metavar="NEW", help="Its new name, or the name of the copy.", show_default=False)]
 Database = Annotated[str | None, typer.Option("--database", metavar="DB", help="Only the tables of this database.")]
 
 
@@ -59,6 +79,86 @@ def list_databases(call: Call) -> None:
 
     rows = call.catalog().databases()
     call.show(Listing("DatabaseList", None, DatabaseRow, rows, footer=counted(len(rows), "database")))
+
+
+@command(databases, "create")
+def create_database(
+    call: Call,
+    database: DatabaseName,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the database exists.")] = False,
+) -> None:
+    """Create a database.
+
+    paimon-cli db create shop --warehouse ./wh
+    """
+    is_made = call.catalog().create_database(database, if_not_exists=if_not_exists)
+    text = f"created database {database}" if is_made else f"database {database} already exists, nothing was changed"
+    call.show(Item("Database", None, DatabaseMade(database, is_made)), text)
+
+
+@command(databases, "drop")
+def drop_database(
+    call: Call,
+    database: DatabaseName,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Drop its tables, too.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Drop a database. One that has tables is refused, unless --cascade drops them for good.
+
+    paimon-cli db drop shop --cascade --dry-run --warehouse ./wh
+    """
+    planned = call.catalog().plan_drop_database(database, cascade=cascade)
+    tables = planned.plan.table_names
+    what = f"database {database}" + (f" with {counted(len(tables), 'table')} ({', '.join(tables)})" if tables else "")
+    if dry_run:
+        call.show(Item("DatabaseDropPlan", None, planned.plan), f"{what} would be dropped; nothing was changed (dry run)")
+        return
+    confirm(f"{what} will be deleted for good", yes)
+    call.show(Item("DatabaseDropSummary", None, planned.run()), f"dropped {what}")
+
+
+@command(tables, "rename")
+def rename_table(call: Call, source: SourceTable, target: TargetTable) -> None:
+    """Rename a table of the catalog, and move its directory. Stop its writers first.
+
+    Object stores cannot move a directory in one step: there a table is cloned instead, and the old one dropped.
+
+    paimon-cli tables rename shop.orders shop.orders_2026 --warehouse ./wh
+    """
+    call.catalog().rename_table(source, target)
+    call.show(Item("RenamedTable", None, TableRenamed(source, target)), f"renamed {source} to {target}")
+
+
+@command(tables, "clone")
+def clone_table(call: Call, source: SourceTable, target: TargetTable, allow_unsafe_commit: AllowUnsafeCommit = False) -> None:
+    """Copy the latest snapshot of a table into a new table: schemas, data files, indexes and metadata, byte by byte.
+
+    Older snapshots, tags and branches are not copied.
+
+    paimon-cli tables clone shop.orders test.orders --warehouse ./wh
+    """
+    done = call.catalog(allow_unsafe_commit).clone_table(source, target)
+    snapshot = "an empty table" if done.snapshot_id is None else f"snapshot {done.snapshot_id}"
+    text = f"cloned {snapshot} of {done.source} into {done.table}: {counted(done.files, 'file')} of {human_size(done.size)}"
+    call.show(Item("ClonedTable", done.table, done), text)
+
+
+config = group("Where the configuration comes from.")
+
+
+@command(config, "show")
+def show_config(call: Call) -> None:
+    """Show each value that the catalog is configured with, and where it comes from. Secrets are hidden.
+
+    Values given with the call go first, then the environment, a profile of ./paimon.yaml, the rest of that file, and defaults.
+
+    paimon-cli config show --profile production
+    """
+    from paimon_cli.metastore.settings import SettingRow
+
+    rows = call.catalog().settings()
+    call.show(Listing("SettingList", None, SettingRow, rows, footer=counted(len(rows), "setting")))
 
 
 @command(commands, "describe")

@@ -64,8 +64,8 @@ NAMES_OF_KIND = {
     "bytes_before compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "
     "read_bytes rewritten_bytes size spilled_size write_bytes",
     FLAG: "already_committed earlier immutable is_complete is_correct is_expired is_held is_safe is_set option_changed overwrite",
-    NAMES: "older_keys choices actions actors branches checks extra_files honours left partition_keys primary_keys removed tags "
-    "tags_removed violations",
+    NAMES: "older_keys choices actions actors branches checks extra_files honours left partition_keys primary_keys removed "
+    "table_names tags tags_removed violations",
     LONG: "commit_identifier max_seq min_seq sequence",
     TIME: "done last_full modified time",
     WALL_CLOCK: "created updated",
@@ -84,6 +84,7 @@ KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.s
     "CompactedBucketRow.levels": TEXT,
     "CompactionRow.levels": TEXT,
     "CompactionRow.partitions": NAMES,
+    "DatabaseMade.created": FLAG,
     "DecisionRow.write_amplification": TEXT,
     "DemoResult.after": RECORD,
     "DemoResult.before": RECORD,
@@ -151,6 +152,7 @@ TITLES: dict[str, str | None] = {
     "needless": "Needlessly",
     "order_by": "Order",
     "origin": "Looks like",
+    "SettingRow.origin": "Origin",
     "partition_keys": "Partition by",
     "primary_keys": "Primary key",
     "read_amplification": "Read amp",

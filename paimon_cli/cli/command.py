@@ -29,6 +29,7 @@ from paimon_cli.cli.results import NAMES, View, say, warn
 from paimon_cli.cli.terminal import is_traced, progress_on_stderr, trace_on_stderr
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.text_form import TextForm, text_form
+from paimon_cli.metastore.settings import PROFILE
 from paimon_cli.options.option_text import names
 from paimon_cli.storage.catalog_options import split_options
 from paimon_cli.storage.trace import NoTrace
@@ -68,16 +69,17 @@ class Call:
     trace: StepsTrace = field(default_factory=NoTrace, repr=False)
     form: TextForm = field(default_factory=TextForm)
 
-    def locate(self, table: str, allow_unsafe_commit: bool = False) -> TableLocation:
+    def locate(self, table: str, allow_unsafe_commit: bool = False, *, is_new: bool = False) -> TableLocation:
         from paimon_cli.catalog.table_location import locate_table
 
-        location = locate_table(table, self.warehouse, self.catalog_options, self.branch)
+        location = locate_table(table, self.warehouse, self.catalog_options, self.branch, is_new=is_new)
         return replace(location, allow_unsafe_commit=allow_unsafe_commit)
 
     def pasted(self, table: str) -> str:
         """The table as a pasteable command must name it: quoted for the shell, with `--warehouse` if this call has one."""
         words = [table]
         words += [] if self.warehouse is None else ["--warehouse", self.warehouse]
+        words += ["--profile", self.catalog_options[PROFILE]] if PROFILE in self.catalog_options else []
         words += [] if self.branch is None else ["--branch", self.branch]
         return shlex.join(words)
 
@@ -242,6 +244,8 @@ def _call(given: dict[str, Any]) -> Call:
     given["view"] = View(given.pop("wide"), given.pop("vertical"))
     given["fields"] = _field_names(given["fields"])
     given["catalog_options"], given["options"] = split_options(split_pairs(given.pop("option"), "--option"))
+    if (profile := given.pop("profile")) is not None:
+        given["catalog_options"][PROFILE] = profile
     if "spark_conf" in given:
         given["spark_conf"] = split_pairs(given["spark_conf"], "--spark-conf")
     if (remote := given.pop("remote", None)) is not None:

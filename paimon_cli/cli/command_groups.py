@@ -71,6 +71,7 @@ PANELS = {
         "demo": "demo_command",
         "simulate": "lsm_commands",
         "lab": "lab_commands.lab",
+        "config": "catalog_commands.config",
         "version": "doctor_command",
     },
 }

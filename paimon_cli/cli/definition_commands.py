@@ -62,7 +62,7 @@ def create(
     """
     from paimon_cli.api.definition import Columns, create_table
 
-    location = call.locate(table, allow_unsafe_commit)
+    location = call.locate(table, allow_unsafe_commit, is_new=True)
     source = Columns(columns, schema, ddl, from_file, file_format, call.form)
     made = create_table(
         location,

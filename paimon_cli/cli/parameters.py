@@ -77,6 +77,10 @@ class CommonOptions:
         str | None,
         _common("--warehouse", metavar="URI", help="Warehouse of db.table names; default $PAIMON_WAREHOUSE or ./paimon.yaml."),
     ] = None
+    profile: Annotated[
+        str | None,
+        _common("--profile", metavar="NAME", help="Profile of ./paimon.yaml to use; default $PAIMON_PROFILE."),
+    ] = None
     option: Annotated[
         list[str] | None,
         _common("--option", metavar="KEY=VALUE", help="Option of the table or its catalog, for this call; repeatable."),

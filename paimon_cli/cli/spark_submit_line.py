@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_cli.catalog.table_location import CATALOG_FILE, WAREHOUSE_VARIABLE
 from paimon_cli.cli.command_groups import GIVEN
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.spark.submit import runs_driver_in_cluster, spark_submit
+from paimon_cli.metastore.settings import CATALOG_FILE, PROFILE, PROFILE_VARIABLE, WAREHOUSE_VARIABLE
 from paimon_cli.storage.catalog_options import names_secret
 
 OPTION = re.compile("-.")
@@ -45,6 +45,8 @@ def line_of(submission: Submission, context: Any) -> list[str]:
         files += [CATALOG_FILE] if os.path.exists(CATALOG_FILE) else []
         warehouse = os.environ.get(WAREHOUSE_VARIABLE)
         words += ["--warehouse", warehouse] if warehouse and not submission.has_warehouse else []
+        profile = os.environ.get(PROFILE_VARIABLE)
+        words += ["--profile", profile] if profile and PROFILE not in submission.options else []
     return spark_submit([*context.command_path.split()[1:], *_given_words(context, words)], master, confs, files)
 
 

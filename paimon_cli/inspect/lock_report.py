@@ -6,8 +6,9 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paimon_cli.catalog.table_location import TableLocation, Warehouse
+from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import NotFound, Refused, UsageError
+from paimon_cli.metastore.metastore import Metastore
 from paimon_cli.storage.catalog_options import LockSettings, lock_id, lock_settings
 from paimon_cli.storage.commit_lock import break_lock, held_locks
 from paimon_cli.storage.guarded_storage import GuardedStorage, PublishMethod
@@ -63,22 +64,22 @@ def table_lock(location: TableLocation, storage: Storage, root: str) -> LockRepo
     return LockReport(LOCK, rows or [LockRow(location.name, LOCK, name)], held is not None)
 
 
-def warehouse_locks(warehouse: Warehouse) -> LockReport:
+def warehouse_locks(metastore: Metastore) -> LockReport:
     """The locks held in the catalog's database, those of other catalogs left out; if there are none, one row for the
     warehouse.
     """
-    settings = lock_settings(warehouse.storage_options)
+    settings = lock_settings(metastore.options)
     if settings is None:
-        if warehouse.url is None:
+        if metastore.warehouse is None:
             why = "neither a table, a warehouse nor the database of a lock is given"
             raise UsageError("there are no locks to list", why, "name a TABLE, or pass --warehouse URI")
-        storage, _ = storage_for_url(warehouse.url, warehouse.storage_options)
+        storage, _ = storage_for_url(metastore.warehouse, metastore.options)
         mechanism = _mechanism(storage)
-        return LockReport(mechanism, [LockRow(warehouse.url, mechanism)])
+        return LockReport(mechanism, [LockRow(metastore.warehouse, mechanism)])
     held, prefix = held_locks(settings), f"{settings.catalog_key}."
     ours = [lock for lock in held or () if lock.lock_id.startswith(prefix)]
     rows = [_row(lock.lock_id.removeprefix(prefix), lock) for lock in ours]
-    return LockReport(LOCK, rows or [LockRow(warehouse.url, LOCK)], held is not None)
+    return LockReport(LOCK, rows or [LockRow(metastore.warehouse, LOCK)], held is not None)
 
 
 def breakable_lock(location: TableLocation, root: str, *, even_if_valid: bool = False) -> tuple[LockSettings, HeldLock]:

@@ -52,11 +52,11 @@ def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
 
 _STORE_PREFIXES = ("s3.", "s3a.", "fs.", "gs.", "azure.")
 _LOCK_PREFIXES = ("jdbc.", "lock.", "lock-")
-_LOCK_NAMES = {"metastore", "uri", "catalog-key"}
+_LOCK_NAMES = {"metastore", "uri", "catalog-key", "sync-all-properties"}
 
 
 def is_catalog_option(key: str) -> bool:
-    return key == "warehouse" or key.startswith(_STORE_PREFIXES) or _is_of_lock(key)
+    return key in ("warehouse", "profile") or key.startswith(_STORE_PREFIXES) or _is_of_lock(key)
 
 
 def store_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -87,12 +87,25 @@ DEFAULT_KEY_LENGTH = "255"
 
 
 @dataclass(frozen=True)
-class LockSettings:
-    """`uri`: JDBC or SQLAlchemy URL. Times in millis; as in Java a lock expires `acquire_timeout` after it was taken."""
+class DatabaseAddress:
+    """`uri`: JDBC or SQLAlchemy URL."""
 
     uri: str = field(repr=False)
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> DatabaseAddress:
+        """The database of a JDBC catalog; `UsageError` if none is named."""
+        if not options.get("uri"):
+            raise UsageError("the jdbc catalog has no database", "metastore=jdbc is set, uri is not", "add uri=jdbc:sqlite:FILE")
+        return DatabaseAddress(options["uri"], options.get("jdbc.user"), options.get("jdbc.password"))
+
+
+@dataclass(frozen=True)
+class LockSettings(DatabaseAddress):
+    """Times in millis; as in Java a lock expires `acquire_timeout` after it was taken."""
+
     catalog_key: str = "jdbc"
     acquire_timeout: int = 480_000
     max_sleep: int = 8_000

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import StorageUnavailable, UsageError
-from paimon_cli.storage.catalog_options import LockSettings, lock_id, redact
+from paimon_cli.storage.catalog_options import LockSettings, lock_id
 from paimon_cli.storage.clock_and_random import Clock, RandomSource, SystemClock, SystemRandom
 
 if TYPE_CHECKING:
@@ -153,19 +153,14 @@ def break_lock(settings: LockSettings, lock: HeldLock) -> bool:
 
 def _lock_table(settings: LockSettings) -> LockTable:
     try:
-        from paimon_cli.storage.lock_table import LockTable, open_database
+        from paimon_cli.storage.lock_table import LockTable
+        from paimon_cli.storage.sql_database import open_database
     except ImportError as error:
         raise UsageError("the commit lock needs SQLAlchemy", str(error), "pip install 'paimon-cli[jdbc]'") from None
     return LockTable(open_database(settings), settings.key_length)
 
 
-@contextlib.contextmanager
-def _database_errors(settings: LockSettings) -> Iterator[None]:
-    """What goes wrong in the database becomes `StorageUnavailable`, without secrets."""
-    from sqlalchemy.exc import SQLAlchemyError
+def _database_errors(settings: LockSettings) -> contextlib.AbstractContextManager[None]:
+    from paimon_cli.storage.sql_database import database_errors
 
-    try:
-        yield
-    except SQLAlchemyError as error:
-        why = redact(str(getattr(error, "orig", None) or error).splitlines()[0], {"password": settings.password})
-        raise StorageUnavailable("the database of the commit lock does not answer", why, "check uri") from None
+    return database_errors(settings)

@@ -246,6 +246,18 @@ class HdfsStorage(FsspecStorage):
             self.delete(temporary)
         return outcome
 
+    def make_directory(self, path: str) -> None:
+        """See `storage.MovesDirectories`."""
+        with self._errors_of(path):
+            self._fs.makedirs(self._inner(path), exist_ok=True)
+
+    def move_directory(self, path: str, target: str) -> None:
+        """See `storage.MovesDirectories`."""
+        with self._errors_of(path):
+            self._make_parent(target)
+            if not self._rename(self._inner(path), self._inner(target)):
+                raise FileExistsError(target)
+
     @cached_property
     def _rename(self) -> Rename:
         if self._given_rename is not None:

@@ -110,6 +110,19 @@ class LocalStorage:
             return error.errno == errno.ENOENT
         return True
 
+    def make_directory(self, path: str) -> None:
+        """See `storage.MovesDirectories`."""
+        with errors_of(path):
+            _make_directory(path)
+
+    def move_directory(self, path: str, target: str) -> None:
+        """See `storage.MovesDirectories`. A rename never replaces a directory that holds something."""
+        with errors_of(path):
+            _make_directory(os.path.dirname(target))
+            os.rename(path, target)
+            _sync_directory(os.path.dirname(target))
+            _sync_directory(os.path.dirname(path))
+
     def sync_directory(self, path: str) -> None:
         """See `storage.remove_empty_directory`."""
         with contextlib.suppress(FileNotFoundError), errors_of(path):

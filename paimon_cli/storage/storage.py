@@ -119,6 +119,19 @@ class SyncsDirectories(Protocol):
         ...
 
 
+@runtime_checkable
+class MovesDirectories(Protocol):
+    """A store with directories of their own, which can be made empty and moved in one step."""
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and those above it; one that exists is no error."""
+        ...
+
+    def move_directory(self, path: str, target: str) -> None:
+        """Move a directory with all below it to a place where nothing lies."""
+        ...
+
+
 def is_remote(storage: Storage) -> bool:
     """Whether each call waits for an answer over a network, so that several at once take the time of one."""
     return bool(getattr(storage, "is_remote", False))
@@ -149,6 +162,13 @@ def ancestors(path: str) -> Iterator[str]:
 def remove_empty_directory(storage: Storage, path: str) -> bool:
     """False where it is not empty, or where directories are only parts of names."""
     return isinstance(storage, HasDirectories) and storage.remove_empty_directory(path)
+
+
+def directories_of(storage: Storage) -> MovesDirectories | None:
+    """The store, if directories are more than parts of names there."""
+    while isinstance(storage, WrappedStorage):
+        storage = storage.inner
+    return storage if isinstance(storage, MovesDirectories) else None
 
 
 def keep_deleted(storage: Storage, directory: str) -> None:

@@ -8,6 +8,9 @@ import pytest
 
 from paimon_cli.catalog.table_listing import table_rows, tables_below, tables_of_database
 from paimon_cli.errors import NotFound
+from paimon_cli.metastore.filesystem import FileSystemMetastore
+
+PATHS = FileSystemMetastore(None)
 
 
 def test_tables_of_a_database(tmp_path: Path) -> None:
@@ -16,23 +19,23 @@ def test_tables_of_a_database(tmp_path: Path) -> None:
         (tmp_path / "shop.db" / name / "schema" / "schema-0").touch()
     (tmp_path / "shop.db" / "not_a_table").mkdir()
     (tmp_path / "shop.db" / "file").touch()
-    found = tables_of_database("shop", str(tmp_path))
+    found = tables_of_database("shop", FileSystemMetastore(str(tmp_path)))
     assert [location.name for location in found] == ["shop.a", "shop.b"]
     assert found[0].url == str(tmp_path / "shop.db" / "a")
     with pytest.raises(NotFound):
-        tables_of_database("nope", str(tmp_path))
+        tables_of_database("nope", FileSystemMetastore(str(tmp_path)))
 
 
 def test_a_table_that_cannot_be_opened_is_listed_with_its_problem(tmp_path: Path) -> None:
     (tmp_path / "t" / "schema").mkdir(parents=True)
     (tmp_path / "t" / "schema" / "schema-0").write_text("{")
-    (row,) = table_rows(tables_below(str(tmp_path)))
+    (row,) = table_rows(tables_below(str(tmp_path), PATHS))
     assert row.table == f"{tmp_path}/t"
     assert row.problem is not None and "schema-0" in row.problem
     assert row.records is None
 
 
 def test_a_directory_that_is_not_there_is_not_an_empty_one(tmp_path: Path) -> None:
-    assert tables_below(str(tmp_path)) == []
+    assert tables_below(str(tmp_path), PATHS) == []
     with pytest.raises(NotFound, match="nothing exists at"):
-        tables_below(str(tmp_path / "nope"))
+        tables_below(str(tmp_path / "nope"), PATHS)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.catalog.table_location import find_warehouse, locate_table
+from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
+from paimon_cli.metastore.find import find_metastore
 
 
 @pytest.fixture(autouse=True)
@@ -40,10 +41,10 @@ def test_home_directory() -> None:
 def test_flag_beats_environment_beats_file(elsewhere: Path) -> None:
     (elsewhere / "paimon.yaml").write_text("warehouse: /file\nmetastore: filesystem\nfs.s3.endpoint: http://x\nssl: true\n")
     environment = {"PAIMON_WAREHOUSE": "/environment"}
-    assert find_warehouse("/flag", environment).url == "/flag"
-    assert find_warehouse(None, environment).url == "/environment"
-    found = find_warehouse(None, {})
-    assert found.url == "/file"
+    assert find_metastore("/flag", None, environment).warehouse == "/flag"
+    assert find_metastore(None, None, environment).warehouse == "/environment"
+    found = find_metastore(environment={})
+    assert found.warehouse == "/file"
     assert found.storage_options == {"fs.s3.endpoint": "http://x", "ssl": "true"}
 
 
@@ -52,7 +53,7 @@ def test_storage_options_come_along_but_are_never_shown(elsewhere: Path) -> None
     location = locate_table("s3://b/other/t")
     assert location.storage_options["fs.s3.secret-key"] == "hunter2"
     assert "hunter2" not in repr(location)
-    assert "hunter2" not in repr(find_warehouse(None, {}))
+    assert "hunter2" not in repr(find_metastore(environment={}))
 
 
 def test_credentials_in_a_url_are_not_part_of_the_name() -> None:
@@ -63,21 +64,23 @@ def test_credentials_in_a_url_are_not_part_of_the_name() -> None:
 def test_a_catalog_file_that_is_no_flat_mapping(elsewhere: Path, content: str) -> None:
     (elsewhere / "paimon.yaml").write_text(content)
     with pytest.raises(UsageError, match=r"paimon\.yaml"):
-        find_warehouse(None, {})
+        find_metastore(environment={})
 
 
-def test_other_catalogs_are_not_supported(elsewhere: Path) -> None:
-    (elsewhere / "paimon.yaml").write_text("metastore: rest\nuri: http://x\n")
-    with pytest.raises(NotSupported, match="rest"):
-        locate_table("a.b")
+def test_an_unknown_kind_of_catalog_is_never_taken_for_a_file_system(elsewhere: Path) -> None:
+    (elsewhere / "paimon.yaml").write_text("metastore: glue\nwarehouse: /wh\n")
+    for table in ("a.b", "./a"):
+        with pytest.raises(NotSupported, match="glue"):
+            locate_table(table)
+    assert locate_table("a.b", options={"metastore": "filesystem"}).url == "/wh/a.db/b"
 
 
 def test_options_of_the_call_go_before_those_of_the_catalog_file(elsewhere: Path) -> None:
-    (elsewhere / "paimon.yaml").write_text("warehouse: /wh\nmetastore: jdbc\nuri: jdbc:sqlite:/db\ns3.region: eu\n")
+    (elsewhere / "paimon.yaml").write_text("warehouse: /wh\nlock.enabled: true\nuri: jdbc:sqlite:/db\ns3.region: eu\n")
     location = locate_table("a.b", options={"s3.region": "us", "s3.endpoint": "http://x"})
     assert location.url == "/wh/a.db/b"
     assert location.storage_options == {
-        "metastore": "jdbc",
+        "lock.enabled": "true",
         "uri": "jdbc:sqlite:/db",
         "s3.region": "us",
         "s3.endpoint": "http://x",
@@ -86,7 +89,7 @@ def test_options_of_the_call_go_before_those_of_the_catalog_file(elsewhere: Path
 
 def test_an_empty_catalog_file_says_nothing(elsewhere: Path) -> None:
     (elsewhere / "paimon.yaml").write_text("")
-    assert find_warehouse(None, {}).url is None
+    assert find_metastore(environment={}).warehouse is None
 
 
 def test_a_directory_in_reach_is_a_path_unless_a_warehouse_takes_the_name(elsewhere: Path) -> None:

@@ -19,7 +19,8 @@ from sqlalchemy.exc import DBAPIError
 from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.storage.catalog_options import LockSettings, lock_settings
 from paimon_cli.storage.commit_lock import CommitLock, break_lock, held_locks
-from paimon_cli.storage.lock_table import LockTable, open_database
+from paimon_cli.storage.lock_table import LockTable
+from paimon_cli.storage.sql_database import open_database
 from scripts.nightly.race_put_if_absent import PROCESSES
 from tests.commit.commit_tables import SteppingClock
 

@@ -19,8 +19,8 @@ from paimon_cli.storage.catalog_options import LockSettings
 from paimon_cli.storage.commit_lock import CommitLock
 from paimon_cli.storage.guarded_storage import GuardedStorage, PublishMethod, check_commits
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.lock_table import open_database
 from paimon_cli.storage.memory_storage import MemoryStorage
+from paimon_cli.storage.sql_database import open_database
 from paimon_cli.storage.storage import PutOutcome, Storage
 from tests.commit.commit_tables import SteppingClock, data_file, live_names, make_table
 from tests.storage.unsafe_stores import Broken, NoPrimitive

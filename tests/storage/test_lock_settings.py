@@ -6,7 +6,7 @@ import pytest
 
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.storage.catalog_options import LockSettings, lock_id, lock_settings
-from paimon_cli.storage.lock_table import open_database
+from paimon_cli.storage.sql_database import open_database
 
 URI = {"uri": "jdbc:postgresql://host/db"}
 
@@ -91,10 +91,10 @@ def test_user_and_password_of_the_catalog_come_first() -> None:
     ("uri", "error", "message"),
     [
         ("jdbc:postgresql://h/db?tcpKeepAlive=true", UsageError, "parameter tcpKeepAlive"),
-        ("jdbc:nosuch://u:hunter2@h/db", NotSupported, "a commit lock in nosuch"),
+        ("jdbc:nosuch://u:hunter2@h/db", NotSupported, "the commit lock in nosuch"),
         ("no url at all", UsageError, "cannot open"),
-        ("mysql+nosuchdriver://u:hunter2@h/db", UsageError, "cannot open the lock's database mysql"),
-        ("mssql+pyodbc://u:hunter2@h/db", NotSupported, "a commit lock in mssql"),
+        ("mysql+nosuchdriver://u:hunter2@h/db", UsageError, "cannot open the database of the commit lock mysql"),
+        ("mssql+pyodbc://u:hunter2@h/db", NotSupported, "the commit lock in mssql"),
     ],
 )
 def test_urls_that_lead_nowhere(uri: str, error: type[Exception], message: str) -> None:

@@ -1,0 +1,246 @@
+"""Paimon's JDBC catalog: names of databases and tables in a SQL database, files in WAREHOUSE/db.db/table (Java JdbcCatalog).
+
+The tables of the database are Java's (FORMAT.md, section 14.1), so that one database serves Java, pypaimon and us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Column, ColumnElement, Connection, Engine, MetaData, String, Table, delete, insert, inspect, select, update
+from sqlalchemy.exc import IntegrityError
+
+from paimon_cli.errors import UsageError, cleaning_up
+from paimon_cli.history.snapshots_and_schemas import SchemaHistory, SnapshotHistory
+from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier
+from paimon_cli.storage.catalog_options import DatabaseAddress
+from paimon_cli.storage.sql_database import database_errors, open_database
+
+CATALOG = "the jdbc catalog"
+LOCATION, EXISTS = "location", "exists"
+"""Properties of a database: its directory, and one that makes an empty database exist."""
+
+
+def _column(name: str, length: int = 255, is_key: bool = True) -> Column[Any]:
+    return Column(name, String(length), primary_key=is_key, nullable=not is_key)
+
+
+_METADATA = MetaData()
+TABLES = Table("paimon_tables", _METADATA, _column("catalog_key"), _column("database_name"), _column("table_name"))
+DATABASE_PROPERTIES = Table(
+    "paimon_database_properties",
+    _METADATA,
+    _column("catalog_key"),
+    _column("database_name"),
+    _column("property_key"),
+    _column("property_value", 1000, False),
+)
+TABLE_PROPERTIES = Table(
+    "paimon_table_properties",
+    _METADATA,
+    _column("catalog_key"),
+    _column("database_name"),
+    _column("table_name"),
+    _column("property_key"),
+    _column("property_value", 1000, False),
+)
+VIEWS = Table("paimon_views", MetaData(), _column("catalog_key"), _column("database_name"), _column("view_name"))
+"""Views of newer Java: they share their names with tables. We never make this table."""
+
+
+@dataclass(frozen=True)
+class JdbcMetastore(Metastore):
+    """`catalog-key` tells several catalogs in one database apart. `sync-all-properties` copies options of tables, as in Java."""
+
+    kind = "jdbc"
+
+    def databases(self) -> list[Database]:
+        with self._connected() as connection:
+            names = set(connection.scalars(select(TABLES.c.database_name).where(self._of(TABLES)).distinct()))
+            names |= set(connection.scalars(select(DATABASE_PROPERTIES.c.database_name).where(self._of(DATABASE_PROPERTIES))))
+            return [self._database(connection, name) for name in sorted(names)]
+
+    def database(self, name: str) -> Database:
+        with self._connected() as connection:
+            self._expect_database(connection, name)
+            return self._database(connection, name)
+
+    def create_database(self, name: str) -> None:
+        url = self.open_directory(self.directory_of(name))[1]
+        with self._connected() as connection:
+            properties = {EXISTS: "true", LOCATION: url}
+            try:
+                connection.execute(
+                    insert(DATABASE_PROPERTIES),
+                    [
+                        {"catalog_key": self._key, "database_name": name, "property_key": key, "property_value": value}
+                        for key, value in properties.items()
+                    ],
+                )
+            except IntegrityError:
+                raise UsageError(f"database {name} already exists", "the jdbc catalog has it") from None
+
+    def drop_database(self, name: str) -> None:
+        with self._connected() as connection:
+            self._expect_database(connection, name)
+            if self._views(connection, name):
+                raise UsageError(f"database {name} is not empty", "it has views", "drop them with the engine that made them")
+            for table in (TABLES, DATABASE_PROPERTIES, TABLE_PROPERTIES):
+                connection.execute(delete(table).where(self._of(table, name)))
+
+    def tables(self, database: str) -> list[RegisteredTable]:
+        with self._connected() as connection:
+            self._expect_database(connection, database)
+            names = sorted(connection.scalars(select(TABLES.c.table_name).where(self._of(TABLES, database))))
+        identifiers = [TableIdentifier(database, name) for name in names]
+        return [RegisteredTable(identifier, self._place(identifier)) for identifier in identifiers]
+
+    def table(self, identifier: TableIdentifier) -> RegisteredTable:
+        with self._connected() as connection:
+            if not self._has(connection, identifier):
+                self._expect_database(connection, identifier.database)
+                raise self.no_table(identifier)
+        return RegisteredTable(identifier, self._place(identifier))
+
+    def place_of_new_table(self, identifier: TableIdentifier) -> str:
+        with self._connected() as connection:
+            self._expect_database(connection, identifier.database)
+        return self._place(identifier)
+
+    def create_table(self, identifier: TableIdentifier, schema: TableSchema, publish: Callable[[], bool]) -> bool:
+        with self._connected() as connection:
+            if identifier.table in self._views(connection, identifier.database):
+                raise UsageError(f"{identifier} already exists", "it is a view", "choose another name")
+            if self._has(connection, identifier):
+                return False
+        if not publish() and not self._was_left_by_a_creation(identifier, schema):
+            with self._connected() as connection:
+                if self._has(connection, identifier):
+                    return False
+            raise UsageError(
+                f"cannot create {identifier}",
+                f"{self._place(identifier)} holds a table that the jdbc catalog does not know",
+                "choose another name, or move the directory away",
+            )
+        with self._connected() as connection:
+            try:
+                connection.execute(insert(TABLES).values(**self._row(identifier)))
+            except IntegrityError:
+                return False
+            self._insert_properties(connection, identifier, schema)
+        return True
+
+    def drop_table(self, identifier: TableIdentifier, delete_files: Callable[[], None]) -> None:
+        """The entry goes first, as in Java; it comes back if files could not be deleted, so that the drop can be repeated."""
+        with self._connected() as connection:
+            for table in (TABLES, TABLE_PROPERTIES):
+                connection.execute(delete(table).where(self._of(table, *identifier)))
+        try:
+            delete_files()
+        except BaseException as failure:
+            with cleaning_up(failure), self._connected() as connection:
+                connection.execute(insert(TABLES).values(**self._row(identifier)))
+            raise
+
+    def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
+        """The directory is moved inside of the transaction: if that fails, the name stays."""
+        old_url, new_url = self.table(old).url, self.place_of_new_table(new)
+        move = self.mover(old, old_url, new, new_url)
+        with self._connected() as connection:
+            if new.table in self._views(connection, new.database):
+                raise UsageError(f"cannot rename {old} to {new}", f"{new} is a view", "choose another name")
+            try:
+                for table in (TABLES, TABLE_PROPERTIES):
+                    named = {"database_name": new.database, "table_name": new.table}
+                    connection.execute(update(table).where(self._of(table, *old)).values(**named))
+            except IntegrityError:
+                raise UsageError(f"cannot rename {old} to {new}", f"{new} exists", "choose another name") from None
+            move()
+
+    def alter_table(self, identifier: TableIdentifier, schema: TableSchema) -> None:
+        with self._connected() as connection:
+            connection.execute(delete(TABLE_PROPERTIES).where(self._of(TABLE_PROPERTIES, *identifier)))
+            self._insert_properties(connection, identifier, schema)
+
+    @property
+    def _key(self) -> str:
+        return self.options.get("catalog-key", "jdbc")
+
+    @cached_property
+    def _address(self) -> DatabaseAddress:
+        return DatabaseAddress.of(self.options)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return open_database(self._address, CATALOG, in_transactions=True)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        """One transaction; the catalog's tables are made by the first one, as in Java."""
+        with database_errors(self._address, CATALOG), self._engine.begin() as connection:
+            if not inspect(connection).has_table(TABLE_PROPERTIES.name):
+                _METADATA.create_all(connection)
+            yield connection
+
+    def _place(self, identifier: TableIdentifier) -> str:
+        return f"{self.directory_of(identifier.database)}/{identifier.table}"
+
+    def _of(self, table: Table, database: str | None = None, name: str | None = None) -> ColumnElement[bool]:
+        """The rows of this catalog, of a database, or of a table in it."""
+        found: ColumnElement[bool] = table.c.catalog_key == self._key
+        if database is not None:
+            found &= table.c.database_name == database
+        return found if name is None else found & (table.c.table_name == name)
+
+    def _row(self, identifier: TableIdentifier) -> dict[str, str]:
+        return {"catalog_key": self._key, "database_name": identifier.database, "table_name": identifier.table}
+
+    def _has(self, connection: Connection, identifier: TableIdentifier) -> bool:
+        return connection.execute(select(TABLES).where(self._of(TABLES, *identifier))).first() is not None
+
+    def _views(self, connection: Connection, database: str) -> list[str]:
+        if not inspect(connection).has_table(VIEWS.name):
+            return []
+        return list(connection.scalars(select(VIEWS.c.view_name).where(self._of(VIEWS, database))))
+
+    def _expect_database(self, connection: Connection, name: str) -> None:
+        for table in (DATABASE_PROPERTIES, TABLES):
+            if connection.execute(select(table.c.database_name).where(self._of(table, name)).limit(1)).first() is not None:
+                return
+        if not self._views(connection, name):
+            raise self.no_database(name)
+
+    def _database(self, connection: Connection, name: str) -> Database:
+        """Tables lie below the warehouse in any case; `location` is what Java shows."""
+        row = DATABASE_PROPERTIES.c
+        wanted = self._of(DATABASE_PROPERTIES, name) & (row.property_key == LOCATION)
+        return Database(name, connection.scalar(select(row.property_value).where(wanted)) or self.directory_of(name))
+
+    def _insert_properties(self, connection: Connection, identifier: TableIdentifier, schema: TableSchema) -> None:
+        if self.options.get("sync-all-properties", "true").lower() != "true":
+            return
+        row = self._row(identifier)
+        rows = [row | {"property_key": key, "property_value": value} for key, value in listed_properties(schema).items()]
+        if rows:
+            connection.execute(insert(TABLE_PROPERTIES), rows)
+
+    def _was_left_by_a_creation(self, identifier: TableIdentifier, schema: TableSchema) -> bool:
+        """Whether a creation of the same table died between its schema file and its entry."""
+        storage, root = self.open_directory(self._place(identifier))
+        layout = TableLayout(root)
+        history = SchemaHistory(storage, layout)
+        if history.ids() != [schema.id] or SnapshotHistory(storage, layout).latest_id() is not None:
+            return False
+        return replace(history.latest(), time_millis=schema.time_millis) == schema
+
+
+def listed_properties(schema: TableSchema) -> Mapping[str, str]:
+    """The options of a table, and its keys, as catalogs show them (Java `sync-all-properties`)."""
+    keys = {"primary-key": schema.primary_keys, "partition": schema.partition_keys, "bucket-key": schema.bucket_key_names}
+    return dict(schema.options) | {key: ",".join(names) for key, names in keys.items() if names}

@@ -1,0 +1,174 @@
+"""What a catalog is configured with: options of the call, the environment, `paimon.yaml` and its profiles.
+
+The file is the one that pypaimon reads: catalog options as a flat mapping. Under `profiles` it may hold further mappings, each of
+which overrides the rest of the file where it is chosen.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from paimon_cli.errors import UsageError
+from paimon_cli.storage.catalog_options import names_secret, without_user_info
+
+CATALOG_FILE = "paimon.yaml"
+WAREHOUSE_VARIABLE, PROFILE_VARIABLE = "PAIMON_WAREHOUSE", "PAIMON_PROFILE"
+PROFILE, PROFILES = "profile", "profiles"
+SETTINGS_PREFIX = "engine."
+"""Keys of `paimon.yaml` that are settings of paimon-cli, not options of the catalog."""
+METASTORE, FILESYSTEM = "metastore", "filesystem"
+FLAG, ENVIRONMENT, IN_PROFILE, FILE, DEFAULT = "flag", "environment", "profile", "file", "default"
+HIDDEN = "***"
+
+
+@dataclass(frozen=True)
+class SettingRow:
+    """A value and where it comes from. `origin` is flag, environment, profile, file or default; `source` names the flag, the
+    variable or the place in the file. Secrets are hidden.
+    """
+
+    key: str
+    value: str
+    origin: str
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class CatalogSettings:
+    """Values by key, and the origin and source of each."""
+
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    sources: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
+
+    @property
+    def warehouse(self) -> str | None:
+        return self.values.get("warehouse")
+
+    @property
+    def metastore(self) -> str:
+        """The kind of catalog; a filesystem catalog unless another one is named."""
+        return self.values.get(METASTORE, FILESYSTEM)
+
+    @property
+    def catalog_options(self) -> dict[str, str]:
+        """The options of the catalog, without the warehouse and without settings of paimon-cli."""
+        own = {"warehouse", PROFILE}
+        return {key: value for key, value in self.values.items() if key not in own and not key.startswith(SETTINGS_PREFIX)}
+
+    @property
+    def flags(self) -> str:
+        """The flags of the call that lead to this catalog, for a pasteable command: after a blank, without secrets."""
+        own = {"warehouse": "--warehouse", PROFILE: "--profile"}
+        given = [key for key, (origin, _) in self.sources.items() if origin == FLAG and not names_secret(key)]
+        words = [word for key in given for word in _flag(own.get(key), key, without_user_info(self.values[key]))]
+        return "".join(f" {shlex.quote(word)}" for word in words)
+
+    def rows(self) -> list[SettingRow]:
+        """All values by key, secrets hidden."""
+        return [SettingRow(key, _shown(key, self.values[key]), *self.sources[key]) for key in sorted(self.values)]
+
+
+def read_settings(
+    warehouse: str | None = None,
+    options: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    directory: str = ".",
+) -> CatalogSettings:
+    """The settings of a call. What was given with the call goes first, then the environment, then the file.
+
+    `options` are those of `--option`; `profile` among them is that of `--profile`. A profile that was given with the call goes
+    before the environment, because it was chosen later. `UsageError` for a file that is not a flat mapping, or an unknown
+    profile.
+    """
+    variables = os.environ if environment is None else environment
+    path = os.path.join(directory, CATALOG_FILE)
+    listed, profiles = _read_file(path)
+    given = dict(options or {})
+    profile, source = given.pop(PROFILE, None), (FLAG, "--profile")
+    if profile is None:
+        profile, source = variables.get(PROFILE_VARIABLE), (ENVIRONMENT, PROFILE_VARIABLE)
+    if not profile:
+        profile, source = listed.get(PROFILE), (FILE, CATALOG_FILE)
+    chosen = _profile(profile, profiles, path)
+    layers = [
+        ({METASTORE: FILESYSTEM}, (DEFAULT, None)),
+        (listed, (FILE, CATALOG_FILE)),
+        (chosen, (IN_PROFILE, f"{CATALOG_FILE}, {PROFILES}.{profile}")),
+    ]
+    named = variables.get(WAREHOUSE_VARIABLE)
+    from_environment = ({"warehouse": named} if named else {}, (ENVIRONMENT, WAREHOUSE_VARIABLE))
+    layers.insert(2 if source[0] == FLAG else 3, from_environment)
+    layers.append(({PROFILE: profile} if profile else {}, source))
+    layers.append((given, (FLAG, "--option")))
+    layers.append(({"warehouse": warehouse} if warehouse else {}, (FLAG, "--warehouse")))
+    values: dict[str, str] = {}
+    sources: dict[str, tuple[str, str | None]] = {}
+    for layer, origin in layers:
+        values |= layer
+        sources |= dict.fromkeys(layer, origin)
+    return CatalogSettings(values, sources)
+
+
+def catalog_setting(key: str) -> str | None:
+    """The value of a setting of paimon-cli in `paimon.yaml` or its profile; None if it is not set."""
+    return read_settings().values.get(key)
+
+
+def _profile(name: str | None, profiles: Mapping[str, Mapping[str, str]], path: str) -> Mapping[str, str]:
+    if not name:
+        return {}
+    if name not in profiles:
+        known = ", ".join(sorted(profiles))
+        why = f"{path} has the profiles {known}" if known else f"{path} has no profiles"
+        raise UsageError(f"there is no profile '{name}'", why, "paimon-cli config show")
+    return profiles[name]
+
+
+def _read_file(path: str) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """The catalog options of the file, and its profiles."""
+    if not os.path.isfile(path):
+        return {}, {}
+    import yaml
+
+    try:
+        with open(path, encoding="utf-8") as stream:
+            content: Any = yaml.safe_load(stream)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not YAML", str(error).replace("\n", " ")) from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}", error.strerror or "") from error
+    if content is None:
+        return {}, {}
+    if not isinstance(content, dict):
+        raise _not_flat(path)
+    profiles = content.pop(PROFILES, None) or {}
+    if not isinstance(profiles, dict):
+        raise UsageError(f"{PROFILES} in {path} is not a mapping", "it holds a mapping of catalog options for each name")
+    listed = {str(name): _flat(f"{PROFILES}.{name} in {path}", profile or {}) for name, profile in profiles.items()}
+    return _flat(path, content), listed
+
+
+def _flat(place: str, content: Any) -> dict[str, str]:
+    if not isinstance(content, dict) or any(isinstance(value, (dict, list)) for value in content.values()):
+        raise _not_flat(place)
+    return {str(key): _text(value) for key, value in content.items() if value is not None}
+
+
+def _not_flat(place: str) -> UsageError:
+    return UsageError(f"{place} is not a flat list of `key: value`", "this is the form that pypaimon reads")
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _flag(name: str | None, key: str, value: str) -> tuple[str, str]:
+    return ("--option", f"{key}={value}") if name is None else (name, value)
+
+
+def _shown(key: str, value: str) -> str:
+    return HIDDEN if names_secret(key) and value else without_user_info(value)

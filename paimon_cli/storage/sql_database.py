@@ -1,0 +1,73 @@
+"""Databases by JDBC and SQLAlchemy URLs: SQLite, PostgreSQL and MySQL (FORMAT.md, section 14.2)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import URL, Engine, create_engine, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
+from paimon_cli.storage.catalog_options import DatabaseAddress, redact, without_user_info
+
+COMMIT_LOCK = "the commit lock"
+_WAIT_SECONDS = 30
+_DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "sqlite": {"timeout": _WAIT_SECONDS},
+    "postgresql": {"connect_timeout": _WAIT_SECONDS},
+    "mysql": {"connect_timeout": _WAIT_SECONDS},
+    "mariadb": {"connect_timeout": _WAIT_SECONDS},
+}
+"""Known databases, and how long their drivers wait for a connection or a busy file."""
+_JDBC_PARAMETERS = {"sslmode"}
+"""Parameters of JDBC URLs, besides user and password, that mean the same to the Python driver."""
+
+
+def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_transactions: bool = False) -> Engine:
+    """The database of `what`; nothing is connected yet. `UsageError` when the URL or its driver is no good.
+
+    Each statement is its own transaction, unless `in_transactions`.
+    """
+    try:
+        url = _url(address)
+        dialect = url.get_backend_name()
+        if dialect not in _ARGUMENTS:
+            raise NotSupported(f"{what} in {dialect}", f"the supported databases are {', '.join(sorted(_ARGUMENTS))}")
+        isolation = {} if in_transactions else {"isolation_level": "AUTOCOMMIT"}
+        return create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=_ARGUMENTS[dialect], **isolation)
+    except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
+        why = str(error).splitlines()[0] if isinstance(error, ImportError) else "it is not the URL of a known database"
+        hint = "write uri=jdbc:postgresql://host:5432/database, and install the driver of that database"
+        raise UsageError(f"cannot open the database of {what} {without_user_info(address.uri)}", why, hint) from None
+
+
+def _url(address: DatabaseAddress) -> URL:
+    if not address.uri.startswith("jdbc:"):
+        url = make_url(address.uri)
+        return url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
+    plain = address.uri.removeprefix("jdbc:")
+    if plain.startswith("sqlite:"):
+        return URL.create("sqlite", database=plain.removeprefix("sqlite:").removeprefix("file:").partition("?")[0])
+    url = make_url(plain)
+    query = {key: value if isinstance(value, str) else value[-1] for key, value in url.query.items()}
+    user, password = query.pop("user", url.username), query.pop("password", url.password)
+    unknown = sorted(query.keys() - _JDBC_PARAMETERS)
+    if unknown:
+        why = "only the Java driver supports it"
+        raise UsageError(f"parameter {unknown[0]} of the JDBC URL", why, "give an SQLAlchemy URL as uri")
+    user, password = address.user or user, address.password or password
+    return URL.create(_DRIVERS.get(url.drivername, url.drivername), user, password, url.host, url.port, url.database, query)
+
+
+@contextlib.contextmanager
+def database_errors(address: DatabaseAddress, what: str = COMMIT_LOCK) -> Iterator[None]:
+    """What goes wrong in the database becomes `StorageUnavailable`, without secrets."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        why = redact(str(getattr(error, "orig", None) or error).splitlines()[0], {"password": address.password})
+        raise StorageUnavailable(f"the database of {what} does not answer", why, "check uri") from None

@@ -1,0 +1,147 @@
+"""What every kind of catalog does in the same way: databases, tables, names, drops, renames, copies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.calling import Answer, Run
+from tests.storage.postgres_server import IS_HERE, USER, PostgresServer
+
+COLUMNS = ("-C", "id BIGINT NOT NULL", "-C", "v STRING", "--primary-key", "id", "--bucket", "1")
+KINDS = ["filesystem", "sqlite", *(["postgresql"] if IS_HERE else [])]
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(params=KINDS)
+def flags(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
+    """The flags that lead to an empty catalog."""
+    options: dict[str, str] = {}
+    if request.param == "sqlite":
+        options = {"metastore": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db"}
+    elif request.param == "postgresql":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        login = {"jdbc.user": USER, "jdbc.password": server.password}
+        options = {"metastore": "jdbc", "uri": server.new_database(), **login}
+    return ["--warehouse", f"{tmp_path}/wh", *(word for key, value in options.items() for word in ("--option", f"{key}={value}"))]
+
+
+Call = Callable[..., Answer]
+
+
+@pytest.fixture
+def call(run: Run, flags: list[str]) -> Call:
+    """Runs a command in the catalog, in which there is a database `shop`."""
+
+    def called(*arguments: object, **settings: Any) -> Answer:
+        return run(*arguments, *flags, **settings)
+
+    called("db", "create", "shop")
+    return called
+
+
+def write(call: Call, table: str, *rows: dict[str, object]) -> None:
+    call("write", table, "-", "--format", "json", "--engine", "local", stdin="\n".join(map(json.dumps, rows)))
+
+
+def names(call: Call) -> list[str]:
+    return [item["table"] for item in call("tables", "ls", "-o", "json").json["items"]]
+
+
+def rows(call: Call, table: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in call("read", table, "-o", "ndjson").out.splitlines()]
+
+
+def test_databases(call: Call) -> None:
+    assert "already exists" in call("db", "create", "shop", code=2).err
+    assert "nothing was changed" in call("db", "create", "shop", "--if-not-exists").out
+    call("db", "create", "empty")
+    call("create", "shop.orders", *COLUMNS)
+    items = call("db", "ls", "-o", "json").json["items"]
+    assert [(item["database"], item["tables"]) for item in items] == [("empty", 0), ("shop", 1)]
+    assert items[1]["path"].endswith("/wh/shop.db")
+    call("db", "drop", "empty", "-y")
+    assert "there is no database empty" in call("db", "drop", "empty", "-y", code=3).err
+    assert "it has 1 table: shop.orders" in call("db", "drop", "shop", "-y", code=2).err
+    assert "not confirmed" in call("db", "drop", "shop", "--cascade", code=7).err
+    assert "nothing was changed" in call("db", "drop", "shop", "--cascade", "--dry-run").out
+    assert call("db", "drop", "shop", "--cascade", "-y", "-o", "json").json["item"]["table_names"] == ["shop.orders"]
+    assert call("db", "ls", "-o", "json").json["items"] == []
+
+
+def test_every_command_takes_the_name_of_a_table(call: Call, tmp_path: Path) -> None:
+    call("create", "shop.orders", *COLUMNS)
+    assert "already exists" in call("create", "shop.orders", *COLUMNS, code=2).err
+    assert "nothing was changed" in call("create", "shop.orders", *COLUMNS, "--if-not-exists").out
+    write(call, "shop.orders", {"id": 1, "v": "a"})
+    write(call, "shop.orders", {"id": 1, "v": "b"})
+    call("compact", "shop.orders", "--engine", "local")
+    call("alter", "shop.orders", "set", "snapshot.num-retained.max=7")
+    call("tags", "create", "shop.orders", "first", "--snapshot", "1")
+    assert rows(call, "shop.orders") == [{"id": 1, "v": "b"}]
+    assert call("verify", "shop.orders", "-o", "json").code == 0
+    assert [item["id"] for item in call("snapshots", "ls", "shop.orders", "-o", "json").json["items"]] == [3, 2, 1]
+    (item,) = call("ls", "shop", "-o", "json").json["items"]
+    assert (item["table"], item["path"], item["snapshot_id"]) == ("shop.orders", f"{tmp_path}/wh/shop.db/orders", 3)
+    assert "shop.orders" in call("health", "--database", "shop", code=None).out
+    call("drop", "shop.orders", "-y")
+    assert names(call) == []
+    assert call("read", "shop.orders", code=3).err
+    call("create", "shop.orders", *COLUMNS)
+    assert rows(call, "shop.orders") == []
+
+
+def test_what_is_not_there(call: Call) -> None:
+    assert call("read", "shop.nope", code=3).err.startswith("error: ")
+    assert call("drop", "shop.nope", "-y", code=3).err.startswith("error: ")
+    assert "there is no table shop.nope" in call("tables", "rename", "shop.nope", "shop.x", code=3).err
+    call("tables", "clone", "shop.nope", "shop.x", code=3)
+
+
+def test_rename(call: Call, tmp_path: Path) -> None:
+    call("create", "shop.orders", *COLUMNS)
+    call("create", "shop.taken", *COLUMNS)
+    call("db", "create", "archive")
+    write(call, "shop.orders", {"id": 1, "v": "a"})
+    assert "cannot rename shop.orders to shop.taken" in call("tables", "rename", "shop.orders", "shop.taken", code=2).err
+    call("tables", "rename", "shop.orders", "archive.orders_2026")
+    assert names(call) == ["archive.orders_2026", "shop.taken"]
+    assert rows(call, "archive.orders_2026") == [{"id": 1, "v": "a"}]
+    assert not (tmp_path / "wh/shop.db/orders").exists()
+    call("create", "shop.orders", *COLUMNS)
+    for name in ("orders", "a.b.c", "../x.y"):
+        call("tables", "rename", "shop.orders", name, code=2)
+
+
+def test_clone(call: Call) -> None:
+    call("create", "shop.orders", *COLUMNS, "--option", "deletion-vectors.enabled=true", "--option", "changelog-producer=lookup")
+    for value in ("a", "b"):
+        write(call, "shop.orders", {"id": 1, "v": value}, {"id": 2, "v": "x"})
+    call("alter", "shop.orders", "add-column", "n INT")
+    call("delete", "shop.orders", "-w", "id = 2", "--engine", "local")
+    call("compact", "shop.orders", "--engine", "local", "--strategy", "minor")
+    latest = call("snapshots", "show", "shop.orders", "latest", "-o", "json").json["item"]["id"]
+    done = call("tables", "clone", "shop.orders", "shop.copy", "-o", "json").json["item"]
+    assert (done["snapshot_id"], done["table"]) == (latest, "shop.copy")
+    assert call("verify", "shop.copy", "--level", "full", "-o", "json", "--engine", "local").code == 0
+    call("drop", "shop.orders", "-y")
+    assert rows(call, "shop.copy") == [{"id": 1, "v": "b", "n": None}]
+    write(call, "shop.copy", {"id": 1, "v": "c", "n": 7})
+    assert rows(call, "shop.copy") == [{"id": 1, "v": "c", "n": 7}]
+    call("tables", "clone", "shop.copy", "shop.copy", code=2)
+    assert rows(call, "shop.copy") == [{"id": 1, "v": "c", "n": 7}]
+
+
+def test_a_table_without_a_snapshot_is_cloned_as_such(call: Call) -> None:
+    call("create", "shop.orders", *COLUMNS)
+    assert "cloned an empty table" in call("tables", "clone", "shop.orders", "shop.copy").out
+    assert rows(call, "shop.copy") == []

@@ -1,0 +1,116 @@
+"""Where each value of the configuration comes from, and which one counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.metastore.find import find_metastore
+from paimon_cli.metastore.settings import catalog_setting, read_settings
+from tests.cli.calling import Run
+
+FILE = """
+metastore: filesystem
+warehouse: /file
+s3.endpoint: http://file
+s3.secret-key: hunter2
+engine.spark-threshold: 2 gb
+profiles:
+  prod:
+    warehouse: /prod
+    s3.endpoint: http://prod
+  empty:
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "paimon.yaml").write_text(FILE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PAIMON_WAREHOUSE", raising=False)
+    monkeypatch.delenv("PAIMON_PROFILE", raising=False)
+    return str(tmp_path)
+
+
+def warehouse(**environment: str) -> tuple[str | None, str]:
+    found = read_settings(environment={key: value for key, value in environment.items() if value})
+    return found.warehouse, found.sources["warehouse"][0]
+
+
+def test_a_profile_goes_before_the_rest_of_the_file(directory: str) -> None:
+    assert warehouse() == ("/file", "file")
+    assert warehouse(PAIMON_PROFILE="prod") == ("/prod", "profile")
+    assert warehouse(PAIMON_PROFILE="empty") == ("/file", "file")
+    found = read_settings(environment={"PAIMON_PROFILE": "prod"})
+    assert found.catalog_options == {"metastore": "filesystem", "s3.endpoint": "http://prod", "s3.secret-key": "hunter2"}
+
+
+def test_the_environment_goes_before_a_profile_unless_that_was_given_with_the_call(directory: str) -> None:
+    assert warehouse(PAIMON_PROFILE="prod", PAIMON_WAREHOUSE="/env") == ("/env", "environment")
+    environment = {"PAIMON_WAREHOUSE": "/env", "PAIMON_PROFILE": "empty"}
+    assert read_settings(options={"profile": "prod"}, environment=environment).warehouse == "/prod"
+    assert read_settings("/flag", {"profile": "prod"}, environment).warehouse == "/flag"
+    assert read_settings(options={"s3.endpoint": "http://flag", "profile": "prod"}).values["s3.endpoint"] == "http://flag"
+
+
+def test_the_file_may_choose_its_profile(directory: str) -> None:
+    Path("paimon.yaml").write_text(f"profile: prod\n{FILE}")
+    assert warehouse() == ("/prod", "profile")
+    assert warehouse(PAIMON_PROFILE="empty") == ("/file", "file")
+
+
+def test_settings_of_paimon_cli_may_stand_in_a_profile(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert catalog_setting("engine.spark-threshold") == "2 gb"
+    Path("paimon.yaml").write_text(f"{FILE}    engine.spark-threshold: 3 gb\n")
+    Path("paimon.yaml").write_text(Path("paimon.yaml").read_text().replace("empty:", "small:"))
+    monkeypatch.setenv("PAIMON_PROFILE", "small")
+    assert catalog_setting("engine.spark-threshold") == "3 gb"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("profiles: [a]", "not a mapping"), ("profiles:\n  a: 7", "profiles.a"), ("profiles:\n  a:\n    b: {c: 1}", "profiles.a")],
+)
+def test_profiles_that_are_no_flat_mappings(directory: str, content: str, message: str) -> None:
+    Path("paimon.yaml").write_text(content)
+    with pytest.raises(UsageError, match=message):
+        read_settings()
+
+
+def test_an_unknown_profile_is_refused(directory: str) -> None:
+    with pytest.raises(UsageError, match="there is no profile 'test'") as failure:
+        read_settings(environment={"PAIMON_PROFILE": "test"})
+    assert failure.value.why.endswith("has the profiles empty, prod")
+
+
+def test_an_unknown_kind_names_the_place_that_asked_for_it(directory: str) -> None:
+    with pytest.raises(NotSupported, match="glue") as failure:
+        find_metastore(options={"metastore": "glue"})
+    assert failure.value.why.startswith("metastore=glue (--option) is none of")
+
+
+def test_config_show_tells_origins_and_no_secret(directory: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIMON_PROFILE", "prod")
+    answer = run("config", "show", "--option", "uri=postgresql://me:hunter3@h/db?password=hunter4", "-o", "json")
+    items = {item["key"]: (item["value"], item["origin"], item["source"]) for item in answer.json["items"]}
+    assert items == {
+        "engine.spark-threshold": ("2 gb", "file", "paimon.yaml"),
+        "metastore": ("filesystem", "file", "paimon.yaml"),
+        "profile": ("prod", "environment", "PAIMON_PROFILE"),
+        "s3.endpoint": ("http://prod", "profile", "paimon.yaml, profiles.prod"),
+        "s3.secret-key": ("***", "file", "paimon.yaml"),
+        "uri": ("postgresql://h/db", "flag", "--option"),
+        "warehouse": ("/prod", "profile", "paimon.yaml, profiles.prod"),
+    }
+    assert "hunter" not in answer.out + answer.err + run("config", "show").out
+    Path("paimon.yaml").unlink()
+    monkeypatch.delenv("PAIMON_PROFILE")
+    (item,) = run("config", "show", "-o", "json").json["items"]
+    assert item == {"key": "metastore", "value": "filesystem", "origin": "default", "source": None}
+
+
+def test_flags_that_led_to_the_catalog_stand_in_hints(directory: str, run: Run) -> None:
+    answer = run("tables", "rename", "a.b", "a.c", "--profile", "prod", "--warehouse", "x y", code=3)
+    assert "hint: paimon-cli tables ls a --warehouse 'x y' --profile prod" in answer.err
