@@ -23,13 +23,16 @@ from paimon_cli.storage.catalog_options import split_options
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from paimon_cli.api.comparison import Versions
     from paimon_cli.catalog.table_listing import DatabaseRow, TableRow
     from paimon_cli.history.table_context import TableContext
+    from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.inspect.health_report import HealthRow
     from paimon_cli.inspect.lock_report import LockReport, LockRow
     from paimon_cli.jobs.clone_job import ClonedTable
     from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest
     from paimon_cli.jobs.compaction_service import ServedTable, ServiceWatcher, TableRound
+    from paimon_cli.jobs.comparison import Comparison
     from paimon_cli.jobs.table_change import Shield
     from paimon_cli.storage.lock_table import HeldLock
 
@@ -203,6 +206,29 @@ class Catalog:
                 return unreadable(location.name, name, error)
 
         return by_pain(map(examined, found))
+
+    def compare(
+        self,
+        here: str,
+        there: str,
+        *,
+        key: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
+        where: str | None = None,
+        limit: int = 10,
+        format: str | None = None,
+        form: TextForm | None = None,
+        **versions: Unpack[Versions],
+    ) -> Comparison:
+        """Compare the rows of two tables, of two versions of a table, or of a table and files.
+
+        A side is a table, `table@3` at a snapshot or `table@nightly` at a tag, or a file, glob or directory of files in `format`
+        (default by its extension). `versions` name them separately: `snapshot_a`, `tag_a`, `branch_a` and the same with `_b`.
+        Rows are paired by `key`, by default the primary key, or counted as a whole where there is none (or `key` is empty).
+        """
+        from paimon_cli.api.comparison import compare_sides
+
+        return compare_sides(self, (here, there), key, columns, where, limit, format, form, versions)
 
     def locks(self, table: str | None = None) -> LockReport:
         """How the commits of a table, or of the warehouse, are kept apart, and the commit locks that are held.
@@ -388,12 +414,16 @@ class Catalog:
         """The catalog as it is configured now."""
         return find_metastore(self.url, self._options)
 
-    def _locate(self, table: str) -> TableLocation:
-        location = locate_table(table, self.url, self._options, self.branch)
+    def _locate(self, table: str, branch: str | None = None) -> TableLocation:
+        location = locate_table(table, self.url, self._options, branch or self.branch)
         return replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
 
     def _open(self, location: TableLocation) -> Table:
         return Table.at(location, self._table_options, self.runtime)
+
+    def table(self, name: str, *, branch: str | None = None) -> Table:
+        """A table of this catalog, by `db.table` or by its path. `NotFound`."""
+        return self._open(self._locate(name, branch))
 
     def _open_to_compact(self, location: TableLocation) -> Table:
         table = self._open(location)

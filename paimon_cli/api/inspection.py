@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from paimon_cli.api.opened_table import OpenedTable, Partitions, Runtime, check_positive
+from paimon_cli.api.opened_table import OpenedTable, Partitions, Runtime, check_choice, check_positive
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from paimon_cli.inspect.schema_report import OptionExplanation, OptionRow, SchemaChange, SchemaDetails, SchemaRow
     from paimon_cli.inspect.table_description import TableDescription
     from paimon_cli.inspect.version_report import ManifestRow, SnapshotDetails, SnapshotRow
+    from paimon_cli.jobs.bisection import Bisection
     from paimon_cli.jobs.doctor_job import Fact
     from paimon_cli.lsm.compaction_simulation import OnCommit, SimulatedWorkload
     from paimon_cli.read.difference import FileChange, RowChange
@@ -82,6 +83,23 @@ class Inspection(OpenedTable):
 
         one, other = (self.catalog_table.named_snapshot(str(name)) for name in (before, after))
         return islice(row_changes(self.context, one, other), limit)
+
+    def bisect(
+        self, where: str, *, expect: Literal["some", "none"] = "some", first: int | None = None, last: int | None = None
+    ) -> Bisection:
+        """The first snapshot in which some rows match a condition, or none do, found by halving those from `first` to `last`.
+
+        `NotFound` if it does not hold in the last one.
+        """
+        from paimon_cli.jobs.bisection import EXPECTED, bisect_snapshots
+
+        check_choice("expect", expect, EXPECTED)
+        progress = self.runtime.new_progress()
+        progress.start("Reading snapshots", None)
+        try:
+            return bisect_snapshots(self.catalog_table, where, expect=expect, first=first, last=last, advance=progress.advance)
+        finally:
+            progress.finish()
 
     def schemas(self) -> list[SchemaRow]:
         """Schemas, the newest first: one for each change of the table."""

@@ -55,6 +55,7 @@ NAMES_OF_KIND = {
     "rows_skipped_by_level runs_after runs_before schedules skipped_rows snapshots_removed sorted_runs "
     "space_amplification_after space_amplification_before space_amplification_percent space_limit_percent spills splits "
     "splits_to_merge stalls states stop_trigger storage_calls tables total_record_count trigger upgraded vector_rows "
+    "different only_here only_there rows_here rows_there "
     "vectors writers",
     ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
     "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run skew "
@@ -65,7 +66,7 @@ NAMES_OF_KIND = {
     "read_bytes rewritten_bytes size spilled_size write_bytes",
     FLAG: "already_committed earlier immutable is_complete is_correct is_expired is_held is_safe is_set option_changed overwrite",
     NAMES: "older_keys choices actions actors branches checks extra_files honours left partition_keys primary_keys removed "
-    "table_names tags tags_removed violations",
+    "table_names tags tags_removed violations columns_only_here columns_only_there",
     LONG: "commit_identifier max_seq min_seq sequence",
     TIME: "done last_full modified time",
     WALL_CLOCK: "created updated",
@@ -76,7 +77,7 @@ NAMES_OF_KIND = {
     CHANGE: "delta_record_count",
     PERCENT: "abort_rate",
     SPAN: "span",
-    RECORDS: "fields findings finds health runs steps strategies",
+    RECORDS: "differences tried fields findings finds health runs steps strategies",
     RECORD: "lookup",
 }
 KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.split()} | {
@@ -89,6 +90,13 @@ KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.s
     "DemoResult.after": RECORD,
     "DemoResult.before": RECORD,
     "ExportSummary.files": RECORDS,
+    "Bisection.before": ID,
+    "Bisection.first_snapshot": ID,
+    "Bisection.last_snapshot": ID,
+    "Comparison.columns": NAMES,
+    "Comparison.differing_columns": JSON,
+    "Comparison.equal": COUNT,
+    "Comparison.key": NAMES,
     "FileDetails.columns": RECORDS,
     "HealthRow.snapshots": COUNT,
     "Invariant.level": TEXT,

@@ -42,6 +42,8 @@ PANELS = {
         "list": "catalog_commands",
         "blame": "snapshot_commands",
         "report": "doctor_command",
+        "compare": "compare_commands",
+        "bisect": "compare_commands",
         "tables": "catalog_commands.tables",
         "db": "catalog_commands.databases",
         "snapshots": "snapshot_commands.snapshots",

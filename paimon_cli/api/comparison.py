@@ -1,0 +1,128 @@
+"""What the sides of a comparison are: tables at their versions, or files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypedDict
+
+from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.ingest.text_form import PLAIN
+from paimon_cli.options.option_text import plain_number
+
+if TYPE_CHECKING:
+    from paimon_cli.api.opened_table import Runtime
+    from paimon_cli.api.table import Table
+    from paimon_cli.ingest.text_form import TextForm
+    from paimon_cli.jobs.comparison import Comparison, FileSide, TableSide
+
+
+class Tables(Protocol):
+    """The catalog that sides are looked up in."""
+
+    runtime: Runtime
+
+    def table(self, name: str, *, branch: str | None = None) -> Table: ...
+
+
+NAMED_SO = "a table is named by its path, or as db.table with --warehouse"
+
+
+class Versions(TypedDict, total=False):
+    """The version of each side: at most one of snapshot and tag."""
+
+    snapshot_a: int | None
+    snapshot_b: int | None
+    tag_a: str | None
+    tag_b: str | None
+    branch_a: str | None
+    branch_b: str | None
+
+
+def compare_sides(
+    catalog: Tables,
+    names: tuple[str, str],
+    key: Sequence[str] | None,
+    columns: str | Sequence[str] | None,
+    where: str | None,
+    limit: int,
+    format: str | None,
+    form: TextForm | None,
+    versions: Versions,
+) -> Comparison:
+    """Open both sides and compare them; files take the types of the table that they are compared with."""
+    from paimon_cli.api.opened_table import check_names
+    from paimon_cli.jobs.comparison import compare
+    from paimon_cli.read.selection import quoted_names
+
+    check_names(versions, Versions)
+    if limit < 0:
+        raise UsageError(f"--limit {limit}", "a number of rows is not negative")
+    found = [_table_side(catalog, name, mark, versions) for name, mark in zip(names, "ab", strict=True)]
+    table = next((side for side in found if side is not None), None)
+    if table is None:
+        raise UsageError(
+            f"neither {names[0]} nor {names[1]} is a table",
+            "files are read with the types of a table",
+            "name a table on one side",
+        )
+    here, there = (
+        side if side is not None else _file_side(catalog, name, table, format, form or PLAIN)
+        for name, side in zip(names, found, strict=True)
+    )
+    progress = catalog.runtime.new_progress()
+    progress.start("Reading rows", None)
+    chosen = quoted_names(columns) if isinstance(columns, str) else tuple(columns or ())
+    try:
+        return compare(here, there, key=key, columns=chosen, where=where, limit=limit, advance=progress.advance)
+    finally:
+        progress.finish()
+
+
+def _table_side(catalog: Tables, text: str, mark: str, versions: Mapping[str, object]) -> TableSide | None:
+    """The table of this name, perhaps at a version; None if files are meant."""
+    from paimon_cli.jobs.comparison import TableSide
+    from paimon_cli.jobs.row_scan import ReadRequest
+
+    snapshot, tag, branch = (versions.get(f"{name}_{mark}") for name in ("snapshot", "tag", "branch"))
+    if snapshot is not None and tag is not None:
+        raise UsageError(f"{text} is given a snapshot and a tag", "both name a version", "leave one of them out")
+    opened = _opened(catalog, text, branch)
+    name, _, version = text.rpartition("@")
+    if opened is None and name and "/" not in version:
+        opened = _opened(catalog, name, branch)
+        if opened is not None:
+            if snapshot is not None or tag is not None:
+                raise UsageError(f"{text} is given another version", "both name a version", "leave one of them out")
+            number = plain_number(version)
+            snapshot, tag = (number, None) if number is not None else (None, version)
+    if opened is None:
+        if any(version is not None for version in (snapshot, tag, branch)):
+            raise NotFound(f"there is no table {text}", "only tables have snapshots, tags and branches", NAMED_SO)
+        return None
+    shown = opened.name if snapshot is None and tag is None else f"{opened.name}@{tag if snapshot is None else snapshot}"
+    return TableSide(shown, opened.catalog_table, ReadRequest(snapshot=snapshot, tag=tag))  # type: ignore[arg-type]
+
+
+def _opened(catalog: Tables, name: str, branch: object) -> Table | None:
+    try:
+        return catalog.table(name, branch=None if branch is None else str(branch))
+    except (NotFound, UsageError):
+        if branch is not None:
+            raise
+        return None
+
+
+def _file_side(catalog: Tables, path: str, table: TableSide, format: str | None, form: TextForm) -> FileSide:
+    """Files with columns of the table's types; columns that the table lacks get the types that the files have."""
+    from paimon_cli.ingest.inference import columns_of_file
+    from paimon_cli.ingest.row_sources import FileRows
+    from paimon_cli.jobs.comparison import FileSide
+
+    options = table.table.store_options
+    try:
+        inferred = columns_of_file(path, format, form, options).fields
+    except NotFound as error:
+        raise NotFound(f"there is neither a table nor a file {path}", error.why, NAMED_SO) from None
+    known = {field.name: field for field in table.fields}
+    fields = tuple(known.get(field.name, field) for field in inferred)
+    return FileSide(path, FileRows((path,), format, form, options), fields)

@@ -1,0 +1,153 @@
+"""`compare` and `bisect`: how rows differ, and since when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from paimon_cli.cli.columns import Item
+from paimon_cli.cli.command import Call, command, top_level
+from paimon_cli.cli.parameters import SourceFormat, TableName, addressable
+from paimon_cli.cli.results import cell_text, counted, printable, rfc3339
+from paimon_cli.errors import FINDINGS_EXIT_CODE
+from paimon_cli.options.option_text import names
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.bisection import Bisection
+    from paimon_cli.jobs.comparison import Comparison, RowDifference
+
+commands = top_level()
+MARKS = {"only here": "-", "only there": "+", "different": "~"}
+
+
+def _version(mark: str, name: str, help_text: str) -> Any:
+    return typer.Option(f"--{name}-{mark}", metavar="ID" if name == "snapshot" else "NAME", help=help_text)
+
+
+@command(commands, "compare", reads_files=True)
+def compare(
+    call: Call,
+    a: Annotated[str, typer.Argument(metavar="A", help="A table, table@SNAPSHOT or table@TAG, or files.", show_default=False)],
+    b: Annotated[str, typer.Argument(metavar="B", help="What it is compared with.", show_default=False)],
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key", metavar="NAMES", help="Columns that pair the rows; default the primary key, '' to compare whole rows."
+        ),
+    ] = None,
+    select: Annotated[
+        str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns to compare; default all that both have.")
+    ] = None,
+    where: Annotated[str | None, typer.Option("-w", "--where", metavar="SQL", help="Only rows that match.")] = None,
+    limit: Annotated[
+        int,
+        typer.Option("-l", "--limit", metavar="N", callback=addressable, min=0, help="Show at most N differences of each kind."),
+    ] = 10,
+    snapshot_a: Annotated[int | None, _version("a", "snapshot", "A at this snapshot.")] = None,
+    snapshot_b: Annotated[int | None, _version("b", "snapshot", "B at this snapshot.")] = None,
+    tag_a: Annotated[str | None, _version("a", "tag", "A at this tag.")] = None,
+    tag_b: Annotated[str | None, _version("b", "tag", "B at this tag.")] = None,
+    branch_a: Annotated[str | None, _version("a", "branch", "This branch of A.")] = None,
+    branch_b: Annotated[str | None, _version("b", "branch", "This branch of B.")] = None,
+    format: Annotated[SourceFormat | None, typer.Option("--format", help="Format of the files; default by extension.")] = None,
+) -> None:
+    """Compare the rows of two tables, versions, or a table and files: rows on one side only, and different ones. Exits with 4 on
+    differences.
+
+    Rows are paired by key; without a key, equal rows are counted. NaN equals NaN, null equals null, -0.0 is not 0.0.
+
+    paimon-cli compare ./wh/shop.db/orders@12 ./wh/shop.db/orders
+
+    paimon-cli compare ./wh/shop.db/orders exported.csv --key id -s id,amount
+    """
+    found = call.catalog().compare(
+        a,
+        b,
+        key=None if key is None else names(key),
+        columns=select,
+        where=where,
+        limit=limit,
+        format=format,
+        form=call.form,
+        snapshot_a=snapshot_a,
+        snapshot_b=snapshot_b,
+        tag_a=tag_a,
+        tag_b=tag_b,
+        branch_a=branch_a,
+        branch_b=branch_b,
+    )
+    call.show(Item("Comparison", None, found), "\n".join(_comparison_lines(found)))
+    if not found.is_equal:
+        raise typer.Exit(FINDINGS_EXIT_CODE)
+
+
+def _comparison_lines(found: Comparison) -> Iterator[str]:
+    yield f"- {found.here}: {counted(found.rows_here, 'row')}"
+    yield f"+ {found.there}: {counted(found.rows_there, 'row')}"
+    yield f"paired by {', '.join(found.key)}" if found.key else "compared as whole rows"
+    for mark, columns in (("-", found.columns_only_here), ("+", found.columns_only_there)):
+        if columns:
+            yield f"{mark} columns not compared, because the other side lacks them: {', '.join(columns)}"
+    changed = f", {found.different:,} different" if found.key else ""
+    yield f"{found.equal:,} equal{changed}, {found.only_here:,} only here (-), {found.only_there:,} only there (+)"
+    if found.differing_columns:
+        most_first = sorted(found.differing_columns.items(), key=lambda item: -item[1])
+        yield "different in " + ", ".join(f"{name} ({count:,})" for name, count in most_first)
+    yield from map(_difference_line, found.differences)
+    hidden = found.only_here + found.only_there + found.different - sum(one.count for one in found.differences)
+    if hidden:
+        yield f"{counted(hidden, 'more difference')}; --limit shows more"
+
+
+def _difference_line(one: RowDifference) -> str:
+    key = ", ".join(f"{name}={cell_text(value)}" for name, value in (one.key or {}).items())
+    here, there = one.here or {}, one.there or {}
+    if one.columns:
+        values = ", ".join(f"{name} {_value(here[name])} -> {_value(there[name])}" for name in one.columns)
+    else:
+        values = ", ".join(f"{name}={_value(value)}" for name, value in (here or there).items())
+    times = f" ({one.count:,} times)" if one.count > 1 else ""
+    return f"{MARKS[one.kind]} {key + ': ' if key and values else key}{values}{times}"
+
+
+def _value(value: Any) -> str:
+    return "NULL" if value is None else printable(json.dumps(value, ensure_ascii=False))
+
+
+@command(commands, "bisect")
+def bisect(
+    call: Call,
+    table: TableName,
+    where: Annotated[
+        str, typer.Option("-w", "--where", metavar="SQL", help="The condition, about today's columns.", show_default=False)
+    ],
+    expect: Annotated[
+        Literal["some", "none"], typer.Option("--expect", help="Find the first snapshot in which some rows match, or none.")
+    ] = "some",
+    begin: Annotated[int | None, typer.Option("--from", metavar="ID", min=1, help="The first snapshot to search.")] = None,
+    end: Annotated[int | None, typer.Option("--to", metavar="ID", min=1, help="The last one, where it must hold.")] = None,
+) -> None:
+    """Find the first snapshot in which a condition holds for some row, by halving the history. Exits with 3 if it never does.
+
+    If the rows came and went several times, one of their beginnings is found.
+
+    paimon-cli bisect ./wh/shop.db/orders -w "amount < 0"
+
+    paimon-cli bisect ./wh/shop.db/orders -w "id = 7" --expect none
+    """
+    opened = call.open(table)
+    found = opened.bisect(where, expect=expect, first=begin, last=end)
+    call.show(Item("Bisection", opened.name, found), "\n".join(_bisection_lines(found, call.pasted(table))))
+
+
+def _bisection_lines(found: Bisection, pasted: str) -> Iterator[str]:
+    for one in found.tried:
+        yield f"snapshot {one.snapshot_id}: {counted(one.rows, 'row')}" + (", as sought" if one.holds else "")
+    yield f"first in snapshot {found.snapshot_id}: {found.kind} of {rfc3339(found.time)} by {found.commit_user}"
+    if found.before is None:
+        yield "it holds from the first snapshot of the search on, and may be older"
+    else:
+        yield f"see: paimon-cli snapshots diff {pasted} {found.before} {found.snapshot_id} --rows"

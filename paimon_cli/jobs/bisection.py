@@ -1,0 +1,129 @@
+"""The first snapshot in which some row matches a condition, or in which none does any more, found by halving."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.options.option_catalog import SCAN
+from paimon_cli.options.option_text import counted
+from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.read.split_reader import count_split
+from paimon_cli.sql.predicate import parse_predicate
+
+if TYPE_CHECKING:
+    from paimon_cli.catalog.table import CatalogTable
+    from paimon_cli.metadata.snapshot import Snapshot
+
+Expect = Literal["some", "none"]
+EXPECTED = ("some", "none")
+
+
+@dataclass(frozen=True)
+class TriedSnapshot:
+    """`rows`: how many rows matched in it; `holds`: whether that is what was sought."""
+
+    snapshot_id: int
+    rows: int
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """The snapshot that was found, its commit, and the snapshots that were `tried`, in that order.
+
+    `before`: the one below it, in which the condition does not hold; None if it holds from the first one on.
+    """
+
+    where: str
+    expect: str
+    snapshot_id: int
+    rows: int
+    before: int | None
+    kind: str
+    time: int
+    commit_user: str
+    commit_identifier: int
+    first_snapshot: int
+    last_snapshot: int
+    tried: Sequence[TriedSnapshot]
+
+
+def bisect_snapshots(
+    table: CatalogTable,
+    where: str,
+    *,
+    expect: Expect = "some",
+    first: int | None = None,
+    last: int | None = None,
+    advance: Callable[[int], object] = lambda count: None,
+) -> Bisection:
+    """Halve the snapshots `first` to `last` (default all), of which the last must be as expected.
+
+    Conditions are about today's columns; older snapshots have null in those that were added since. If what is sought came and
+    went several times, one of the snapshots where it began is found. `NotFound` if it does not hold in the last one.
+    """
+    context = table.context
+    context.check(SCAN)
+    predicate = parse_predicate(where, context.schema)
+    ids = [number for number in context.snapshots.ids() if (first or 0) <= number and (last is None or number <= last)]
+    if not ids:
+        raise _nothing_to_search(table, first, last)
+    tried: list[TriedSnapshot] = []
+
+    def holds(snapshot_id: int) -> bool:
+        plan = plan_scan(context, context.snapshots.get(snapshot_id), predicate, read_optimized=table.read_optimized)
+        rows = sum(count_split(context, split, predicate) for split in plan.splits)
+        tried.append(TriedSnapshot(snapshot_id, rows, (rows > 0) == (expect == "some")))
+        advance(1)
+        return tried[-1].holds
+
+    if not holds(ids[-1]):
+        raise _never(table, where, expect, tried, ids)
+    low, high = -1, len(ids) - 1  # it holds at `high`, and not at `low`
+    if len(ids) > 1 and holds(ids[0]):
+        high = 0
+    elif len(ids) > 1:
+        low = 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(ids[middle]) else (middle, high)
+    found = context.snapshots.get(ids[high])
+    return _result(found, where, expect, None if low < 0 else ids[low], ids, tried)
+
+
+def _result(
+    found: Snapshot, where: str, expect: str, before: int | None, ids: Sequence[int], tried: Sequence[TriedSnapshot]
+) -> Bisection:
+    return Bisection(
+        where,
+        expect,
+        found.id,
+        next(one.rows for one in tried if one.snapshot_id == found.id),
+        before,
+        found.commit_kind,
+        found.time_millis,
+        found.commit_user,
+        found.commit_identifier,
+        ids[0],
+        ids[-1],
+        tried,
+    )
+
+
+def _nothing_to_search(table: CatalogTable, first: int | None, last: int | None) -> NotFound | UsageError:
+    if first is not None and last is not None and first > last:
+        return UsageError(f"--from {first} --to {last}", "the first snapshot is not above the last one")
+    hint = f"paimon-cli snapshots ls {table.layout.argument}"
+    return NotFound(f"no snapshots of {table.name} to search", "there are none in this range", hint)
+
+
+def _never(table: CatalogTable, where: str, expect: str, tried: Sequence[TriedSnapshot], ids: Sequence[int]) -> NotFound:
+    last = tried[-1]
+    why = f"{counted(last.rows, 'matching row')} in snapshot {last.snapshot_id}, the last of {counted(len(ids), 'snapshot')}"
+    what = f"'{where}' matches no row" if expect == "some" else f"'{where}' still matches rows"
+    hint = "an earlier snapshot, in which it is otherwise, can be named with --to"
+    details = [{"snapshot_id": one.snapshot_id, "rows": one.rows} for one in tried]
+    return NotFound(f"{what} of {table.name}", why, hint, tried=details)

@@ -1,0 +1,55 @@
+"""`compare` and `bisect` from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import Run
+
+
+@pytest.fixture
+def table(run: Run, tmp_path: Path) -> Path:
+    path = tmp_path / "t"
+    run("create", path, "-C", "id BIGINT NOT NULL", "-C", "v STRING", "--primary-key", "id", "--bucket", 1)
+    for rows in ([{"id": 1, "v": "a"}, {"id": 2, "v": None}], [{"id": 1, "v": "b\x1b"}, {"id": 3, "v": "c"}]):
+        lines = "\n".join(map(json.dumps, rows))
+        run("write", path, "-", "--format", "json", "--engine", "local", "--compact", "none", stdin=lines)
+    return path
+
+
+def test_compare(run: Run, table: Path, tmp_path: Path) -> None:
+    text = run("compare", f"{table}@1", table, code=4).out
+    assert text.splitlines() == [
+        f"- {table}@1: 2 rows",
+        f"+ {table}: 3 rows",
+        "paired by id",
+        "1 equal, 1 different, 0 only here (-), 1 only there (+)",
+        "different in v (1)",
+        '~ id=1: v "a" -> "b\\\\u001b"'.replace("\\\\", "\\"),
+        '+ id=3: v="c"',
+    ]
+    item = run("compare", table, table, "--snapshot-a", 1, "-o", "json", "-l", 0, code=4).json["item"]
+    assert (item["equal"], item["different"], item["only_there"], item["differences"]) == (1, 1, 1, [])
+    assert "2 more differences; --limit shows more" in run("compare", table, table, "--snapshot-a", 1, "-l", 0, code=4).out
+    run("read", table, "--output", tmp_path / "t.csv", "-w", "id <> 1")
+    assert run("compare", table, tmp_path / "t.csv", "-w", "id > 1", "-o", "ndjson", "--fields", "equal").out == '{"equal":2}\n'
+    semicolons = tmp_path / "s.csv"
+    semicolons.write_text("id;v\n2;\n3;c\n")
+    run("compare", table, semicolons, "-w", "id > 1", "--delimiter", ";")
+    whole = run("compare", table, semicolons, "--delimiter", ";", "--key", "", code=4).out
+    assert "compared as whole rows" in whole and '- id=1, v="b' in whole
+
+
+def test_bisect(run: Run, table: Path) -> None:
+    text = run("bisect", table, "-w", "id = 3").out
+    assert text.splitlines()[:2] == ["snapshot 2: 1 row, as sought", "snapshot 1: 0 rows"]
+    command = text.splitlines()[-1].removeprefix("see: paimon-cli ").split()
+    assert "+I" in run(*command).out
+    item = run("bisect", table, "-w", "id = 3", "-o", "json").json["item"]
+    assert (item["snapshot_id"], item["before"], item["kind"], item["tried"][1]["holds"]) == (2, 1, "APPEND", False)
+    failed = run("bisect", table, "-w", "id = 9", "-o", "json", code=3)
+    assert failed.error["details"]["tried"] == [{"snapshot_id": 2, "rows": 0}]
+    assert "may be older" in run("bisect", table, "-w", "id = 2").out
