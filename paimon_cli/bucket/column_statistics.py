@@ -73,9 +73,11 @@ def footer_statistics(
     filled = [chunk for chunk in chunks if chunk.num_values]
     if has_nan or not filled or t.root in NO_MIN_MAX or not all(chunk.has_min_max for chunk in filled):
         return ColumnStatistics(None, None, nulls)
-    lows = [_value(chunk.min_raw, t) for chunk in filled]
-    highs = [_value(chunk.max_raw, t) for chunk in filled]
-    return ColumnStatistics(min(lows), max(highs), nulls)
+    lows, highs = [chunk.min_raw for chunk in filled], [chunk.max_raw for chunk in filled]
+    if isinstance(t, DecimalType) and isinstance(lows[0], bytes):
+        return ColumnStatistics(min(_value(low, t) for low in lows), max(_value(high, t) for high in highs), nulls)
+    # All others are ordered as their physical values are, texts as their bytes.
+    return ColumnStatistics(_value(min(lows), t), _value(max(highs), t), nulls)
 
 
 def _value(raw: Any, t: DataType) -> Any:

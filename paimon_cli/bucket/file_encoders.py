@@ -22,7 +22,8 @@ from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.options.option_text import boolean, read_option
 from paimon_cli.options.table_options import PAGE_ROWS, TableOptions
 
-DICTIONARY_SAMPLE_ROWS = 4096
+DICTIONARY_SAMPLE_ROWS = 32_768
+"""Enough to see that a column repeats some thousand texts."""
 ORC_STRIPE_BYTES = 16 << 20
 """What pyarrow's ORC writer holds in memory before bytes reach the file, so that rolling sees them."""
 ORC_DICTIONARY_THRESHOLD = 0.5

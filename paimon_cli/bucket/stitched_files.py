@@ -35,8 +35,8 @@ PIECE_BYTES = 4 << 20
 CODECS = {"none": {0}, "snappy": {1}, "gzip": {2}, "brotli": {4}, "lz4": {5, 7}, "zstd": {6}}
 """Numbers of codecs in a footer, by the names that Arrow gives them."""
 _DATA = 9
-_PAGES = (_DATA, 10, 11)
-"""Fields of a chunk's metadata: where its data pages, its index page and its dictionary page begin."""
+_OTHER_PAGES = (10, 11)
+"""Fields of a chunk's metadata: where its data pages begin, and its index page and its dictionary page, if it has any."""
 _ELSEWHERE = frozenset({1, 8, 9})
 """Fields of a chunk that lies in another file, or is encrypted."""
 _BLOOM, _COLUMN_INDEX, _OFFSET_INDEX = 14, 6, 4
@@ -70,18 +70,21 @@ class _Chunk(NamedTuple):
         if not _ELSEWHERE.isdisjoint(listed.others):
             raise ValueError("a column is encrypted, or in another file")
         (metadata,) = listed.parts[3]
-        pages = [metadata.numbers[field] for field in _PAGES if field == _DATA or metadata.value(field)]
-        begin = min(page.value for page in pages)
-        end = begin + metadata.numbers[7].value
-        if not len(MAGIC) <= begin <= max(page.value for page in pages) <= end <= end_of_data:
+        numbers, own = metadata.numbers, listed.numbers
+        pages = [numbers[_DATA], *(numbers[field] for field in _OTHER_PAGES if field in numbers and numbers[field].value)]
+        begins = [page.value for page in pages]
+        begin = min(begins)
+        end = begin + numbers[7].value
+        if not len(MAGIC) <= begin <= max(begins) <= end <= end_of_data:
             raise ValueError("a column lies outside of it")
         outside = [
-            _Outside(kind, owner.numbers[kind], owner.numbers[kind + 1])
-            for owner, kind in ((metadata, _BLOOM), (listed, _COLUMN_INDEX), (listed, _OFFSET_INDEX))
-            if owner.value(kind)
+            _Outside(kind, owner[kind], owner[kind + 1])
+            for owner, kind in ((numbers, _BLOOM), (own, _COLUMN_INDEX), (own, _OFFSET_INDEX))
+            if kind in owner and owner[kind].value
         ]
-        own = (listed.numbers[2],) if listed.value(2) else ()
-        return _Chunk(begin, end, metadata.numbers[4].value, (*own, *pages), tuple(outside))
+        if 2 in own and own[2].value:
+            pages.append(own[2])
+        return _Chunk(begin, end, numbers[4].value, tuple(pages), tuple(outside))
 
 
 class StoredGroup(NamedTuple):

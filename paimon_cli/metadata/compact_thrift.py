@@ -205,6 +205,9 @@ Wanted = Mapping[int, "Wanted | None"]
 """Fields of a struct that are looked at: numbers (None), and structs or lists of structs with wanted fields of their own."""
 
 
+_UNWANTED: Wanted = {}
+
+
 class EncodedStruct(NamedTuple):
     """A struct that stays encoded but for some numbers: this is much quicker than decoding all of it.
 
@@ -233,6 +236,7 @@ class EncodedStruct(NamedTuple):
 
 
 def _encoded_struct(data: bytes, begin: int, wanted: Wanted) -> EncodedStruct:
+    """A footer has thousands of fields, so numbers and short texts are read or skipped without further calls."""
     at, field = begin, 0
     numbers: dict[int, Number] = {}
     parts: dict[int, list[EncodedStruct]] = {}
@@ -244,19 +248,31 @@ def _encoded_struct(data: bytes, begin: int, wanted: Wanted) -> EncodedStruct:
             field += head >> 4
         else:
             field, at = read_number(data, at)
-        inside = wanted.get(field)
-        if inside is not None and kind == STRUCT:
+        inside = wanted.get(field, _UNWANTED)
+        if kind in (I64, I32, I16):
+            start = at
+            value = byte = data[at]
+            at += 1
+            if byte >= 0x80:
+                value, shift = byte & 0x7F, 7
+                while byte >= 0x80:
+                    byte = data[at]
+                    value |= (byte & 0x7F) << shift
+                    shift += 7
+                    at += 1
+            if inside is not _UNWANTED:
+                numbers[field] = tuple.__new__(Number, (value >> 1 ^ -(value & 1), start, at))
+                continue
+            others.append(field)
+        elif kind == STRUCT and inside:
             part = _encoded_struct(data, at, inside)
             parts[field], at = [part], part.end
-        elif inside is not None and kind == LIST:
+        elif kind == LIST and inside:
             parts[field], at = encoded_structs(data, at, inside)
-        elif field in wanted and kind in (I16, I32, I64):
-            value, end = read_number(data, at)
-            numbers[field] = Number(value, at, end)
-            at = end
         else:
             others.append(field)
-            at = at if kind <= FALSE else skip(data, at, kind)
+            if kind > FALSE:
+                at = skip(data, at, kind)
     return EncodedStruct(data, begin, at + 1, numbers, parts, tuple(others))
 
 

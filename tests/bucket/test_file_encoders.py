@@ -314,6 +314,7 @@ def test_a_flipped_bit_in_a_page_without_compression_is_found_by_its_checksum(tm
         ([None] * 5, True),
         ([str(n) for n in range(DICTIONARY_SAMPLE_ROWS)] + ["x"] * 3 * DICTIONARY_SAMPLE_ROWS, False),  # the first rows tell
         (["x"] * DICTIONARY_SAMPLE_ROWS + [str(n) for n in range(3 * DICTIONARY_SAMPLE_ROWS)], True),
+        ([str(n % 5000) for n in range(DICTIONARY_SAMPLE_ROWS)], True),  # thousands of texts repeat, too
     ],
 )
 @pytest.mark.parametrize("column", ["STRING", "BYTES"])
