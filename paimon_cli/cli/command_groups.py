@@ -14,6 +14,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from paimon_cli.cli import completion
+
 PANELS = {
     "Data": {
         "create": "definition_commands",
@@ -92,6 +94,8 @@ class PlainHelp:
         for parameter in parameters:
             if getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument":
                 parameter.display_type_rich = _no_type
+        if completion.is_wanted():
+            completion.attach(parameters)
         return parameters
 
 

@@ -1,0 +1,356 @@
+"""Shell completion: the names of a user's own tables, snapshots, tags, branches, columns and options, and the shells' scripts.
+
+A completer looks at local tables only, has two seconds, and never reports an error: then there is nothing to choose from.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paimon_cli.api.table import Table
+    from paimon_cli.options.option_catalog import Option
+
+VARIABLE = "_PAIMON_CLI_COMPLETE"
+MOST_CHOICES = 500
+NEWEST = 50
+"""Snapshots that are offered."""
+SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One word that may stand here. A word that ends in `/` or `=` goes on."""
+
+    value: str
+    help: str = ""
+    type: str = "plain"
+
+
+Completer = Callable[[Any, str], Iterable[Choice]]
+"""From the parsed command line and the word so far to what may stand there."""
+
+
+def is_wanted() -> bool:
+    """Whether this process was started by a shell to complete a word."""
+    return VARIABLE in os.environ
+
+
+def attach(parameters: Iterable[Any]) -> None:
+    """Give the parameters of a command their completers."""
+    for parameter in parameters:
+        completer = _completer_of(parameter)
+        if completer is not None:
+            parameter.shell_complete = partial(_choices, completer)
+
+
+def _completer_of(parameter: Any) -> Completer | None:
+    is_argument = parameter.param_type_name == "argument"
+    return (OF_ARGUMENTS if is_argument else OF_OPTIONS).get(parameter.name)
+
+
+def _choices(completer: Completer, context: Any, incomplete: str) -> list[Choice]:
+    """What the completer finds in its time."""
+    from threading import Thread
+
+    found: list[Choice] = []
+
+    def look() -> None:
+        try:
+            found.extend(islice(completer(context, incomplete), MOST_CHOICES))
+        except Exception:  # a damaged table, or half a name: there is nothing to choose from
+            return
+
+    thread = Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    return list(found)
+
+
+def _given(context: Any, name: str) -> Any:
+    """The value of a parameter on the command line so far, also one of a group: `alter TABLE set`."""
+    while context is not None:
+        if context.params.get(name) is not None:
+            return context.params[name]
+        context = context.parent
+    return None
+
+
+def _tables(context: Any, incomplete: str) -> Iterator[Choice]:
+    """Tables as paths, and as `db.table` where there is a warehouse; branches and views after a `$`."""
+    if "://" in incomplete:
+        return
+    plain, dollar, suffix = incomplete.partition("$")
+    if dollar:
+        views = [("ro", "the read-optimized view"), *((f"branch_{name}", "branch") for name in _branch_names(context, plain))]
+        yield from _starting((Choice(f"{plain}${view}", what) for view, what in views), f"{plain}${suffix}")
+        return
+    if "/" not in incomplete:
+        yield from _starting(_of_warehouse(context), incomplete)
+    yield from _paths(incomplete)
+
+
+def _of_warehouse(context: Any) -> Iterator[Choice]:
+    root = _warehouse(context)
+    for database in _databases(root):
+        folder = os.path.join(root, f"{database}.db")
+        for name in sorted(entry.name for entry in os.scandir(folder) if _is_table(entry.path)):
+            yield Choice(f"{database}.{name}", "table")
+
+
+def _warehouse(context: Any) -> str:
+    """The local directory of the warehouse, or ''."""
+    from paimon_cli.catalog.table_location import find_warehouse
+
+    url = (find_warehouse(_given(context, "warehouse")).url or "").removeprefix("file://")
+    return "" if "://" in url or not os.path.isdir(os.path.expanduser(url)) else os.path.expanduser(url)
+
+
+def _databases(root: str) -> list[str]:
+    return sorted(entry.name.removesuffix(".db") for entry in os.scandir(root) if entry.name.endswith(".db")) if root else []
+
+
+def _database_names(context: Any, incomplete: str) -> Iterator[Choice]:
+    yield from _starting((Choice(name, "database") for name in _databases(_warehouse(context))), incomplete)
+
+
+def _paths(incomplete: str) -> Iterator[Choice]:
+    """The directories that the word may lead to; what is no table goes on after a slash."""
+    folder, _, begin = incomplete.rpartition("/")
+    shown = f"{folder}/" if "/" in incomplete else ""
+    where = os.path.expanduser(shown) or "."
+    entries = sorted((entry for entry in os.scandir(where) if entry.is_dir()), key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name.startswith(begin) and (begin.startswith(".") or not entry.name.startswith(".")):
+            is_table = _is_table(entry.path)
+            yield Choice(f"{shown}{entry.name}{'' if is_table else '/'}", "table" if is_table else "directory")
+
+
+def _is_table(path: str) -> bool:
+    return os.path.isdir(os.path.join(path, "schema")) and any(
+        name.startswith("schema-") for name in os.listdir(os.path.join(path, "schema"))
+    )
+
+
+def _table(context: Any, name: str | None = None) -> Table:
+    """The table that the command line names so far. `ValueError` for one that is not on a local disk, which could be slow."""
+    from paimon_cli.api.table import Table
+    from paimon_cli.cli.parameters import split_pairs
+
+    given = name or _given(context, "table")
+    several = _given(context, "tables")
+    words = several or context.args  # the parser stops at an option without its value, and leaves the words
+    chosen = given if isinstance(given, str) else words[0]
+    branch = _given(context, "branch")
+    opened = Table.open(chosen, split_pairs(_given(context, "option"), "--option"), warehouse=_warehouse(context), branch=branch)
+    if "://" in opened.url.removeprefix("file://"):
+        raise ValueError("a remote table")
+    return opened
+
+
+def _snapshots(context: Any, incomplete: str, names: tuple[str, ...] = ()) -> Iterator[Choice]:
+    from paimon_cli.cli.results import TIME
+
+    table = _table(context).catalog_table
+    yield from _starting((Choice(name, "snapshot") for name in names), incomplete)
+    for number in reversed([number for number in table.snapshots.ids() if str(number).startswith(incomplete)][-NEWEST:]):
+        snapshot = table.snapshots.find(number)
+        if snapshot is not None:
+            yield Choice(str(number), f"{snapshot.commit_kind} {TIME.text(snapshot.time_millis)}")
+
+
+def _schemas(context: Any, incomplete: str) -> Iterator[Choice]:
+    ids = _table(context).catalog_table.schemas.ids()
+    yield from _starting((Choice(text, "schema") for text in ("latest", *map(str, reversed(ids)))), incomplete)
+
+
+def _tags(context: Any, incomplete: str) -> Iterator[Choice]:
+    yield from _starting((Choice(name, "tag") for name in _table(context).catalog_table.tags.names()), incomplete)
+
+
+def _snapshots_and_tags(context: Any, incomplete: str) -> Iterator[Choice]:
+    yield from _tags(context, incomplete)
+    yield from _snapshots(context, incomplete)
+
+
+def _branch_names(context: Any, table: str | None = None) -> list[str]:
+    return list(_table(context, table).catalog_table.branches.names())
+
+
+def _branches(context: Any, incomplete: str) -> Iterator[Choice]:
+    context.params.pop("branch", None)  # half a name
+    yield from _starting((Choice(name, "branch") for name in _branch_names(context)), incomplete)
+
+
+def _consumers(context: Any, incomplete: str) -> Iterator[Choice]:
+    yield from _starting((Choice(row.name, "consumer") for row in _table(context).consumers.ls()), incomplete)
+
+
+def _columns(context: Any, incomplete: str, ends: str = "") -> Iterator[Choice]:
+    """Columns; after commas the next one."""
+    from paimon_cli.datatypes.field_types import type_to_sql
+
+    before, comma, begin = incomplete.rpartition(",")
+    taken = set(before.split(","))
+    for each in _table(context).catalog_table.schemas.latest().fields:
+        if each.name.startswith(begin) and each.name not in taken:
+            yield Choice(f"{before}{comma}{each.name}{ends}", type_to_sql(each.type))
+
+
+def _keys(context: Any, incomplete: str) -> Iterator[Choice]:
+    """`column=` of a key; its values are not looked up."""
+    return iter(()) if "=" in incomplete else _columns(context, incomplete, ends="=")
+
+
+def _partitions(context: Any, incomplete: str) -> Iterator[Choice]:
+    found = (row.partition.replace("/", ",") for row in _table(context).partitions() if row.partition)
+    yield from _starting((Choice(text, "partition") for text in found), incomplete)
+
+
+def _option_pairs(context: Any, incomplete: str) -> Iterator[Choice]:
+    """Keys of table options, then the values that they may have."""
+    key, equals, _ = incomplete.partition("=")
+    if not equals:
+        yield from (Choice(f"{choice.value}=", choice.help) for choice in _option_keys(context, incomplete))
+        return
+    from paimon_cli.options.option_catalog import find_option
+
+    option = find_option(key)
+    if option is not None:
+        yield from _starting((Choice(f"{key}={value}", what) for value, what in _values(option)), incomplete)
+
+
+def _values(option: Option) -> Iterator[tuple[str, str]]:
+    values = option.choices or (("true", "false") if option.type.lower() == "boolean" else ())
+    if option.default is not None and option.default not in values:
+        yield option.default, "default"
+    for value in values:
+        yield value, "default" if value == option.default else ""
+
+
+def _option_keys(context: Any, incomplete: str) -> Iterator[Choice]:
+    from paimon_cli.options.option_catalog import OPTIONS, OWN_OPTIONS
+
+    options = sorted((*OPTIONS, *OWN_OPTIONS), key=lambda option: option.key)
+    yield from _starting((Choice(option.key, option.description) for option in options), incomplete)
+
+
+def _set_keys(context: Any, incomplete: str) -> Iterator[Choice]:
+    options = _table(context).options
+    yield from _starting((Choice(key, value) for key, value in options.items()), incomplete)
+
+
+def _users(context: Any, incomplete: str) -> Iterator[Choice]:
+    users = {snapshot.commit_user for snapshot in _table(context).catalog_table.snapshots.newest_first(NEWEST)}
+    yield from _starting((Choice(user, "commit user") for user in sorted(users)), incomplete)
+
+
+def _starting(choices: Iterable[Choice], incomplete: str) -> Iterator[Choice]:
+    return (choice for choice in choices if choice.value.startswith(incomplete))
+
+
+_named_snapshots = partial(_snapshots, names=("latest", "earliest"))
+_tables_at_once: dict[str, Completer] = dict.fromkeys(("table", "tables", "a", "b"), _tables)
+OF_ARGUMENTS: dict[str, Completer] = {
+    **_tables_at_once,
+    **dict.fromkeys(("before", "after", "snapshot"), _named_snapshots),
+    **dict.fromkeys(("tag", "names"), _tags),
+    "name": _branches,
+    "column": _columns,
+    "consumer": _consumers,
+    "schema": _schemas,
+    "pairs": _option_pairs,
+    "key": _option_keys,
+    "keys": _set_keys,
+    "partitions": _partitions,
+    "place": _tables,
+}
+"""By the name of the parameter, which means the same in every command."""
+OF_OPTIONS: dict[str, Completer] = {
+    **dict.fromkeys(("snapshot", "read_snapshot", "begin", "end", "if_snapshot"), _snapshots),
+    "to": _snapshots_and_tags,
+    "tag": _tags,
+    "branch": _branches,
+    "table": _tables,
+    "warehouse": lambda context, incomplete: _paths(incomplete),
+    "database": _database_names,
+    **dict.fromkeys(("select", "order_by"), _columns),
+    "key": _keys,
+    "partition": _partitions,
+    **dict.fromkeys(("option", "changes"), _option_pairs),
+    "user": _users,
+}
+
+_ASK = f"{VARIABLE}=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args"
+BASH = f"""
+%(complete_func)s() {{
+    local line="${{COMP_LINE:0:COMP_POINT}}" IFS=$'\\n' word prefix choice value
+    word="${{line##*[[:space:]]}}"
+    prefix=""
+    [[ $word == *[=:]* && $COMP_WORDBREAKS == *[=:]* ]] && prefix="${{word%%"${{word##*[=:]}}"}}"
+    COMPREPLY=()
+    for choice in $(env {_ASK} _TYPER_COMPLETE_ARGS="$line" "$1" 2>/dev/null); do
+        value="${{choice%%%%$'\\t'*}}"
+        [[ $value == */ || $value == *= ]] && compopt -o nospace
+        value="${{value#"$prefix"}}"
+        [[ $word == [\\"\\']* ]] || printf -v value %%q "$value"
+        [[ $value == "''" ]] || COMPREPLY+=("$value")
+    done
+}}
+
+complete -o default -o bashdefault -F %(complete_func)s %(prog_name)s
+"""
+ZSH = f"""
+#compdef %(prog_name)s
+
+%(complete_func)s() {{
+    local line value
+    local -a ended open shown_ended shown_open
+    for line in "${{(@f)$(env {_ASK} _TYPER_COMPLETE_ARGS="${{(j: :)words[1,CURRENT]}}" %(prog_name)s 2>/dev/null)}}"; do
+        [[ -z $line ]] && continue
+        value="${{line%%%%$'\\t'*}}"
+        line="${{line/$'\\t'/  -- }}"
+        if [[ $value == */ || $value == *= ]]; then
+            open+=("$value"); shown_open+=("$line")
+        else
+            ended+=("$value"); shown_ended+=("$line")
+        fi
+    done
+    (( $#ended + $#open )) || {{ _files; return }}
+    (( $#ended )) && compadd -l -d shown_ended -- "${{ended[@]}}"
+    (( $#open )) && compadd -l -S '' -d shown_open -- "${{open[@]}}"
+}}
+
+if [[ "$funcstack[1]" == "_%(prog_name)s" ]]; then
+    %(complete_func)s "$@"
+else
+    compdef %(complete_func)s %(prog_name)s
+fi
+"""
+FISH = f"""
+function %(complete_func)s
+    set -l choices (env {_ASK} _TYPER_COMPLETE_ARGS=(commandline -cp) %(prog_name)s 2>/dev/null)
+    if string length -q -- $choices
+        printf '%%s\\n' $choices
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+
+complete --command %(prog_name)s --no-files --arguments "(%(complete_func)s)"
+"""
+_OF_SCRIPTS = re.compile(r"--(show|install)-completion")
+
+
+def use_own_scripts(arguments: Iterable[str]) -> None:
+    """Let `--show-completion` and `--install-completion` give these scripts: they complete `key=` and `url:`, and quote names."""
+    if any(_OF_SCRIPTS.match(argument) for argument in arguments):
+        from typer import _completion_shared
+
+        _completion_shared._completion_scripts |= {"bash": BASH, "zsh": ZSH, "fish": FISH}
