@@ -31,8 +31,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from paimon_cli.spark.reading import check_types, read_partition, split_partitions
 from paimon_cli.spark.source_options import SourceOptions
-from paimon_cli.spark.source_partitions import check_types, read_partition, split_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, DataSourceStreamReader

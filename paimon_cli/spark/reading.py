@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from paimon_cli.api.table import Table
@@ -28,6 +30,7 @@ from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
 from paimon_cli.casts.column_cast import same_type
 from paimon_cli.datatypes.arrow_types import retyped
 from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.jobs.spark.job import carrying_errors
@@ -276,13 +279,38 @@ def _reading(tasks: Sequence[RowScan], schema: pa.Schema) -> Callable[[Iterable[
     def read_tasks(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carrying_errors():
             for number in (n for batch in numbers for n in batch.column(0).to_pylist()):
-                for rows in tasks[number].rows():
-                    yield as_spark_rows(rows, schema)
+                yield from _spark_rows(tasks[number], schema)
 
     return read_tasks
 
 
-def as_spark_rows(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch in the Arrow types that Spark takes."""
-    columns = [retyped(rows.column(column.name), column.type, pa.Array.cast) for column in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+def _spark_rows(part: RowScan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a part of a scan, in a task, in the Arrow types that Spark takes."""
+    gc.freeze()  # Spark collects garbage after each task: going through all imported modules took most of a small one
+    for rows in part.rows():
+        columns = [retyped(rows.column(column.name), column.type, pa.Array.cast) for column in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def split_partitions(scan: RowScan) -> list[InputPartition]:
+    """For a data source: a partition for each split of the scan, which brings all that its task needs.
+
+    Without any splits one that holds no rows, as Spark would make it.
+    """
+    return [InputPartition(part) for part in scan.parts()] or [InputPartition(None)]
+
+
+def read_partition(partition: InputPartition, schema: T.StructType) -> Iterator[pa.RecordBatch]:
+    """The rows of such a partition in the Arrow schema that Spark derives from `schema`."""
+    return iter(()) if partition.value is None else _spark_rows(partition.value, to_arrow_schema(schema, timezone="UTC"))
+
+
+def check_types(schema: T.StructType, scan: RowScan) -> None:
+    """`UsageError` if the user's schema gives a column another type than the table."""
+    for given, own in zip(schema, nullable_schema(scan.fields), strict=True):
+        if given.dataType != own.dataType:
+            raise UsageError(
+                f"column {given.name} is read as {given.dataType.simpleString()}",
+                f"in the table it is {own.dataType.simpleString()}",
+                f'give it that type, or cast it afterwards: .selectExpr("CAST({given.name} AS {given.dataType.simpleString()})")',
+            )

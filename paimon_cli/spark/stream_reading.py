@@ -18,8 +18,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from paimon_cli.api.table import Table
 from paimon_cli.errors import NotFound
 from paimon_cli.jobs.row_scan import ROW_KIND
+from paimon_cli.spark.reading import check_types, read_partition, split_partitions
 from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceOptions
-from paimon_cli.spark.source_partitions import check_types, read_partition, split_partitions
 
 FULL, LATEST = "full", "latest"
 SNAPSHOT = "snapshot"
