@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from paimon_cli.api.comparison import Versions
+    from paimon_cli.api.sql_query import SqlResult
     from paimon_cli.catalog.table_listing import DatabaseRow, TableRow
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.ingest.text_form import TextForm
@@ -229,6 +230,16 @@ class Catalog:
         from paimon_cli.api.comparison import compare_sides
 
         return compare_sides(self, (here, there), key, columns, where, limit, format, form, versions)
+
+    def sql(self, query: str) -> SqlResult:
+        """Run one SELECT with DuckDB over tables of this catalog, or over tables named by their paths in double quotes.
+
+        DuckDB asks for columns and conditions, by which files are skipped. Raises `UsageError` for other statements, for errors
+        in the query, and where duckdb is not installed.
+        """
+        from paimon_cli.api.sql_query import run_query
+
+        return run_query(query, self.table, self.runtime.trace)
 
     def locks(self, table: str | None = None) -> LockReport:
         """How the commits of a table, or of the warehouse, are kept apart, and the commit locks that are held.

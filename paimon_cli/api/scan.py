@@ -108,7 +108,7 @@ class Scan:
 
     def to_polars(self) -> Any:
         """All rows as a polars DataFrame. Raises `UsageError` where polars is not installed."""
-        return _extra("polars").from_arrow(self.to_arrow())
+        return installed("polars").from_arrow(self.to_arrow())
 
     def to_duckdb(self, connection: Any = None) -> Any:
         """A DuckDB relation over the rows, in `connection` or DuckDB's default one.
@@ -117,7 +117,7 @@ class Scan:
         the relation are applied by DuckDB after the read: give `Table.scan` those that should skip files. Raises `UsageError`
         where duckdb is not installed.
         """
-        return (connection or _extra("duckdb")).from_arrow(self)
+        return (connection or installed("duckdb")).from_arrow(self)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows for any library that takes the Arrow PyCapsule interface: `pyarrow.table(scan)`. Each call reads again."""
@@ -172,12 +172,14 @@ class Scan:
             return run_export(scan.context, scan.plan, request, engine, runtime.new_progress())
 
 
-def _extra(name: str) -> Any:
-    """A module that the package itself does not need."""
+def installed(name: str, extra: str = "") -> Any:
+    """A module that the package itself does not need. `UsageError` that names the extra, by default called alike."""
     try:
         return import_module(name)
     except ImportError as error:
-        raise UsageError(f"the package {name} is not installed", str(error), f"pip install 'paimon-cli[{name}]'") from None
+        raise UsageError(
+            f"the package {name} is not installed", str(error), f"pip install 'paimon-cli[{extra or name}]'"
+        ) from None
 
 
 def plan_scan(

@@ -23,6 +23,7 @@ PANELS = {
         "update": "update_commands",
         "delete": "update_commands",
         "read": "read_command",
+        "sql": "sql_command",
         "compact": "compact_command",
         "truncate": "drop_commands",
         "drop-partition": "drop_commands",

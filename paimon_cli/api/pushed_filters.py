@@ -1,0 +1,144 @@
+"""Conditions that DuckDB hands to a scan, as conditions of our own, so that files are skipped by them.
+
+PyArrow shows an expression only as text. What cannot be read from it with certainty is left out of the condition, which then
+keeps more rows; the caller applies the expression itself to what it reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from paimon_cli.datatypes.data_type import INTEGER_ROOTS, BinaryType, DataType, DecimalType, StringType, TimestampType
+from paimon_cli.errors import UsageError
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.sql.predicate import parse_predicate
+
+_OPERATORS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_COMPARED = re.compile(r' (==|!=|<=|>=|<|>) ("(?:[^"\\]|\\.)*"|[^()"]+)\)')
+_NULL_TEST = " {nan_is_null=false}"
+_ONE_OF = re.compile(r"\{value_set=\w+(?:\[\w+\])?:\[([^\[\]]*)\], null_matching_behavior=\w+\}\), null\[bool\]\)")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?Z?")
+
+
+def pushed_condition(text: str, schema: TableSchema) -> str | None:
+    """A condition in our SQL that every row fulfils for which the expression with this text is true; None if none is known."""
+    try:
+        condition = _Reader(text, schema).whole()
+        if condition is not None:
+            parse_predicate(condition, schema)
+    except (_Unreadable, UsageError):
+        return None
+    return condition
+
+
+class _Unreadable(Exception):
+    """The text has another form than is known."""
+
+
+class _Reader:
+    """Reads the text from left to right."""
+
+    def __init__(self, text: str, schema: TableSchema) -> None:
+        self._text = text
+        self._place = 0
+        names = sorted(schema.field_names, key=len, reverse=True)
+        self._types: Mapping[str, DataType] = {name: schema.field(name).type for name in names}
+
+    def whole(self) -> str | None:
+        condition = self._expression()
+        if self._place != len(self._text):
+            raise _Unreadable
+        return condition
+
+    def _expression(self) -> str | None:
+        if self._takes("is_null("):
+            return self._tested("IS NULL", f",{_NULL_TEST})")
+        if self._takes("is_valid("):
+            return self._tested("IS NOT NULL", ")")
+        if self._takes("invert(is_null("):
+            return self._tested("IS NOT NULL", f",{_NULL_TEST}))")
+        if self._takes("if_else(is_valid("):
+            return self._one_of()
+        self._expect("(")
+        return self._comparison() if self._name_follows() else self._joined()
+
+    def _joined(self) -> str | None:
+        """Two conditions; of an AND one may be unknown, and the other still holds."""
+        left = self._expression()
+        is_and = self._takes(" and ")
+        if not is_and:
+            self._expect(" or ")
+        right = self._expression()
+        self._expect(")")
+        if left is None or right is None:
+            return (left or right) if is_and else None
+        return f"({left} {'AND' if is_and else 'OR'} {right})"
+
+    def _name_follows(self) -> bool:
+        return any(_COMPARED.match(self._text, self._place + len(name)) for name in self._here())
+
+    def _here(self) -> list[str]:
+        return [name for name in self._types if self._text.startswith(name, self._place)]
+
+    def _comparison(self) -> str | None:
+        name = next(name for name in self._here() if _COMPARED.match(self._text, self._place + len(name)))
+        found = _COMPARED.match(self._text, self._place + len(name))
+        assert found is not None
+        self._place = found.end()
+        literal = _literal(found[2], self._types[name])
+        return None if literal is None else f"{_quoted(name)} {_OPERATORS[found[1]]} {literal}"
+
+    def _tested(self, test: str, end: str) -> str:
+        name = self._name(end)
+        self._expect(end)
+        return f"{_quoted(name)} {test}"
+
+    def _one_of(self) -> str | None:
+        name = self._name("), is_in(")
+        self._expect(f"), is_in({name}, ")
+        found = _ONE_OF.match(self._text, self._place)
+        if found is None:
+            raise _Unreadable
+        self._place = found.end()
+        literals = [_literal(item.strip(), self._types[name]) for item in found[1].split(",")]
+        known = [literal for literal in literals if literal is not None]
+        return f"{_quoted(name)} IN ({', '.join(known)})" if len(known) == len(literals) else None
+
+    def _name(self, end: str) -> str:
+        for name in self._here():
+            if self._text.startswith(end, self._place + len(name)):
+                self._place += len(name)
+                return name
+        raise _Unreadable
+
+    def _takes(self, word: str) -> bool:
+        if not self._text.startswith(word, self._place):
+            return False
+        self._place += len(word)
+        return True
+
+    def _expect(self, word: str) -> None:
+        if not self._takes(word):
+            raise _Unreadable
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _literal(text: str, t: DataType) -> str | None:
+    """The literal in our SQL; None for one that could mean something else."""
+    if isinstance(t, StringType):
+        return "'" + text[1:-1].replace("'", "''") + "'" if text[:1] == '"' and "\\" not in text else None
+    if isinstance(t, BinaryType):
+        return f"X'{text[1:-1]}'" if re.fullmatch('"(?:[0-9A-F]{2})+"', text) else None
+    if t.root in INTEGER_ROOTS or isinstance(t, DecimalType):
+        return text if _NUMBER.fullmatch(text) else None
+    if t.root == "DATE":
+        return f"DATE '{text}'" if _DAY.fullmatch(text) else None
+    if isinstance(t, TimestampType):
+        return f"TIMESTAMP '{text}'" if _MOMENT.fullmatch(text) else None
+    return text if t.root == "BOOLEAN" and text in ("true", "false") else None

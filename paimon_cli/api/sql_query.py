@@ -1,0 +1,294 @@
+"""SQL queries over tables: DuckDB runs them, and reads tables through scans of ours.
+
+Each table is a dataset that DuckDB asks for the columns it needs and for the rows that fulfil its conditions. Nothing is written:
+only SELECT is taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from paimon_cli.api.pushed_filters import pushed_condition
+from paimon_cli.api.scan import installed
+from paimon_cli.datatypes.arrow_types import arrow_type, type_from_arrow
+from paimon_cli.datatypes.data_type import STRING, DataField
+from paimon_cli.errors import NotFound, NotSupported, PaimonError, UsageError
+from paimon_cli.storage.whole_file import ScratchDirectory
+
+if TYPE_CHECKING:
+    from paimon_cli.api.scan import Scan
+    from paimon_cli.api.table import Table
+    from paimon_cli.storage.trace import Trace
+
+EXTRA = "sql"
+BATCH_ROWS = 65536
+SHOW_HINT = "`paimon-cli tables ls` lists the tables of the warehouse"
+OpenTable = Callable[[str], "Table"]
+"""Opens a table by `db.table` or by its path; `NotFound`."""
+
+
+class TableDataset(ds.Dataset):  # type: ignore[misc]
+    """A table at one version, as DuckDB reads a dataset of PyArrow."""
+
+    def __init__(self, table: Table, version: Mapping[str, Any], trace: Trace) -> None:
+        # The constructor of the base class refuses to be called.
+        self._table = table
+        self._version = version
+        self._trace = trace
+        self._scan = table.scan(**version)
+        self.failure: PaimonError | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._scan.schema
+
+    def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **options: Any) -> ds.Scanner:
+        """The rows for which `filter` is true, with these columns; called by DuckDB."""
+        names = list(self.schema.names if columns is None else columns)
+        text = None if filter is None else str(filter)
+        read = [name for name in self.schema.names if name in names or (text is not None and _may_name(text, name))]
+        schema = self._scan.rows.context.schema
+        where = None if text is None else pushed_condition(text, schema)
+        scan = self._table.scan(read or self.schema.names[:1], where, **self._version)
+        if self._trace.is_on:
+            files = sum(len(split.files) for split in scan.rows.plan.splits)
+            self._trace.step("sql-scan", table=self._table.name, columns=read, where=where, files=files)
+        batches = pa.RecordBatchReader.from_batches(scan.schema, self._rows(scan))
+        return ds.Scanner.from_batches(batches, columns=names, filter=filter)
+
+    def _rows(self, scan: Scan) -> Iterator[pa.RecordBatch]:
+        """DuckDB would report an error of ours as one of its own."""
+        try:
+            yield from scan.to_batches()
+        except PaimonError as error:
+            self.failure = error
+            raise
+
+
+def _may_name(text: str, column: str) -> bool:
+    """Whether an expression with this text may read the column."""
+    return re.search(rf"(?<!\w){re.escape(column)}(?!\w)", text) is not None
+
+
+@dataclass(frozen=True)
+class NamedTable:
+    """A table as a query names it: parts of a name, and a version (`AT`)."""
+
+    parts: tuple[str, ...]
+    unit: str | None = None
+    version: str | None = None
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.parts)
+
+    def scan_options(self) -> dict[str, Any]:
+        """The version as `Table.scan` takes it."""
+        if self.version is None:
+            return {}
+        if self.unit == "TIMESTAMP":
+            return {"as_of": self.version}
+        return {"snapshot": int(self.version)} if self.version.isdecimal() else {"tag": self.version}
+
+
+class SqlResult:
+    """The rows of a query, which DuckDB computes while they are read. They can be read once."""
+
+    def __init__(self, rows: pa.RecordBatchReader, datasets: Sequence[TableDataset], release: Callable[[], None]) -> None:
+        self._rows = rows
+        self._datasets = datasets
+        self._release = release
+        columns = zip(_different(rows.schema.names), rows.schema, strict=True)
+        self.fields = tuple(DataField(number, name, _type_of(column)) for number, (name, column) in enumerate(columns))
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([(field.name, arrow_type(field.type)) for field in self.fields])
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """The rows, batch by batch."""
+        schema = self.schema
+        try:
+            with _as_our_errors(self._datasets):
+                for batch in self._rows:
+                    columns = [_cast(column, t) for column, t in zip(batch.columns, schema.types, strict=True)]
+                    yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        finally:
+            self._rows.close()
+            self._release()
+
+    def to_arrow(self) -> pa.Table:
+        return pa.Table.from_batches(self.rows(), self.schema)
+
+
+def run_query(query: str, open_table: OpenTable, trace: Trace) -> SqlResult:
+    """Run one SELECT over the tables that it names. Raises `UsageError` for other statements and errors in the query, `NotFound`
+    for a table that is not there.
+    """
+    duckdb = installed("duckdb", EXTRA)
+    scratch = ScratchDirectory("sql")
+    settings = {
+        "python_enable_replacements": False,  # a variable of the caller is no table
+        "autoinstall_known_extensions": False,
+        "temp_directory": str(scratch.path),
+    }
+    connection = duckdb.connect(config=settings)
+    datasets: list[TableDataset] = []
+
+    def release() -> None:
+        connection.close()
+        scratch.remove()
+
+    try:
+        with _as_our_errors(datasets):
+            query = _registered(connection, query, open_table, trace, datasets)
+            reader = connection.sql(query).to_arrow_reader(BATCH_ROWS)
+        return SqlResult(reader, datasets, release)
+    except BaseException:
+        release()
+        raise
+
+
+def _registered(connection: Any, query: str, open_table: OpenTable, trace: Trace, datasets: list[TableDataset]) -> str:
+    """Give the connection a view for each table of the query, and return the query that names them."""
+    tree = _parsed(connection, query)
+    (statement,) = tree["statements"]
+    nodes = list(_tables_of(statement, frozenset()))
+    views: dict[NamedTable, str] = {}
+    for node in nodes:
+        named = _named(node)
+        table = _opened(named, open_table)
+        if table is None:
+            continue
+        if named not in views:
+            views[named] = f"__table_{len(views)}"
+            datasets.append(TableDataset(table, named.scan_options(), trace))
+            connection.register(views[named], datasets[-1])
+            if named.version is None:
+                _create_view(connection, named, views[named])
+        if named.version is not None:
+            node["alias"] = node["alias"] or named.parts[-1]
+            node |= {"schema_name": "", "table_name": views[named], "at_clause": None}
+            node["qualified_name"] = {"path": [views[named]]}
+    if not any(named.version for named in views):
+        return query
+    return str(connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0])
+
+
+def _create_view(connection: Any, named: NamedTable, source: str) -> None:
+    """A view of the name that the query uses, so that its columns can be qualified with it."""
+    *schemas, name = (_identifier(part) for part in named.parts)
+    for schema in schemas:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}").fetchall()
+    connection.execute(f"CREATE VIEW {'.'.join([*schemas, name])} AS FROM {source}").fetchall()
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _parsed(connection: Any, query: str) -> dict[str, Any]:
+    """The syntax tree of the one SELECT."""
+    statements = connection.extract_statements(query)
+    if len(statements) != 1:
+        raise UsageError(f"{len(statements)} statements", "a query is one statement", "give one SELECT")
+    (row,) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+    tree: dict[str, Any] = json.loads(row[0])
+    if tree["error"]:
+        kind = str(statements[0].type).rpartition(".")[2]
+        what = "this statement cannot be run" if kind in ("SELECT", "MULTI") else f"{kind} is not a query"
+        raise UsageError(what, "queries only read: SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE", "give one SELECT")
+    return tree
+
+
+def _tables_of(node: Any, hidden: frozenset[str]) -> Iterator[dict[str, Any]]:
+    """The nodes that name tables, but for the names of WITH, which are `hidden` inside of their query."""
+    if isinstance(node, list):
+        for inner in node:
+            yield from _tables_of(inner, hidden)
+        return
+    if not isinstance(node, dict):
+        return
+    hidden |= {entry["key"].lower() for entry in (node.get("cte_map") or {}).get("map", ())}
+    if node.get("show_type") == "SHOW_SPECIAL":
+        raise UsageError("DuckDB does not know the tables of a warehouse", "it sees those that a query names", SHOW_HINT)
+    if node.get("type") == "BASE_TABLE" and (node["schema_name"] or node["table_name"].lower() not in hidden):
+        yield node
+    for inner in node.values():
+        yield from _tables_of(inner, hidden)
+
+
+def _named(node: Mapping[str, Any]) -> NamedTable:
+    parts = tuple(part for part in (node["catalog_name"], node["schema_name"], node["table_name"]) if part)
+    clause = node["at_clause"]
+    if clause is None:
+        return NamedTable(parts)
+    literal = clause["expr"].get("literal") or {}
+    if "text" not in literal:
+        raise UsageError("AT takes a literal", "the version must be known before the query runs", "such as AT (VERSION => 3)")
+    return NamedTable(parts, clause["unit"].upper(), literal["text"])
+
+
+def _opened(named: NamedTable, open_table: OpenTable) -> Table | None:
+    """None for what DuckDB may know itself: a file, a table function, or nothing."""
+    if len(named.parts) > 2:
+        raise UsageError(f"'{named.name}' has {len(named.parts)} parts", "a table is db.table, or a path in double quotes")
+    try:
+        return open_table(named.name)
+    except (NotFound, UsageError):
+        if named.version is not None or len(named.parts) == 2:
+            raise
+        return None
+
+
+_KIND_OF_ERROR = re.compile(r"^[A-Z][\w ]* Error: ")
+
+
+@contextlib.contextmanager
+def _as_our_errors(datasets: Sequence[TableDataset]) -> Iterator[None]:
+    """Errors of DuckDB as errors of the query, unless one of ours is behind them."""
+    duckdb = installed("duckdb", EXTRA)
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        ours = next((dataset.failure for dataset in datasets if dataset.failure is not None), None)
+        if ours is not None:
+            raise ours from None
+        what, _, why = str(error).strip().partition("\n")
+        if isinstance(error, duckdb.CatalogException) and "does not exist" in what:
+            hint = "name tables as db.table with --warehouse, or by their path in double quotes"
+            raise NotFound(_KIND_OF_ERROR.sub("", what), "there is no such table or function", hint) from error
+        raise UsageError(_KIND_OF_ERROR.sub("", what), " ".join(why.split())) from error
+
+
+def _different(names: Sequence[str]) -> list[str]:
+    """The names, with a number where one repeats."""
+    found: list[str] = []
+    for name in names:
+        number, fresh = 1, name
+        while fresh in found:
+            number, fresh = number + 1, f"{name}_{number}"
+        found.append(fresh)
+    return found
+
+
+def _type_of(column: pa.Field) -> Any:
+    if pa.types.is_null(column.type):
+        return STRING
+    try:
+        return type_from_arrow(column.type)
+    except NotSupported as error:
+        hint = f"cast it in the query: {_identifier(column.name)}::VARCHAR"
+        raise NotSupported(f"column '{column.name}' is a {column.type}", "it has no form here", hint) from error
+
+
+def _cast(column: pa.Array, t: pa.DataType) -> pa.Array:
+    return column if column.type.equals(t) else column.cast(t)

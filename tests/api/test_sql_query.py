@@ -1,0 +1,190 @@
+"""`sql`: DuckDB over our scans, what is pushed into them, and what is refused."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from paimon_cli import Catalog, Runtime, Table
+from paimon_cli.api.pushed_filters import pushed_condition
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, UsageError
+from paimon_cli.storage.clock_and_random import SystemClock
+from paimon_cli.storage.trace import Step, StepTrace
+
+COLUMNS = [
+    "id BIGINT NOT NULL",
+    "s STRING",
+    "p DECIMAL(10, 2)",
+    "d DATE",
+    "t TIMESTAMP(6)",
+    "z TIMESTAMP(6) WITH LOCAL TIME ZONE",
+    "b BYTES",
+    "f DOUBLE",
+    "flag BOOLEAN",
+    "`my col` INT",
+]
+DAY = datetime.date(2024, 1, 1)
+NOON = datetime.datetime(2024, 1, 1, 12)
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """shop.orders: ten days as partitions of one file each, keys 0 to 99."""
+    path = tmp_path_factory.mktemp("wh")
+    table = Table.create("shop.orders", columns=COLUMNS, primary_key=["id", "d"], partition_by="d", bucket=1, warehouse=str(path))
+    for day in range(10):
+        ids = range(10 * day, 10 * day + 10)
+        rows = {
+            "id": pa.array(ids, pa.int64()),
+            "s": [None if i % 7 == 0 else f"it's {i % 5}" for i in ids],
+            "p": [Decimal(i) / 4 for i in ids],
+            "d": [DAY + datetime.timedelta(day)] * 10,
+            "t": [NOON + datetime.timedelta(hours=i) for i in ids],
+            "z": pa.array([NOON + datetime.timedelta(hours=i) for i in ids], pa.timestamp("us", "UTC")),
+            "b": [bytes([i]) for i in ids],
+            "f": [float("nan") if i % 9 == 0 else i / 2 for i in ids],
+            "flag": [None if i % 3 == 0 else i % 2 == 0 for i in ids],
+            "my col": pa.array([i % 4 for i in ids], pa.int32()),
+        }
+        table.write(pa.table(rows))
+    table.tags.create("half", snapshot=5)
+    return path
+
+
+class Seen:
+    """The scans that a query made."""
+
+    def __init__(self, warehouse: Path) -> None:
+        self.steps: list[Step] = []
+        self.catalog = Catalog(str(warehouse), runtime=Runtime(trace=StepTrace(SystemClock(), self.steps.append)))
+
+    def rows(self, query: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.catalog.sql(query).to_arrow().to_pylist()
+        return rows
+
+    @property
+    def scans(self) -> list[dict[str, Any]]:
+        return [step.facts for step in self.steps if step.name == "sql-scan"]
+
+
+@pytest.mark.parametrize(
+    "where, pushed, files",
+    [
+        ("id >= 95", "`id` >= 95", 1),
+        ("id = 7 AND s = 'x'", None, 0),
+        ("d = DATE '2024-01-03'", "`d` = DATE '2024-01-03'", 1),
+        ("d IN (DATE '2024-01-03', DATE '2024-01-05')", "`d` IN (DATE '2024-01-03', DATE '2024-01-05')", 2),
+        ("t < TIMESTAMP '2024-01-01 14:00:00'", "`t` < TIMESTAMP '2024-01-01 14:00:00.000000'", 1),
+        ("id IN (1, 99)", "`id` IN (1, 99)", 2),
+        ("id < 5 OR id > 95", "(`id` < 5 OR `id` > 95)", 2),
+        ("s = 'it''s 1' AND id < 30", None, 3),
+        ('"my col" = 2', "`my col` = 2", 10),
+        ("s LIKE 'x%'", None, 10),
+        ("s IS NULL", "`s` IS NULL", 10),
+        ("p > 24.5", "`p` > 24.50", 1),
+        ("b = '\\x07'::BLOB", "`b` = X'07'", 10),
+        ("f > 40", None, 10),
+    ],
+)
+def test_conditions_skip_files(warehouse: Path, where: str, pushed: str | None, files: int) -> None:
+    seen = Seen(warehouse)
+    found = {row["id"] for row in seen.rows(f"SELECT id FROM shop.orders WHERE {where}")}
+    everything = seen.catalog.table("shop.orders").scan().to_arrow()
+    import duckdb
+
+    expected = duckdb.connect().register("everything", everything).sql(f"SELECT id FROM everything WHERE {where}").fetchall()
+    assert found == {row[0] for row in expected}
+    (scan,) = seen.scans
+    assert scan["files"] == files
+    assert pushed is None or scan["where"] == pushed
+
+
+def test_only_the_columns_that_are_needed_are_read(warehouse: Path) -> None:
+    seen = Seen(warehouse)
+    assert seen.rows("SELECT sum(p) AS total FROM shop.orders WHERE id < 4") == [{"total": Decimal("1.50")}]
+    assert seen.scans[0]["columns"] == ["id", "p"]
+    assert seen.rows("SELECT count(*) AS n FROM shop.orders") == [{"n": 100}]
+    assert len(seen.scans[1]["columns"]) == 1
+
+
+def test_versions_joins_and_paths(warehouse: Path) -> None:
+    catalog = Catalog(str(warehouse))
+    (row,) = (
+        catalog.sql(
+            """WITH old AS (SELECT o.id FROM shop.orders AS o AT (VERSION => 2)), orders AS (SELECT 1)
+        SELECT (SELECT count(*) FROM old) AS a, (SELECT count(*) FROM orders) AS b,
+               (SELECT count(*) FROM shop.orders AT (VERSION => 'half')) AS c,
+               (SELECT max(shop.orders.id) FROM shop.orders) AS d"""
+        )
+        .to_arrow()
+        .to_pylist()
+    )
+    assert row == {"a": 20, "b": 1, "c": 50, "d": 99}
+    path = f"{warehouse}/shop.db/orders"
+    assert catalog.sql(f'SELECT count(*) AS n FROM "{path}" JOIN shop.orders USING (id)').to_arrow().to_pylist() == [{"n": 100}]
+    old = catalog.table("shop.orders").snapshot(3).time
+    assert catalog.sql(f"FROM shop.orders AT (TIMESTAMP => '{old}') SELECT count(*)").to_arrow()[0].to_pylist() == [30]
+
+
+@pytest.mark.parametrize(
+    "query, error, message",
+    [
+        ("INSERT INTO shop.orders VALUES (1)", UsageError, "INSERT is not a query"),
+        ("DELETE FROM shop.orders", UsageError, "DELETE is not a query"),
+        ("CREATE TABLE x AS SELECT 1", UsageError, "CREATE is not a query"),
+        ("COPY (SELECT 1) TO 'x.csv'", UsageError, "COPY is not a query"),
+        ("ATTACH 'x.db'", UsageError, "ATTACH is not a query"),
+        ("SET threads = 1", UsageError, "SET is not a query"),
+        ("SELECT 1; SELECT 2", UsageError, "2 statements"),
+        ("", UsageError, "0 statements"),
+        ("SHOW TABLES", UsageError, "does not know the tables"),
+        ("SELEC 1", UsageError, "syntax error"),
+        ("SELECT nope FROM shop.orders", UsageError, "nope"),
+        ("SELECT 'a'::INT", UsageError, "Could not convert"),
+        ("SELECT * FROM shop.nothing", NotFound, "no table"),
+        ("SELECT * FROM nothing", NotFound, "nothing does not exist"),
+        ("SELECT * FROM a.b.c", UsageError, "3 parts"),
+        ("SELECT * FROM shop.orders AT (VERSION => 77)", NotFound, "77"),
+        ("SELECT * FROM shop.orders AT (VERSION => 1 + 1)", UsageError, "literal"),
+        ("SELECT INTERVAL 1 DAY AS i", NotSupported, "column 'i'"),
+    ],
+)
+def test_what_is_refused(warehouse: Path, query: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Catalog(str(warehouse)).sql(query).to_arrow()
+
+
+def test_variables_of_the_caller_are_no_tables(warehouse: Path) -> None:
+    frame = pa.table({"a": [1]})
+    with pytest.raises(NotFound):
+        Catalog(str(warehouse)).sql("SELECT * FROM frame")
+    assert frame.num_rows == 1
+
+
+def test_an_error_of_the_scan_stays_one_of_ours(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), columns=["id BIGINT NOT NULL"], primary_key="id", bucket=1)
+    table.write(pa.table({"id": [1]}))
+    for file in (tmp_path / "t" / "bucket-0").iterdir():
+        file.unlink()
+    with pytest.raises(DamagedFile):
+        Catalog().sql(f'SELECT * FROM "{table.url}"').to_arrow()
+
+
+def test_filters_are_read_with_certainty_or_not_at_all(warehouse: Path) -> None:
+    schema = Catalog(str(warehouse)).table("shop.orders").context.schema
+    both = (pc.field("id") > 3) & (pc.field("s") == 'a "quoted" \\ text')
+    assert pushed_condition(str(both), schema) == "`id` > 3"
+    assert pushed_condition(str((pc.field("id") > 3) | (pc.field("s") == 'a"')), schema) is None
+    assert pushed_condition(str(pc.field("s") == ") and (id > 3"), schema) == "`s` = ') and (id > 3'"
+    assert pushed_condition(str(pc.field("s") == "x' OR 1=1 --"), schema) == "`s` = 'x'' OR 1=1 --'"
+    assert pushed_condition(str(pc.field("id") + 1 > 3), schema) is None
+    assert pushed_condition(str(pc.field("id").isin(list(range(100)))), schema) is None
+    assert pushed_condition(str(~pc.field("s").is_null()), schema) == "`s` IS NOT NULL"
+    assert pushed_condition("(id > 3) and more", schema) is None
+    assert pushed_condition("(nope > 3)", schema) is None

@@ -1,0 +1,43 @@
+"""`sql` from the command line: each form of output, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import Run
+
+
+@pytest.fixture(autouse=True)
+def warehouse(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIMON_WAREHOUSE", str(tmp_path))
+    columns = ("-C", "id BIGINT NOT NULL", "-C", "p DECIMAL(10, 2)", "-C", "s STRING")
+    run("create", "shop.orders", *columns, "--primary-key", "id", "--bucket", 1)
+    rows = '{"id": 1, "p": "0.25", "s": "it\'s 1"}\n{"id": 7, "p": "1.75"}\n{"id": 9}\n'
+    run("write", "shop.orders", "-", "--format", "json", "--engine", "local", stdin=rows)
+
+
+def test_every_output_form(run: Run) -> None:
+    query = "SELECT id, p, s FROM shop.orders WHERE id IN (1, 7) ORDER BY id"
+    assert run("sql", query, "-o", "csv").out == "id,p,s\n1,0.25,it's 1\n7,1.75,\n"
+    assert run("sql", query, "-o", "ndjson", "--fields", "s,id").out == '{"s":"it\'s 1","id":1}\n{"s":null,"id":7}\n'
+    assert run("sql", query, "-o", "json").json["items"][1] == {"id": 7, "p": "1.75", "s": None}
+    assert run("sql", query).out.endswith("2 rows\n")
+    assert run("sql", "SELECT id, id FROM shop.orders ORDER BY 1 LIMIT 1", "-o", "ndjson").lines == [{"id": 1, "id_1": 1}]
+
+
+def test_types_that_only_duckdb_has(run: Run) -> None:
+    query = (
+        "SELECT NULL AS n, TIME '10:00:00' AS t, [1] AS l, "
+        "{'a': 1} AS r, MAP {'x': 1} AS m, 1::UTINYINT AS u, 'a'::ENUM ('a') AS e"
+    )
+    row = {"n": None, "t": "10:00:00", "l": [1], "r": {"a": 1}, "m": [["x", 1]], "u": 1, "e": "a"}
+    assert run("sql", query, "-o", "ndjson").lines == [row]
+
+
+def test_descriptions_and_refusals(run: Run) -> None:
+    assert "DECIMAL(10,2)" in run("sql", "DESCRIBE shop.orders").out
+    assert "is not a query" in run("sql", "DROP TABLE shop.orders", code=2).err
+    assert "no table" in run("sql", "FROM shop.nothing", code=3).err
+    assert run("sql", "FROM shop.orders", "--fields", "nope", code=2).out == ""
