@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from paimon_cli.api.maintenance import CompactOptions, Planned, compact_request
 from paimon_cli.api.opened_table import Runtime, check_positive
 from paimon_cli.api.table import Table, check_table_options
+from paimon_cli.api.table_choice import TableChoice
 from paimon_cli.catalog.table_location import TableLocation, locate_table
-from paimon_cli.errors import NotFound, PaimonError, UsageError
-from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.errors import NotFound, PaimonError, StorageUnavailable, UsageError
 from paimon_cli.metastore.find import find_metastore
 from paimon_cli.metastore.metastore import Metastore, TableIdentifier, is_name
 from paimon_cli.metastore.settings import SettingRow, read_settings
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from paimon_cli.storage.lock_table import HeldLock
 
 
+COMPACTION = "compaction"
+"""Name of the leases of compaction services."""
 NAMED = 5
 """Tables that a message names."""
 
@@ -270,7 +272,8 @@ class Catalog:
         self,
         tables: Sequence[str] = (),
         *,
-        database: str | None = None,
+        database: str | Sequence[str] | None = None,
+        all_tables: bool = False,
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         strategy: str = "full",
@@ -279,20 +282,22 @@ class Catalog:
         """What `compact` would do to each table. Nothing is changed."""
         from paimon_cli.jobs.compact_request import plan_compaction
 
-        locations, request = self._chosen(tables, database, include, exclude, strategy, options)
+        choice = TableChoice.of(tables, database, all_tables, include, exclude)
+        request = _request(choice, strategy, options)
 
         def planned(location: TableLocation) -> tuple[Table, CompactionPlan]:
             table = self._open(location)
             table.check_call()
             return table, plan_compaction(table.context, request)
 
-        return map(planned, locations())
+        return map(planned, self._locations(choice, self._metastore))
 
     def compact(
         self,
         tables: Sequence[str] = (),
         *,
-        database: str | None = None,
+        database: str | Sequence[str] | None = None,
+        all_tables: bool = False,
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         strategy: str = "full",
@@ -301,7 +306,7 @@ class Catalog:
         shield: Shield = nullcontext,
         **options: Unpack[CompactOptions],
     ) -> Iterator[TableRound]:
-        """Compact tables, or those of a database, one after the other; a failure of one does not stop the others.
+        """Compact tables, those of databases, or all of the warehouse, one after the other; the failure of one stops no other.
 
         `include` and `exclude` are regular expressions of whole names of tables. `dedicated`: warn if writers may compact as
         well, unless that is how new rows become visible. `shield` holds signals back during a commit. Results come as tables
@@ -310,8 +315,8 @@ class Catalog:
         from paimon_cli.jobs.compact_job import run_compact
         from paimon_cli.jobs.compaction_service import COMPACTED, FAILED, NOTHING, TableRound
 
-        locations, request = self._chosen(tables, database, include, exclude, strategy, options)
-        found = locations()
+        choice = TableChoice.of(tables, database, all_tables, include, exclude)
+        request, found = _request(choice, strategy, options), self._locations(choice, self._metastore)
 
         def rounds() -> Iterator[TableRound]:
             with self.runtime.engine_running(parallelism) as engine:
@@ -325,7 +330,8 @@ class Catalog:
                     except PaimonError as error:
                         yield TableRound(location.name, FAILED, error=error)
                     else:
-                        yield TableRound(location.name, COMPACTED if summary.buckets else NOTHING, summary)
+                        state = COMPACTED if summary.buckets else NOTHING
+                        yield TableRound(location.name, state, summary, standing=summary.plan.standing)
 
         return rounds()
 
@@ -334,7 +340,8 @@ class Catalog:
         tables: Sequence[str] = (),
         *,
         watcher: ServiceWatcher,
-        database: str | None = None,
+        database: str | Sequence[str] | None = None,
+        all_tables: bool = False,
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         strategy: str = "minor",
@@ -343,82 +350,77 @@ class Catalog:
         max_rounds: int | None = None,
         parallelism: int | None = None,
         shield: Shield = nullcontext,
+        lease: str = "1 min",
+        expire: bool = False,
+        orphans_every: str | None = None,
         **options: Unpack[CompactOptions],
     ) -> None:
         """Compact in rounds with a pause of `interval` between them, until interrupted or for `max_rounds`.
 
-        Named tables must exist at the start and may vanish later; a database is listed before each round. `watcher` is
-        informed of each table and round.
+        Named tables must exist at the start and may vanish later; databases are listed before each round. `watcher` is informed
+        of each table and round. Services of the same tables share the work: each compacts a table while it holds its lease, and
+        takes over what a dead one has not renewed for the time `lease`; `0 s`: without leases. `expire`: also expire snapshots
+        of tables with new ones, by their own options. `orphans_every`: also delete the orphans of each table at this interval.
         """
         from paimon_cli.jobs.compaction_service import CompactionService
+        from paimon_cli.jobs.leases import Leases
+        from paimon_cli.jobs.service_turn import Upkeep
         from paimon_cli.options.option_text import parse_duration
-        from paimon_cli.storage.clock_and_random import SystemClock
+        from paimon_cli.storage.clock_and_random import SystemClock, SystemRandom
 
-        pause = parse_duration(interval) / 1000
+        pause, lives = parse_duration(interval) / 1000, parse_duration(lease)
         check_positive(max_rounds=max_rounds)
         if options.get("if_snapshot") is not None:
             raise UsageError("--watch cannot be combined with --if-snapshot", "every round makes its own plan")
-        locations, request = self._chosen(tables, database, include, exclude, strategy, options)
-        for location in locations():
-            table = self._open_to_compact(location)
-            if dedicated:
-                self._warn_of_other_compactors(table)
+        upkeep = Upkeep(expire, None if orphans_every is None else parse_duration(orphans_every))
+        choice = TableChoice.of(tables, database, all_tables, include, exclude)
+        request, clock = _request(choice, strategy, options), SystemClock()
+        leases = Leases(COMPACTION, SystemRandom().uuid(), lives, clock) if lives else None
+        served = self._served(choice, dedicated)
         with self.runtime.engine_running(parallelism) as engine:
-            served = self._served(locations)
-            CompactionService(served, request, engine, SystemClock(), watcher, shield).run(pause, max_rounds)
+            CompactionService(served, request, engine, clock, watcher, shield, leases, upkeep).run(pause, max_rounds)
 
-    def _served(self, locations: Callable[[], list[TableLocation]]) -> Callable[[], list[ServedTable]]:
+    def _served(self, choice: TableChoice, dedicated: bool) -> Callable[[], list[ServedTable]]:
+        """Lists the tables of the service. Named ones are checked now, those of databases when they are first opened."""
         from paimon_cli.jobs.compaction_service import ServedTable
 
-        def context_at(location: TableLocation) -> Callable[[], TableContext]:
-            return lambda: self._open(location).context
+        metastore, met = self._metastore, set[str]()
+        last: dict[TableChoice, list[TableLocation]] = {}
+
+        def context_at(location: TableLocation) -> TableContext:
+            if location.name in met:
+                return self._open(location).context
+            table = self._open_to_compact(location)
+            context = table.context
+            if dedicated:
+                self._warn_of_other_compactors(table)
+            met.add(location.name)
+            return context
+
+        def listed(part: TableChoice) -> list[TableLocation]:
+            try:
+                last[part] = list(self._locations(part, metastore))
+            except NotFound:
+                last[part] = []  # all tables of the database are gone; new ones may come
+            except StorageUnavailable as error:
+                if part not in last:
+                    raise
+                self.runtime.warn(f"the tables could not be listed, those of the last round are served: {error}")
+            return last[part]
+
+        for location in self._locations(choice, metastore):
+            if not choice.is_listed:
+                context_at(location)
 
         def served() -> list[ServedTable]:
-            try:
-                return [ServedTable(location.name, context_at(location)) for location in locations()]
-            except NotFound:
-                return []  # all tables of the database are gone; new ones may come
+            found = (location for part in choice.one_by_one() for location in listed(part))
+            return [ServedTable(location.name, partial(context_at, location)) for location in found]
 
         return served
 
-    def _chosen(
-        self,
-        tables: Sequence[str],
-        database: str | None,
-        include: Sequence[str],
-        exclude: Sequence[str],
-        strategy: str,
-        options: CompactOptions,
-    ) -> tuple[Callable[[], list[TableLocation]], CompactRequest]:
-        """The tables to compact, listed again by each call, and the request for each of them."""
-        if (database is None) == (not tables):
-            raise UsageError(
-                "name the tables to compact", "either TABLE... or --database DB", "paimon-cli compact ./wh/shop.db/orders"
-            )
-        if database is None and (include or exclude):
-            raise UsageError("--include and --exclude need --database", "they select among its tables")
-        patterns = [_patterns(include), _patterns(exclude)]
-        if options.get("if_snapshot") is not None and (database is not None or len(tables) > 1):
-            raise UsageError("--if-snapshot pins the plan of one table", "snapshot ids of different tables are unrelated")
-        request = replace(compact_request(strategy, options), unknown_buckets_allowed=database is not None)
-
-        def locations() -> list[TableLocation]:
-            if database is None:
-                return [self._locate(table) for table in tables]
-            return list(self._of_database(database, *patterns))
-
-        return locations, request
-
-    def _of_database(
-        self, database: str, include: Sequence[re.Pattern[str]], exclude: Sequence[re.Pattern[str]]
-    ) -> Iterator[TableLocation]:
-        from paimon_cli.catalog.table_listing import tables_of_database
-
-        for location in tables_of_database(database, self._metastore):
-            name = location.name.rpartition(".")[2]
-            if (not include or any(map(_matching(name), include))) and not any(map(_matching(name), exclude)):
-                found = location if self.branch in (None, MAIN_BRANCH) else location.at_branch(self.branch)
-                yield replace(found, allow_unsafe_commit=self._allow_unsafe_commit)
+    def _locations(self, choice: TableChoice, metastore: Metastore) -> Iterator[TableLocation]:
+        for location in choice.locations(self._locate, metastore, self.branch):
+            yield replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
 
     @property
     def _metastore(self) -> Metastore:
@@ -446,15 +448,8 @@ class Catalog:
             self.runtime.warn(f"{table.name} is not write-only, so its writers may compact as well: set write-only=true")
 
 
-def _patterns(texts: Sequence[str]) -> list[re.Pattern[str]]:
-    patterns = []
-    for text in texts:
-        try:
-            patterns.append(re.compile(text))
-        except re.error as error:
-            raise UsageError(f"'{text}' is not a regular expression", str(error)) from error
-    return patterns
-
-
-def _matching(name: str) -> Callable[[re.Pattern[str]], bool]:
-    return lambda pattern: pattern.fullmatch(name) is not None
+def _request(choice: TableChoice, strategy: str, options: CompactOptions) -> CompactRequest:
+    """The request for each table of a choice."""
+    if options.get("if_snapshot") is not None and (choice.is_listed or len(choice.tables) > 1):
+        raise UsageError("--if-snapshot pins the plan of one table", "snapshot ids of different tables are unrelated")
+    return replace(compact_request(strategy, options), unknown_buckets_allowed=choice.is_listed)

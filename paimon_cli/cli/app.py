@@ -88,13 +88,15 @@ def _plain(message: str) -> str:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    """Whether the raw command line holds `-o json`: a wrong command line fails before it is parsed."""
+    """Whether the raw command line asks for JSON output or logs: a wrong command line fails before it is parsed."""
     text = f" {' '.join(arguments)} "
     return any(
-        f" {spelling} " in text for spelling in ("-o json", "-ojson", "--output json", "--output=json", "--output-format json")
+        f" {spelling} " in text
+        for spelling in ("-o json", "-ojson", "--output json", "--output=json", "--output-format json", *_JSON_LOGS)
     )
 
 
+_JSON_LOGS = ("--log-format json", "--log-format=json")
 INTERRUPTED = 130
 SYSTEM_MEMORY = ("ARROW_DEFAULT_MEMORY_POOL", "system")
 """As fast as Arrow's own pool, and it returns freed memory: a write needs two thirds of the memory."""

@@ -31,19 +31,24 @@ class Targets:
         list[str] | None, typer.Argument(metavar="[TABLE...]", help="Paths, URLs or db.table.", show_default=False)
     ] = None
     database: Annotated[
-        str | None, typer.Option("--database", metavar="DB", help="Compact all tables of this database instead.")
+        list[str] | None,
+        typer.Option("--database", metavar="DB", help="Compact all tables of this database instead; repeatable."),
     ] = None
+    all_tables: Annotated[
+        bool,
+        typer.Option("--all-tables", help="Compact all tables of the warehouse; the default of --watch without TABLE."),
+    ] = False
     include: Annotated[
         list[str] | None,
         typer.Option(
             "--include",
             metavar="RE",
-            help="With --database: only tables whose whole name matches this regular expression; repeatable.",
+            help="With --database or --all-tables: only tables whose whole name matches this regular expression; repeatable.",
         ),
     ] = None
     exclude: Annotated[
         list[str] | None,
-        typer.Option("--exclude", metavar="RE", help="With --database: leave out tables whose whole name matches; repeatable."),
+        typer.Option("--exclude", metavar="RE", help="Leave out tables whose whole name matches; repeatable."),
     ] = None
     dedicated: Annotated[
         bool,
@@ -114,6 +119,85 @@ class Limits:
     ] = None
 
 
+@dataclass(frozen=True)
+class Service:
+    """Whether it goes on, and what it shows of itself."""
+
+    watch: Annotated[
+        bool,
+        _of_service(
+            "--watch",
+            help="Repeat in rounds until stopped. SIGTERM exits with 0, Ctrl-C with 130; running compactions are dropped, a "
+            "running commit is finished.",
+        ),
+    ] = False
+    interval: Annotated[str, _of_service("--interval", metavar="TIME", help="Pause between rounds.")] = "10 s"
+    max_rounds: Annotated[int | None, _of_service("--max-rounds", metavar="N", min=1, help="Stop after N rounds.")] = None
+    lease: Annotated[
+        str,
+        _of_service(
+            "--lease",
+            metavar="TIME",
+            help="Several services share the work: each compacts a table while it holds its lease, and takes over what a dead "
+            "one has not renewed for this time. 0s: without leases.",
+        ),
+    ] = "1 min"
+    expire: Annotated[
+        bool,
+        _of_service("--expire", help="Also expire snapshots of tables with new ones, as their own options say."),
+    ] = False
+    orphans_every: Annotated[
+        str | None,
+        _of_service("--orphans-every", metavar="TIME", help="Also delete each table's orphans, older than a day, this often."),
+    ] = None
+    metrics_listen: Annotated[
+        str | None,
+        _of_service(
+            "--metrics-listen",
+            metavar="[HOST]:PORT",
+            help="Answer /metrics (for Prometheus), /healthz and /readyz at this address.",
+        ),
+    ] = None
+    metrics_file: Annotated[
+        str | None,
+        _of_service("--metrics-file", metavar="FILE", help="Write the metrics here after each round, in one step."),
+    ] = None
+    log_format: Annotated[
+        Literal["text", "json"],
+        _of_service("--log-format", help="Lines of text on stderr, or one JSON object a line."),
+    ] = "text"
+
+    def check(self) -> None:
+        """Report a mistake even if no service starts. `UsageError`."""
+        from paimon_cli.options.option_text import parse_duration
+
+        for time in (self.interval, self.lease, self.orphans_every):
+            if time is not None:
+                parse_duration(time)
+        if self.orphans_every is not None and not parse_duration(self.orphans_every):
+            raise UsageError("--orphans-every 0", "the service would do nothing else", "give a time, such as 1d")
+        if self.metrics_listen is not None:
+            from paimon_cli.jobs.service_metrics import parse_address
+
+            parse_address(self.metrics_listen)
+        if self.watch:
+            return
+        given = {"--expire": self.expire, "--orphans-every": self.orphans_every, "--metrics-listen": self.metrics_listen}
+        for name in (name for name, value in given.items() if value):
+            raise UsageError(f"{name} needs --watch", "it is what the service does", "add --watch")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a run that is no service has nothing to show but its result."""
+        return self.log_format == "text" and self.metrics_file is None
+
+    @property
+    def rounds(self) -> dict[str, Any]:
+        """The options of `Catalog.watch`."""
+        names = ("interval", "max_rounds", "lease", "expire", "orphans_every")
+        return {name: getattr(self, name) for name in names}
+
+
 @command(commands, "compact", runs_jobs=True)
 def compact(
     call: Call,
@@ -130,16 +214,7 @@ def compact(
             help="Carry out the plan that --dry-run showed at this snapshot; exit with 5 if its files have been replaced since.",
         ),
     ] = None,
-    watch: Annotated[
-        bool,
-        _of_service(
-            "--watch",
-            help="Repeat in rounds until stopped. SIGTERM exits with 0, Ctrl-C with 130; running compactions are dropped, a "
-            "running commit is finished.",
-        ),
-    ] = False,
-    interval: Annotated[str, _of_service("--interval", metavar="TIME", help="Pause between rounds.")] = "10 s",
-    max_rounds: Annotated[int | None, _of_service("--max-rounds", metavar="N", min=1, help="Stop after N rounds.")] = None,
+    service: Service,
     limits: Limits,
     parallelism: Annotated[
         int | None, _limit("--parallelism", metavar="N", min=1, help="Compact at most N buckets at the same time.")
@@ -149,16 +224,21 @@ def compact(
     """Compact tables: merge sorted runs and drop rows that newer ones replace.
 
     paimon-cli compact ./wh/shop.db/orders --dedicated --watch --interval 30s
+
+    paimon-cli compact --database shop --warehouse s3://lake/wh --max-bytes 10gb
+
+    paimon-cli compact --watch --warehouse s3://lake/wh --expire --orphans-every 1d --metrics-listen :9464 --log-format json
     """
     from paimon_cli.jobs.process import StopSignals
-    from paimon_cli.options.option_text import parse_duration
 
-    parse_duration(interval)  # report a mistake even if no service starts
+    service.check()
+    watch = service.watch
     if watch and compaction.order_by is not None:
         raise UsageError("--watch cannot be combined with --order-by", "every round would sort all rows again")
     if watch and (dry_run or if_snapshot is not None):
         raise UsageError("--watch cannot be combined with --dry-run or --if-snapshot", "every round makes its own plan")
     chosen: dict[str, Any] = {name: value for name, value in vars(targets).items() if value is not None}
+    chosen["all_tables"] = targets.all_tables or (watch and not targets.tables and not targets.database)
     how: dict[str, Any] = {
         **vars(compaction),
         **vars(limits),
@@ -174,15 +254,20 @@ def compact(
         dedicated = chosen.pop("dedicated")
         for table, plan in catalog.plan_compaction(**chosen, **how):
             show_plan(call, table, plan, how["strategy"], dedicated)
-    elif watch:
-        from paimon_cli.cli.compact_watch import run_service
-
-        service = partial(catalog.watch, **chosen, **how, interval=interval, max_rounds=max_rounds, parallelism=parallelism)
-        run_service(call, service)
-    else:
+        return
+    if not watch and service.is_plain:
         with StopSignals() as signals:
             rounds = catalog.compact(**chosen, **how, parallelism=parallelism, shield=signals.shield)
-            _show_rounds(call, rounds, single=targets.database is None)
+            _show_rounds(call, rounds, single=bool(targets.tables))
+        return
+    from paimon_cli.cli.compact_watch import Outlook, run_once, run_service
+
+    outlook = Outlook(service.log_format, service.metrics_listen, service.metrics_file)
+    if watch:
+        run_service(call, outlook, catalog, partial(catalog.watch, **chosen, **how, **service.rounds, parallelism=parallelism))
+    else:
+        once = partial(catalog.compact, **chosen, **how, parallelism=parallelism)
+        run_once(outlook, catalog, once, partial(_show_rounds, call, single=bool(targets.tables)))
 
 
 def _show_rounds(call: Call, rounds: Iterator[TableRound], *, single: bool) -> None:

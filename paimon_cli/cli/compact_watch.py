@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,19 @@ from rich.text import Text
 
 from paimon_cli.cli.columns import OutputFormat, check_fields, envelope
 from paimon_cli.cli.compact_view import summary_line
-from paimon_cli.cli.results import counted, human_size, note, printable, rfc3339
+from paimon_cli.cli.results import counted, human_size, note, printable, rfc3339, warn
 from paimon_cli.errors import UsageError
+from paimon_cli.storage.catalog_options import without_user_info
 
 if TYPE_CHECKING:
+    from paimon_cli.api.catalog import Catalog
     from paimon_cli.cli.command import Call
-    from paimon_cli.jobs.compaction_service import ServiceRound, TableRound
+    from paimon_cli.jobs.compaction_service import ServiceRound, ServiceWatcher, TableRound
     from paimon_cli.jobs.engine import Progress
+
+
+TEXT, JSON = "text", "json"
+"""Choices of `--log-format`."""
 
 
 class RoundLines:
@@ -46,7 +53,7 @@ class RoundLines:
 
 
 class ServiceLog:
-    """One line for each table that was compacted or failed, and one for a round with nothing to do."""
+    """One line of text for each table that was compacted or failed, and one for a round with nothing to do."""
 
     def __init__(self, lines: RoundLines) -> None:
         self._lines = lines
@@ -68,24 +75,77 @@ class ServiceLog:
 
     def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
         self._lines.show(done)
-        if not any(table_text(table) for table in done.tables):
+        if not any(table_text(table) for table in done.tables if table.is_new):
             self.say(f"round {done.number}: nothing to compact in {counted(len(done.tables), 'table')}", done)
 
     def say(self, text: str, done: ServiceRound | None = None) -> None:
-        from paimon_cli.storage.clock_and_random import SystemClock
-
-        millis = SystemClock().now_millis() if done is None else done.started_millis + int(done.seconds * 1000)
+        millis = _now() if done is None else done.started_millis + int(done.seconds * 1000)
         print(f"{rfc3339(millis)} {printable(text)}", file=sys.stderr, flush=True)
+
+    def warn(self, text: str) -> None:
+        warn(text)
+
+
+class JsonLog(ServiceLog):
+    """One JSON object a line: each table that a round has looked at and found something to do or to report, and each round."""
+
+    def table_done(self, done: TableRound) -> None:
+        if table_text(done):
+            level = ERROR if done.state == "failed" else WARNING if done.error is not None else INFO
+            self.event(level, "table", table_text(done) or "", **_table_item(done))
+
+    def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
+        self._lines.show(done)
+        figures = {name: value for name, value in round_item(done).items() if name not in ("tables", "time")}
+        text = f"round {done.number} of {counted(len(done.tables), 'table')}"
+        self.event(INFO, "round", text, **figures, tables=len(done.tables), next_in_seconds=pause_seconds)
+
+    def say(self, text: str, done: ServiceRound | None = None) -> None:
+        self.event(INFO, "service", text)
+
+    def warn(self, text: str) -> None:
+        self.event(WARNING, "warning", text)
+
+    def event(self, level: str, event: str, message: str, **facts: object) -> None:
+        line = {"time": rfc3339(_now()), "level": level, "event": event, "message": message, **facts}
+        print(without_user_info(json.dumps(line, ensure_ascii=False)), file=sys.stderr, flush=True)
+
+
+class SilentLog(ServiceLog):
+    """Only warnings: the result of the command says the rest."""
+
+    def table_done(self, done: TableRound) -> None:
+        pass
+
+    def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
+        pass
+
+
+INFO, WARNING, ERROR = "info", "warning", "error"
+
+
+def _now() -> int:
+    from paimon_cli.storage.clock_and_random import SystemClock
+
+    return SystemClock().now_millis()
 
 
 def table_text(done: TableRound) -> str | None:
     """The log text for a table; None if there is nothing to report."""
     if done.error is not None:
         return f"{done.table}: {done.state}: {done.error.message}"
-    return summary_line(done.table, done.summary) if done.summary.buckets else None
+    kept_up = done.upkeep
+    parts = [summary_line(done.table, done.summary)] if done.summary.buckets else []
+    if kept_up.snapshots_expired:
+        what = f"{counted(kept_up.snapshots_expired, 'snapshot')} expired with {counted(kept_up.files_expired, 'file')}"
+        parts.append(what if parts else f"{done.table}: {what}")
+    if kept_up.orphans:
+        what = f"{counted(kept_up.orphans, 'orphan')} of {human_size(kept_up.orphan_bytes)} deleted"
+        parts.append(what if parts else f"{done.table}: {what}")
+    return "; ".join(parts) or None
 
 
-ROUND_FIELDS = ("round", "time", "seconds", "buckets", "conflicts", "tables")
+ROUND_FIELDS = ("round", "time", "seconds", "buckets", "conflicts", "waiting", "tables")
 
 
 def round_item(done: ServiceRound) -> dict[str, Any]:
@@ -95,6 +155,7 @@ def round_item(done: ServiceRound) -> dict[str, Any]:
         "seconds": done.seconds,
         "buckets": sum(table.summary.buckets for table in done.tables),
         "conflicts": sum(table.summary.conflicts for table in done.tables),
+        "waiting": done.waiting,
         "tables": [_table_item(table) for table in done.tables],
     }
 
@@ -112,7 +173,9 @@ def _table_item(done: TableRound) -> dict[str, Any]:
         "bytes_after": summary.bytes_after,
         "snapshots": [snapshot.id for snapshot in summary.snapshots],
         "conflicts": summary.conflicts,
-        "most_runs": max((decision.runs_before for decision in summary.plan.decisions), default=0),
+        "most_runs": done.standing.most_runs,
+        "snapshots_expired": done.upkeep.snapshots_expired,
+        "orphans_deleted": done.upkeep.orphans,
         "seconds": summary.seconds,
         "error": None if done.error is None else {"code": done.error.code, "message": done.error.message},
     }
@@ -138,7 +201,7 @@ class TableLine:
     def add(self, done: TableRound) -> None:
         summary = done.summary
         self.state = done.state
-        self.runs = max((decision.runs_before for decision in summary.plan.decisions), default=self.runs)
+        self.runs = done.standing.most_runs
         self.buckets += summary.buckets
         self.files_before += summary.files_before
         self.files_after += summary.files_after
@@ -186,7 +249,7 @@ class LiveDisplay(ServiceLog):
         return LineProgress(line)
 
     def table_done(self, done: TableRound) -> None:
-        self._lines_of[done.table].add(done)
+        self._lines_of.setdefault(done.table, TableLine()).add(done)
         if done.error is not None and (text := table_text(done)):
             self._console.print(Text(printable(text)))
 
@@ -216,14 +279,78 @@ class LineProgress:
         self._line.state = "committing"
 
 
-def run_service(call: Call, watch: Callable[..., None]) -> None:
+@dataclass(frozen=True)
+class Outlook:
+    """How a service shows what it does, besides the rounds on stdout."""
+
+    log_format: str = TEXT
+    metrics_listen: str | None = None
+    metrics_file: str | None = None
+
+    def log(self, lines: RoundLines) -> ServiceLog:
+        if self.log_format == JSON:
+            return JsonLog(lines)
+        return LiveDisplay(lines) if sys.stderr.isatty() else ServiceLog(lines)
+
+
+def run_service(call: Call, outlook: Outlook, catalog: Catalog, watch: Callable[..., None]) -> None:
     """Call `Catalog.watch` and show its rounds until it ends or is stopped."""
     from paimon_cli.jobs.process import StopSignals, Terminated
 
-    lines = RoundLines(call.output, call.fields)
-    watcher = LiveDisplay(lines) if sys.stderr.isatty() else ServiceLog(lines)
+    log = outlook.log(RoundLines(call.output, call.fields))
+    catalog.runtime = replace(catalog.runtime, warn=log.warn)
     try:
-        with StopSignals() as signals, watcher:
+        with StopSignals() as signals, log, _measured(outlook, log) as watcher:
             watch(watcher=watcher, shield=signals.shield)
     except Terminated:
-        note("stopped")
+        if isinstance(log, JsonLog):
+            log.say("stopped")
+        else:
+            note("stopped")
+
+
+def run_once(
+    outlook: Outlook,
+    catalog: Catalog,
+    compact: Callable[..., Iterator[TableRound]],
+    show: Callable[[Iterator[TableRound]], None],
+) -> None:
+    """Call `Catalog.compact` as one round of a service that is logged and measured, and `show` what it did."""
+    from paimon_cli.jobs.compaction_service import ServiceRound
+    from paimon_cli.jobs.process import StopSignals
+
+    log = JsonLog(RoundLines(OutputFormat.TABLE)) if outlook.log_format == JSON else SilentLog(RoundLines(OutputFormat.TABLE))
+    catalog.runtime = replace(catalog.runtime, warn=log.warn)
+    began = _now()
+    done: list[TableRound] = []
+
+    def observed(rounds: Iterator[TableRound], watcher: ServiceWatcher) -> Iterator[TableRound]:
+        try:
+            for table in rounds:
+                done.append(table)
+                watcher.table_done(table)
+                yield table
+        finally:
+            watcher.round_done(ServiceRound(1, began, (_now() - began) / 1000, tuple(done)), None)
+
+    with StopSignals() as signals, _measured(outlook, log) as watcher:
+        show(observed(compact(shield=signals.shield), watcher))
+
+
+@contextlib.contextmanager
+def _measured(outlook: Outlook, log: ServiceLog) -> Iterator[ServiceWatcher]:
+    """A watcher that also keeps the metrics, if they are asked for; the file is written after each round, and at the end."""
+    if outlook.metrics_listen is None and outlook.metrics_file is None:
+        yield log
+        return
+    from paimon_cli.jobs.service_metrics import MetricsFile, ServiceMetrics, listening
+    from paimon_cli.storage.clock_and_random import SystemClock
+
+    metrics = ServiceMetrics(log, SystemClock())
+    watcher = metrics if outlook.metrics_file is None else MetricsFile(metrics, outlook.metrics_file, log.warn)
+    if outlook.metrics_listen is None:
+        yield watcher
+        return
+    with listening(metrics, outlook.metrics_listen) as url:
+        log.say(f"metrics at {url}")
+        yield watcher

@@ -33,31 +33,31 @@ class SnapshotHistory:
     def latest_id(self) -> int | None:
         """The newest snapshot, None for a table without any. Neither a stale hint nor a stale listing hides a newer one."""
         hint = self._hint(self.layout.latest_hint)
-        if hint is not None and self._exists(hint):
+        if hint is not None and self.exists(hint):
             for newest in range(hint, hint + _LONGEST_WALK):
-                if not self._exists(newest + 1):
+                if not self.exists(newest + 1):
                     return newest
         ids = self.ids()
         newest = ids[-1] if ids else self._hint(self.layout.earliest_hint) or 1
-        if not ids and not self._exists(newest):
+        if not ids and not self.exists(newest):
             return None
-        while self._exists(newest + 1):
+        while self.exists(newest + 1):
             newest += 1
         return newest
 
     def earliest_id(self) -> int | None:
         """The oldest snapshot of the history that is still there."""
         oldest = self._hint(self.layout.earliest_hint)
-        if oldest is None or not self._exists(oldest):
+        if oldest is None or not self.exists(oldest):
             return min(self.ids(), default=None)
-        while oldest > 1 and self._exists(oldest - 1):
+        while oldest > 1 and self.exists(oldest - 1):
             oldest -= 1
         return oldest
 
     def latest(self) -> Snapshot | None:
         """The newest snapshot; looks again if a roll-back or expiry takes it away while it is read."""
         hint = self._hint(self.layout.latest_hint)
-        if hint is not None and not self._exists(hint + 1) and (hinted := self.find(hint)) is not None:
+        if hint is not None and not self.exists(hint + 1) and (hinted := self.find(hint)) is not None:
             return hinted
         for _ in range(_TRIES):
             newest = self.latest_id()
@@ -182,7 +182,8 @@ class SnapshotHistory:
                 return snapshot
         return None
 
-    def _exists(self, snapshot_id: int) -> bool:
+    def exists(self, snapshot_id: int) -> bool:
+        """Whether there is a file of that snapshot: one request."""
         return self.storage.exists(self.layout.snapshot(snapshot_id))
 
     def _hint(self, path: str) -> int | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
+from paimon_cli.bucket.merged_rows import MERGE_BYTES
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, SkippedBucket
@@ -18,6 +19,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_results, drop_conflicting, try_commit
 from paimon_cli.jobs.compact_request import LEAST_MEMORY, RETRY, SKIP, CompactionPlan, CompactRequest, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
+from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.postponed_rows import distribute, in_the_way
 from paimon_cli.jobs.sort_job import sort_partitions
 from paimon_cli.jobs.table_change import NewFiles, Shield
@@ -25,6 +27,7 @@ from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
+from paimon_cli.storage.process_limits import container_memory
 
 MAX_REPLANS = 10
 
@@ -72,9 +75,11 @@ def run_compact(
     *,
     states: States | None = None,
     shield: Shield = contextlib.nullcontext,
+    ready: CompactionPlan | None = None,
 ) -> CompactSummary:
     """One round: plan, compact, commit. With `retry`, buckets with a conflict are planned again from the latest snapshot.
 
+    `ready`: a plan for this request, to begin with.
     If buckets are left out in the end, the others stay committed: `PartialSuccess`, or the error itself if none was committed.
     """
     started = context.clock.now_millis()
@@ -90,7 +95,10 @@ def run_compact(
         new_files = NewFiles(context, new_stamp(context), shield, started)
         limits, gave_out = request.limits.after(total.committed), bool(total.committed)
         rest = replace(request, limits=limits, unknown_buckets_allowed=request.unknown_buckets_allowed or gave_out)
-        plan = plan_compaction(context, rest, new_files.stamp, remembered, only)
+        if ready is not None and only is None and not gave_out:
+            plan = ready.prepared(new_files.stamp, limits)
+        else:
+            plan = plan_compaction(context, rest, new_files.stamp, remembered, only)
         results = _compact_buckets(new_files, request, plan, engine, progress)
         with shield():
             outcome = commit_results(new_files, results, engine)
@@ -232,8 +240,11 @@ def _without_vectors(
 
 
 def _memory_of_a_task(request: CompactRequest, engine: Engine) -> int | None:
+    """What each merge may use; None for the default. In a container, tasks of this process share half of what it leaves."""
     if request.memory is None:
-        return None
+        limit = container_memory() if engine.name == LOCAL else None
+        fair = None if limit is None else max(LEAST_MEMORY, limit // 2 // engine.tasks_per_process)
+        return fair if fair is not None and fair < MERGE_BYTES else None
     share = request.memory // engine.tasks_per_process
     if share < LEAST_MEMORY:
         raise UsageError(

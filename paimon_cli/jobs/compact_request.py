@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from paimon_cli.compact.compaction_plan import (
     FULL_STRATEGY,
@@ -30,6 +30,7 @@ from paimon_cli.write.sorted_write import SortOrder
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"
 LEAST_MEMORY = 1 << 20
+OTHERS_WAIT = "other tables wait for their turn"
 
 States = dict[BucketId, PickState]
 """What a process remembers of a table's buckets from one plan to the next."""
@@ -37,10 +38,14 @@ States = dict[BucketId, PickState]
 
 @dataclass(frozen=True)
 class RoundLimits:
-    """The most bytes to read and buckets to compact in one round of one table; None: no limit."""
+    """The most bytes to read and buckets to compact in one round of one table; None: no limit.
+
+    `turn_bytes`: of a service that other tables wait for; one bucket is compacted even if it is bigger.
+    """
 
     max_bytes: int | None = None
     max_buckets: int | None = None
+    turn_bytes: int | None = None
 
     def after(self, messages: Sequence[CommitMessage]) -> RoundLimits:
         """What is left of them once postponed rows were distributed."""
@@ -49,6 +54,7 @@ class RoundLimits:
         return RoundLimits(
             None if self.max_bytes is None else max(0, self.max_bytes - size),
             None if self.max_buckets is None else max(0, self.max_buckets - len(distributed)),
+            self.turn_bytes,
         )
 
 
@@ -78,11 +84,69 @@ class CompactRequest:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """How the selected buckets of a table stand, for those who look from outside. `picked`: how many are to be compacted.
+
+    `uncompacted_since`: when the oldest file of level 0 was made (epoch millis), in append tables the oldest one that is picked;
+    None without any.
+    """
+
+    buckets: int = 0
+    files: int = 0
+    size: int = 0
+    least_average: int = 0
+    most_runs: int = 0
+    level_0_files: int = 0
+    most_level_0_files: int = 0
+    uncompacted_since: int | None = None
+    biggest: int = 0
+    picked: int = 0
+
+    @classmethod
+    def of(cls, context: TableContext, buckets: Collection[BucketFiles], decisions: Collection[Decision]) -> Standing:
+        level_0 = [[file for file in bucket.files if file.level == 0] for bucket in buckets] if context.mode.has_keys else []
+        sizes = [(len(bucket.files), sum(file.file_size for file in bucket.files)) for bucket in buckets]
+        waiting = [file for files in level_0 for file in files]
+        if not context.mode.has_keys:
+            waiting = [file for task in tasks_of(decisions) for file in task.files]
+        made = [file.creation_time_millis for file in waiting if file.creation_time_millis is not None]
+        return cls(
+            len(sizes),
+            sum(count for count, _ in sizes),
+            sum(size for _, size in sizes),
+            min((size // count for count, size in sizes if count), default=0),
+            max((decision.runs_before for decision in decisions), default=0),
+            sum(map(len, level_0)),
+            max(map(len, level_0), default=0),
+            moment_of_wall_clock(min(made)) if made else None,
+            max((size for _, size in sizes), default=0),
+            sum(not isinstance(decision, SkippedBucket) for decision in decisions),
+        )
+
+    @property
+    def average_level_0_files(self) -> float:
+        return self.level_0_files / self.buckets if self.buckets else 0
+
+
+NO_BUCKETS = Standing()
+
+
+@dataclass(frozen=True)
 class CompactionPlan:
-    """The decisions for all selected buckets at one snapshot: a dry run shows them and a run carries them out."""
+    """The decisions for all selected buckets at one snapshot: a dry run shows them and a run carries them out.
+
+    `idle_at`: when the next partition has been idle for as long as the request says (epoch millis).
+    """
 
     snapshot_id: int | None
     decisions: tuple[Decision, ...] = ()
+    standing: Standing = NO_BUCKETS
+    idle_at: int | None = None
+
+    def prepared(self, file_stamp: str, limits: RoundLimits) -> CompactionPlan:
+        """The same plan for a run whose files bear this stamp, within limits."""
+        stamped = (replace(d, file_stamp=file_stamp) if isinstance(d, CompactionTask) else d for d in self.decisions)
+        return replace(self, decisions=apply_limits(tuple(stamped), limits))
 
     @property
     def tasks(self) -> list[CompactionTask]:
@@ -138,7 +202,10 @@ def plan_compaction(
         return plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, (states or {}).get(bucket.bucket_id, UNKNOWN))
 
     decisions = tuple(decide(bucket) for bucket_id, bucket in sorted(buckets.items()) if only is None or bucket_id in only)
-    return CompactionPlan(snapshot.id, apply_limits(decisions, request.limits))
+    waiting = [moment + (request.idle_millis or 0) for moment in newest.values()]
+    idle_at = min((moment for moment in waiting if moment > context.clock.now_millis()), default=None)
+    standing = Standing.of(context, buckets.values(), decisions)
+    return CompactionPlan(snapshot.id, apply_limits(decisions, request.limits), standing, idle_at)
 
 
 def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:
@@ -159,6 +226,8 @@ def apply_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[De
             later[task.bucket_id] = f"{task.reason}, but this round has its {limits.max_buckets} buckets (--max-buckets)"
         elif limits.max_bytes is not None and size + task.size > limits.max_bytes:
             later[task.bucket_id] = f"{task.reason}, but {size} + {task.size} bytes > {limits.max_bytes} (--max-bytes)"
+        elif limits.turn_bytes is not None and count and size + task.size > limits.turn_bytes:
+            later[task.bucket_id] = f"{task.reason}, but {OTHERS_WAIT}"
         else:
             size, count = size + task.size, count + 1
     return tuple(_left_for_later(d, later[d.bucket_id]) if d.bucket_id in later else d for d in decisions)

@@ -1,23 +1,44 @@
-"""`compact --watch`: rounds over tables that appear, change and vanish, until the service is stopped."""
+"""`compact --watch`: rounds over tables that appear, change and vanish, until the service is stopped.
+
+A round asks each table whether there is a snapshot after the last one seen, which is one request, and looks at those that have
+one, or whose time has come. What it finds to do becomes the turns of the round, those with the greatest need first. A table has
+one turn in a round; a turn that would keep others waiting for long compacts a part, and the next round begins at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from paimon_cli.errors import CommitUnknown, Conflict, NotFound, PaimonError, PartialSuccess, StorageUnavailable
 from paimon_cli.history.kept_files import KeptFiles
+from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.compact_job import CompactSummary, run_compact
-from paimon_cli.jobs.compact_request import FAIL, CompactRequest, States
+from paimon_cli.jobs.compact_job import CompactSummary
+from paimon_cli.jobs.compact_request import FAIL, NO_BUCKETS, CompactionPlan, CompactRequest, Standing, States
 from paimon_cli.jobs.engine import Engine, Progress
+from paimon_cli.jobs.leases import Leases
+from paimon_cli.jobs.service_turn import NO_UPKEEP, NOT_KEPT_UP, Turn, Upkeep, UpkeepDone, look, take
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.storage.clock_and_random import Clock
+from paimon_cli.storage.threads import in_parallel
 
 COMPACTED, NOTHING, TRY_AGAIN, GONE, FAILED = "compacted", "nothing to do", "try again", "gone", "failed"
+HELD = "held by another service"
 PASSING = (Conflict, PartialSuccess, StorageUnavailable, CommitUnknown)
 """Errors that may be resolved by the next round."""
+RECHECK_MILLIS = 300_000
+"""After this time a table is looked at without a new snapshot: it may have been rolled back, or have other options."""
+LONGEST_BACKOFF_MILLIS = 600_000
+PROBES_AT_ONCE, LOOKS_AT_ONCE = 32, 8
+MOST_PLANNED_FILES = 50_000
+"""Files in plans that wait for their turns; more of them are planned again when it is their turn."""
+MOST_PLANS = 200
+TURN_BYTES = 1 << 30
+"""What one table may compact in a round in which others want to, too."""
+MOST_DOUBLINGS = 20
 
 
 @dataclass(frozen=True)
@@ -30,26 +51,33 @@ class ServedTable:
 
 @dataclass(frozen=True)
 class TableRound:
-    """What one round did to one table; `error` is None unless the state is `try again`, `gone` or `failed`."""
+    """What one round did to one table; `error` is None unless the state is `try again`, `gone` or `failed`.
+
+    `standing`: how its buckets stood when it was last looked at. `is_new`: in this round; otherwise it is as it was then.
+    """
 
     table: str
     state: str
     summary: CompactSummary = field(default_factory=CompactSummary)
     error: PaimonError | None = None
+    standing: Standing = NO_BUCKETS
+    upkeep: UpkeepDone = NOT_KEPT_UP
+    is_new: bool = True
 
 
 @dataclass(frozen=True)
 class ServiceRound:
-    """One round over all tables; times in epoch millis and seconds."""
+    """One round over all tables; times in epoch millis and seconds. `waiting`: tables of which a part is left to do."""
 
     number: int
     started_millis: int
     seconds: float
     tables: tuple[TableRound, ...]
+    waiting: int = 0
 
 
 class ServiceWatcher(Protocol):
-    """Receives the events of the service."""
+    """Receives the events of the service, in its thread."""
 
     def table_begins(self, number: int, table: str) -> Progress: ...
 
@@ -61,8 +89,33 @@ class ServiceWatcher(Protocol):
 
 
 @dataclass
+class _Known:
+    """What the service remembers of a table between rounds. `history` is None until it was opened.
+
+    A quiet table is looked at again when a snapshot follows `seen`, others when they are due.
+    """
+
+    last: TableRound
+    states: States = field(default_factory=dict)
+    history: SnapshotHistory | None = None
+    seen: int | None = None
+    is_quiet: bool = False
+    due_millis: int = 0
+    failures: int = 0
+    orphans_due_millis: int = 0
+
+    def forget_work(self) -> None:
+        """Keep the state of the last round without what it did, and without its plan."""
+        plan = CompactionPlan(self.last.summary.plan.snapshot_id)
+        self.last = replace(self.last, summary=CompactSummary(plan=plan), upkeep=NOT_KEPT_UP)
+
+
+@dataclass
 class CompactionService:
-    """A dedicated compaction job. All its lasting state is in the tables; what it remembers only saves work."""
+    """A dedicated compaction job. All its lasting state is in the tables; what it remembers only saves work.
+
+    `leases`: shared with other services of the same tables; None without any.
+    """
 
     tables: Callable[[], Sequence[ServedTable]]
     request: CompactRequest
@@ -70,7 +123,9 @@ class CompactionService:
     clock: Clock
     watcher: ServiceWatcher
     shield: Shield
-    _seen: dict[str, States] = field(default_factory=dict)
+    leases: Leases | None = None
+    upkeep: Upkeep = NO_UPKEEP
+    _known: dict[str, _Known] = field(default_factory=dict)
     _kept: KeptFiles = field(default_factory=lambda: KeptFiles(keeps_copies=True))
 
     def run(self, interval_seconds: float, max_rounds: int | None) -> None:
@@ -79,43 +134,133 @@ class CompactionService:
         With `on_conflict` `fail` the first conflict ends it.
         """
         number = 0
-        while True:
-            number += 1
-            done = self._round(number)
-            is_last = number == max_rounds
-            self.watcher.round_done(done, None if is_last else interval_seconds)
-            errors = [table.error for table in done.tables if table.error is not None]
-            if self.request.on_conflict == FAIL and (conflict := next((e for e in errors if _is_conflict(e)), None)):
-                raise conflict
-            if is_last:
-                raise_failures(done.tables, " in the last round")
-                return
-            self.clock.sleep(interval_seconds)
+        with contextlib.nullcontext() if self.leases is None else self.leases.renewed():
+            while True:
+                number += 1
+                done = self._round(number, interval_seconds)
+                is_last = number == max_rounds
+                pause = 0.0 if done.waiting else interval_seconds
+                self.watcher.round_done(done, None if is_last else pause)
+                errors = [table.error for table in done.tables if table.error is not None and table.is_new]
+                if self.request.on_conflict == FAIL and (conflict := next((e for e in errors if _is_conflict(e)), None)):
+                    raise conflict
+                if is_last:
+                    raise_failures(done.tables, " in the last round")
+                    return
+                self.clock.sleep(pause)
 
-    def _round(self, number: int) -> ServiceRound:
-        started = self.clock.now_millis()
-        rounds = tuple(self._serve(number, table) for table in self.tables())
-        return ServiceRound(number, started, (self.clock.now_millis() - started) / 1000, rounds)
+    def _round(self, number: int, interval_seconds: float) -> ServiceRound:
+        started, interval = self.clock.now_millis(), int(interval_seconds * 1000)
+        tables = self._listed(started)
+        asked = in_parallel(self._is_due, list(tables), PROBES_AT_ONCE)
+        due = [table for table, is_due in zip(tables.values(), asked, strict=True) if is_due]
+        turns: list[Turn] = []
+        for table, found in zip(due, in_parallel(self._look, due, LOOKS_AT_ONCE), strict=True):
+            if isinstance(found, Turn) and found.has_work:
+                is_kept = sum(turn.planned_files for turn in turns) + found.planned_files <= MOST_PLANNED_FILES
+                turns.append(found if is_kept and len(turns) < MOST_PLANS else found.without_plan())
+            elif isinstance(found, Turn):
+                self._note(_nothing(found), interval)
+            else:
+                self._note(_failed(table.name, found), interval)
+        limit = TURN_BYTES if len(turns) > 1 else None
+        for turn in sorted(turns, key=lambda turn: turn.need):
+            self._note(self._served(number, turn, limit), interval)
+        looked_at = {table.name for table in due}
+        rounds = tuple(replace(self._known[name].last, is_new=name in looked_at) for name in tables)
+        for table in due:
+            self._known[table.name].forget_work()
+        return ServiceRound(
+            number, started, (self.clock.now_millis() - started) / 1000, rounds, sum(turn.is_unfinished for turn in turns)
+        )
 
-    def _serve(self, number: int, table: ServedTable) -> TableRound:
-        progress = self.watcher.table_begins(number, table.name)
-        done = self._compacted(table, progress)
-        self.watcher.table_done(done)
-        return done
+    def _listed(self, now: int) -> dict[str, ServedTable]:
+        """The tables by name; what is remembered of others is forgotten."""
+        tables = {table.name: table for table in self.tables()}
+        for name in self._known.keys() - tables:
+            del self._known[name]
+        for name in tables.keys() - self._known.keys():
+            first = now + self.upkeep.first_orphans_millis(name)
+            self._known[name] = _Known(TableRound(name, NOTHING), orphans_due_millis=first)
+        return tables
 
-    def _compacted(self, table: ServedTable, progress: Progress) -> TableRound:
-        states = self._seen.setdefault(table.name, {})
+    def _is_due(self, name: str) -> bool:
+        """Whether to look at the table: one request, or none if its time has come or not come yet."""
+        known, now = self._known[name], self.clock.now_millis()
+        if now >= known.due_millis:
+            return True
+        if not known.is_quiet or known.history is None:
+            return False
         try:
-            context = replace(table.open(), kept=self._kept)
-            summary = run_compact(context, self.request, self.engine, progress, states=states, shield=self.shield)
-        except NotFound as error:
-            self._seen.pop(table.name)
-            return TableRound(table.name, GONE, error=error)
-        except PASSING as error:
-            return TableRound(table.name, TRY_AGAIN, error=error)
+            return known.history.exists((known.seen or 0) + 1)
+        except PaimonError:
+            return True
+
+    def _look(self, table: ServedTable) -> Turn | PaimonError:
+        known = self._known[table.name]
+        cleans_orphans = self.clock.now_millis() >= known.orphans_due_millis
+
+        def open_table() -> TableContext:
+            return replace(table.open(), kept=self._kept)
+
+        try:
+            turn = look(table.name, open_table, self.request, known.states, self.upkeep, cleans_orphans)
         except PaimonError as error:
-            return TableRound(table.name, FAILED, error=error)
-        return TableRound(table.name, COMPACTED if summary.buckets else NOTHING, summary)
+            return error
+        known.history, known.seen, known.is_quiet = turn.history, turn.snapshot_id, True
+        known.due_millis = turn.due_millis(self.clock.now_millis() + RECHECK_MILLIS)
+        return turn
+
+    def _served(self, number: int, turn: Turn, limit: int | None) -> TableRound:
+        """One turn of a table, under its lease."""
+        progress, known = self.watcher.table_begins(number, turn.table), self._known[turn.table]
+        try:
+            with self._leased(turn) as is_ours:
+                if not is_ours:
+                    return TableRound(turn.table, HELD, standing=turn.standing)
+                turn.turn_bytes = limit
+                summary, upkeep = take(turn, self.request, self.engine, progress, known.states, self.shield)
+        except PaimonError as error:
+            return _failed(turn.table, error, turn.standing)
+        if turn.cleans_orphans:
+            known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every_millis or 0)
+        return TableRound(turn.table, COMPACTED if summary.buckets else NOTHING, summary, None, turn.standing, upkeep)
+
+    @contextlib.contextmanager
+    def _leased(self, turn: Turn) -> Iterator[bool]:
+        if self.leases is None:
+            yield True
+            return
+        context = turn.context()
+        directory = context.layout.lease_directory
+        is_ours = self.leases.acquire(context.storage, directory)
+        try:
+            yield is_ours
+        finally:
+            if is_ours:
+                self.leases.release(directory)
+
+    def _note(self, done: TableRound, interval: int) -> None:
+        """Remember the outcome for a table, and when the table is due again."""
+        known, now = self._known[done.table], self.clock.now_millis()
+        known.last = done
+        if done.state == HELD and self.leases is not None:
+            known.due_millis = now + max(interval, self.leases.lives_millis)
+        elif done.error is not None:
+            known.is_quiet, known.due_millis = False, now + min(LONGEST_BACKOFF_MILLIS, interval * (2**known.failures - 1))
+        elif done.state == COMPACTED:
+            known.due_millis = 0
+        known.failures = 0 if done.error is None else min(known.failures + 1, MOST_DOUBLINGS)
+        self.watcher.table_done(done)
+
+
+def _nothing(turn: Turn) -> TableRound:
+    return TableRound(turn.table, NOTHING, CompactSummary(plan=CompactionPlan(turn.snapshot_id)), standing=turn.standing)
+
+
+def _failed(table: str, error: PaimonError, standing: Standing = NO_BUCKETS) -> TableRound:
+    state = GONE if isinstance(error, NotFound) else TRY_AGAIN if isinstance(error, PASSING) else FAILED
+    return TableRound(table, state, error=error, standing=standing)
 
 
 def _is_conflict(error: PaimonError) -> bool:

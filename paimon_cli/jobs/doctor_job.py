@@ -17,6 +17,7 @@ from paimon_cli.inspect.doctor_rules import ERROR, WARNING, Diagnosis, ExaminedT
 from paimon_cli.jobs.spark.java_runtime import broken_java_home, find_java
 from paimon_cli.options.option_text import human_size
 from paimon_cli.storage.guarded_storage import check_commits, race_probes
+from paimon_cli.storage.process_limits import usable_memory
 
 PACKAGES = ("pyarrow", "pyspark", "fastavro", "numpy", "pandas", "fsspec", "typer", "pyroaring")
 _EXTRAS = {"s3": ("s3", "s3a"), "gcs": ("gs",), "azure": ("abfs", "abfss", "az")}
@@ -56,9 +57,8 @@ def examine_machine() -> Iterator[Fact | Diagnosis]:
 
 def _examine_resources() -> Iterator[Fact | Diagnosis]:
     """Check free memory, and the disk for spilled runs."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    memory, free = os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
-    yield Fact("memory", f"{human_size(memory)}, {human_size(free)} of it unused")
+    memory, free = usable_memory(), os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    yield Fact("memory", f"{human_size(memory)}, {human_size(min(memory, free))} of it unused")
     if memory < LITTLE_MEMORY:
         yield Diagnosis("PD005", WARNING, "memory", f"{human_size(memory)} is too little for Spark: prefer --engine local")
     scratch = tempfile.gettempdir()

@@ -31,8 +31,8 @@ from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.read.pruning import Pruning
 from paimon_cli.read.scan_plan import ScanPlan, column_splits
 from paimon_cli.sql.predicate import Predicate
+from paimon_cli.storage.process_limits import usable_cores
 from paimon_cli.storage.storage import delete_all
-from paimon_cli.storage.threads import usable_cores
 from paimon_cli.storage.whole_file import ScratchDirectory, ScratchStorage
 from paimon_cli.write.table_writer import Written, write_rows
 from paimon_cli.write.write_plan import Tallies, WritePlan

@@ -18,7 +18,7 @@ from paimon_cli.read.selection import RowOrder, Selection, in_order, parse_order
 from paimon_cli.read.split_reader import count_split, in_parts, read_side_by_side, read_split
 from paimon_cli.read.time_travel import travel
 from paimon_cli.sql.predicate import Predicate, parse_predicate
-from paimon_cli.storage.threads import usable_cores
+from paimon_cli.storage.process_limits import usable_cores
 
 if TYPE_CHECKING:
     from paimon_cli.catalog.table import CatalogTable

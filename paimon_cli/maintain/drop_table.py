@@ -22,7 +22,7 @@ ICEBERG_OPTION, ICEBERG_IN_TABLE, ICEBERG_DIRECTORY = "metadata.iceberg.storage"
 DAMAGED = "damaged"
 """Where `repair` sets version files aside that cannot be read."""
 
-_OF_A_VERSION = ("snapshot", "tag", "changelog", "consumer", "schema")
+_OF_A_VERSION = ("snapshot", "tag", "changelog", "consumer", "schema", "lease")
 _OF_A_TABLE = ("branch", *_OF_A_VERSION, "manifest", "index", "statistics", "service", DAMAGED)
 _FIRST = ("branch", "tag", "changelog", "snapshot")
 _BUCKET = re.compile(r"bucket-(-?[0-9]+|postpone)")
@@ -35,6 +35,7 @@ _NAMES = {
     "schema": re.compile("schema-[0-9]+"),
     "tag": re.compile("tag-.+"),
     "consumer": re.compile("consumer-.+"),
+    "lease": re.compile("compaction-[0-9]+"),
     "manifest": re.compile("(index-)?manifest-.+"),
     _DATA: re.compile(f".*{_UUID}.*", re.IGNORECASE),
 }

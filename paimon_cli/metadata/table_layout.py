@@ -40,6 +40,8 @@ class TableLayout:
         self.tag_directory = f"{own}/tag"
         self.changelog_directory = f"{own}/changelog"
         self.consumer_directory = f"{own}/consumer"
+        self.lease_directory = f"{own}/lease"
+        """Paimon has none: services of ours note in it who compacts the table."""
         self.latest_hint = f"{self.snapshot_directory}/LATEST"
         self.earliest_hint = f"{self.snapshot_directory}/EARLIEST"
         self.latest_changelog_hint = f"{self.changelog_directory}/LATEST"

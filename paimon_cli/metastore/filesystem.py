@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.history.snapshots_and_schemas import SchemaHistory
@@ -11,11 +11,19 @@ from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Database, Metastore, RegisteredTable, TableIdentifier
 from paimon_cli.storage.storage import Storage, directories_of, remove_empty_directory
+from paimon_cli.storage.threads import in_parallel
+
+LISTED_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
 class FileSystemMetastore(Metastore):
-    """Without a `warehouse` it has no names; tables are then found by their paths alone."""
+    """Without a `warehouse` it has no names; tables are then found by their paths alone.
+
+    `known`: directories that were seen to hold a schema; those are not looked into again when tables are listed.
+    """
+
+    known: set[str] = field(default_factory=set, repr=False, compare=False)
 
     kind = "filesystem"
 
@@ -60,7 +68,7 @@ class FileSystemMetastore(Metastore):
 
     def tables(self, database: str) -> list[RegisteredTable]:
         storage, root = self.open_directory(self.directory_of(database))
-        return [RegisteredTable(TableIdentifier(database, name), url) for name, url in tables_in(storage, root)]
+        return [RegisteredTable(TableIdentifier(database, name), url) for name, url in tables_in(storage, root, self.known)]
 
     def table(self, identifier: TableIdentifier) -> RegisteredTable:
         """Where it would lie: whether it is there turns out when it is opened."""
@@ -85,8 +93,15 @@ class FileSystemMetastore(Metastore):
         """The schema file is all that there is."""
 
 
-def tables_in(storage: Storage, root: str) -> Iterator[tuple[str, str]]:
+def tables_in(storage: Storage, root: str, known: set[str] | None = None) -> Iterator[tuple[str, str]]:
     """Names and paths of the directories in `root` that hold a schema, in order of their names."""
-    for name in sorted(entry.name for entry in storage.list_directory(root) if entry.is_directory):
-        if SchemaHistory(storage, TableLayout(f"{root}/{name}")).ids():
-            yield name, f"{root}/{name}"
+
+    def holds_schema(path: str) -> bool:
+        return path in found or bool(SchemaHistory(storage, TableLayout(path)).ids())
+
+    found = set[str]() if known is None else known
+    paths = sorted(f"{root}/{entry.name}" for entry in storage.list_directory(root) if entry.is_directory)
+    for path, is_table in zip(paths, in_parallel(holds_schema, paths, LISTED_AT_ONCE), strict=True):
+        if is_table:
+            found.add(path)
+            yield path.removeprefix(f"{root}/"), path

@@ -1,11 +1,10 @@
-"""Work in threads: how many cores there are, calls made in parallel, and batches read ahead of their use.
+"""Work in threads: calls made in parallel, and batches read ahead of their use.
 
 Arrow decodes and merges outside of Python's lock, so a thread that reads ahead keeps a second core busy.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -13,16 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
-
-MOST_CORES = 8
-"""The default limit, because each core at work holds batches in memory."""
-
-
-def usable_cores() -> int:
-    """At least 1. Respects the process's affinity, as containers and `taskset` set it."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(MOST_CORES, cores)
-
 
 PORTION = 1024
 """Number of parallel calls that are started before their results are taken."""

@@ -35,7 +35,7 @@ from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.storage.threads import usable_cores
+from paimon_cli.storage.process_limits import usable_cores
 from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
 from scripts.bench.process_tree import tree_cpu_seconds
 from scripts.bench.spark_write import COLUMNS, SPARKS_OWN_JVM, source, started_spark

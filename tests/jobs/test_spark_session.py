@@ -93,12 +93,10 @@ def test_a_clusters_driver_memory_is_left_to_its_own_settings(tmp_path: Path) ->
     assert "spark.driver.memory" not in spark_confs(SparkRequest("spark://host:7077"), tmp_path)
 
 
-@pytest.mark.parametrize(("limit", "heap"), [("max", None), (str(8 << 30), 2 << 30), (str(1 << 30), 1 << 30)])
-def test_the_heap_is_a_quarter_of_the_containers_memory(tmp_path: Path, limit: str, heap: int | None) -> None:
-    (tmp_path / "memory.max").write_text(limit + "\n")
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
-    expected = max(1 << 30, min(4 << 30, machine if heap is None else min(heap, machine)))
-    assert default_heap(tmp_path / "memory.max") == expected
+@pytest.mark.parametrize(("memory", "heap"), [(64 << 30, 4 << 30), (8 << 30, 2 << 30), (1 << 30, 1 << 30)])
+def test_the_heap_is_a_quarter_of_the_memory(memory: int, heap: int) -> None:
+    assert default_heap(memory) == heap
+    assert 1 << 30 <= default_heap() <= 4 << 30
 
 
 @pytest.mark.parametrize(

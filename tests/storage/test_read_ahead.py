@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from paimon_cli.storage.threads import MOST_CORES, ReadAhead, usable_cores
+from paimon_cli.storage.process_limits import MOST_CORES, usable_cores
+from paimon_cli.storage.threads import ReadAhead
 
 ROWS = 1000
 BYTES = ROWS * 8

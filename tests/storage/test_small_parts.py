@@ -39,8 +39,8 @@ from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.lock_table import HeldLock
 from paimon_cli.storage.memory_storage import MemoryStorage
+from paimon_cli.storage.process_limits import usable_cores
 from paimon_cli.storage.storage import ancestors, delete_all, first_entries, keep_deleted, remove_empty_directory
-from paimon_cli.storage.threads import usable_cores
 from tests.commit.commit_tables import SteppingClock
 
 

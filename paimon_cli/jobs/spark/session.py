@@ -30,6 +30,7 @@ from paimon_cli.errors import StorageUnavailable
 from paimon_cli.jobs.spark.java_runtime import JavaRuntime, find_java, user_cache
 from paimon_cli.jobs.spark.submit import is_local, runs_from_archive, write_package_archive
 from paimon_cli.storage.clock_and_random import SystemRandom
+from paimon_cli.storage.process_limits import usable_memory
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 PREFIX, SUFFIX = "spark-classes-", ".jsa"
@@ -229,12 +230,9 @@ def _quoted(option: str) -> str:
     return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def default_heap(cgroup_limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
-    """Bytes for the JVM: a quarter of the machine's (or container's) memory, within 1 to 4 GiB."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if cgroup_limit.exists() and (limit := cgroup_limit.read_text().strip()).isdigit():
-        memory = min(memory, int(limit))
-    return max(SMALLEST_HEAP, min(LARGEST_HEAP, memory // 4))
+def default_heap(memory: int | None = None) -> int:
+    """Bytes for the JVM: a quarter of the memory (by default the machine's or container's), within 1 to 4 GiB."""
+    return max(SMALLEST_HEAP, min(LARGEST_HEAP, (memory or usable_memory()) // 4))
 
 
 def _spark_context(request: SparkRequest, confs: Mapping[str, str], jvm_log: Path) -> SparkContext:

@@ -1,0 +1,150 @@
+"""Leases: who of several services works on something, without a server that says so.
+
+A lease is a file of a directory of its own, `NAME-N`, created with `put_if_absent`; the one with the highest N counts. Its holder
+renews it by creating N + 1, and releases it by deleting it. A lease that has not been renewed for its time to live belongs to
+nobody: the one who creates the next number has it. That time is measured by the clock of the one who waits, from when it first
+saw the file, so that clocks need not agree.
+
+A lease only shares work out. A holder that was stopped for longer than its lease lives may go on working beside the new one: what
+keeps the table correct then is the check of each commit.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from paimon_cli.errors import PaimonError, StorageUnavailable
+from paimon_cli.metadata.table_layout import parse_numbered
+from paimon_cli.storage.clock_and_random import Clock
+from paimon_cli.storage.storage import PutOutcome, Storage, delete_all, remove_empty_directory
+
+_RENEWALS = 3
+"""How often a lease is renewed in its time to live."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    storage: Storage
+    number: int
+    renewed_millis: int
+
+
+@dataclass
+class Leases:
+    """The leases of one holder. `lives_millis`: after this time without a renewal another one may take a lease over."""
+
+    name: str
+    holder: str
+    lives_millis: int
+    clock: Clock
+    _held: dict[str, _Held] = field(default_factory=dict)
+    _seen: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def acquire(self, storage: Storage, directory: str) -> bool:
+        """Whether this holder now has the lease; False while another one keeps renewing it."""
+        with self._lock:
+            if directory in self._held:
+                return self._renew(directory)
+            newest = max(self._numbers(storage, directory), default=0)
+            if newest and not self._has_ended(storage, directory, newest):
+                return False
+            if not self._put(storage, directory, newest + 1):
+                return False
+            self._held[directory] = _Held(storage, newest + 1, self.clock.now_millis())
+            self._seen.pop(directory, None)
+            self._delete(storage, directory, newest)
+            return True
+
+    def release(self, directory: str) -> None:
+        """Give a lease up; a storage that cannot be reached leaves it to end by itself."""
+        with self._lock:
+            held = self._held.pop(directory, None)
+            if held is not None:
+                self._delete(held.storage, directory, held.number)
+                remove_empty_directory(held.storage, directory)
+
+    def renew(self) -> None:
+        """Renew what is due. A lease that another holder has taken over, or that cannot be renewed, is no longer ours."""
+        with self._lock:
+            now = self.clock.now_millis()
+            for directory, held in list(self._held.items()):
+                if now - held.renewed_millis >= self.lives_millis // _RENEWALS:
+                    with suppress(PaimonError):
+                        self._renew(directory)
+
+    def holds(self, directory: str) -> bool:
+        return directory in self._held
+
+    @contextmanager
+    def renewed(self) -> Iterator[None]:
+        """Renew in a thread of its own: a task may take longer than a lease lives."""
+        ended = threading.Event()
+
+        def run() -> None:
+            while not ended.wait(self.lives_millis / 1000 / _RENEWALS / 2):
+                self.renew()
+
+        thread = threading.Thread(target=run, name="leases", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            for directory in list(self._held):
+                self.release(directory)
+
+    def _renew(self, directory: str) -> bool:
+        held = self._held[directory]
+        if not self._put(held.storage, directory, held.number + 1):
+            del self._held[directory]
+            return False
+        self._held[directory] = _Held(held.storage, held.number + 1, self.clock.now_millis())
+        self._delete(held.storage, directory, held.number)
+        return True
+
+    def _has_ended(self, storage: Storage, directory: str, newest: int) -> bool:
+        """Whether this file has been the newest one for as long as its holder let it live."""
+        number, since, lives = self._seen.get(directory, (0, 0, 0))
+        if number != newest:
+            lives = self._lifetime(storage, self._path(directory, newest))
+            self._seen[directory] = newest, self.clock.now_millis(), lives
+            return False
+        return self.clock.now_millis() - since >= lives
+
+    def _lifetime(self, storage: Storage, path: str) -> int:
+        """As its holder has written it; of a file that cannot be understood, ours."""
+        try:
+            return int(json.loads(storage.read_bytes(path))["lives_ms"])
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return self.lives_millis
+
+    def _put(self, storage: Storage, directory: str, number: int) -> bool:
+        path = self._path(directory, number)
+        content = {"holder": self.holder, "host": socket.gethostname(), "lives_ms": self.lives_millis, "number": number}
+        data = json.dumps(content).encode()
+        outcome = storage.put_if_absent(path, data)
+        if outcome is not PutOutcome.UNKNOWN:
+            return outcome is PutOutcome.CREATED
+        with suppress(FileNotFoundError):
+            return storage.read_bytes(path) == data
+        return False
+
+    def _numbers(self, storage: Storage, directory: str) -> list[int]:
+        entries = storage.list_directory(directory)
+        found = (parse_numbered(f"{self.name}-", entry.name) for entry in entries)
+        return [number for number in found if number is not None]
+
+    def _delete(self, storage: Storage, directory: str, number: int) -> None:
+        if number:
+            with suppress(StorageUnavailable):
+                delete_all(storage, [self._path(directory, number)])
+
+    def _path(self, directory: str, number: int) -> str:
+        return f"{directory}/{self.name}-{number}"

@@ -1,0 +1,320 @@
+"""What the compaction service shows of itself: metrics for Prometheus, over HTTP or as a file, and whether it is ready.
+
+Where Paimon has a metric, its name and unit are used (`paimon_compaction_maxLevel0FileCount`, times in milliseconds); other names
+begin with `paimon_cli_` and follow Prometheus' own rules. Figures of a table are those of the last look at it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+from paimon_cli.errors import UsageError
+from paimon_cli.jobs.compact_request import NO_BUCKETS, Standing
+from paimon_cli.jobs.compaction_service import COMPACTED, GONE, NOTHING, ServiceRound, ServiceWatcher, TableRound
+from paimon_cli.jobs.engine import Progress
+from paimon_cli.storage.clock_and_random import Clock
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
+
+STALE_SECONDS = 900
+"""Without a sign of life for so long, the service does not count as ready."""
+
+
+@dataclass
+class _TableFigures:
+    """What is known of a table; sizes and counts are totals since the service began, `last_*` those of its last compaction."""
+
+    state: str = NOTHING
+    standing: Standing = NO_BUCKETS
+    compactions: int = 0
+    buckets: int = 0
+    input_bytes: int = 0
+    output_bytes: int = 0
+    greatest_input: int = 0
+    greatest_output: int = 0
+    millis: float = 0
+    conflicts: int = 0
+    failures: int = 0
+    snapshots_expired: int = 0
+    orphans: int = 0
+    last_files: tuple[int, int] = (0, 0)
+    last_bytes: tuple[int, int] = (0, 0)
+    last_buckets: int = 0
+    last_snapshots: int = 0
+    last_attempts: int = 0
+    last_commit_millis: int = 0
+
+    def add(self, done: TableRound) -> None:
+        summary, self.state, self.standing = done.summary, done.state, done.standing
+        self.conflicts += summary.conflicts
+        self.failures += done.error is not None and done.state != GONE
+        self.snapshots_expired += done.upkeep.snapshots_expired
+        self.orphans += done.upkeep.orphans
+        if done.state != COMPACTED:
+            return
+        self.compactions += 1
+        self.buckets += summary.buckets
+        self.input_bytes += summary.bytes_before
+        self.output_bytes += summary.bytes_after
+        self.greatest_input = max(self.greatest_input, summary.bytes_before)
+        self.greatest_output = max(self.greatest_output, summary.bytes_after)
+        self.millis += summary.seconds * 1000
+        self.last_files = summary.files_before, summary.files_after
+        self.last_bytes = summary.bytes_before, summary.bytes_after
+        self.last_buckets, self.last_snapshots = summary.buckets, len(summary.snapshots)
+        if summary.snapshots:
+            self.last_attempts = summary.snapshots[-1].commit_attempts or 0
+            self.last_commit_millis = summary.snapshots[-1].commit_duration_millis or 0
+
+
+@dataclass(eq=False)
+class ServiceMetrics:
+    """A watcher of the service that passes on to `inner` what it is informed of. Read by other threads."""
+
+    inner: ServiceWatcher
+    clock: Clock
+    _tables: dict[str, _TableFigures] = field(default_factory=dict)
+    _rounds: int = 0
+    _round_seconds: float = 0.0
+    _waiting: int = 0
+    _alive_millis: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def table_begins(self, number: int, table: str) -> Progress:
+        self._sign_of_life()
+        return _Watched(self.inner.table_begins(number, table), self._sign_of_life)
+
+    def table_done(self, done: TableRound) -> None:
+        with self._lock:
+            self._tables.setdefault(done.table, _TableFigures()).add(done)
+        self._sign_of_life()
+        self.inner.table_done(done)
+
+    def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
+        names = {table.table for table in done.tables}
+        with self._lock:
+            for name in self._tables.keys() - names:
+                del self._tables[name]
+            self._rounds, self._round_seconds, self._waiting = done.number, done.seconds, done.waiting
+        self._sign_of_life()
+        self.inner.round_done(done, pause_seconds)
+
+    def _sign_of_life(self) -> None:
+        self._alive_millis = self.clock.now_millis()
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """What Prometheus' library reads, with the figures of this process."""
+        from prometheus_client import CollectorRegistry, ProcessCollector
+
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        registry.register(self)
+        return registry
+
+    def status(self) -> dict[str, Any]:
+        """Whether the service is ready: once all tables have been looked at, and while it shows signs of life."""
+        quiet = (self.clock.now_millis() - self._alive_millis) / 1000
+        is_ready = self._rounds > 0 and quiet < STALE_SECONDS
+        return {"ready": is_ready, "rounds": self._rounds, "tables": len(self._tables), "seconds_since_activity": round(quiet, 3)}
+
+    def collect(self) -> Iterator[Metric]:
+        """Asked by Prometheus' library for each answer."""
+        from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+
+        now = self.clock.now_millis()
+        with self._lock:
+            tables = [(name, [value for _, _, value in _table_metrics(each, now)]) for name, each in self._tables.items()]
+            states = [(name, each.state) for name, each in self._tables.items()]
+            service = (self._rounds, self._round_seconds, self._waiting)
+        for number, (name, meaning, _) in enumerate(_table_metrics(_TableFigures(), now)):
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = kind(name, meaning, labels=["table"])
+            for table, values in tables:
+                if (value := values[number]) is not None:
+                    family.add_metric([table], value)
+            yield family
+        family = GaugeMetricFamily("paimon_cli_table_state", "1 for the state that the table is in.", labels=["table", "state"])
+        for table, state in states:
+            family.add_metric([table, state], 1)
+        yield family
+        yield CounterMetricFamily("paimon_cli_rounds_total", "Rounds of the service.", value=service[0])
+        yield GaugeMetricFamily("paimon_cli_round_seconds", "Duration of the last round.", value=service[1])
+        yield GaugeMetricFamily("paimon_cli_tables", "Tables of the last round.", value=len(tables))
+        yield GaugeMetricFamily(
+            "paimon_cli_tables_waiting", "Tables that were compacted in part in that round.", value=service[2]
+        )
+
+
+def _table_metrics(table: _TableFigures, now_millis: int) -> list[tuple[str, str, float | None]]:
+    """Name, meaning and value of each metric of a table."""
+    standing, done = table.standing, table.compactions
+    age = None if standing.uncompacted_since is None else max(0, now_millis - standing.uncompacted_since) / 1000
+
+    def average(total: float) -> float:
+        return total / done if done else 0
+
+    return [
+        (
+            "paimon_compaction_maxLevel0FileCount",
+            "Files at level 0 in the bucket with most of them.",
+            standing.most_level_0_files,
+        ),
+        ("paimon_compaction_avgLevel0FileCount", "Files at level 0 in each bucket.", standing.average_level_0_files),
+        ("paimon_compaction_totalFileCount", "Data files.", standing.files),
+        ("paimon_compaction_minAvgFileSize", "Bytes of a file in the bucket with the smallest ones.", standing.least_average),
+        ("paimon_compaction_avgTotalFileSize", "Bytes of each bucket.", standing.size // max(1, standing.buckets)),
+        ("paimon_compaction_maxTotalFileSize", "Bytes of the biggest bucket.", standing.biggest),
+        ("paimon_compaction_compactionCompletedCount", "Compactions of buckets that were committed.", table.buckets),
+        ("paimon_compaction_compactionQueuedCount", "Buckets that a compaction is planned for.", standing.picked),
+        ("paimon_compaction_avgCompactionTime", "Milliseconds of a turn of the table.", average(table.millis)),
+        ("paimon_compaction_avgCompactionInputSize", "Bytes read in a turn.", average(table.input_bytes)),
+        ("paimon_compaction_maxCompactionInputSize", "Most bytes read in a turn.", table.greatest_input),
+        ("paimon_compaction_avgCompactionOutputSize", "Bytes written in a turn.", average(table.output_bytes)),
+        ("paimon_compaction_maxCompactionOutputSize", "Most bytes written in a turn.", table.greatest_output),
+        ("paimon_commit_lastCommitDuration", "Milliseconds of the last commit.", table.last_commit_millis),
+        ("paimon_commit_lastCommitAttempts", "Attempts of the last commit.", table.last_attempts),
+        ("paimon_commit_lastTableFilesAdded", "Files that the last commit added.", table.last_files[1]),
+        ("paimon_commit_lastTableFilesDeleted", "Files that the last commit deleted.", table.last_files[0]),
+        ("paimon_commit_lastTableFilesCommitCompacted", "Files before and after the last compaction.", sum(table.last_files)),
+        ("paimon_commit_lastGeneratedSnapshots", "Snapshots of the last turn.", table.last_snapshots),
+        ("paimon_commit_lastBucketsWritten", "Buckets that the last commit compacted.", table.last_buckets),
+        ("paimon_commit_lastCompactionInputFileSize", "Bytes that the last compaction read.", table.last_bytes[0]),
+        ("paimon_commit_lastCompactionOutputFileSize", "Bytes that the last compaction wrote.", table.last_bytes[1]),
+        ("paimon_cli_sorted_runs_max", "Sorted runs of the bucket with most of them.", standing.most_runs),
+        ("paimon_cli_oldest_uncompacted_seconds", "Age of the oldest file that waits for a compaction.", age),
+        ("paimon_cli_compaction_read_bytes_total", "Bytes read by compactions.", table.input_bytes),
+        ("paimon_cli_compaction_written_bytes_total", "Bytes written by compactions.", table.output_bytes),
+        ("paimon_cli_conflicts_total", "Buckets that another job had changed meanwhile.", table.conflicts),
+        ("paimon_cli_failures_total", "Turns or looks that failed.", table.failures),
+        ("paimon_cli_expired_snapshots_total", "Snapshots that the service expired.", table.snapshots_expired),
+        ("paimon_cli_orphans_deleted_total", "Orphans that the service deleted.", table.orphans),
+    ]
+
+
+class _Watched:
+    """Progress of a job that is also a sign of life."""
+
+    def __init__(self, inner: Progress, alive: Callable[[], None]) -> None:
+        self._inner, self._alive = inner, alive
+
+    def start(self, description: str, total: int | None) -> None:
+        self._alive()
+        self._inner.start(description, total)
+
+    def advance(self, n: int = 1) -> None:
+        self._alive()
+        self._inner.advance(n)
+
+    def finish(self) -> None:
+        self._alive()
+        self._inner.finish()
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of `:9464`, `127.0.0.1:9464` or `[::1]:9464`. `UsageError` for anything else."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535 or (":" in host and host[:1] != "["):
+        raise UsageError(f"cannot listen on '{text}'", "an address is written as HOST:PORT or :PORT", "--metrics-listen :9464")
+    return host.strip("[]"), int(port)
+
+
+@contextlib.contextmanager
+def listening(metrics: ServiceMetrics, address: str) -> Iterator[str]:
+    """Answer `/metrics`, `/healthz` and `/readyz` in a thread; yields the URL. `UsageError` if the address is taken."""
+    host, port = parse_address(address)
+
+    class Server(ThreadingHTTPServer):
+        address_family = _family(host)
+        daemon_threads = True
+
+    try:
+        server = Server((host, port), _handler(metrics))
+    except OSError as error:
+        raise UsageError(f"cannot listen on '{address}'", error.strerror or str(error), "choose another port") from error
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
+    shown = f"[{host}]" if ":" in host else host or "0.0.0.0"
+    try:
+        yield f"http://{shown}:{server.server_address[1]}/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _family(host: str) -> Any:
+    import socket
+
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _handler(metrics: ServiceMetrics) -> type[BaseHTTPRequestHandler]:
+    from prometheus_client import generate_latest
+    from prometheus_client.exposition import choose_encoder
+
+    registry = metrics.registry
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        timeout = 30
+
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            if path == "/metrics":
+                accepted = self.headers.get("Accept", "")
+                encode, kind = choose_encoder(accepted) if accepted else (generate_latest, "text/plain; version=0.0.4")
+                self._answer(200, kind, encode(registry))
+            elif path in ("/healthz", "/readyz"):
+                status = metrics.status()
+                is_fine = status["ready"] if path == "/readyz" else True
+                self._answer(200 if is_fine else 503, "application/json", json.dumps(status).encode() + b"\n")
+            else:
+                self._answer(404, "text/plain", b"/metrics, /healthz, /readyz\n")
+
+        do_HEAD = do_GET
+
+        def _answer(self, code: int, kind: str, body: bytes) -> None:
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Requests are not logged."""
+
+    return Handler
+
+
+class MetricsFile:
+    """A watcher that writes the metrics to a file after each round, in one step: for the textfile collector of node-exporter."""
+
+    def __init__(self, metrics: ServiceMetrics, path: str, warn: Callable[[str], None]) -> None:
+        """`UsageError` if no file can be made there."""
+        directory = os.path.dirname(os.path.abspath(path))
+        if os.path.isdir(path) or not os.access(directory, os.W_OK | os.X_OK):
+            why = "it is a directory" if os.path.isdir(path) else f"{directory} does not exist, or cannot be written to"
+            raise UsageError(f"cannot write the metrics file {path}", why, "give the path of a file")
+        self._metrics, self._path, self._warn = metrics, path, warn
+        self._registry = metrics.registry
+        self.table_begins, self.table_done = metrics.table_begins, metrics.table_done
+
+    def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
+        from prometheus_client import write_to_textfile
+
+        self._metrics.round_done(done, pause_seconds)
+        try:
+            write_to_textfile(self._path, self._registry)
+        except OSError as error:  # such as a full disk: the tables matter more
+            self._warn(f"the metrics file {self._path} was not written: {error}")

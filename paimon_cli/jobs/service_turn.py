@@ -1,0 +1,172 @@
+"""The turn of one table in a round of the service: what there is to do, how urgent it is, and doing it.
+
+A look plans the compaction and writes nothing. A turn carries the plan out, then expires snapshots and cleans orphans if the
+service was asked for that.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from paimon_cli.compact.compaction_plan import CompactionTask, PostponedRows, SkippedBucket
+from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.compact_job import CompactSummary, run_compact
+from paimon_cli.jobs.compact_request import OTHERS_WAIT, CompactionPlan, CompactRequest, Standing, States, plan_compaction
+from paimon_cli.jobs.engine import Engine, Progress
+from paimon_cli.jobs.reclaim_job import ExpireRequest, clean_orphans, deletion, plan_expire, search_orphans
+from paimon_cli.jobs.table_change import Shield
+from paimon_cli.lsm.compaction_picker import forced_every
+from paimon_cli.maintain.orphans import DAY_MILLIS, not_ahead_of_the_storage
+from paimon_cli.metadata.table_mode import BucketMode
+
+_NEVER = 1 << 62
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What the service does besides: expire snapshots that are past the table's own retention, clean orphans at intervals."""
+
+    expires: bool = False
+    orphans_every_millis: int | None = None
+
+    def first_orphans_millis(self, table: str) -> int:
+        """How long after its start a service cleans the orphans of a table: not of all tables at the same time."""
+        if self.orphans_every_millis is None:
+            return _NEVER
+        return zlib.crc32(table.encode()) % max(1, self.orphans_every_millis)
+
+
+@dataclass(frozen=True)
+class UpkeepDone:
+    """Snapshots that were expired, with how many files; orphans that were deleted, and their bytes."""
+
+    snapshots_expired: int = 0
+    files_expired: int = 0
+    orphans: int = 0
+    orphan_bytes: int = 0
+
+
+NO_UPKEEP, NOT_KEPT_UP = Upkeep(), UpkeepDone()
+
+
+@dataclass(frozen=True, order=True)
+class Need:
+    """Sorts tables, the most urgent first: by sorted runs over the trigger, then by the age of the oldest uncompacted commit,
+    then by bytes to read, the fewest first.
+    """
+
+    runs_below_trigger: int
+    since_millis: int
+    size: int
+    table: str
+
+    @classmethod
+    def of(cls, table: str, plan: CompactionPlan, trigger: int) -> Need:
+        tasks: list[CompactionTask | PostponedRows] = [*plan.tasks, *plan.postponed]
+        runs = max((task.runs_before for task in tasks), default=0)
+        since = _NEVER if plan.standing.uncompacted_since is None or not tasks else plan.standing.uncompacted_since
+        return cls(trigger - runs, since, sum(task.size for task in tasks), table)
+
+
+@dataclass
+class Turn:
+    """What a look at a table has found. `context` opens the table again if what was found is not kept.
+
+    `snapshot_id`: the newest one then. `is_unfinished`: a part was left, because other tables wait.
+    """
+
+    table: str
+    open: Callable[[], TableContext]
+    history: SnapshotHistory
+    need: Need
+    snapshot_id: int | None
+    standing: Standing
+    has_compaction: bool
+    expires: bool
+    cleans_orphans: bool
+    must_look_again: bool
+    idle_at: int | None
+    planned_files: int
+    plan: CompactionPlan | None
+    opened: TableContext | None = field(repr=False)
+    turn_bytes: int | None = None
+    is_unfinished: bool = False
+
+    @property
+    def has_work(self) -> bool:
+        return self.has_compaction or self.expires or self.cleans_orphans
+
+    def context(self) -> TableContext:
+        if self.opened is None:
+            self.opened = self.open()
+        return self.opened
+
+    def without_plan(self) -> Turn:
+        return replace(self, plan=None, opened=None)
+
+    def due_millis(self, latest: int) -> int:
+        """When the table must be looked at again although no snapshot follows, at the `latest` then."""
+        if self.must_look_again:
+            return 0
+        return latest if self.idle_at is None else min(latest, self.idle_at)
+
+
+def look(
+    table: str,
+    open_table: Callable[[], TableContext],
+    request: CompactRequest,
+    states: States,
+    upkeep: Upkeep,
+    cleans_orphans: bool,
+) -> Turn:
+    """Plan what there is to do. Decisions that count attempts, or time since the last full compaction, must be made again."""
+    context = open_table()
+    plan = plan_compaction(context, request, states=states)
+    for decision in plan.decisions:
+        if isinstance(decision, SkippedBucket):
+            states[decision.bucket_id] = decision.state
+    options = context.options
+    counts = forced_every(options) is not None and any(decision.state.waits for decision in plan.decisions)
+    return Turn(
+        table=table,
+        open=open_table,
+        history=context.snapshots,
+        need=Need.of(table, plan, options.compaction_trigger),
+        snapshot_id=plan.snapshot_id,
+        standing=plan.standing,
+        has_compaction=bool(plan.tasks or plan.postponed),
+        expires=upkeep.expires,
+        cleans_orphans=cleans_orphans,
+        must_look_again=counts or options.optimization_interval is not None,
+        idle_at=plan.idle_at,
+        planned_files=sum(len(task.files) for task in plan.tasks),
+        plan=plan,
+        opened=context,
+    )
+
+
+def take(
+    turn: Turn, request: CompactRequest, engine: Engine, progress: Progress, states: States, shield: Shield
+) -> tuple[CompactSummary, UpkeepDone]:
+    """Do it. The plan counts if no snapshot has been committed since."""
+    context, summary, done = turn.context(), CompactSummary(), NOT_KEPT_UP
+    if turn.has_compaction:
+        limited = replace(request, limits=replace(request.limits, turn_bytes=turn.turn_bytes))
+        is_current = turn.plan is not None and context.mode.bucket_mode is not BucketMode.POSTPONED
+        if is_current and turn.turn_bytes is not None:  # it has waited for others
+            is_current = context.snapshots.latest_id() == turn.snapshot_id
+        ready = turn.plan if is_current else None
+        summary = run_compact(context, limited, engine, progress, states=states, shield=shield, ready=ready)
+        turn.is_unfinished = any(OTHERS_WAIT in decision.reason for decision in summary.plan.decisions)
+    if turn.expires:
+        expired = plan_expire(context, ExpireRequest(), progress).run(deletion(context, engine, progress))
+        done = replace(done, snapshots_expired=len(expired.removed), files_expired=expired.files)
+    if turn.cleans_orphans:
+        trusted = not_ahead_of_the_storage(context)
+        found = search_orphans(trusted, trusted.clock.now_millis() - DAY_MILLIS, False, progress)
+        orphans, size = clean_orphans(trusted, found, None, engine, progress)
+        done = replace(done, orphans=orphans, orphan_bytes=size)
+    return summary, done

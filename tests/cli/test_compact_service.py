@@ -1,0 +1,99 @@
+"""`compact --watch` on a warehouse, as a user calls it: choices of tables, logs, metrics, expiry."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.calling import Run
+from tests.tables import make_table, write
+
+COLUMNS = {"id": "INT NOT NULL", "n": "INT"}
+LOCAL = ("--engine", "local")
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> str:
+    for name in ("shop.db/orders", "shop.db/returns", "hr.db/people"):
+        table = make_table(tmp_path / name, COLUMNS, ["id"], options={"write-only": "true", "snapshot.num-retained.min": "1"})
+        for number in range(6):
+            write(table, [{"id": 1, "n": number}])
+    return str(tmp_path)
+
+
+def rounds(run: Run, *arguments: str) -> list[dict[str, Any]]:
+    watch = ("compact", "--watch", "--interval", "1 ms", "-o", "ndjson", *LOCAL)
+    return run(*watch, *arguments).lines
+
+
+def states(found: dict[str, Any]) -> dict[str, str]:
+    return {table["table"]: table["state"] for table in found["tables"]}
+
+
+def test_a_service_without_names_serves_the_warehouse(run: Run, warehouse: str) -> None:
+    first, second = rounds(run, "--warehouse", warehouse, "--max-rounds", "2")
+    assert states(first) == {"hr.people": "compacted", "shop.orders": "compacted", "shop.returns": "compacted"}
+    assert set(states(second).values()) == {"nothing to do"}
+    assert not list(Path(warehouse).glob("*/*/lease"))
+
+
+def test_databases_are_repeatable_and_patterns_choose_among_them(run: Run, warehouse: str) -> None:
+    where = ("--warehouse", warehouse, "--database", "shop", "--database", "hr", "--max-rounds", "1")
+    (found,) = rounds(run, *where, "--exclude", "ret.*")
+    assert set(states(found)) == {"hr.people", "shop.orders"}
+    plan = run(
+        "compact", "--all-tables", "--warehouse", warehouse, "--include", "returns", "-n", "--strategy", "minor", "-o", "json"
+    )
+    assert plan.json["table"] == "shop.returns"
+    assert run("compact", "--warehouse", warehouse, *LOCAL, code=2).err.startswith("error: name the tables to compact")
+    run("compact", "shop.orders", "--database", "shop", "--warehouse", warehouse, code=2)
+    run("compact", "shop.orders", "--all-tables", "--warehouse", warehouse, code=2)
+
+
+def test_logs_as_json_lines(run: Run, warehouse: str) -> None:
+    where = ("--warehouse", warehouse, "--max-rounds", "1", "--log-format", "json")
+    answer = run("compact", "--watch", "--database", "hr", "--dedicated", "--option", "write-only=false", *where, *LOCAL)
+    warning, table, last = map(json.loads, answer.err.splitlines())
+    assert (warning["level"], warning["event"]) == ("warning", "warning") and "write-only" in warning["message"]
+    assert (table["level"], table["event"], table["table"], table["files_before"]) == ("info", "table", "hr.people", 6)
+    assert (last["event"], last["round"], last["tables"]) == ("round", 1, 1)
+    assert all(line["time"].endswith("Z") for line in (warning, table, last))
+    refused = run("compact", "--watch", "--database", "nix", *where, code=3)
+    assert json.loads(refused.err)["error"]["message"].startswith("no tables in database nix")
+
+
+def test_one_run_writes_metrics_and_logs_too(run: Run, warehouse: str, tmp_path: Path) -> None:
+    file = tmp_path / "m.prom"
+    command = ("compact", "--database", "shop", "--warehouse", warehouse, "--metrics-file", str(file), *LOCAL)
+    answer = run(*command, "--log-format", "json")
+    assert answer.out.count("snapshot 7") == 2
+    assert [json.loads(line)["event"] for line in answer.err.splitlines()] == ["table", "table", "round"]
+    text = file.read_text()
+    assert 'paimon_cli_compaction_read_bytes_total{table="shop.orders"}' in text
+    assert run(*command).err == ""
+
+
+def test_snapshots_expire_in_the_service(run: Run, warehouse: str) -> None:
+    keep = ("--option", "snapshot.num-retained.max=2")
+    first, *_ = rounds(run, "--warehouse", warehouse, "--database", "hr", "--max-rounds", "1", "--expire", *keep)
+    assert first["tables"][0]["snapshots_expired"] == 5
+    assert len(list(Path(warehouse, "hr.db/people/snapshot").glob("snapshot-*"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--expire",), "--expire needs --watch"),
+        (("--orphans-every", "1d"), "--orphans-every needs --watch"),
+        (("--metrics-listen", ":0"), "--metrics-listen needs --watch"),
+        (("--watch", "--metrics-listen", "nowhere"), "cannot listen on 'nowhere'"),
+        (("--watch", "--orphans-every", "0 s"), "--orphans-every 0"),
+        (("--watch", "--lease", "soon"), "soon"),
+        (("--watch", "--metrics-file", "/no/such/directory/m.prom"), "cannot write the metrics file"),
+    ],
+)
+def test_mistakes_are_reported_before_anything_begins(run: Run, warehouse: str, option: tuple[str, ...], message: str) -> None:
+    assert message in run("compact", "--database", "hr", "--warehouse", warehouse, *option, *LOCAL, code=2).err

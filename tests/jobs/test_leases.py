@@ -1,0 +1,143 @@
+"""Leases: one holder at a time, renewed, released, taken over from the dead by the clock of the one who waits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import StorageUnavailable
+from paimon_cli.jobs.leases import Leases
+from paimon_cli.storage.clock_and_random import SystemClock
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome
+from tests.rivals import Meddler, raising
+
+
+class HandClock:
+    """A clock that goes on by hand."""
+
+    def __init__(self, millis: int = 0) -> None:
+        self.millis = millis
+
+    def now_millis(self) -> int:
+        return self.millis
+
+    def sleep(self, seconds: float) -> None:
+        self.millis += int(seconds * 1000)
+
+
+STORE = LocalStorage()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> str:
+    return str(tmp_path / "lease")
+
+
+def leases(holder: str, clock: HandClock, lives: int = 60_000) -> Leases:
+    return Leases("compaction", holder, lives, clock)
+
+
+def files(directory: str) -> list[str]:
+    return sorted(entry.name for entry in STORE.list_directory(directory))
+
+
+def test_one_holder_at_a_time_and_nothing_is_left_behind(directory: str) -> None:
+    one, other = leases("one", HandClock()), leases("other", HandClock(10**9))
+    assert one.acquire(STORE, directory) and one.holds(directory)
+    assert not other.acquire(STORE, directory)
+    content = json.loads(Path(directory, "compaction-1").read_text())
+    assert (content["holder"], content["lives_ms"]) == ("one", 60_000)
+    one.release(directory)
+    assert not Path(directory).exists()
+    assert other.acquire(STORE, directory) and not one.holds(directory)
+
+
+def test_a_dead_holder_is_replaced_after_its_own_time_by_the_clock_of_the_other(directory: str) -> None:
+    dead, clock = leases("dead", HandClock(), lives=5000), HandClock(77)
+    heir = leases("heir", clock)
+    assert dead.acquire(STORE, directory)
+    clock.millis += 10**6  # it has not seen the lease yet
+    assert not heir.acquire(STORE, directory)
+    clock.millis += 4999
+    assert not heir.acquire(STORE, directory)
+    clock.millis += 1
+    assert heir.acquire(STORE, directory)
+    assert files(directory) == ["compaction-2"]
+    dead.clock.sleep(5)
+    dead.renew()
+    assert not dead.holds(directory) and heir.holds(directory) and files(directory) == ["compaction-2"]
+
+
+def test_a_renewed_lease_is_not_taken_over(directory: str) -> None:
+    clock = HandClock()
+    holder, other = leases("holder", clock), leases("other", clock)
+    assert holder.acquire(STORE, directory)
+    for _ in range(20):
+        assert not other.acquire(STORE, directory)
+        clock.sleep(30)
+        holder.renew()
+    assert holder.holds(directory) and files(directory) == ["compaction-21"]
+    holder.renew()  # not due yet
+    assert files(directory) == ["compaction-21"]
+
+
+def test_of_two_heirs_one_wins(directory: str) -> None:
+    clock = HandClock()
+    assert leases("dead", clock).acquire(STORE, directory)
+    first, second = leases("first", clock), leases("second", clock)
+    assert not first.acquire(STORE, directory) and not second.acquire(STORE, directory)
+    clock.sleep(60)
+    meddler = Meddler("put_if_absent", "compaction-2", lambda: second.acquire(STORE, directory))
+    assert not first.acquire(meddler, directory)
+    assert second.holds(directory) and not first.holds(directory)
+
+
+def test_a_lost_answer_is_looked_up(directory: str) -> None:
+    class Lossy(LocalStorage):
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            super().put_if_absent(path, data)
+            return PutOutcome.UNKNOWN
+
+    clock = HandClock()
+    assert leases("one", clock).acquire(Lossy(), directory)
+    assert not leases("other", clock).acquire(STORE, directory)
+
+
+def test_a_lease_that_cannot_be_understood_lives_as_long_as_ours(directory: str) -> None:
+    clock = HandClock()
+    STORE.write_new(f"{directory}/compaction-7", b"?")
+    STORE.write_new(f"{directory}/other-9", b"?")
+    heir = leases("heir", clock)
+    assert not heir.acquire(STORE, directory)
+    clock.sleep(60)
+    assert heir.acquire(STORE, directory) and files(directory) == ["compaction-8", "other-9"]
+
+
+def test_a_storage_that_fails_ends_no_renewal_and_is_reported_when_a_lease_is_asked_for(directory: str) -> None:
+    clock = HandClock()
+    broken = Meddler("put_if_absent", "compaction-2", raising(StorageUnavailable("down", "")))
+    holder = leases("holder", clock)
+    assert holder.acquire(broken, directory)
+    clock.sleep(30)
+    holder.renew()
+    assert holder.holds(directory)
+    clock.sleep(1)
+    holder.renew()
+    assert files(directory) == ["compaction-2"]
+    listing = Meddler("list_directory", "lease", raising(StorageUnavailable("down", "")))
+    with pytest.raises(StorageUnavailable):
+        leases("other", clock).acquire(listing, directory)
+
+
+def test_leases_are_renewed_in_a_thread_and_released_at_the_end(directory: str) -> None:
+    holder = Leases("compaction", "holder", 60, SystemClock())
+    with holder.renewed():
+        assert holder.acquire(STORE, directory)
+        deadline = SystemClock().now_millis() + 10_000
+        while files(directory) in (["compaction-1"], []) and SystemClock().now_millis() < deadline:
+            pass
+        assert files(directory) not in (["compaction-1"], [])
+    assert not Path(directory).exists()

@@ -1,0 +1,143 @@
+"""Metrics of the service: their values, over HTTP and in a file; readiness."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.jobs.compact_job import CompactSummary
+from paimon_cli.jobs.compact_request import Standing
+from paimon_cli.jobs.compaction_service import COMPACTED, FAILED, NOTHING, ServiceRound, TableRound
+from paimon_cli.jobs.service_metrics import STALE_SECONDS, MetricsFile, ServiceMetrics, listening, parse_address
+from paimon_cli.jobs.service_turn import UpkeepDone
+from tests.jobs.test_leases import HandClock
+from tests.jobs.test_service_rounds import Rounds
+
+STANDING = Standing(2, 8, 4000, 300, 5, 6, 4, 50_000, 2500, 1)
+SUMMARY = CompactSummary(buckets=1, files_before=5, files_after=1, bytes_before=2500, bytes_after=900, conflicts=1, seconds=2.0)
+
+
+@pytest.fixture
+def metrics() -> ServiceMetrics:
+    clock = HandClock(110_000)
+    measured = ServiceMetrics(Rounds(clock), clock)
+    tables = (
+        TableRound("a.b", COMPACTED, SUMMARY, None, STANDING, UpkeepDone(3, 9, 2, 100)),
+        TableRound('c."d', FAILED, error=NotSupported("no", "")),
+    )
+    for table in tables:
+        measured.table_done(table)
+    measured.round_done(ServiceRound(1, 0, 1.5, tables, 1), 10.0)
+    return measured
+
+
+def samples(text: str) -> dict[str, float]:
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if line[:1] not in ("#", "")}
+
+
+def get(url: str, path: str, **headers: str) -> tuple[int, str, str]:
+    request = urllib.request.Request(url.replace("/metrics", path).replace("0.0.0.0", "127.0.0.1"), headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers["Content-Type"], error.read().decode()
+
+
+def test_values_under_paimons_names_and_our_own(metrics: ServiceMetrics) -> None:
+    with listening(metrics, "127.0.0.1:0") as url:
+        code, kind, text = get(url, "/metrics")
+        assert code == 200 and kind.startswith("text/plain; version=0.0.4")
+        assert get(url, "/metrics", Accept="application/openmetrics-text; version=1.0.0")[2].endswith("# EOF\n")
+        assert get(url, "/else")[0] == 404
+    found, of = samples(text), '{table="a.b"}'
+    assert found[f"paimon_compaction_maxLevel0FileCount{of}"] == 4
+    assert found[f"paimon_compaction_avgLevel0FileCount{of}"] == 3
+    assert found[f"paimon_compaction_totalFileCount{of}"] == 8
+    assert found[f"paimon_compaction_minAvgFileSize{of}"] == 300
+    assert found[f"paimon_compaction_avgTotalFileSize{of}"] == 2000
+    assert found[f"paimon_compaction_maxTotalFileSize{of}"] == 2500
+    assert found[f"paimon_compaction_compactionQueuedCount{of}"] == 1
+    assert found[f"paimon_compaction_avgCompactionTime{of}"] == 2000
+    assert found[f"paimon_commit_lastCompactionInputFileSize{of}"] == 2500
+    assert found[f"paimon_commit_lastTableFilesCommitCompacted{of}"] == 6
+    assert found[f"paimon_cli_sorted_runs_max{of}"] == 5
+    assert found[f"paimon_cli_oldest_uncompacted_seconds{of}"] == 60
+    assert found[f"paimon_cli_compaction_read_bytes_total{of}"] == 2500
+    assert found[f"paimon_cli_conflicts_total{of}"] == 1
+    assert found[f"paimon_cli_expired_snapshots_total{of}"] == 3 and found[f"paimon_cli_orphans_deleted_total{of}"] == 2
+    assert found['paimon_cli_failures_total{table="c.\\"d"}'] == 1
+    assert found['paimon_cli_table_state{state="failed",table="c.\\"d"}'] == 1
+    assert 'paimon_cli_oldest_uncompacted_seconds{table="c.\\"d"}' not in found
+    assert (found["paimon_cli_rounds_total"], found["paimon_cli_round_seconds"], found["paimon_cli_tables_waiting"]) == (
+        1,
+        1.5,
+        1,
+    )
+    assert found["process_resident_memory_bytes"] > 0
+
+
+def test_totals_grow_and_vanished_tables_go(metrics: ServiceMetrics) -> None:
+    again = TableRound("a.b", COMPACTED, SUMMARY, None, STANDING)
+    metrics.table_done(again)
+    metrics.round_done(ServiceRound(2, 0, 0.5, (again,)), 10.0)
+    metrics.table_done(TableRound("a.b", NOTHING, standing=STANDING))
+    with listening(metrics, "127.0.0.1:0") as url:
+        found = samples(get(url, "/metrics")[2])
+    assert found['paimon_compaction_compactionCompletedCount{table="a.b"}'] == 2
+    assert found['paimon_cli_compaction_written_bytes_total{table="a.b"}'] == 1800
+    assert found['paimon_cli_table_state{state="nothing to do",table="a.b"}'] == 1
+    assert not any('c.\\"d' in name for name in found)
+
+
+def test_ready_after_the_first_round_and_while_there_are_signs_of_life() -> None:
+    clock = HandClock()
+    metrics = ServiceMetrics(Rounds(clock), clock)
+    with listening(metrics, ":0") as url:
+        assert get(url, "/healthz")[0] == 200 and get(url, "/readyz")[0] == 503
+        metrics.round_done(ServiceRound(1, 0, 0.1, ()), 10.0)
+        code, _, text = get(url, "/readyz")
+        assert code == 200 and json.loads(text) == {"ready": True, "rounds": 1, "tables": 0, "seconds_since_activity": 0.0}
+        clock.sleep(STALE_SECONDS + 1)
+        assert get(url, "/readyz")[0] == 503
+        metrics.table_begins(2, "t").advance()
+        assert get(url, "/readyz")[0] == 200
+        with pytest.raises(UsageError, match="cannot listen"), listening(metrics, url.split("/")[2].replace("0.0.0.0", "")):
+            pass
+    with pytest.raises(urllib.error.URLError):
+        get(url, "/healthz")
+
+
+def test_the_file_is_replaced_in_one_step(metrics: ServiceMetrics, tmp_path: Path) -> None:
+    warned: list[str] = []
+    path = tmp_path / "paimon.prom"
+    path.write_text("old")
+    writer = MetricsFile(metrics, str(path), warned.append)
+    writer.round_done(ServiceRound(2, 0, 0.1, (TableRound("a.b", NOTHING),)), None)
+    assert samples(path.read_text())["paimon_cli_rounds_total"] == 2
+    assert [entry.name for entry in tmp_path.iterdir()] == ["paimon.prom"]
+    path.unlink()
+    tmp_path.rmdir()
+    writer.round_done(ServiceRound(3, 0, 0.1, ()), None)
+    assert len(warned) == 1 and "was not written" in warned[0]
+    for wrong in (tmp_path / "none" / "m.prom", tmp_path.parent):
+        with pytest.raises(UsageError, match="cannot write the metrics file"):
+            MetricsFile(metrics, str(wrong), warned.append)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"), [(":9464", ("", 9464)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:80", ("::1", 80)), ("h:0", ("h", 0))]
+)
+def test_addresses(text: str, address: tuple[str, int]) -> None:
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["9464", "host", "host:", "host:http", "::1:80", "host:65536", "host:-1", ""])
+def test_addresses_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError, match="cannot listen on"):
+        parse_address(text)

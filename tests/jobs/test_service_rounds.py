@@ -1,0 +1,241 @@
+"""Rounds of the service: what an idle table costs, who goes first, how turns are divided, and services that share the work."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.errors import StorageUnavailable
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs import compaction_service
+from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.jobs.compaction_service import CompactionService, ServedTable, ServiceRound, TableRound
+from paimon_cli.jobs.engine import NoProgress, Progress
+from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.leases import Leases
+from paimon_cli.jobs.service_turn import Upkeep
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import Storage, WrappedStorage
+from tests.jobs.test_leases import HandClock
+from tests.tables import make_table, named_files, write
+
+COLUMNS = {"id": "INT NOT NULL", "n": "INT"}
+DAY = 86_400_000
+
+
+class Rounds:
+    """Keeps what the service reports, and acts after each round."""
+
+    def __init__(self, clock: HandClock) -> None:
+        self.clock = clock
+        self.rounds: list[ServiceRound] = []
+        self.begun: list[str] = []
+        self.pauses: list[float | None] = []
+        self.then: dict[int, Callable[[], object]] = {}
+
+    def table_begins(self, number: int, table: str) -> Progress:
+        self.begun.append(table)
+        return NoProgress()
+
+    def table_done(self, done: TableRound) -> None:
+        pass
+
+    def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
+        self.rounds.append(done)
+        self.pauses.append(pause_seconds)
+        self.then.get(done.number, lambda: None)()
+
+    def states(self, number: int) -> dict[str, str]:
+        return {table.table: table.state for table in self.rounds[number - 1].tables}
+
+
+class Counting(WrappedStorage):
+    """Counts the calls by table and method."""
+
+    def __init__(self, calls: Counter[str]) -> None:
+        super().__init__(LocalStorage())
+        self.calls = calls
+
+    def before(self, call: str, path: str) -> None:
+        self.calls[call] += 1
+
+
+class House:
+    """Some tables, and a service for them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = HandClock(DAY)
+        self.watched = Rounds(self.clock)
+        self.names: list[str] = []
+        self.storage: Storage = LocalStorage()
+        self.broken: dict[str, Exception] = {}
+
+    def add(self, name: str, commits: int, rows: int = 1, options: Mapping[str, str] | None = None) -> TableContext:
+        context = make_table(self.folder / name, COLUMNS, ["id"], options={"write-only": "true", **(options or {})})
+        for number in range(commits):
+            write(context, [{"id": row, "n": number} for row in range(rows)])
+        self.names.append(name)
+        return context
+
+    def context(self, name: str) -> TableContext:
+        if name in self.broken:
+            raise self.broken[name]
+        return TableContext.open(str(self.folder / name), storage=self.storage, clock=self.clock)
+
+    def service(self, strategy: str = "minor", leases: Leases | None = None, upkeep: Upkeep | None = None) -> CompactionService:
+        def tables() -> list[ServedTable]:
+            return [ServedTable(name, lambda name=name: self.context(name)) for name in self.names]  # type: ignore[misc]
+
+        request, upkeep = CompactRequest(strategy), upkeep or Upkeep()
+        return CompactionService(tables, request, LocalEngine(), self.clock, self.watched, contextlib.nullcontext, leases, upkeep)
+
+    def latest(self, name: str) -> int | None:
+        return TableContext.open(str(self.folder / name)).snapshots.latest_id()
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_an_idle_table_costs_one_request_a_round(house: House) -> None:
+    for name in ("a", "b", "c"):
+        house.add(name, 1)
+    calls: Counter[str] = Counter()
+    house.storage = Counting(calls)
+    house.watched.then = {1: calls.clear}
+    house.service().run(10, 3)
+    assert calls == {"exists": 6}
+    assert house.watched.states(3) == {"a": "nothing to do", "b": "nothing to do", "c": "nothing to do"}
+
+
+def test_a_new_snapshot_is_seen_in_the_next_round(house: House) -> None:
+    context = house.add("a", 4)
+
+    def fill() -> None:
+        write(context, [{"id": 5, "n": 5}])
+
+    house.watched.then = {1: fill}
+    house.service().run(10, 3)
+    assert [house.watched.states(number)["a"] for number in (1, 2, 3)] == ["nothing to do", "compacted", "nothing to do"]
+    assert [done.tables[0].is_new for done in house.watched.rounds] == [True, True, True]
+
+
+def test_a_table_that_was_rolled_back_is_looked_at_again_after_a_while(house: House) -> None:
+    context = house.add("a", 6)
+    house.service().run(10, 1)
+    house.watched.rounds.clear()
+
+    def roll_back() -> None:
+        context.storage.delete(context.layout.snapshot(7))
+        context.storage.overwrite(context.layout.latest_hint, b"6")
+
+    house.watched.then = {2: roll_back, 3: lambda: house.clock.sleep(400)}
+    house.service().run(10, 4)
+    assert [house.watched.states(number)["a"] for number in (1, 2, 3, 4)] == ["nothing to do"] * 3 + ["compacted"]
+
+
+def test_the_greatest_need_goes_first(house: House) -> None:
+    house.add("calm", 5)
+    house.clock.sleep(60)
+    house.add("crowded", 9)
+    house.add("bigger", 9, rows=500)
+    house.add("fine", 1)
+    house.service().run(10, 1)
+    assert house.watched.begun[-1] == "calm" and set(house.watched.begun[:2]) == {"crowded", "bigger"}
+    assert house.watched.states(1)["fine"] == "nothing to do"
+
+
+def test_a_big_table_lets_others_go_between_its_turns(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction_service, "TURN_BYTES", 1)
+    house.names.append("big")
+    big = make_table(house.folder / "big", COLUMNS, ["id"], bucket=3, options={"write-only": "true"})
+    for number in range(6):
+        write(big, [{"id": row, "n": number} for row in range(30)])
+    house.add("small", 6)
+    house.service().run(10, 5)
+    done = [sum(table.summary.buckets for table in each.tables) for each in house.watched.rounds]
+    assert done[0] == 2 and sum(done) == 4
+    assert house.watched.rounds[0].waiting == 1 and house.watched.pauses[0] == 0
+    assert house.watched.rounds[-1].waiting == 0 and house.watched.pauses[-2] == 10
+
+
+def test_half_open_tables_cost_only_themselves_and_are_asked_less_and_less(house: House) -> None:
+    house.add("a", 6)
+    house.add("damaged", 1)
+    house.add("gone", 1)
+    (house.folder / "damaged" / "schema" / "schema-0").write_text("{")
+    shutil.rmtree(house.folder / "gone")
+    house.add("down", 1)
+    house.broken["down"] = StorageUnavailable("the store is down", "")
+    with contextlib.suppress(Exception):
+        house.service().run(10, 8)
+    assert house.watched.states(1) == {"a": "compacted", "damaged": "failed", "gone": "gone", "down": "try again"}
+    asked = [each.number for each in house.watched.rounds if {t.table: t.is_new for t in each.tables}["damaged"]]
+    assert asked == [1, 2, 3, 6]
+    assert house.watched.states(8)["damaged"] == "failed"
+    house.broken.clear()
+
+
+def test_two_services_share_the_tables_and_a_dead_one_is_replaced(house: House) -> None:
+    for name in ("a", "b"):
+        house.add(name, 6)
+    dead = Leases("compaction", "dead", 60_000, house.clock)
+    held = house.context("a")
+    assert dead.acquire(held.storage, held.layout.lease_directory)
+    living = Leases("compaction", "living", 60_000, house.clock)
+    house.service(leases=living).run(10, 9)
+    assert house.watched.states(1) == {"a": "held by another service", "b": "compacted"}
+    taken = [each.number for each in house.watched.rounds if {t.table: t.state for t in each.tables}["a"] == "compacted"]
+    assert len(taken) == 1 and 60 <= 10 * (taken[0] - 1) <= 80
+    assert not (house.folder / "a" / "lease").exists() and not (house.folder / "b" / "lease").exists()
+    assert house.latest("a") == house.latest("b") == 7
+
+
+def test_a_service_releases_its_lease_when_a_turn_fails_or_is_interrupted(house: House) -> None:
+    house.add("a", 6)
+
+    class Interrupting(LocalEngine):
+        def run_tasks(self, *arguments: Any, **more: Any) -> Any:
+            raise KeyboardInterrupt
+
+    service = replace(house.service(leases=Leases("compaction", "one", 60_000, house.clock)), engine=Interrupting())
+    with pytest.raises(KeyboardInterrupt):
+        service.run(10, 1)
+    assert not (house.folder / "a" / "lease").exists()
+    assert house.latest("a") == 6
+
+
+def test_snapshots_are_expired_and_orphans_cleaned_on_the_way(house: House) -> None:
+    context = house.add("a", 6, options={"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "2"})
+    old = house.folder / "a" / "bucket-0" / "data-orphan.parquet"
+    old.write_bytes(b"x")
+
+    os.utime(old, (0, 0))
+    house.clock.millis = 10**14
+    house.service(upkeep=Upkeep(True, 1000)).run(10, 3)
+    first = house.watched.rounds[0].tables[0].upkeep
+    assert first.snapshots_expired == 5
+    assert sum(each.tables[0].upkeep.orphans for each in house.watched.rounds) == 1
+    assert context.snapshots.ids() == [6, 7] and not old.exists()
+    assert named_files(context)
+
+
+def test_a_table_that_waits_to_become_idle_is_due_at_that_time(house: House) -> None:
+    house.add("a", 2)
+    made = house.context("a").snapshots.latest()
+    assert made is not None
+    house.clock.millis = made.time_millis
+    service = replace(house.service(), request=CompactRequest("full", idle_millis=25_000))
+    service.run(10, 5)
+    states = [house.watched.states(number)["a"] for number in range(1, 6)]
+    assert states.index("compacted") in (3, 4) and states.count("compacted") == 1

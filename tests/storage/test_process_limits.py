@@ -1,0 +1,56 @@
+"""Cores and memory of containers, by directories as control groups of both versions lay them out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.storage import process_limits
+from paimon_cli.storage.process_limits import container_memory, usable_cores, usable_memory
+
+
+def laid_out(folder: Path, files: dict[str, str], membership: str = "0::/\n") -> Path:
+    for name, text in {**files, "cgroup": membership}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def eight_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    monkeypatch.setattr(process_limits, "OWN_GROUPS", tmp_path / "cgroup")
+
+
+@pytest.mark.parametrize(
+    ("files", "membership", "memory", "cores"),
+    [
+        ({}, "", None, 8),
+        ({"memory.max": "max\n", "cpu.max": "max 100000\n"}, "0::/\n", None, 8),
+        ({"memory.max": "536870912\n", "cpu.max": "200000 100000\n"}, "0::/\n", 512 << 20, 2),
+        ({"pod/box/memory.max": "max\n", "pod/memory.max": "1000000\n", "memory.max": "9000000\n"}, "0::/pod/box\n", 1000000, 8),
+        ({"cpu.max": "50000 100000\n"}, "0::/\n", None, 1),
+        (
+            {
+                "memory/docker/1/memory.limit_in_bytes": "2000000\n",
+                "memory/memory.limit_in_bytes": "9223372036854771712\n",
+                "cpu,cpuacct/docker/1/cpu.cfs_quota_us": "350000\n",
+                "cpu,cpuacct/docker/1/cpu.cfs_period_us": "100000\n",
+            },
+            "4:memory:/docker/1\n3:cpu,cpuacct:/docker/1\n",
+            2000000,
+            3,
+        ),
+        ({"memory/memory.limit_in_bytes": "3000000\n"}, "4:memory:/outside/of/the/container\n", 3000000, 8),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, "1:cpu:/\n", None, 8),
+    ],
+)
+def test_limits(tmp_path: Path, files: dict[str, str], membership: str, memory: int | None, cores: int) -> None:
+    groups = laid_out(tmp_path, files, membership)
+    assert container_memory(groups) == memory
+    assert usable_cores(groups) == cores
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert usable_memory(groups) == (machine if memory is None else memory)
