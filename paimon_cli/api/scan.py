@@ -17,36 +17,9 @@ if TYPE_CHECKING:
     from paimon_cli.api.opened_table import OpenedTable
     from paimon_cli.jobs.export_job import ExportSummary, FileForm
     from paimon_cli.jobs.row_scan import FollowedChanges, Increment, ReadRequest, RowScan
+    from paimon_cli.jobs.scan_analysis import ScanAnalysis, ScanPlan
 
 FILE_SIZE = "128 mb"
-
-
-@dataclass(frozen=True)
-class ScanPlan:
-    """What a scan reads and what it skips, for which reason: `levels` (all, or the top level of `$ro`), counts, bytes."""
-
-    snapshot_id: int | None
-    levels: str
-    order_by: str | None
-    splits: int
-    splits_to_merge: int
-    rows: int
-    size: int
-    manifests: int
-    manifests_skipped: int
-    partitions: int
-    partitions_skipped: int
-    buckets: int
-    buckets_skipped: int
-    files: int
-    files_skipped_by_partition: int
-    files_skipped_by_bucket: int
-    files_skipped_by_level: int
-    rows_skipped_by_level: int
-    files_skipped_by_key: int
-    files_skipped_by_value: int
-    files_skipped_by_index: int
-    files_skipped_as_unchanged: int
 
 
 class Scan:
@@ -131,18 +104,16 @@ class Scan:
         return self.rows.count()
 
     def explain(self) -> ScanPlan:
-        """Which files would be read and which are skipped, and why."""
-        plan = self.rows.plan
-        return ScanPlan(
-            snapshot_id=None if plan.snapshot is None else plan.snapshot.id,
-            levels=plan.levels,
-            order_by=self.rows.request.order_by,
-            splits=len(plan.splits),
-            splits_to_merge=plan.splits_to_merge,
-            rows=plan.row_count,
-            size=plan.size,
-            **vars(plan.counts),
-        )
+        """Which files and row groups would be read and which are skipped, and why."""
+        from paimon_cli.jobs.scan_analysis import explain_scan
+
+        return explain_scan(self.rows)
+
+    def analyze(self) -> ScanAnalysis:
+        """Plan and read again in one thread, drop the rows, and say what each stage cost (`read --analyze`)."""
+        from paimon_cli.jobs.scan_analysis import analyze_scan
+
+        return analyze_scan(self._table.catalog_table, self.rows.request)
 
     def write_file(
         self, path: str, *, format: str | None = None, file_size: str | None = None, force: bool = False

@@ -70,7 +70,10 @@ def read(
     row_kind: Annotated[bool, typer.Option("--row-kind", help="Also show deleted keys, with the row kind of each row.")] = False,
     count: Annotated[bool, typer.Option("--count", help="Print only the number of rows.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show which files would be read and which are skipped, and why.")
+        bool, typer.Option("--explain", help="Show which files and row groups would be read and which are skipped, and why.")
+    ] = False,
+    analyze: Annotated[
+        bool, typer.Option("--analyze", help="With --explain: also read the rows, and show what each stage cost.")
     ] = False,
     output_file: Annotated[
         str | None,
@@ -107,6 +110,7 @@ def read(
 
     if incremental is not None and not (snapshot is None and tag is None and as_of is None):
         raise UsageError("--incremental cannot be combined with --snapshot, --tag or --as-of", "it names the snapshots itself")
+    explain |= analyze
     if count + explain + (output_path is not None) + (output_file is not None) > 1:
         raise UsageError("choose one of --count, --explain, --output and --output-path")
     if output_file is None and (file_format is not None or file_size is not None or force):
@@ -132,7 +136,7 @@ def read(
         row_kind=row_kind,
     )
     if explain:
-        call.show(Item("ScanPlan", opened.name, scan.explain()))
+        call.show(Item("ScanAnalysis", opened.name, scan.analyze()) if analyze else Item("ScanPlan", opened.name, scan.explain()))
     elif count:
         rows = scan.count()
         call.show(Item("RowCount", opened.name, SimpleNamespace(count=rows), [Column("count", "Rows", COUNT)]), str(rows))

@@ -77,6 +77,10 @@ class RangedFile(io.RawIOBase):
         """Bytes that were asked for and not yet read."""
         self._last: tuple[int, memoryview] = (0, memoryview(b""))
 
+    def fetch_by(self, way: Callable[[Fetch], Fetch]) -> None:
+        """Fetch in another way, such as one that measures; before the first read."""
+        self._fetch = way(self._fetch)
+
     def expect(self, groups: Iterable[Iterable[Range]], ahead: int = AHEAD_BYTES) -> None:
         """What will be read, group by group; what one group wants is fetched at once, and as many groups as fit `ahead`.
 

@@ -53,3 +53,13 @@ def test_bisect(run: Run, table: Path) -> None:
     failed = run("bisect", table, "-w", "id = 9", "-o", "json", code=3)
     assert failed.error["details"]["tried"] == [{"snapshot_id": 2, "rows": 0}]
     assert "may be older" in run("bisect", table, "-w", "id = 2").out
+
+
+def test_explain_and_analyze(run: Run, table: Path) -> None:
+    item = run("read", table, "--explain", "-o", "json").json
+    assert item["kind"] == "ScanPlan" and item["item"]["splits_to_merge"] == 1
+    analyzed = run("read", table, "--explain", "--analyze", "-w", "id = 1", "-o", "json").json
+    assert analyzed["kind"] == "ScanAnalysis" and analyzed["item"]["rows_returned"] == 1
+    assert [stage["stage"] for stage in analyzed["item"]["stages"]] == ["plan", "fetch", "decode and merge", "filter"]
+    assert "Stages" in run("read", table, "--analyze").out
+    run("read", table, "--analyze", "--count", code=2)

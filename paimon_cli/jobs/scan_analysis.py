@@ -1,0 +1,322 @@
+"""What a scan would read and what it skips, by reason; and what a run of it costs, stage by stage."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from paimon_cli.bucket.data_file_reader import decoding, file_format
+from paimon_cli.bucket.deletion_vectors import load_vectors
+from paimon_cli.jobs.row_scan import ReadRequest, RowScan, plan_rows
+from paimon_cli.metadata.data_file import DELETION_VECTORS
+from paimon_cli.read.pruning import TableBounds
+from paimon_cli.sql.predicate import Predicate
+from paimon_cli.storage.ranged_file import Fetch, RangedFile
+from paimon_cli.storage.storage import FileStatus, Storage, WrappedStorage, open_sized
+
+if TYPE_CHECKING:
+    from paimon_cli.catalog.table import CatalogTable
+    from paimon_cli.read.scan_plan import Split
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """What a scan reads and what it skips, for which reason: `levels` (all, or the top level of `$ro`), counts, bytes.
+
+    A split is raw where its files are read as they are, has vectors where they mark some of its rows as deleted (`vector_rows`),
+    and is merged where its files hold several versions of keys. `row_groups`: those of Parquet files in tables that never merge
+    (append tables, and those with vectors), of which the condition skips some; None elsewhere and without a condition.
+    """
+
+    snapshot_id: int | None
+    levels: str
+    order_by: str | None
+    splits: int
+    splits_raw: int
+    splits_with_vectors: int
+    splits_to_merge: int
+    vector_rows: int
+    rows: int
+    size: int
+    manifests: int
+    manifests_skipped: int
+    partitions: int
+    partitions_skipped: int
+    buckets: int
+    buckets_skipped: int
+    files: int
+    files_to_read: int
+    files_skipped_by_partition: int
+    files_skipped_by_bucket: int
+    files_skipped_by_level: int
+    rows_skipped_by_level: int
+    files_skipped_by_key: int
+    files_skipped_by_value: int
+    files_skipped_by_index: int
+    files_skipped_as_unchanged: int
+    row_groups: int | None
+    row_groups_skipped: int | None
+
+
+@dataclass(frozen=True)
+class ScanStage:
+    """One stage of a scan: seconds, the rows that came out of it, and what it asked of the storage."""
+
+    stage: str
+    seconds: float
+    rows: int | None
+    requests: int | None
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class ScanAnalysis(ScanPlan):
+    """A plan, and what its run in one thread cost. The rows were read and dropped."""
+
+    rows_returned: int
+    seconds: float
+    requests: int
+    bytes: int
+    stages: tuple[ScanStage, ...]
+
+
+def explain_scan(scan: RowScan) -> ScanPlan:
+    """Describe the plan; with a condition, the footers of files are read whose row groups it may skip."""
+    plan = scan.plan
+    raw = with_vectors = vector_rows = files = 0
+    groups: list[int] = [0, 0]
+    skips_groups = scan.predicate is not None and not (scan.context.schema.primary_keys and scan.context.mode.reads_merge)
+    for split in plan.splits:
+        deleted = _deleted_rows(scan, split)
+        files += len(split.files)
+        vector_rows += deleted
+        raw += not deleted and not split.needs_merge
+        with_vectors += deleted > 0
+        if scan.predicate is not None and skips_groups and split.before is None and not split.is_changelog:
+            groups = [sum(pair) for pair in zip(groups, _row_groups(scan, scan.predicate, split), strict=True)]
+    return ScanPlan(
+        snapshot_id=None if plan.snapshot is None else plan.snapshot.id,
+        levels=plan.levels,
+        order_by=scan.request.order_by,
+        splits=len(plan.splits),
+        splits_raw=raw,
+        splits_with_vectors=with_vectors,
+        splits_to_merge=plan.splits_to_merge,
+        vector_rows=vector_rows,
+        rows=plan.row_count,
+        size=plan.size,
+        files_to_read=files,
+        row_groups=groups[0] if skips_groups else None,
+        row_groups_skipped=groups[1] if skips_groups else None,
+        **vars(plan.counts),
+    )
+
+
+def _deleted_rows(scan: RowScan, split: Split) -> int:
+    """How many rows of the split's files deletion vectors mark."""
+    names = {file.file_name for file in split.bucket.files}
+    counts: list[int | None] = []
+    for index in split.bucket.index_files:
+        if index.index_type == DELETION_VECTORS:
+            counts += [one.cardinality for one in index.deletion_vector_ranges or () if one.data_file_name in names]
+    if None not in counts:
+        return sum(count for count in counts if count is not None)
+    vectors = load_vectors(scan.context, split.bucket)  # Java 0.9 wrote no counts
+    return sum(len(vector.positions) for name, vector in vectors.by_file.items() if name in names)
+
+
+def _row_groups(scan: RowScan, predicate: Predicate, split: Split) -> tuple[int, int]:
+    """Row groups of the split's Parquet files, and how many of them the condition rules out."""
+    bounds, count, skipped = TableBounds(scan.context), 0, 0
+    for file in split.bucket.files:
+        if file_format(file.file_name) != "parquet":
+            continue
+        path = scan.context.data_file_path(*split.bucket.bucket_id, file)
+        keeps = bounds.keeps_group(predicate, *split.bucket.bucket_id, file)
+        with decoding(path), open_sized(scan.context.storage, path, file.file_size) as source:
+            content = pq.ParquetFile(source)
+            kept = [keeps(content, group) for group in range(content.num_row_groups)]
+        count += len(kept)
+        skipped += kept.count(False)
+    return count, skipped
+
+
+def analyze_scan(table: CatalogTable, request: ReadRequest) -> ScanAnalysis:
+    """Plan and read in one thread, and measure it."""
+    meter = MeteredStorage(table.storage)
+    began = time.perf_counter()
+    scan = plan_rows(replace(table, storage=meter), request)
+    planned = time.perf_counter()
+    planning = meter.taken()
+    known = scan.predicate
+    timed = None if known is None else TimedPredicate(known.sql, known.schema, known.condition, known.warnings)
+    measured = replace(scan, predicate=timed, context=replace(scan.context, read_threads=1))
+    returned = sum(batch.num_rows for batch in measured.rows())
+    ended = time.perf_counter()
+    reading = meter.taken()
+    filtering = 0.0 if timed is None else timed.meter.seconds
+    decoding_seconds = max(0.0, ended - planned - reading.seconds - filtering)
+    what = "decode, merge and sort" if scan.order is not None else "decode and merge"
+    stages = [
+        ScanStage("plan", _rounded(planned - began), None, planning.requests, planning.bytes),
+        ScanStage("fetch", _rounded(reading.seconds), None, reading.requests, reading.bytes),
+        ScanStage(what, _rounded(decoding_seconds), returned if timed is None else timed.meter.rows, None, None),
+    ]
+    if timed is not None:
+        stages.append(ScanStage("filter", _rounded(filtering), timed.meter.matches, None, None))
+    explained = explain_scan(plan_rows(table, request))
+    return ScanAnalysis(
+        **{one.name: getattr(explained, one.name) for one in fields(ScanPlan)},
+        rows_returned=returned,
+        seconds=_rounded(ended - began),
+        requests=planning.requests + reading.requests,
+        bytes=planning.bytes + reading.bytes,
+        stages=tuple(stages),
+    )
+
+
+def _rounded(seconds: float) -> float:
+    return round(seconds, 4)
+
+
+@dataclass
+class FilterMeter:
+    """What a condition cost: seconds, and rows before and after it."""
+
+    seconds: float = 0.0
+    rows: int = 0
+    matches: int = 0
+
+
+@dataclass(frozen=True)
+class TimedPredicate(Predicate):
+    """A condition that measures itself."""
+
+    meter: FilterMeter = field(default_factory=FilterMeter)
+
+    def filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        began = time.perf_counter()
+        kept = super().filtered(batch)
+        self.meter.seconds += time.perf_counter() - began
+        self.meter.rows += batch.num_rows
+        self.meter.matches += kept.num_rows
+        return kept
+
+
+@dataclass
+class Asked:
+    """What was asked of a storage: requests, bytes, and the seconds that the caller waited for them."""
+
+    requests: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+class MeteredStorage(WrappedStorage):
+    """Counts requests: each call, and each read of an open file that the store answers on its own."""
+
+    def __init__(self, inner: Storage) -> None:
+        super().__init__(inner)
+        self._asked = Asked()
+        self._lock = threading.Lock()
+
+    def taken(self) -> Asked:
+        """What was asked since the last time."""
+        with self._lock:
+            asked, self._asked = self._asked, Asked()
+        return asked
+
+    def note(self, seconds: float, size: int = 0, requests: int = 1) -> None:
+        with self._lock:
+            self._asked.requests += requests
+            self._asked.bytes += size
+            self._asked.seconds += seconds
+
+    def read_bytes(self, path: str) -> bytes:
+        began = time.perf_counter()
+        content = self.inner.read_bytes(path)
+        self.note(time.perf_counter() - began, len(content))
+        return content
+
+    def open_input(self, path: str) -> BinaryIO:
+        return self._opened(lambda: self.inner.open_input(path))
+
+    def open_sized(self, path: str, size: int) -> BinaryIO:
+        return self._opened(lambda: open_sized(self.inner, path, size))
+
+    def _opened(self, open_file: Callable[[], BinaryIO]) -> BinaryIO:
+        began = time.perf_counter()
+        stream = open_file()
+        self.note(time.perf_counter() - began, requests=0)
+        if not isinstance(stream, RangedFile):
+            return MeteredFile(stream, self)  # type: ignore[return-value]
+        stream.fetch_by(self._metered)
+        return stream
+
+    def _metered(self, fetch: Fetch) -> Fetch:
+        def metered(start: int, end: int) -> memoryview:
+            began = time.perf_counter()
+            content = fetch(start, end)
+            self.note(time.perf_counter() - began, len(content))
+            return content
+
+        return metered
+
+    def list_directory(self, path: str) -> list[FileStatus]:
+        return self._timed(lambda: self.inner.list_directory(path))
+
+    def exists(self, path: str) -> bool:
+        return self._timed(lambda: self.inner.exists(path))
+
+    def file_size(self, path: str) -> int:
+        return self._timed(lambda: self.inner.file_size(path))
+
+    def _timed(self, call: Callable[[], T]) -> T:
+        began = time.perf_counter()
+        found = call()
+        self.note(time.perf_counter() - began)
+        return found
+
+
+class MeteredFile(io.RawIOBase):
+    """An open file whose reads are counted and timed."""
+
+    def __init__(self, stream: BinaryIO, meter: MeteredStorage) -> None:
+        self._stream = stream
+        self._meter = meter
+
+    def read(self, size: int | None = -1) -> bytes:
+        began = time.perf_counter()
+        content = self._stream.read(-1 if size is None else size)
+        self._meter.note(time.perf_counter() - began, len(content))
+        return content
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        content = self.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
