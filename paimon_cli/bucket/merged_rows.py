@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import WHOLE, FilePart, read_data_file, read_part
-from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors, live_rows, load_vectors
+from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors, live_rows, load_vectors, packed
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.errors import UsageError
@@ -214,7 +214,7 @@ def batch_rows(runs: Sequence[SortedRun], memory: int) -> int:
 
 def without_retractions(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Drop -U and -D rows by the kind column; the delete count in the manifest is not trusted."""
-    return live_rows(batch, (batch.column(VALUE_KIND).to_numpy() & 1) == 0)
+    return live_rows(batch, packed((batch.column(VALUE_KIND).to_numpy() & 1) == 0))
 
 
 def _unmarked_rows(
@@ -256,10 +256,9 @@ def _file_rows(
     part: FilePart = WHOLE,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the part that are not marked deleted."""
-    vector = vectors.of(file.file_name)
-    live_mask = None if vector is None else vector.live_masks()
-    for position, batch in read_part(context, bucket_id, file, columns, batch_rows, part):
-        yield batch if live_mask is None else live_rows(batch, live_mask(position, position + batch.num_rows))
+    unmarked = replace(part, deleted=vectors.of(file.file_name))
+    for _, batch in read_part(context, bucket_id, file, columns, batch_rows, unmarked):
+        yield batch
 
 
 OURS = 0

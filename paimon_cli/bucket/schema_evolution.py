@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +36,9 @@ class ColumnSource:
         """The stored column (as the file's format spelled it) as the read schema's Arrow type."""
         if self.file_field is None or stored is None:
             return pa.nulls(rows, arrow_type(self.field.type))
-        declared = as_declared(stored, arrow_type(self.file_field.type))
+        declared = as_declared(stored, self._stored_type)
+        if self._is_as_stored:
+            return declared
         try:
             return evolved(declared, self.file_field.type, self.field.type)
         except (NotSupported, UsageError) as problem:
@@ -46,6 +49,14 @@ class ColumnSource:
                 problem.hint or "read a snapshot from before the change",
                 column=self.field.name,
             ) from problem
+
+    @cached_property
+    def _stored_type(self) -> pa.DataType:
+        return arrow_type(self.file_field.type if self.file_field else self.field.type)
+
+    @cached_property
+    def _is_as_stored(self) -> bool:
+        return self.file_field is not None and same_type(self.file_field.type, self.field.type)
 
 
 def column_sources(read_fields: tuple[DataField, ...], file_fields: tuple[DataField, ...]) -> list[ColumnSource]:
@@ -59,7 +70,7 @@ def as_declared(stored: pa.Array, target: pa.DataType) -> pa.Array:
     if stored.type == target:
         return stored
     if pa.types.is_dictionary(stored.type):
-        stored = stored.dictionary_decode()
+        return as_declared(stored.dictionary_decode(), target)
     return retyped(stored, target, pa.Array.cast)
 
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.bucket.deletion_vectors import live_rows, load_vectors
+from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.key_homes import repeated_keys
-from paimon_cli.bucket.merged_rows import merge_columns, merge_section, without_retractions
+from paimon_cli.bucket.merged_rows import merge_columns, merge_section, unmarked_rows, without_retractions
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.bucket_functions import bucket_key_limit, row_buckets
@@ -262,13 +262,7 @@ def _shown_rows(version: Version, bucket_id: BucketId) -> Iterator[pa.RecordBatc
     vectors = load_vectors(version.context, bucket)
     columns = [*version.context.schema.trimmed_primary_keys, VALUE_KIND]
     for file in bucket.files:
-        vector, begin = vectors.of(file.file_name), 0
-        live_mask = None if vector is None else vector.live_masks()
-        for batch in read_data_file(version.context, bucket_id, file, columns, BATCH_ROWS):
-            end = begin + batch.num_rows
-            unmarked = batch if live_mask is None else live_rows(batch, live_mask(begin, end))
-            begin = end
-            yield without_retractions(unmarked)
+        yield from map(without_retractions, unmarked_rows(version.context, bucket_id, file, columns, vectors))
 
 
 NESTED = frozenset({"ARRAY", "MAP", "MULTISET", "ROW", "VARIANT", "VECTOR", "BLOB"})

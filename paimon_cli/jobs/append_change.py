@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import WHOLE, FilePart, read_part
 from paimon_cli.bucket.data_file_writer import DataFileWriter
-from paimon_cli.bucket.deletion_vectors import BucketVectors, ChangedVectors, live_rows, load_vectors
+from paimon_cli.bucket.deletion_vectors import BucketVectors, ChangedVectors, live_rows, load_vectors, packed
 from paimon_cli.bucket.merged_rows import LARGEST_BATCH
 from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.history.live_files import BucketFiles, bucket_files
@@ -209,14 +209,14 @@ class _Changing:
     def _live(self, file: DataFileMeta, columns: Sequence[str], part: FilePart) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
         """Rows that no vector marks, with their places in the file."""
         vector = self._vectors.of(file.file_name)
-        live_mask = None if vector is None else vector.live_masks()
+        is_live = None if vector is None else vector.live_rows(file.row_count)
         for start, batch in read_part(self._context, self._task.bucket.bucket_id, file, columns, LARGEST_BATCH, part):
             places = np.arange(start, start + batch.num_rows)
-            if live_mask is None:
+            if is_live is None:
                 yield places, batch
                 continue
-            live = live_mask(start, start + batch.num_rows)
-            yield places[live], live_rows(batch, live)
+            live = is_live[places]
+            yield places[live], live_rows(batch, packed(live))
 
     def _rewrite(self, file: DataFileMeta, matched: DeletionVector, *, keeps_others: bool, in_place: bool) -> None:
         """Write rows of the file again: those that match with their new values, others as they are if they are to be kept.
@@ -227,11 +227,11 @@ class _Changing:
             self._close()
             self._number = file.min_sequence_number
         schema = self._context.schema
-        deletes, is_left = self._change.new_values is None, matched.live_masks()
+        deletes, is_left = self._change.new_values is None, matched.live_rows(file.row_count)
         for places, batch in self._live(file, schema.field_names, WHOLE if keeps_others else self._may_match(file)):
             if not len(places):
                 continue
-            matches = ~is_left(places[0], places[-1] + 1)[places - places[0]]
+            matches = ~is_left[places]
             columns = self._new_columns(file, places, batch, matches)
             if deletes or not keeps_others:
                 chosen = pa.array(~matches if deletes else matches)

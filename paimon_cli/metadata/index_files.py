@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,17 +40,11 @@ class DeletionVector:
         """A vector of the same kind that marks these rows, too."""
         return DeletionVector(self.positions | type(self.positions)(positions))
 
-    def live_masks(self) -> Callable[[int, int], np.ndarray]:
-        """A function that says of rows [start, end) where they are live (True) or deleted."""
-        deleted = self._sorted()
-
-        def mask(start: int, end: int) -> np.ndarray:
-            live = np.ones(end - start, dtype=bool)
-            first, last = np.searchsorted(deleted, (start, end))
-            live[deleted[first:last] - start] = False
-            return live
-
-        return mask
+    def live_rows(self, count: int) -> np.ndarray:
+        """Of each of the first `count` rows of the file, whether it is live (True) or deleted."""
+        live, deleted = np.ones(count, dtype=bool), self._sorted()
+        live[deleted[: np.searchsorted(deleted, count)]] = False
+        return live
 
     def marks(self, rows: np.ndarray) -> np.ndarray:
         """Whether each of the rows is deleted, in any order; False for negative numbers."""

@@ -37,6 +37,23 @@ def test_texts_are_judged_like_full_validation(name: str) -> None:
         check_decoded(batch)
 
 
+def test_texts_in_dictionaries_are_judged_by_the_dictionary() -> None:
+    positions = pa.array([0, 1, None, 1], pa.int32())
+    for texts, indices, is_valid in (
+        (pa.array(["a", "é"]), positions, True),
+        (pa.array(["a"]), positions, False),
+        (pa.array(["a", "b"]), pa.array([0, -1], pa.int32()), False),
+        (pa.array([], pa.string()), pa.array([], pa.int32()), True),
+        (as_texts([b"a", b"\xff"]), pa.array([0, 0], pa.int32()), False),
+    ):
+        batch = pa.record_batch([pa.DictionaryArray.from_arrays(indices, texts, safe=False)], names=["t"])
+        if is_valid:
+            check_decoded(batch)
+        else:
+            with pytest.raises(pa.ArrowInvalid):
+                check_decoded(batch)
+
+
 def test_a_decimal_of_too_many_digits_is_found() -> None:
     wide = pa.array([12345], pa.decimal128(5, 0))
     narrow = pa.Array.from_buffers(pa.decimal128(3, 0), 1, wide.buffers())

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from paimon_cli.bucket.deletion_vectors import NO_VECTORS, ChangedVectors, live_rows, load_vectors
+from paimon_cli.bucket.deletion_vectors import NO_VECTORS, ChangedVectors, live_rows, load_vectors, packed
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -150,6 +150,7 @@ def test_live_rows_are_those_of_the_mask_in_every_type() -> None:
             "price": whole.cast(pa.decimal128(19, 0)).cast(pa.decimal128(38, 2)),
             "at": whole.cast(pa.timestamp("us", "UTC")),
             "text": text,
+            "encoded": text.dictionary_encode(),
             "bytes": text.cast(pa.binary()),
             "list": pa.array([[one] for one in whole.to_pylist()]),
             "struct": pa.StructArray.from_arrays([whole, text], ["a", "b"]),
@@ -157,15 +158,16 @@ def test_live_rows_are_those_of_the_mask_in_every_type() -> None:
         }
         for batch in (pa.record_batch(typed), pa.record_batch(typed).slice(3, 131)):
             live = random.random(batch.num_rows) > 0.2
-            assert live_rows(batch, live).equals(batch.filter(pa.array(live)))
-            assert live_rows(batch, np.ones(batch.num_rows, bool)) is batch
-            assert live_rows(batch, np.zeros(batch.num_rows, bool)).num_rows == 0
+            assert live_rows(batch, packed(live)).equals(batch.filter(pa.array(live)))
+            assert live_rows(batch, packed(np.ones(batch.num_rows, bool))) is batch
+            assert live_rows(batch, packed(np.zeros(batch.num_rows, bool))).num_rows == 0
+            assert live_rows(batch.select([]), packed(live)).num_rows == np.count_nonzero(live)
 
 
 @pytest.mark.parametrize("bitmap64", [False, True])
-def test_masks_mark_the_deleted_rows_of_each_range(bitmap64: bool) -> None:
+def test_masks_mark_the_deleted_rows_up_to_the_last_row(bitmap64: bool) -> None:
     marked = np.array([0, 5, 6, 70000, 131071], dtype=np.uint64)
     vector = DeletionVector.marking(marked, bitmap64=bitmap64)
-    mask = vector.live_masks()
-    for start, end in ((0, 7), (6, 6), (6, 70000), (65536, 131072), (131071, 131080), (0, 131072)):
-        assert np.flatnonzero(~mask(start, end)).tolist() == [int(row) - start for row in marked if start <= row < end]
+    for count in (0, 5, 6, 70001, 131071, 131072, 131080):
+        live = vector.live_rows(count)
+        assert len(live) == count and np.flatnonzero(~live).tolist() == [int(row) for row in marked if row < count]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from paimon_cli.bucket import merged_rows
+from paimon_cli.bucket import data_file_reader, merged_rows
 from paimon_cli.bucket.column_statistics import ColumnTally
-from paimon_cli.bucket.data_file_reader import file_format, read_data_file, stored_row_count
+from paimon_cli.bucket.data_file_reader import FilePart, file_format, read_data_file, read_part, stored_row_count
 from paimon_cli.bucket.data_file_writer import ROW_GROUP_BYTES, DataFileWriter, group_bytes
 from paimon_cli.bucket.file_encoders import CODECS, codec_of
 from paimon_cli.bucket.merged_rows import MERGE_BYTES, RecordExpiry, batch_rows, most_runs, without_retractions
@@ -31,6 +32,7 @@ from paimon_cli.lsm.sorted_rows import Deduplicate
 from paimon_cli.lsm.sorted_runs import SortedRun
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, merge_rows
+from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.options.table_options import TableOptions
 from tests.commit.commit_tables import SteppingClock
 from tests.lsm.test_key_intervals import file
@@ -352,6 +354,55 @@ def test_codecs_by_all_their_names() -> None:
     assert {codec_of("orc", name) for name in plain} == {"uncompressed"}
     assert {codec_of("orc", name) for name in ("zlib", "gzip", "deflate")} == {"zlib"}
     assert [codec_of("parquet", name) for name in ("gzip", "brotli")] == ["gzip", "brotli"]
+
+
+@pytest.mark.parametrize(
+    ("distinct", "text", "options", "expected"),
+    [
+        (10, "v{}", {}, True),
+        (20_000, "v{}", {}, True),
+        (20_000, "v{}", {"version": "1.0"}, True),
+        (20_000, "v{}", {"data_page_version": "2.0"}, True),
+        (60_000, "{0}v{0}", {}, False),  # a large dictionary
+        (10_000, "https://example.org/a/long/path/that/all/of/them/share/" * 3 + "{}", {}, False),  # more than the writer allows
+        (20_000, "v{}", {"dictionary_pagesize_limit": 5000}, False),
+        (20_000, "v{}", {"use_dictionary": False}, False),
+        (20_000, "v{}", {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"}, False),
+    ],
+)
+def test_texts_are_decoded_as_positions_where_all_stand_in_a_small_dictionary(
+    distinct: int, text: str, options: dict[str, Any], expected: bool
+) -> None:
+    numbers = np.random.default_rng(1).integers(0, distinct, 100_000)
+    texts = pa.array([text.format(number) for number in range(distinct)]).take(pa.array(numbers))
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"t": texts}), sink, compression="zstd", **options)
+    chunk = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0).column(0)
+    assert data_file_reader._is_encoded(chunk) == expected
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+@pytest.mark.parametrize("limit", [100, 1 << 20])
+def test_texts_in_dictionaries_are_read_as_they_are(tmp_path: Path, nulls: bool, limit: int) -> None:
+    """Several row groups with a dictionary each, and one in which it was given up half-way."""
+    rows = 30_000
+    context, bucket = table_of(tmp_path, rows)
+    (stored,) = bucket.files
+    path = Path(context.data_file_path(*bucket.bucket_id, stored))
+    numbers = np.random.default_rng(2).integers(0, 200, rows)
+    numbers[rows // 2 :] += 100
+    texts = pa.array(numbers, mask=numbers == 7 if nulls else None).cast(pa.string())
+    table = pq.read_table(path)
+    table = table.set_column(table.schema.get_field_index("v"), pa.field("v", pa.string()), texts)
+    pq.write_table(table, path, row_group_size=9000, dictionary_pagesize_limit=limit)
+    deleted = np.flatnonzero(np.random.default_rng(3).random(rows) < 0.05)
+    part = FilePart(deleted=DeletionVector.marking(deleted, bitmap64=False), is_alone=True)
+    for most in (100, 8192, 65536):
+        found = [batch for _, batch in read_part(context, bucket.bucket_id, stored, ["v", "k"], most, part)]
+        assert {batch.schema.field("v").type for batch in found} == {pa.string()}
+        live = np.delete(np.arange(rows), deleted)
+        assert pa.concat_arrays([batch.column("v") for batch in found]).equals(texts.take(pa.array(live)))
+        assert pa.concat_arrays([batch.column("k") for batch in found]).to_pylist() == live.tolist()
 
 
 @pytest.mark.parametrize("columns", [["id", VALUE_KIND], [VALUE_KIND], [VALUE_KIND, SEQUENCE_NUMBER, "v"]])
