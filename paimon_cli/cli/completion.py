@@ -1,6 +1,6 @@
 """Shell completion: the names of a user's own tables, snapshots, tags, branches, columns and options, and the shells' scripts.
 
-A completer looks at local tables only, has two seconds, and never reports an error: then there is nothing to choose from.
+A completer has two seconds, and never reports an error: then there is nothing to choose from.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
+    from paimon_cli.metastore.metastore import Metastore
     from paimon_cli.options.option_catalog import Option
 
 VARIABLE = "_PAIMON_CLI_COMPLETE"
@@ -92,32 +93,35 @@ def _tables(context: Any, incomplete: str) -> Iterator[Choice]:
         yield from _starting((Choice(f"{plain}${view}", what) for view, what in views), f"{plain}${suffix}")
         return
     if "/" not in incomplete:
-        yield from _starting(_of_warehouse(context), incomplete)
+        yield from _starting(_of_catalog(context), incomplete)
     yield from _paths(incomplete)
 
 
-def _of_warehouse(context: Any) -> Iterator[Choice]:
-    root = _warehouse(context)
-    for database in _databases(root):
-        folder = os.path.join(root, f"{database}.db")
-        for name in sorted(entry.name for entry in os.scandir(folder) if _is_table(entry.path)):
-            yield Choice(f"{database}.{name}", "table")
+def _of_catalog(context: Any) -> Iterator[Choice]:
+    metastore = _metastore(context)
+    if metastore.has_names:
+        for database in metastore.databases():
+            yield from (Choice(str(table.identifier), "table") for table in metastore.tables(database.name))
 
 
-def _warehouse(context: Any) -> str:
-    """The local directory of the warehouse, or ''."""
-    from paimon_cli.catalog.table_location import find_warehouse
+def _metastore(context: Any) -> Metastore:
+    from paimon_cli.metastore.find import find_metastore
+    from paimon_cli.storage.catalog_options import split_options
 
-    url = (find_warehouse(_given(context, "warehouse")).url or "").removeprefix("file://")
-    return "" if "://" in url or not os.path.isdir(os.path.expanduser(url)) else os.path.expanduser(url)
+    return find_metastore(_given(context, "warehouse"), split_options(_options(context))[0])
 
 
-def _databases(root: str) -> list[str]:
-    return sorted(entry.name.removesuffix(".db") for entry in os.scandir(root) if entry.name.endswith(".db")) if root else []
+def _options(context: Any) -> dict[str, str]:
+    """The options of the call so far, with the profile of its catalog."""
+    from paimon_cli.cli.parameters import split_pairs
+    from paimon_cli.metastore.settings import PROFILE
+
+    profile = _given(context, "profile")
+    return split_pairs(_given(context, "option"), "--option") | ({} if profile is None else {PROFILE: profile})
 
 
 def _database_names(context: Any, incomplete: str) -> Iterator[Choice]:
-    yield from _starting((Choice(name, "database") for name in _databases(_warehouse(context))), incomplete)
+    yield from _starting((Choice(found.name, "database") for found in _metastore(context).databases()), incomplete)
 
 
 def _paths(incomplete: str) -> Iterator[Choice]:
@@ -139,19 +143,14 @@ def _is_table(path: str) -> bool:
 
 
 def _table(context: Any, name: str | None = None) -> Table:
-    """The table that the command line names so far. `ValueError` for one that is not on a local disk, which could be slow."""
+    """The table that the command line names so far."""
     from paimon_cli.api.table import Table
-    from paimon_cli.cli.parameters import split_pairs
 
     given = name or _given(context, "table")
     several = _given(context, "tables")
     words = several or context.args  # the parser stops at an option without its value, and leaves the words
     chosen = given if isinstance(given, str) else words[0]
-    branch = _given(context, "branch")
-    opened = Table.open(chosen, split_pairs(_given(context, "option"), "--option"), warehouse=_warehouse(context), branch=branch)
-    if "://" in opened.url.removeprefix("file://"):
-        raise ValueError("a remote table")
-    return opened
+    return Table.open(chosen, _options(context), warehouse=_given(context, "warehouse"), branch=_given(context, "branch"))
 
 
 def _snapshots(context: Any, incomplete: str, names: tuple[str, ...] = ()) -> Iterator[Choice]:

@@ -151,7 +151,7 @@ class _Tour:
         progress.start("Committing", COMMITS)
         try:
             for number in range(COMMITS):
-                table.write(_batch(number), commit_user="payments", commit_id=number)
+                table.write(batch(number, ACCOUNTS, CHANGES), commit_user="payments", commit_id=number)
                 progress.advance()
         finally:
             progress.finish()
@@ -239,18 +239,17 @@ def _whole_application() -> Any:
     return get_command(app)
 
 
-def _batch(number: int) -> pa.Table:
-    """The rows of a commit: first all accounts, then changes of a window that moves over them."""
+def batch(number: int, accounts: int, changes: int) -> pa.Table:
+    """The rows of a commit: first all accounts, then changes in a window that moves over them, and sometimes beyond it."""
     import numpy as np
     import pyarrow as pa
 
     chance = np.random.default_rng(number)
-    if number == 0:
-        ids = np.arange(ACCOUNTS)
-    else:
-        begin = 1000 + (ACCOUNTS - 1000) * (number - 1) // COMMITS
-        span = 2 * CHANGES if number % 5 else ACCOUNTS - begin
-        ids = begin + np.sort(chance.choice(min(span, ACCOUNTS - begin), min(CHANGES, span, ACCOUNTS - begin), replace=False))
+    ids, begin = np.arange(accounts), accounts * number // COMMITS
+    if number > 0:
+        wide = accounts - begin if number % 5 == 0 else 2 * changes
+        window = ids[begin : begin + wide]
+        ids = np.sort(chance.choice(window, min(changes, len(window)), replace=False))
     balances = chance.integers(0, 5000, len(ids))
     balances[ids == ACCOUNT] = BALANCE
     return pa.table({"id": ids, "owner": [f"owner {each}" for each in ids.tolist()], "balance": balances})

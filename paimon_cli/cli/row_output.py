@@ -26,6 +26,7 @@ NULL = "NULL"
 LIKE_NULL = '^"*NULL"*$'
 """Texts shown in an additional pair of quotes, so that none looks like null."""
 ELLIPSIS = "…"
+SAMPLE_BYTES = 16 << 20
 UNLIKE_LATIN = r"[^ -~\x{a1}-\x{2ff}]"
 """Characters that may be wider or narrower than one column."""
 
@@ -38,8 +39,11 @@ class Rows(Protocol):
     def rows(self) -> Iterator[pa.RecordBatch]: ...
 
 
-def print_rows(found: Rows, table: str | None, call: Call) -> None:
-    """Print all rows, or chosen fields of them, each batch as soon as it is there; text output ends with the number of rows."""
+def print_rows(found: Rows, table: str | None, call: Call, *, at_once: bool = False) -> None:
+    """Print all rows, or chosen fields of them, batch by batch; text output ends with the number of rows.
+
+    `at_once`: the first rows of a table are not kept back until there are enough to know the widths of its columns.
+    """
     output, view, fields = call.output, call.view, found.fields
     batches = (piece for batch in _shown_at_once(found.rows()) for piece in bounded(batch))
     if call.fields:
@@ -48,7 +52,7 @@ def print_rows(found: Rows, table: str | None, call: Call) -> None:
         places = [names.index(name) for name in call.fields]
         fields, batches = [fields[place] for place in places], (batch.select(places) for batch in batches)
     if output is OutputFormat.TABLE:
-        count = _print_text(fields, batches, view)
+        count = _print_text(fields, batches if at_once else _with_a_sample(batches), view)
         say(counted(count, "row"))
     elif output is OutputFormat.JSON:
         _print_json(table, JsonRows(fields), batches)
@@ -63,6 +67,20 @@ def _shown_at_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     for batch in batches:
         yield batch
         sys.stdout.flush()
+
+
+def _with_a_sample(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows; the first batch holds as many as the widths of the columns are taken from, if there are so many."""
+    from paimon_cli.cli.text_view import WIDTH_SAMPLE_ROWS
+
+    first: list[pa.RecordBatch] = []
+    for batch in batches:
+        first.append(batch)
+        if sum(each.num_rows for each in first) >= WIDTH_SAMPLE_ROWS or sum(each.nbytes for each in first) >= SAMPLE_BYTES:
+            break
+    if first:
+        yield pa.concat_batches(first)
+    yield from batches
 
 
 def _print_json(table: str | None, rows: JsonRows, batches: Iterator[pa.RecordBatch]) -> None:

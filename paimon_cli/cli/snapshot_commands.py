@@ -140,7 +140,7 @@ def read_changelog(
         changes = opened.follow_changelog(begin, end, columns=select, where=where, limit=limit)
     else:
         changes = opened.changelog(begin, end, columns=select, where=where, limit=limit)
-    print_rows(changes.rows, opened.name, call)
+    print_rows(changes.rows, opened.name, call, at_once=follow)
 
 
 @command(commands, "blame")

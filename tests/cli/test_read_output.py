@@ -30,6 +30,13 @@ def table(run: Run, tmp_path: Path) -> Path:
     return path
 
 
+def test_columns_are_as_wide_as_the_rows_of_all_buckets_need(run: Run, tmp_path: Path) -> None:
+    run("create", tmp_path / "wide", "-C", "k INT NOT NULL", "-C", "s STRING", "--primary-key", "k", "--bucket", 5)
+    run("write", tmp_path / "wide", jsonl(tmp_path, *({"k": k, "s": "x" * k} for k in range(1, 12))), *LOCAL)
+    head, *lines = run("read", tmp_path / "wide", "-s", "s,k").out.splitlines()
+    assert len(head) == 11 + len("   k") and {len(line) for line in lines[:-1]} == {len(head)}
+
+
 @pytest.mark.parametrize("name", ["o.csv", "o.csv.gz", "o.ndjson", "o.jsonl.zst"])
 def test_a_text_file_holds_what_is_printed(run: Run, table: Path, tmp_path: Path, name: str) -> None:
     target = tmp_path / name

@@ -1,0 +1,268 @@
+"""What the documentation shows of the program itself: commands, options, JSON names, who reads whom, and the pictures.
+
+    python -m scripts.build_docs        # renews the generated parts of README.md and docs/pictures
+
+The pages of the reference are made while MkDocs builds the site (`make docs`): this module is one of its hooks.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import paimon_cli
+from paimon_cli import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS, PICTURES = ROOT / "docs", ROOT / "docs" / "pictures"
+BORROWED = ("README.md", "FORMAT.md", "ARCHITECTURE.md", "CHANGELOG.md")
+"""Pages that stand at the top of the repository; on the site they are neighbours of the others."""
+NAVIGATION: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Start", ("index.md", "tutorial.md")),
+    ("Tables", ("loading.md", "reading.md", "kinds-of-tables.md", "merge-engines.md", "compaction.md")),
+    ("Running it", ("concurrency.md", "operations.md", "service.md", "catalogs.md", "object-stores.md")),
+    ("Spark and Python", ("engines.md", "spark.md", "yarn.md", "kubernetes.md", "library.md")),
+    ("Reference", ("commands.md", "options.md", "exit-codes.md", "json.md", "FORMAT.md")),
+    ("Background", ("ARCHITECTURE.md", "decisions.md", "speed.md", "CHANGELOG.md")),
+)
+WRITERS = {
+    "java-0.9": ("Java Paimon 0.9", ("java-0.9", "java-0.9-extra")),
+    "java-1.4": ("Java Paimon 1.4", ("java-1.4",)),
+    "pypaimon": ("pypaimon 2.1", ("pypaimon-2.1",)),
+    "rust": ("paimon-rust 0.4", ("rust-0.4",)),
+}
+CONTINUED = "python -m scripts.judge.goldens"
+PICTURE_ACCOUNTS, PICTURE_CHANGES, PICTURE_COMMITS, PICTURE_COMPACTIONS = 40_000, 3_000, 30, (7, 14, 20, 25)
+BLOCK = re.compile(r"(<!-- generated: (\w+) .*?-->\n).*?(<!-- end -->)", re.DOTALL)
+_FLAG = re.compile(r"\[/?[a-z ]+\]")
+
+
+def readers() -> str:
+    """Whose tables we read, counted from the tables in the tree, and that they read ours."""
+    from tests.goldens import _all_goldens
+
+    lines = ["| | tables of theirs in our tests | we read and continue them | it reads ours |", "|---|---|---|---|"]
+    for name, archives in WRITERS.values():
+        tables = [golden for golden in _all_goldens() if golden.writer in archives]
+        keyed = sum(bool(golden.schema["primaryKeys"]) for golden in tables)
+        kinds = f"{len(tables)}: {keyed} with a primary key, {len(tables) - keyed} append"
+        lines.append(f"| {name} | {kinds} | yes | yes |")
+    return "\n".join(lines)
+
+
+PARTS = {"readers": readers}
+
+
+def renewed(page: str) -> str:
+    """The page with its generated parts made again."""
+    return BLOCK.sub(lambda block: f"{block[1]}{PARTS[block[2]]()}\n{block[3]}", page)
+
+
+def lsm_picture() -> str:
+    """The sorted runs of one bucket of the demo's table, compacted now and then, as `report` draws them."""
+    from paimon_cli.cli import demo_command
+    from paimon_cli.inspect.charts import drawing, ranges
+    from paimon_cli.inspect.report_figures import report_figures
+    from paimon_cli.inspect.report_page import tree_ranges
+
+    with TemporaryDirectory() as folder:
+        columns = ["id BIGINT NOT NULL", "owner STRING", "balance BIGINT"]
+        settings = {"bucket": "1", "write-only": "true"}
+        table = Table.create(f"{folder}/accounts", columns=columns, primary_key=["id"], options=settings)
+        for number in range(PICTURE_COMMITS):
+            table.write(demo_command.batch(number, PICTURE_ACCOUNTS, PICTURE_CHANGES))
+            if number in PICTURE_COMPACTIONS:
+                table.compact(strategy="minor")
+        (tree,) = report_figures(table.catalog_table, "accounts", "accounts").trees
+    title = "The sorted runs of a bucket"
+    says = f"{len(tree.runs)} sorted runs after 30 commits and 4 compactions: each bar goes from the lowest key to the highest"
+    return drawing("lsm", title, says, *ranges(tree_ranges(tree)), standalone=True)
+
+
+def speed_picture() -> str:
+    """How much longer others take, from the first table of docs/speed.md."""
+    from paimon_cli.inspect.charts import Bar, Part, bars, drawing
+
+    rows = []
+    for cells in _table_below("## Against other implementations"):
+        rows.append(Bar(f"{cells[0]}: paimon-cli", [Part(1, "l4", cells[1])], cells[1]))
+        for name, cell in (("paimon-rust 0.4", cells[2]), ("Java 0.9, warm", cells[3])):
+            times = re.match(r"[0-9.]+", cell)
+            if times is not None:
+                rows.append(Bar(name, [Part(float(times[0]), "analyze", f"{times[0]} times")], f"{times[0]} times"))
+    return drawing("speed", "Speed beside other implementations", "times, shorter is faster", *bars(rows), standalone=True)
+
+
+def _table_below(heading: str) -> Iterator[list[str]]:
+    text = (DOCS / "speed.md").read_text(encoding="utf-8").partition(heading)[2].partition("\n## ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    yield from ([cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:])
+
+
+def commands_page() -> str:
+    """Every command with its help, arguments and options; those that all commands share stand once."""
+    from typer.main import get_command
+
+    from paimon_cli.cli.app import app
+
+    commands = dict(_commands(get_command(app)))
+    shared = [parameter for parameter in commands["version"].params if parameter.rich_help_panel == "Common"]
+    lines = ["# Commands", "", "What `paimon-cli COMMAND --help` shows. All commands also take:", "", *_options_table(shared)]
+    for name, command in commands.items():
+        own = [each for each in command.params if each.name not in {one.name for one in shared} and not each.hidden]
+        arguments = " ".join(each.metavar or each.name.upper() for each in own if each.param_type_name == "argument")
+        help_text = _FLAG.sub("", command.help or "")
+        text, examples = _split_examples(help_text)
+        lines += ["", f"## {name}", "", f"`paimon-cli {name} {arguments}`".replace(" `", "`"), "", text, ""]
+        lines += ["```sh", *examples, "```", ""] if examples else []
+        lines += _options_table([each for each in own if each.name != "help"])
+    return "\n".join(lines) + "\n"
+
+
+def _split_examples(text: str) -> tuple[str, list[str]]:
+    paragraphs = [paragraph.strip() for paragraph in text.split("\n\n")]
+    is_example = [paragraph.startswith("paimon-cli ") for paragraph in paragraphs]
+    told = "\n\n".join(paragraph for paragraph, shown in zip(paragraphs, is_example, strict=True) if not shown)
+    return told, [paragraph for paragraph, shown in zip(paragraphs, is_example, strict=True) if shown]
+
+
+def _options_table(parameters: list[Any]) -> list[str]:
+    if not parameters:
+        return []
+    lines = ["| | |", "|---|---|"]
+    for each in parameters:
+        names = (
+            each.metavar or each.name.upper()
+            if each.param_type_name == "argument"
+            else ", ".join((*each.opts, *each.secondary_opts))
+        )
+        value = (
+            each.metavar if each.metavar and each.param_type_name != "argument" and not getattr(each, "is_flag", False) else ""
+        )
+        spelled = f"`{names} {value}`".replace(" `", "`").replace("|", "\\|")
+        lines.append(f"| {spelled} | {_cell(each.help or '')} |")
+    return lines
+
+
+def _commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{path}{name} ")
+        elif not command.hidden:
+            yield f"{path}{name}", command
+
+
+def options_page() -> str:
+    """The table of options, by group."""
+    from paimon_cli.options.option_catalog import OPTIONS, OWN_OPTIONS
+
+    groups: dict[str, list[Any]] = {}
+    for option in (*OWN_OPTIONS, *OPTIONS):
+        groups.setdefault(option.group, []).append(option)
+    lines = [
+        "# Table options",
+        "",
+        "Every option of Paimon, and whether paimon-cli honours it. `paimon-cli options explain KEY` says",
+    ]
+    lines += ["more about one of them; a harmless option means nothing here."]
+    for name in sorted(groups, key=lambda group: (group != "paimon-cli", group != "core", group)):
+        lines += ["", f"## {name}", "", "| option | default | meaning | here |", "|---|---|---|---|"]
+        for option in groups[name]:
+            default = "" if option.default is None else f"`{option.default}`"
+            here = f"{option.status}: {option.reason}" if option.reason else option.status
+            lines.append(f"| `{option.key}` | {_cell(default)} | {_cell(option.description)} | {_cell(here)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def json_page() -> str:
+    """The JSON names of every result, from the dataclasses that the commands print."""
+    from paimon_cli.cli.columns import columns_of
+
+    lines = [
+        "# JSON names",
+        "",
+        'With `-o json` a list is `{"apiVersion": "paimon-cli/v1", "kind": ..., "table": ..., "items": [...]}`; one thing has',
+        "`item` instead of `items`. `-o ndjson` prints the items alone, one a line, and `-o csv` the same names as a header.",
+        "`--fields a,b` chooses some of them. Sequence numbers and commit identifiers are strings, sizes are bytes, times are",
+        "RFC 3339 in UTC.",
+        "",
+    ]
+    for shape in sorted(_results().values(), key=lambda each: each.__name__):
+        names = ", ".join(f"`{column.name}`" for column in columns_of(shape))
+        lines += [f"## {shape.__name__}", "", _cell(shape.__doc__ or ""), "", names, ""]
+    return "\n".join(lines)
+
+
+@cache
+def _results() -> Mapping[str, type]:
+    """The dataclasses that commands print: those that a `Listing` is made of in `cli`, or whose columns are described there."""
+    from paimon_cli import cli
+    from paimon_cli.cli.columns import KINDS, SHOWN, TITLES
+
+    described = {key.split(".")[0] for key in (*KINDS, *TITLES) if "." in key} | {*SHOWN}
+    names = described | {
+        name for path in Path(cli.__path__[0]).glob("*.py") for name in _printed(path.read_text(encoding="utf-8"))
+    }
+    found: dict[str, type] = {}
+    for module in pkgutil.walk_packages(paimon_cli.__path__, "paimon_cli."):
+        if module.name.split(".")[1] in ("inspect", "jobs", "read", "maintain", "api", "invariants", "lab", "compact", "catalog"):
+            content = vars(importlib.import_module(module.name))
+            found |= {name: content[name] for name in names & content.keys() if is_dataclass(content[name])}
+    return found
+
+
+def _printed(source: str) -> list[str]:
+    return re.findall(r'Listing\("\w+", [^,]+, (\w+),', source)
+
+
+def renew() -> None:
+    """Renew the generated parts of README.md, and the pictures."""
+    readme = ROOT / "README.md"
+    readme.write_text(renewed(readme.read_text(encoding="utf-8")), encoding="utf-8")
+    PICTURES.mkdir(exist_ok=True)
+    (PICTURES / "lsm-tree.svg").write_text(lsm_picture() + "\n", encoding="utf-8")
+    (PICTURES / "speed.svg").write_text(speed_picture() + "\n", encoding="utf-8")
+
+
+def on_config(config: Any) -> Any:
+    """MkDocs: the pages that are there, in order; others at the end."""
+    made = {"index.md", "commands.md", "options.md", "json.md", *BORROWED}
+    there = made | {path.name for path in DOCS.glob("*.md")}
+    listed = {page for _, pages in NAVIGATION for page in pages}
+    config.nav = [{title: [page for page in pages if page in there]} for title, pages in NAVIGATION]
+    config.nav += [{"More": more}] if (more := sorted(there - listed - {"README.md"})) else []
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """MkDocs: add the pages that are made here, and those at the top of the repository."""
+    from mkdocs.structure.files import File
+
+    contents = {"commands.md": commands_page(), "options.md": options_page(), "json.md": json_page()}
+    for name in BORROWED:
+        contents["index.md" if name == "README.md" else name] = (ROOT / name).read_text(encoding="utf-8")
+    for name, content in contents.items():
+        files.append(File.generated(config, name, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """MkDocs: links between pages as the site has them, whichever directory they stand in."""
+    markdown = re.sub(r"\]\(docs/", "](", markdown).replace('src="docs/', 'src="')
+    markdown = re.sub(r"\]\(\.\./(FORMAT|ARCHITECTURE|CHANGELOG)\.md", r"](\1.md", markdown)
+    return re.sub(r"\]\((\.\./)?README\.md", "](index.md", markdown)
+
+
+if __name__ == "__main__":
+    renew()

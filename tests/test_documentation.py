@@ -1,0 +1,67 @@
+"""The pages show what the commands print, and the parts that are made from the program are up to date."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from scripts import build_docs
+from scripts.run_snippets import PAGES, ROOT, commands, comparable, rewritten
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_shows_what_its_commands_print(page: str, tmp_path: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert comparable(rewritten(text, tmp_path)) == comparable(text)
+
+
+def test_a_page_that_is_not_true_is_found(tmp_path: Path) -> None:
+    page = "```console\n$ echo one \\\n  two\none\n$ exit 3\n$ echo $?\n3\n```\n\n```python\nx = 1\n```\n"
+    assert rewritten(page, tmp_path) == page.replace("\none\n", "\none two\n")
+    assert list(commands("$ a\nb\n$ c\n")) == [("$ a\n", "b\n"), ("$ c\n", "")]
+    with pytest.raises(AssertionError):
+        rewritten("```python\nassert False\n```\n", tmp_path)
+
+
+def test_times_and_sizes_are_not_compared_but_counts_are() -> None:
+    one, other = "3 rows, 1.2 kB in 0.1 s at 2026-11-22 16:54:07", "3 rows, 900 B in 12.0 s at 2026-01-01 00:00:00"
+    assert comparable(one) == comparable(other) != comparable(other.replace("3 rows", "4 rows"))
+
+
+def test_the_readme_is_short_and_its_generated_parts_are_new() -> None:
+    assert len(README.splitlines()) <= 200
+    assert build_docs.renewed(README) == README
+    assert "| Java Paimon 1.4 | 23: " in README
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", README)
+    assert len(links) > 15
+    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("name", ["lsm-tree.svg", "speed.svg"])
+def test_pictures_are_drawn_by_the_program(name: str) -> None:
+    draw = {"lsm-tree.svg": build_docs.lsm_picture, "speed.svg": build_docs.speed_picture}[name]
+    stored = (build_docs.PICTURES / name).read_text(encoding="utf-8")
+    assert comparable(stored).strip() == comparable(draw()).strip()
+
+
+def test_the_reference_has_every_command_option_and_result() -> None:
+    page = build_docs.commands_page()
+    assert {"## write", "## snapshots ls", "## demo", "## report"} <= set(page.splitlines())
+    assert "| `--html FILE` | File or URL to write the page to. |" in page
+    options = build_docs.options_page()
+    assert "| `merge-engine` | `deduplicate` |" in options and options.count("\n| `") > 500
+    assert "`commit_identifier`" in build_docs.json_page() and "## SnapshotRow" in build_docs.json_page()
+
+
+def test_every_page_of_the_navigation_is_there_or_made() -> None:
+    made = {"index.md", "commands.md", "options.md", "json.md", "FORMAT.md", "ARCHITECTURE.md", "CHANGELOG.md"}
+    later = {"service.md", "object-stores.md"}
+    listed = {page for _, pages in build_docs.NAVIGATION for page in pages}
+    assert listed - made - later <= {path.name for path in build_docs.DOCS.glob("*.md")}
