@@ -56,9 +56,10 @@ def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clo
         _check_lookup_switch(table, old, new)
         _check_postponed(table, old, new)
         if table.schemas.commit(new):
+            warnings = _warnings(table, old, new, changes)
             if table.metastore is not None and table.identifier is not None and table.branch == MAIN_BRANCH:
-                table.metastore.alter_table(table.identifier, new)
-            return AlteredTable(new, True, tuple(_warnings(table, old, new, changes)))
+                warnings += table.metastore.alter_table(table.identifier, old, new)
+            return AlteredTable(new, True, tuple(warnings))
     raise StorageUnavailable(
         f"the schema of {table.name} was not changed", "other schema changes keep being published first", "try again"
     )

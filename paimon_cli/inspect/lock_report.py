@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 PUT_IF_ABSENT, LOCK, UNSAFE = "put-if-absent", "lock", "unsafe"
 MEANING = {
     PUT_IF_ABSENT: "the storage creates a snapshot file only if it does not exist; no lock is needed",
-    LOCK: "a writer publishes its snapshot while it holds a row of paimon_distributed_locks",
+    LOCK: "a writer publishes its snapshot while it holds the lock of the catalog: a row of "
+    "paimon_distributed_locks, or a lock of the Hive metastore",
     UNSAFE: "the storage cannot create a file exclusively, and the catalog has no lock: commits are refused (exit 7)",
 }
 """Each mechanism and what it means."""
@@ -115,8 +116,9 @@ def _mechanism(storage: Storage) -> str:
     """The mechanism of a table without a lock. Stores that must be tested are tested."""
     if not isinstance(storage, GuardedStorage):
         return PUT_IF_ABSENT
+    mechanisms = {PublishMethod.PRIMITIVE: PUT_IF_ABSENT, PublishMethod.LOCK: LOCK}
     try:
-        return PUT_IF_ABSENT if storage.publish_method() is PublishMethod.PRIMITIVE else UNSAFE
+        return mechanisms.get(storage.publish_method(), UNSAFE)
     except Refused:
         return UNSAFE
 

@@ -89,8 +89,9 @@ class FileSystemMetastore(Metastore):
             raise self.no_table(old)
         self.mover(old, old_url, new, new_url)()
 
-    def alter_table(self, identifier: TableIdentifier, schema: TableSchema) -> None:
+    def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:
         """The schema file is all that there is."""
+        return []
 
 
 def tables_in(storage: Storage, root: str, known: set[str] | None = None) -> Iterator[tuple[str, str]]:

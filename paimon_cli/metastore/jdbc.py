@@ -6,8 +6,8 @@ The tables of the database are Java's (FORMAT.md, section 14.1), so that one dat
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,10 +15,8 @@ from sqlalchemy import Column, ColumnElement, Connection, Engine, MetaData, Stri
 from sqlalchemy.exc import IntegrityError
 
 from paimon_cli.errors import UsageError, cleaning_up
-from paimon_cli.history.snapshots_and_schemas import SchemaHistory, SnapshotHistory
-from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier
+from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, listed_properties
 from paimon_cli.storage.catalog_options import DatabaseAddress
 from paimon_cli.storage.sql_database import database_errors, open_database
 
@@ -119,15 +117,11 @@ class JdbcMetastore(Metastore):
                 raise UsageError(f"{identifier} already exists", "it is a view", "choose another name")
             if self._has(connection, identifier):
                 return False
-        if not publish() and not self._was_left_by_a_creation(identifier, schema):
+        if not publish() and not self.was_left_by_a_creation(self._place(identifier), schema):
             with self._connected() as connection:
                 if self._has(connection, identifier):
                     return False
-            raise UsageError(
-                f"cannot create {identifier}",
-                f"{self._place(identifier)} holds a table that the jdbc catalog does not know",
-                "choose another name, or move the directory away",
-            )
+            raise self.unknown_files(identifier, self._place(identifier))
         with self._connected() as connection:
             try:
                 connection.execute(insert(TABLES).values(**self._row(identifier)))
@@ -163,10 +157,11 @@ class JdbcMetastore(Metastore):
                 raise UsageError(f"cannot rename {old} to {new}", f"{new} exists", "choose another name") from None
             move()
 
-    def alter_table(self, identifier: TableIdentifier, schema: TableSchema) -> None:
+    def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:
         with self._connected() as connection:
             connection.execute(delete(TABLE_PROPERTIES).where(self._of(TABLE_PROPERTIES, *identifier)))
-            self._insert_properties(connection, identifier, schema)
+            self._insert_properties(connection, identifier, new)
+        return []
 
     @property
     def _key(self) -> str:
@@ -229,18 +224,3 @@ class JdbcMetastore(Metastore):
         rows = [row | {"property_key": key, "property_value": value} for key, value in listed_properties(schema).items()]
         if rows:
             connection.execute(insert(TABLE_PROPERTIES), rows)
-
-    def _was_left_by_a_creation(self, identifier: TableIdentifier, schema: TableSchema) -> bool:
-        """Whether a creation of the same table died between its schema file and its entry."""
-        storage, root = self.open_directory(self._place(identifier))
-        layout = TableLayout(root)
-        history = SchemaHistory(storage, layout)
-        if history.ids() != [schema.id] or SnapshotHistory(storage, layout).latest_id() is not None:
-            return False
-        return replace(history.latest(), time_millis=schema.time_millis) == schema
-
-
-def listed_properties(schema: TableSchema) -> Mapping[str, str]:
-    """The options of a table, and its keys, as catalogs show them (Java `sync-all-properties`)."""
-    keys = {"primary-key": schema.primary_keys, "partition": schema.partition_keys, "bucket-key": schema.bucket_key_names}
-    return dict(schema.options) | {key: ",".join(names) for key, names in keys.items() if names}

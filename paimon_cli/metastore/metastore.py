@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
 from paimon_cli.errors import NotFound, NotSupported, Refused, UsageError
-from paimon_cli.history.snapshots_and_schemas import SchemaHistory
+from paimon_cli.history.snapshots_and_schemas import SchemaHistory, SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.catalog_options import store_options
@@ -135,8 +135,8 @@ class Metastore(ABC):
         """
 
     @abstractmethod
-    def alter_table(self, identifier: TableIdentifier, schema: TableSchema) -> None:
-        """Take note of a new schema of a table, which has been written."""
+    def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:
+        """Take note of a new schema, which has been written. Warnings about what the catalog would not take."""
 
     def guarded(self, storage: Storage, root: str, identifier: TableIdentifier | None) -> Storage:
         """The storage of a table with the commit hook and the lock of this catalog; without a name the table was given by its
@@ -166,6 +166,23 @@ class Metastore(ABC):
         """Whether a table lies at the URL."""
         storage, root = self.open_directory(url)
         return bool(SchemaHistory(storage, TableLayout(root)).ids())
+
+    def was_left_by_a_creation(self, url: str, schema: TableSchema) -> bool:
+        """Whether a creation of the same table died between its schema file and its entry."""
+        storage, root = self.open_directory(url)
+        layout = TableLayout(root)
+        history = SchemaHistory(storage, layout)
+        if history.ids() != [schema.id] or SnapshotHistory(storage, layout).latest_id() is not None:
+            return False
+        return replace(history.latest(), time_millis=schema.time_millis) == schema
+
+    def unknown_files(self, identifier: TableIdentifier, url: str) -> UsageError:
+        """The error where a new table would lie on top of one that has no entry."""
+        return UsageError(
+            f"cannot create {identifier}",
+            f"{url} holds a table that the {self.kind} catalog does not know",
+            "choose another name, or move the directory away",
+        )
 
     def mover(self, old: TableIdentifier, old_url: str, new: TableIdentifier, new_url: str) -> Callable[[], None]:
         """What moves the directory of a table in one step.
@@ -201,3 +218,9 @@ class Metastore(ABC):
 
     def unsupported(self, work: str, hint: str = "") -> NotSupported:
         return NotSupported(f"{work} in a {self.kind} catalog", "this version does not do that", hint)
+
+
+def listed_properties(schema: TableSchema) -> dict[str, str]:
+    """The options of a table, and its keys, as catalogs show them (Java `sync-all-properties`)."""
+    keys = {"primary-key": schema.primary_keys, "partition": schema.partition_keys, "bucket-key": schema.bucket_key_names}
+    return dict(schema.options) | {key: ",".join(names) for key, names in keys.items() if names}

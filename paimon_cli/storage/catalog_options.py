@@ -52,11 +52,17 @@ def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
 
 _STORE_PREFIXES = ("s3.", "s3a.", "fs.", "gs.", "azure.")
 _LOCK_PREFIXES = ("jdbc.", "lock.", "lock-")
-_LOCK_NAMES = {"metastore", "uri", "catalog-key", "sync-all-properties"}
+_LOCK_NAMES = {"metastore", "uri", "catalog-key"}
+_CATALOG_PREFIXES = ("hive.metastore.", "metastore.client.", "header.", "token.", "dlf.")
+_CATALOG_NAMES = {
+    *("warehouse", "profile", "sync-all-properties", "hive-conf-dir", "location-in-properties", "alter-table-cascade"),
+    *("table.type", "token", "prefix", "data-token.enabled"),
+}
+"""Options that only a catalog looks at; no store is given them."""
 
 
 def is_catalog_option(key: str) -> bool:
-    return key in ("warehouse", "profile") or key.startswith(_STORE_PREFIXES) or _is_of_lock(key)
+    return key.startswith(_STORE_PREFIXES) or _is_of_lock(key)
 
 
 def store_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -65,7 +71,7 @@ def store_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_of_lock(key: str) -> bool:
-    return key in _LOCK_NAMES or key.startswith(_LOCK_PREFIXES)
+    return key in _LOCK_NAMES | _CATALOG_NAMES or key.startswith(_LOCK_PREFIXES + _CATALOG_PREFIXES)
 
 
 def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

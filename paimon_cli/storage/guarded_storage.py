@@ -9,12 +9,12 @@ import contextlib
 import enum
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from paimon_cli.errors import Refused, StorageUnavailable
 from paimon_cli.storage.clock_and_random import RandomSource, SystemRandom
-from paimon_cli.storage.commit_lock import CommitLock
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
 
 PROBE_PREFIX = ".commit-probe-"
@@ -80,6 +80,26 @@ def _race(storage: Storage, path: str) -> bool | None:
     return storage.read_bytes(path) == contents[outcomes.index(PutOutcome.CREATED)]
 
 
+class HeldLock(Protocol):
+    """A lock while it is held."""
+
+    def confirm(self) -> None:
+        """Right before a put: `StorageUnavailable` if the lock is lost."""
+
+    def release(self) -> bool:
+        """Give the lock back; whether it was ours until now."""
+
+
+class PublishLock(Protocol):
+    """The lock of one table, which keeps its writers apart; picklable."""
+
+    def check(self) -> None:
+        """Connect once: raise now what would fail at the first commit."""
+
+    def held(self) -> AbstractContextManager[HeldLock]:
+        """Acquire the lock for the block; `StorageUnavailable` if that takes too long."""
+
+
 class PublishMethod(enum.Enum):
     """How files that only one writer may make are made."""
 
@@ -100,7 +120,7 @@ class GuardedStorage(WrappedStorage):
         self,
         inner: Storage,
         root: str,
-        lock: CommitLock | None = None,
+        lock: PublishLock | None = None,
         allow_unsafe_commit: bool = False,
         random: RandomSource | None = None,
     ) -> None:

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.metastore.hive_client import HiveAddress
 from tests.cli.calling import Answer, Run
+from tests.metastore.hive_server import HiveServer
 from tests.storage.postgres_server import IS_HERE, USER, PostgresServer
 
 COLUMNS = ("-C", "id BIGINT NOT NULL", "-C", "v STRING", "--primary-key", "id", "--bucket", "1")
-KINDS = ["filesystem", "sqlite", *(["postgresql"] if IS_HERE else [])]
+HIVE = pytest.param("hive", marks=pytest.mark.xdist_group("hive"))
+KINDS = ["filesystem", "sqlite", *(["postgresql"] if IS_HERE else []), HIVE]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,18 @@ def flags(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
         server: PostgresServer = request.getfixturevalue("postgres")
         login = {"jdbc.user": USER, "jdbc.password": server.password}
         options = {"metastore": "jdbc", "uri": server.new_database(), **login}
+    elif request.param == "hive":
+        server_of_hive: HiveServer = request.getfixturevalue("hive")
+        clear(server_of_hive)
+        options = {"metastore": "hive", "uri": server_of_hive.uri, "lock.enabled": "true"}
     return ["--warehouse", f"{tmp_path}/wh", *(word for key, value in options.items() for word in ("--option", f"{key}={value}"))]
+
+
+def clear(server: HiveServer) -> None:
+    """Forget the databases of the test before."""
+    with HiveAddress.of({"uri": server.uri}, {}).connected() as client:
+        for name in set(client.get_all_databases()) - {"default"}:
+            client.drop_database(name, False, True)
 
 
 Call = Callable[..., Answer]
@@ -53,6 +67,11 @@ def write(call: Call, table: str, *rows: dict[str, object]) -> None:
     call("write", table, "-", "--format", "json", "--engine", "local", stdin="\n".join(map(json.dumps, rows)))
 
 
+def databases(call: Call) -> list[dict[str, Any]]:
+    """All but the one that each Hive metastore has."""
+    return [item for item in call("db", "ls", "-o", "json").json["items"] if item["database"] != "default"]
+
+
 def names(call: Call) -> list[str]:
     return [item["table"] for item in call("tables", "ls", "-o", "json").json["items"]]
 
@@ -66,7 +85,7 @@ def test_databases(call: Call) -> None:
     assert "nothing was changed" in call("db", "create", "shop", "--if-not-exists").out
     call("db", "create", "empty")
     call("create", "shop.orders", *COLUMNS)
-    items = call("db", "ls", "-o", "json").json["items"]
+    items = databases(call)
     assert [(item["database"], item["tables"]) for item in items] == [("empty", 0), ("shop", 1)]
     assert items[1]["path"].endswith("/wh/shop.db")
     call("db", "drop", "empty", "-y")
@@ -75,7 +94,7 @@ def test_databases(call: Call) -> None:
     assert "not confirmed" in call("db", "drop", "shop", "--cascade", code=7).err
     assert "nothing was changed" in call("db", "drop", "shop", "--cascade", "--dry-run").out
     assert call("db", "drop", "shop", "--cascade", "-y", "-o", "json").json["item"]["table_names"] == ["shop.orders"]
-    assert call("db", "ls", "-o", "json").json["items"] == []
+    assert databases(call) == []
 
 
 def test_every_command_takes_the_name_of_a_table(call: Call, tmp_path: Path) -> None:

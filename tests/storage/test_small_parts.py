@@ -175,8 +175,18 @@ def test_the_longest_secret_goes_first() -> None:
 
 
 def test_whose_options_they_are() -> None:
-    lock = ("lock.enabled", "lock-acquire-timeout", "jdbc.user", "metastore", "uri", "catalog-key")
-    store = ("s3.region", "s3a.region", "fs.gs.token", "warehouse")
+    lock = (
+        "lock.enabled",
+        "lock-acquire-timeout",
+        "jdbc.user",
+        "metastore",
+        "uri",
+        "catalog-key",
+        "warehouse",
+        "token",
+        "profile",
+    )
+    store = ("s3.region", "s3a.region", "fs.gs.token")
     table = ("bucket", "metastore.partitioned-table", "uri.x", "locks", "s3", "project")
     assert all(map(is_catalog_option, (*lock, *store))) and not any(map(is_catalog_option, table))
     given = dict.fromkeys((*lock, *store, *table), "x")

@@ -1,0 +1,321 @@
+"""Paimon's catalog in a Hive metastore (Java HiveCatalog): tables are entered so that Hive, Java and we find them."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from paimon_cli.datatypes.data_type import (
+    ArrayType,
+    BinaryType,
+    DataField,
+    DataType,
+    DecimalType,
+    MapType,
+    MultisetType,
+    RowType,
+    StringType,
+    TimestampType,
+    TimeType,
+)
+from paimon_cli.errors import NotFound, NotSupported, UsageError, cleaning_up
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.metastore.hive_client import HiveAddress, HiveLock
+from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, listed_properties
+from paimon_cli.storage.catalog_options import store_options
+from paimon_cli.storage.guarded_storage import GuardedStorage
+from paimon_cli.storage.storage import Storage, directories_of
+
+INPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonInputFormat"
+OUTPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonOutputFormat"
+SERDE, STORAGE_HANDLER = "org.apache.paimon.hive.PaimonSerDe", "org.apache.paimon.hive.PaimonStorageHandler"
+EXTERNAL_TABLE, MANAGED_TABLE = "EXTERNAL_TABLE", "MANAGED_TABLE"
+_BATCH = 300
+_LONGEST_CHAR, _LONGEST_VARCHAR, _LONGEST_COMMENT = 255, 65535, 256
+_NOT_IN_METASTORE = ("metastore.partitioned-table", "metastore.tag-to-partition")
+
+
+@dataclass(frozen=True)
+class HiveMetastore(Metastore):
+    """Tables lie where the metastore says: new ones below the directory of their database."""
+
+    kind = "hive"
+
+    def __post_init__(self) -> None:
+        for key, harmless in (("location-in-properties", "false"), ("table.type", "managed")):
+            if self.options.get(key, harmless).lower() != harmless:
+                raise NotSupported(f"{key}={self.options[key]}", f"in a hive catalog only {harmless} is supported")
+        if self.options.get("lock.type", "hive") != "hive":
+            raise NotSupported(
+                f"lock.type={self.options['lock.type']}", "a hive catalog locks in the metastore", "lock.type=hive"
+            )
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        return store_options(self.options)
+
+    def databases(self) -> list[Database]:
+        with self._address.connected() as client:
+            return [_database(client.get_database(name)) for name in sorted(client.get_all_databases())]
+
+    def database(self, name: str) -> Database:
+        with self._address.connected() as client:
+            return self._find_database(client, name)
+
+    def create_database(self, name: str) -> None:
+        from pymetastore.hive_metastore import ttypes
+
+        _check_lower_case(name)
+        place = None if self.warehouse is None else self.open_directory(self.directory_of(name))[1]
+        made = ttypes.Database(name=name, locationUri=place, parameters={}, ownerName=getpass.getuser(), ownerType=1)
+        with self._address.connected() as client:
+            if name in client.get_all_databases():
+                raise UsageError(f"database {name} already exists", "the hive catalog has it")
+            client.create_database(made)
+
+    def drop_database(self, name: str) -> None:
+        with self._address.connected() as client:
+            self._find_database(client, name)
+            left = client.get_all_tables(name)
+            if left:
+                why = f"it has tables or views of other kinds: {', '.join(sorted(left)[:5])}"
+                raise UsageError(f"database {name} is not empty", why, "drop them with the engine that made them")
+            client.drop_database(name, True, False)
+
+    def tables(self, database: str) -> list[RegisteredTable]:
+        with self._address.connected() as client:
+            self._find_database(client, database)
+            names = iter(sorted(client.get_all_tables(database)))
+            found: list[RegisteredTable] = []
+            while batch := list(islice(names, _BATCH)):
+                tables = client.get_table_objects_by_name(database, batch)
+                found += [_registered(table) for table in tables if _is_paimon(table)]
+            return sorted(found)
+
+    def table(self, identifier: TableIdentifier) -> RegisteredTable:
+        with self._address.connected() as client:
+            return _registered(self._find_table(client, identifier))
+
+    def place_of_new_table(self, identifier: TableIdentifier) -> str:
+        with self._address.connected() as client:
+            try:
+                return _registered(client.get_table(*identifier)).url
+            except self._missing:
+                place = self._find_database(client, identifier.database).url
+        return f"{place or self.directory_of(identifier.database)}/{identifier.table}"
+
+    def create_table(self, identifier: TableIdentifier, schema: TableSchema, publish: Callable[[], bool]) -> bool:
+        _check_lower_case(identifier.table)
+        for key in _NOT_IN_METASTORE:
+            if schema.options.get(key, "false") != "false":
+                raise NotSupported(f"{key}={schema.options[key]}", "partitions are not entered into the Hive metastore")
+        with self._address.connected() as client:
+            if self._has(client, identifier):
+                return False
+        place = self.place_of_new_table(identifier)
+        if not publish() and not self.was_left_by_a_creation(place, schema):
+            raise self.unknown_files(identifier, place)
+        with self._address.connected() as client:
+            client.create_table(self._hive_table(identifier, schema, place))
+        return True
+
+    def drop_table(self, identifier: TableIdentifier, delete_files: Callable[[], None]) -> None:
+        """The entry goes first, as in Java; it comes back if files could not be deleted, so that the drop can be repeated."""
+        with self._address.connected() as client:
+            table = self._find_table(client, identifier)
+            if table.tableType == EXTERNAL_TABLE:
+                raise NotSupported(
+                    f"dropping {identifier}", "it is an external table of Hive, whose files stay", "drop it in Hive"
+                )
+            client.drop_table(*identifier, False)
+        try:
+            delete_files()
+        except BaseException as failure:
+            with cleaning_up(failure), self._address.connected() as client:
+                client.create_table(table)
+            raise
+
+    def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
+        """The metastore moves the directory of a managed table itself, if it can; where it did not, we do."""
+        _check_lower_case(new.table)
+        with self._address.connected() as client:
+            table = self._find_table(client, old)
+            old_url = _registered(table).url
+            if self._has(client, new):
+                raise UsageError(f"cannot rename {old} to {new}", f"{new} exists", "choose another name")
+            new_url = f"{self._find_database(client, new.database).url}/{new.table}"
+            self.mover(old, old_url, new, new_url)
+            table.dbName, table.tableName = new
+            client.alter_table(*old, table)
+            renamed = client.get_table(*new)
+            if renamed.tableType == EXTERNAL_TABLE or not self.has_schema(old_url):
+                return
+            if directories_of(self.open_directory(old_url)[0]) is not None:
+                self.mover(old, old_url, new, new_url)()
+                renamed.sd.location = new_url
+            else:
+                renamed.sd.location = old_url
+            client.alter_table(*new, renamed)
+
+    def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:
+        with self._address.connected() as client:
+            table = self._find_table(client, identifier)
+            gone = listed_properties(old).keys() - listed_properties(new).keys()
+            kept = {key: value for key, value in table.parameters.items() if key not in gone}
+            table.parameters = kept | self._parameters(new)
+            table.sd.cols = [_column(field) for field in new.fields]
+            with self._refusals() as refused:
+                client.alter_table_with_cascade(*identifier, table, True)
+        if not refused:
+            return []
+        return [f"the Hive metastore refuses the new columns, so Hive goes on with the old ones: {refused[0]}"]
+
+    def guarded(self, storage: Storage, root: str, identifier: TableIdentifier | None) -> Storage:
+        """With `lock.enabled`, and by default on object stores as in Java, commits hold the table's lock in the metastore."""
+        inner = storage.inner if isinstance(storage, GuardedStorage) else storage
+        enabled = self.options.get("lock.enabled", "false" if directories_of(inner) is not None else "true").lower()
+        if enabled not in ("true", "false"):
+            raise UsageError(f"lock.enabled={enabled}", "allowed: true or false")
+        if enabled == "false":
+            return storage
+        database, table = identifier or TableIdentifier(*_names_of(root))
+        return GuardedStorage(inner, root, HiveLock(self._address, database, table))
+
+    @cached_property
+    def _address(self) -> HiveAddress:
+        return HiveAddress.of(self.options)
+
+    @property
+    def _missing(self) -> type[Exception]:
+        from pymetastore.hive_metastore import ttypes
+
+        return ttypes.NoSuchObjectException
+
+    @contextmanager
+    def _refusals(self) -> Iterator[list[str]]:
+        """Collects the reason why the metastore refuses a change."""
+        from pymetastore.hive_metastore import ttypes
+
+        found: list[str] = []
+        try:
+            yield found
+        except (ttypes.InvalidOperationException, ttypes.MetaException) as error:
+            found.append(str(error.message).split("\n")[0])
+
+    def _has(self, client: Any, identifier: TableIdentifier) -> bool:
+        """Whether there is a table of ours; `UsageError` if another one has that name."""
+        try:
+            self._find_table(client, identifier)
+        except NotFound:
+            return False
+        except NotSupported as other:
+            raise UsageError(f"{identifier} already exists", other.why, "choose another name") from None
+        return True
+
+    def _find_table(self, client: Any, identifier: TableIdentifier) -> Any:
+        try:
+            table = client.get_table(*identifier)
+        except self._missing:
+            self._find_database(client, identifier.database)
+            raise self.no_table(identifier) from None
+        if not _is_paimon(table):
+            raise NotSupported(f"table {identifier}", "it is a table of Hive, not of Paimon", "read it with Hive or Spark")
+        return table
+
+    def _find_database(self, client: Any, name: str) -> Database:
+        try:
+            return _database(client.get_database(name))
+        except self._missing:
+            raise self.no_database(name) from None
+
+    def _hive_table(self, identifier: TableIdentifier, schema: TableSchema, place: str) -> Any:
+        """The entry that Java's HiveCatalog makes for a managed table."""
+        from pymetastore.hive_metastore import ttypes
+
+        serde = ttypes.SerDeInfo(serializationLib=SERDE, parameters={})
+        columns = [_column(field) for field in schema.fields]
+        place = self.open_directory(place)[1]
+        descriptor = ttypes.StorageDescriptor(
+            cols=columns, location=place, inputFormat=INPUT_FORMAT, outputFormat=OUTPUT_FORMAT, serdeInfo=serde
+        )
+        parameters = {**self._parameters(schema), "table_type": "PAIMON", "storage_handler": STORAGE_HANDLER}
+        return ttypes.Table(
+            tableName=identifier.table,
+            dbName=identifier.database,
+            owner=getpass.getuser(),
+            retention=2**31 - 1,
+            sd=descriptor,
+            partitionKeys=[],
+            parameters=parameters,
+            tableType=MANAGED_TABLE,
+        )
+
+    def _parameters(self, schema: TableSchema) -> dict[str, str]:
+        comment = {} if schema.comment is None else {"comment": schema.comment}
+        if self.options.get("sync-all-properties", "true").lower() == "true":
+            return listed_properties(schema) | comment
+        listed = ("partition.expiration-time", "data-file.path-directory")
+        return {k: v for k, v in schema.options.items() if k.startswith("hive.") or k in listed} | comment
+
+
+def hive_type(data_type: DataType) -> str:
+    """The type of Hive in which a column is shown (Java HiveTypeUtils)."""
+    if isinstance(data_type, StringType):
+        longest = _LONGEST_CHAR if data_type.root == "CHAR" else _LONGEST_VARCHAR
+        return "string" if data_type.length > longest else f"{data_type.root.lower()}({data_type.length})"
+    if isinstance(data_type, DecimalType):
+        return f"decimal({data_type.precision},{data_type.scale})"
+    if isinstance(data_type, MultisetType):
+        return f"map<{hive_type(data_type.element)},int>"
+    if isinstance(data_type, MapType):
+        return f"map<{hive_type(data_type.key)},{hive_type(data_type.value)}>"
+    if isinstance(data_type, ArrayType):
+        return f"array<{hive_type(data_type.element)}>"
+    if isinstance(data_type, RowType):
+        return f"struct<{','.join(f'{field.name}:{hive_type(field.type)}' for field in data_type.fields)}>"
+    if isinstance(data_type, BinaryType):
+        return "binary"
+    if isinstance(data_type, TimestampType):
+        return "timestamp"
+    return "string" if isinstance(data_type, TimeType) else data_type.root.lower()
+
+
+def _column(field: DataField) -> Any:
+    from pymetastore.hive_metastore import ttypes
+
+    comment = None if field.description is None else " ".join(field.description.splitlines())[:_LONGEST_COMMENT]
+    return ttypes.FieldSchema(name=field.name, type=hive_type(field.type), comment=comment)
+
+
+def _is_paimon(table: Any) -> bool:
+    return table.sd is not None and (table.sd.inputFormat, table.sd.outputFormat) == (INPUT_FORMAT, OUTPUT_FORMAT)
+
+
+def _registered(table: Any) -> RegisteredTable:
+    return RegisteredTable(TableIdentifier(table.dbName, table.tableName), _plain(table.sd.location))
+
+
+def _database(found: Any) -> Database:
+    return Database(found.name, None if not found.locationUri else _plain(found.locationUri))
+
+
+def _plain(location: str) -> str:
+    """Hadoop writes local paths as `file:/a`."""
+    path = location.removeprefix("file:") if location.startswith("file:") else location
+    return f"/{path.lstrip('/')}" if path != location else location
+
+
+def _names_of(root: str) -> tuple[str, str]:
+    """Database and table of WAREHOUSE/database.db/table."""
+    parent, _, table = root.rpartition("/")
+    return parent.rpartition("/")[2].removesuffix(".db"), table
+
+
+def _check_lower_case(name: str) -> None:
+    if name != name.lower():
+        raise UsageError(f"'{name}' has capital letters", "a Hive metastore keeps names in lower case", f"call it {name.lower()}")

@@ -1,0 +1,195 @@
+"""The Thrift client of a Hive metastore, what goes wrong with it, and its lock (Java HiveCatalogLock)."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+
+from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError
+from paimon_cli.options.option_text import parse_duration
+from paimon_cli.storage.catalog_options import DEFAULT_ACQUIRE_TIMEOUT, DEFAULT_MAX_SLEEP
+from paimon_cli.storage.clock_and_random import Clock, SystemClock
+
+SITE_FILE = "hive-site.xml"
+_PORT = 9083
+_TIMEOUT_MILLIS = 60_000
+_FIRST_SLEEP = 50
+_REFUSED = {"hive.metastore.sasl.enabled": "Kerberos", "hive.metastore.use.SSL": "TLS"}
+"""Settings of the metastore that change how clients speak to it."""
+
+
+@dataclass(frozen=True)
+class HiveAddress:
+    """Where metastores listen; the first one that answers is used."""
+
+    hosts: tuple[tuple[str, int], ...]
+    acquire_timeout: int
+    max_sleep: int
+
+    @staticmethod
+    def of(options: Mapping[str, str], environment: Mapping[str, str] | None = None) -> HiveAddress:
+        """The metastore of `uri`, else of `hive-site.xml` in `hive-conf-dir` or HIVE_CONF_DIR."""
+        site = _site(options.get("hive-conf-dir") or (os.environ if environment is None else environment).get("HIVE_CONF_DIR"))
+        for key, what in _REFUSED.items():
+            if (options.get(key) or site.get(key, "")).lower() == "true":
+                raise NotSupported(f"a Hive metastore with {what}", f"{key}=true", "paimon-cli speaks plain Thrift only")
+        uris = options.get("uri") or options.get("hive.metastore.uris") or site.get("hive.metastore.uris") or ""
+        hosts = tuple(_host(uri.strip()) for uri in uris.split(",") if uri.strip())
+        if not hosts:
+            why = "neither uri nor hive-site.xml names a Hive metastore"
+            raise UsageError("the hive catalog has no metastore", why, "add uri=thrift://HOST:9083")
+        timeout = options.get("lock-acquire-timeout", DEFAULT_ACQUIRE_TIMEOUT)
+        return HiveAddress(hosts, parse_duration(timeout), parse_duration(options.get("lock-check-max-sleep", DEFAULT_MAX_SLEEP)))
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[Any]:
+        """A client. What the metastore refuses, and silence, become errors of ours; missing objects are `NotFound`."""
+        ttypes, client, transport = self._connect()
+        try:
+            yield client
+        except ttypes.NoSuchObjectException as error:
+            raise NotFound("the Hive metastore does not have it", str(error.message)) from error
+        except (ttypes.AlreadyExistsException, ttypes.InvalidOperationException, ttypes.InvalidObjectException) as error:
+            raise UsageError("the Hive metastore refuses it", _first_line(error)) from error
+        except (_thrift_error(), OSError) as error:
+            raise self._silent(error) from error
+        finally:
+            transport.close()
+
+    def _connect(self) -> tuple[Any, Any, Any]:
+        try:
+            from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
+            from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+            from thrift.transport.TSocket import TSocket
+            from thrift.transport.TTransport import TBufferedTransport, TTransportException
+        except ImportError as error:
+            raise UsageError("a hive catalog needs a Thrift client", str(error), "pip install 'paimon-cli[hive]'") from None
+        failure: Exception = OSError("no address")
+        for host, port in self.hosts:
+            plain = TSocket(host, port)
+            plain.setTimeout(_TIMEOUT_MILLIS)
+            transport = TBufferedTransport(plain)
+            try:
+                transport.open()
+            except (TTransportException, OSError) as error:
+                failure = error
+                continue
+            return ttypes, ThriftHiveMetastore.Client(TBinaryProtocol(transport)), transport
+        raise self._silent(failure) from failure
+
+    def _silent(self, error: Exception) -> StorageUnavailable:
+        listed = ", ".join(f"{host}:{port}" for host, port in self.hosts)
+        return StorageUnavailable(f"the Hive metastore at {listed} does not answer", _first_line(error), "check uri")
+
+
+class HiveLock:
+    """The exclusive lock of a table in the metastore. It lives as long as it is asked for; picklable."""
+
+    def __init__(self, address: HiveAddress, database: str, table: str, clock: Clock | None = None) -> None:
+        self._address, self._database, self._table = address, database, table
+        self._clock = clock or SystemClock()
+
+    def check(self) -> None:
+        """Connect once: raise now what would fail at the first commit."""
+        with self._address.connected() as client:
+            client.get_database(self._database)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[HeldHiveLock]:
+        """Acquire the lock, waiting up to `lock-acquire-timeout`, and release it at the end of the block."""
+        with self._address.connected() as client:
+            lock = HeldHiveLock(client, f"{self._database}.{self._table}", self._acquire(client))
+            try:
+                yield lock
+            finally:
+                lock.release()
+
+    def _acquire(self, client: Any) -> int:
+        from pymetastore.hive_metastore import ttypes
+
+        part = ttypes.LockComponent(ttypes.LockType.EXCLUSIVE, ttypes.LockLevel.TABLE, self._database, self._table)
+        part.operationType = ttypes.DataOperationType.NO_TXN
+        asked = ttypes.LockRequest(component=[part], user=getpass.getuser(), hostname=socket.gethostname())
+        answer = client.lock(asked)
+        begin, sleep = self._clock.now_millis(), _FIRST_SLEEP
+        while answer.state == ttypes.LockState.WAITING and self._clock.now_millis() - begin < self._address.acquire_timeout:
+            sleep = min(2 * sleep, self._address.max_sleep)
+            self._clock.sleep(sleep / 1000)
+            answer = client.check_lock(ttypes.CheckLockRequest(lockid=answer.lockid))
+        if answer.state != ttypes.LockState.ACQUIRED:
+            client.unlock(ttypes.UnlockRequest(lockid=answer.lockid))
+            raise StorageUnavailable(
+                f"could not acquire the lock of {self._database}.{self._table} in the Hive metastore",
+                f"others held it for the {(self._clock.now_millis() - begin) / 1000:.0f} s of waiting",
+                "try again, or raise lock-acquire-timeout",
+            )
+        return int(answer.lockid)
+
+
+@dataclass
+class HeldHiveLock:
+    """A lock of the metastore that was acquired."""
+
+    client: Any
+    name: str
+    lock_id: int
+    released: bool | None = None
+
+    def confirm(self) -> None:
+        """Right before a put: `StorageUnavailable` if the lock has expired. The question makes it live longer."""
+        from pymetastore.hive_metastore import ttypes
+
+        try:
+            state = self.client.check_lock(ttypes.CheckLockRequest(lockid=self.lock_id)).state
+        except ttypes.NoSuchLockException:
+            state = None
+        if state != ttypes.LockState.ACQUIRED:
+            raise StorageUnavailable(f"the lock of {self.name} was lost before the commit", "it has expired", "try again")
+
+    def release(self) -> bool:
+        """Give the lock back; whether it was ours until now. Without an answer it expires by itself."""
+        from pymetastore.hive_metastore import ttypes
+
+        if self.released is None:
+            self.released = False
+            with contextlib.suppress(ttypes.NoSuchLockException, _thrift_error(), OSError):
+                self.client.check_lock(ttypes.CheckLockRequest(lockid=self.lock_id))  # to unlock what is gone is no error
+                self.client.unlock(ttypes.UnlockRequest(lockid=self.lock_id))
+                self.released = True
+        return self.released
+
+
+def _thrift_error() -> type[Exception]:
+    from thrift.Thrift import TException
+
+    return TException
+
+
+def _first_line(error: Exception) -> str:
+    return str(getattr(error, "message", None) or error).split("\n")[0]
+
+
+def _host(uri: str) -> tuple[str, int]:
+    found = urlsplit(uri)
+    if found.scheme != "thrift" or not found.hostname:
+        raise UsageError(f"uri={uri}", "the address of a Hive metastore is expected", "such as uri=thrift://localhost:9083")
+    return found.hostname, found.port or _PORT
+
+
+def _site(directory: str | None) -> dict[str, str]:
+    """The properties of `hive-site.xml`; none without a directory."""
+    if not directory:
+        return {}
+    path = os.path.join(directory, SITE_FILE)
+    try:
+        properties = ElementTree.parse(path).getroot().iter("property")
+    except (OSError, ElementTree.ParseError) as error:
+        raise UsageError(f"cannot read {path}", str(error), "correct hive-conf-dir") from error
+    return {each.findtext("name", "").strip(): each.findtext("value", "").strip() for each in properties}
