@@ -39,7 +39,7 @@ class HiveAddress:
         site = _site(options.get("hive-conf-dir") or (os.environ if environment is None else environment).get("HIVE_CONF_DIR"))
         for key, what in _REFUSED.items():
             if (options.get(key) or site.get(key, "")).lower() == "true":
-                raise NotSupported(f"a Hive metastore with {what}", f"{key}=true", "paimon-cli speaks plain Thrift only")
+                raise NotSupported(f"a Hive metastore with {what}", f"{key}=true", "only plain Thrift is spoken")
         uris = options.get("uri") or options.get("hive.metastore.uris") or site.get("hive.metastore.uris") or ""
         hosts = tuple(_host(uri.strip()) for uri in uris.split(",") if uri.strip())
         if not hosts:
