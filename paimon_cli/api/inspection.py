@@ -11,16 +11,19 @@ from paimon_cli.api.opened_table import OpenedTable, Partitions, Runtime, check_
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from paimon_cli.history.live_files import BucketNumbers
     from paimon_cli.inspect.advice_rules import Advice
     from paimon_cli.inspect.bucket_report import BucketRow, PartitionRow
     from paimon_cli.inspect.compaction_history import CompactedBucketRow, CompactionRow
     from paimon_cli.inspect.compaction_scenarios import LsmExplanation, ScenarioRow
     from paimon_cli.inspect.doctor_rules import Diagnosis
-    from paimon_cli.inspect.file_report import EntryRow, FileDetails, FileRow
+    from paimon_cli.inspect.file_report import EntryRow, FileDetails, FileRow, RowGroupRow
     from paimon_cli.inspect.health_report import HealthRow
     from paimon_cli.inspect.index_report import IndexRow, VectorRow
     from paimon_cli.inspect.lsm_report import LsmRow
+    from paimon_cli.inspect.report_figures import TableState
     from paimon_cli.inspect.schema_report import OptionExplanation, OptionRow, SchemaChange, SchemaDetails, SchemaRow
     from paimon_cli.inspect.table_description import TableDescription
     from paimon_cli.inspect.version_report import ManifestRow, SnapshotDetails, SnapshotRow
@@ -258,6 +261,24 @@ class Inspection(OpenedTable):
         from paimon_cli.inspect.health_report import health_of
 
         return health_of(self.context, self.name, argument or self.catalog_table.layout.argument)
+
+    def state(self) -> TableState:
+        """The table right now: files, buckets, sorted runs, the newest commits; what `watch` shows."""
+        from paimon_cli.inspect.report_figures import table_state
+
+        return table_state(self.catalog_table)
+
+    def row_groups(self, name: str, *, snapshot: int | None = None) -> list[RowGroupRow]:
+        """The row groups of one Parquet data file. `NotFound`, or `NotSupported` for a file of another format."""
+        from paimon_cli.inspect.file_report import row_groups
+
+        return row_groups(self.context, self.file(name, snapshot=snapshot).path)
+
+    def row_group(self, name: str, number: int, *, snapshot: int | None = None, limit: int | None = None) -> pa.Table:
+        """The first rows of one row group, as they are stored: with keys, sequence numbers and row kinds."""
+        from paimon_cli.inspect.file_report import row_group_rows
+
+        return row_group_rows(self.context, self.file(name, snapshot=snapshot).path, number, limit)
 
     def report(self, html: str, *, force: bool = False, argument: str | None = None) -> WrittenReport:
         """Write the state and the history of the table as one HTML page to a file or URL; `force` replaces a file.

@@ -64,7 +64,7 @@ NAMES_OF_KIND = {
     "watermark write write_amplification",
     SIZE: "average_flush_bytes biggest_bucket_bytes bucket_size bucket_size_after buffer_peak buffer_size bytes_after "
     "bytes_before compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "
-    "read_bytes rewritten_bytes size spilled_size write_bytes",
+    "read_bytes rewritten_bytes size spilled_size uncompressed_size write_bytes",
     FLAG: "already_committed earlier immutable is_complete is_correct is_expired is_held is_safe is_set option_changed overwrite",
     NAMES: "older_keys choices actions actors branches checks extra_files honours left partition_keys primary_keys removed "
     "table_names tags tags_removed violations columns_only_here columns_only_there",
@@ -118,6 +118,8 @@ KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.s
     "Story.rows": NAMES,
     "StoryStep.step": ID,
     "TableDescription.columns": RECORDS,
+    "RowGroupRow.row_group": ID,
+    "TableState.due": COUNT,
     "TableDescription.options": SETTINGS,
     "TableDescription.snapshots": COUNT,
     "TableDropped.snapshots": COUNT,
@@ -266,6 +268,7 @@ SHOWN = {
     "RescaledPartition": "partition buckets new_buckets rows size files files_after bucket_size bucket_size_after",
     "RunRow": "run level files size rows delete_rows min_key max_key span overlap picked",
     "Story": "case checks store is_correct verdict rows violations steps",
+    "TableState": "time snapshot_id files size buckets most_runs due",
     "TableRow": "table primary_keys partition_keys bucket columns records snapshot_id time comment path problem",
     "UpdateSummary": "rows files size buckets snapshots attempts conflicts already_committed compaction_lost engine "
     "engine_reason seconds",

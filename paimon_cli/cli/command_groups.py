@@ -74,6 +74,8 @@ PANELS = {
     },
     "Other": {
         "demo": "demo_command",
+        "tui": "browse_commands",
+        "watch": "browse_commands",
         "simulate": "lsm_commands",
         "lab": "lab_commands.lab",
         "config": "catalog_commands.config",

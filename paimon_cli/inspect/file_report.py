@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.canonical_form import canonical_json
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.partition_path import natural_order
-from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (
@@ -23,6 +25,10 @@ from paimon_cli.metadata.data_file import (
     SimpleStats,
 )
 from paimon_cli.metadata.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 SOURCE_NAMES = {SOURCE_APPEND: "APPEND", SOURCE_COMPACT: "COMPACT"}
 
@@ -66,6 +72,18 @@ class FileDetails(FileRow):
     total_buckets: int
     extra_files: tuple[str, ...]
     columns: tuple[ColumnRange, ...]
+
+
+@dataclass(frozen=True)
+class RowGroupRow:
+    """A row group of a Parquet file; `size` in bytes as stored, `uncompressed_size` as decoded, `codec` of its first column."""
+
+    row_group: int
+    rows: int
+    size: int
+    uncompressed_size: int
+    offset: int
+    codec: str
 
 
 @dataclass(frozen=True)
@@ -129,6 +147,49 @@ def file_details(context: TableContext, snapshot: Snapshot | None, name: str) ->
         extra_files=entry.file.extra_files,
         columns=_column_ranges(context, entry),
     )
+
+
+def row_groups(context: TableContext, path: str) -> list[RowGroupRow]:
+    """The row groups of a Parquet file, in order. `NotSupported` for other formats."""
+    with _parquet_file(context, path) as file:
+        groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    return [
+        RowGroupRow(
+            row_group=number,
+            rows=group.num_rows,
+            size=sum(group.column(n).total_compressed_size for n in range(group.num_columns)),
+            uncompressed_size=group.total_byte_size,
+            offset=group.column(0).dictionary_page_offset or group.column(0).data_page_offset,
+            codec=group.column(0).compression,
+        )
+        for number, group in enumerate(groups)
+    ]
+
+
+def row_group_rows(context: TableContext, path: str, number: int, limit: int | None = None) -> pa.Table:
+    """The first rows of a row group, with all columns that the file stores."""
+    import pyarrow as pa
+
+    with _parquet_file(context, path) as file:
+        if not 0 <= number < file.metadata.num_row_groups:
+            raise NotFound(f"no row group {number} in {path}", f"it has {file.metadata.num_row_groups}")
+        batches = file.iter_batches(row_groups=[number], batch_size=limit or 65_536)
+        rows = pa.Table.from_batches(batches if limit is None else islice(batches, 1), file.schema_arrow)
+    return rows.slice(0, limit)
+
+
+@contextmanager
+def _parquet_file(context: TableContext, path: str) -> Iterator[pq.ParquetFile]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.endswith(".parquet"):
+        raise NotSupported(f"{path} is not a Parquet file", "only these have row groups that can be listed")
+    try:
+        with context.storage.open_input(path) as stream, pq.ParquetFile(stream) as file:
+            yield file
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DamagedFile(f"{path} cannot be read", str(error)) from error
 
 
 def manifest_entries(context: TableContext, name: str) -> list[EntryRow]:

@@ -24,6 +24,7 @@ from paimon_cli.inspect.compaction_report import DecisionRow, decision_rows, per
 from paimon_cli.inspect.health_report import HealthRow, health_of
 from paimon_cli.inspect.lsm_report import RunRow, run_rows
 from paimon_cli.inspect.table_description import TableDescription, describe_table
+from paimon_cli.inspect.version_report import SnapshotRow, snapshot_rows
 from paimon_cli.lsm.sorted_runs import count_runs, sorted_runs
 from paimon_cli.metadata.data_file import ADD, BucketId, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
@@ -78,6 +79,23 @@ class BucketLevels:
 
 
 @dataclass(frozen=True)
+class TableState:
+    """A table at one moment. `due`: buckets that a compaction would change now; `commits`: the newest snapshots; `levels`: the
+    buckets with most to merge, and first of all `most_runs`: sorted runs of one of them, None for append tables.
+    """
+
+    time: int
+    snapshot_id: int | None
+    files: int
+    size: int
+    buckets: int
+    most_runs: int | None
+    due: int
+    commits: tuple[SnapshotRow, ...] = ()
+    levels: tuple[BucketLevels, ...] = ()
+
+
+@dataclass(frozen=True)
 class Tree:
     """The newest sorted runs of a bucket; `runs_left`: how many older ones are not listed."""
 
@@ -127,7 +145,7 @@ def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigur
     snapshots = list(islice(table.snapshots.newest_first(), MOST_SNAPSHOTS))
     history, ends = _history(context, snapshots, states, has_keys)
     levels = [_levels(context, state, has_keys) for state in states]
-    worst = sorted(range(len(states)), key=lambda n: (-(levels[n].runs or 0), -levels[n].files, -levels[n].size))
+    worst = sorted(range(len(states)), key=lambda n: _most_to_merge_first(levels[n]))
     shown = sorted((levels[n] for n in worst[:MOST_BUCKETS]), key=lambda row: natural_order(row.place))
     trees = [_tree(context, states[n]) for n in worst[:MOST_TREES]] if has_keys else []
     return ReportFigures(
@@ -146,6 +164,29 @@ def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigur
         kinds=tuple((past.id, past.commit_kind) for past in reversed(snapshots)),
         committers=tuple(_committers(snapshots)),
     )
+
+
+def table_state(table: CatalogTable, commits: int = 6) -> TableState:
+    """The latest state, for a look again and again."""
+    context, snapshot = table.context, table.snapshots.latest()
+    states = list(bucket_files(context, snapshot).values())
+    has_keys = bool(context.schema.primary_keys)
+    levels = sorted((_levels(context, state, has_keys) for state in states), key=_most_to_merge_first)
+    return TableState(
+        time=context.clock.now_millis(),
+        snapshot_id=None if snapshot is None else snapshot.id,
+        files=sum(bucket.files for bucket in levels),
+        size=sum(bucket.size for bucket in levels),
+        buckets=len(levels),
+        most_runs=max((bucket.runs or 0 for bucket in levels), default=0) if has_keys else None,
+        due=_debt(context, snapshot, states).due,
+        commits=tuple(snapshot_rows(table, commits)),
+        levels=tuple(levels[:MOST_BUCKETS]),
+    )
+
+
+def _most_to_merge_first(bucket: BucketLevels) -> tuple[int, int, int]:
+    return -(bucket.runs or 0), -bucket.files, -bucket.size
 
 
 def _size(files: Sequence[DataFileMeta]) -> int:

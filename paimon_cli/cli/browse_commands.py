@@ -1,0 +1,212 @@
+"""`tui` and `watch`: looking at tables while they change."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.columns import OutputFormat, columns_of, csv_line, envelope
+from paimon_cli.cli.command import Call, command, top_level
+from paimon_cli.cli.parameters import TableName
+from paimon_cli.cli.results import TIME, counted, human_size, printable
+from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.options.option_text import parse_duration
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from paimon_cli.api.table import Table
+    from paimon_cli.cli.browser import Browser, Level
+    from paimon_cli.inspect.report_figures import BucketLevels, TableState
+
+commands = top_level()
+
+LEVEL_STYLES = ("red", "yellow", "green", "cyan", "blue", "magenta")
+MOST_BUCKETS, MOST_SNAPSHOTS = 12, 6
+BAR = 22
+
+Interval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Pause before the table is looked at again.")]
+
+
+@command(commands, "tui")
+def tui(
+    call: Call,
+    place: Annotated[
+        str | None,
+        typer.Argument(metavar="[TABLE|WAREHOUSE]", help="A table, a database or a directory of tables.", show_default=False),
+    ] = None,
+    interval: Interval = "2 s",
+) -> None:
+    """Browse tables in the terminal: snapshots, buckets, sorted runs, files, row groups and rows, live.
+
+    Enter opens, escape goes back; d marks a snapshot and then shows what differs in another one. Needs `pip install
+    'paimon-cli[tui]'`.
+
+    paimon-cli tui ./wh/shop.db/orders
+
+    paimon-cli tui ./wh
+    """
+    if not call.is_for_people or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("tui needs a terminal", "it answers keys and prints no data", "paimon-cli watch TABLE prints lines")
+    browser = _browser(call, place, _seconds(interval))
+    browser.run()
+
+
+def _browser(call: Call, place: str | None, seconds: float) -> Browser:
+    try:
+        from paimon_cli.cli.browser import Browser
+    except ModuleNotFoundError as missing:
+        if not (missing.name or "").startswith("textual"):
+            raise
+        raise UsageError(
+            "the terminal browser is not installed", "it needs Textual", "pip install 'paimon-cli[tui]'"
+        ) from missing
+    return Browser(_first_level(call, place), seconds)
+
+
+def _first_level(call: Call, place: str | None) -> Level:
+    """A table if the place is one, else the tables there."""
+    from paimon_cli.cli.browser import snapshots_level, tables_level
+
+    if place is not None:
+        try:
+            return snapshots_level(call.open(place))
+        except (NotFound, UsageError) as no_table:
+            try:
+                call.catalog().tables(place)
+            except NotFound:
+                raise no_table from None
+    return tables_level(call.catalog(), place)
+
+
+@command(commands, "watch")
+def watch(
+    call: Call,
+    table: TableName,
+    interval: Interval = "2 s",
+    rounds: Annotated[int | None, typer.Option("--rounds", metavar="N", min=1, help="Stop after N looks.")] = None,
+) -> None:
+    """Watch a table on one screen: its latest commits, its sorted runs, and what a compaction would do.
+
+    On a terminal the screen is redrawn until Ctrl-C; elsewhere, and with other formats, each look is a line.
+
+    paimon-cli watch ./wh/shop.db/orders
+
+    paimon-cli watch ./wh/shop.db/orders --interval 10s --rounds 6 -o ndjson
+    """
+    seconds, opened = _seconds(interval), call.open(table)
+    looks = _looks(opened, seconds, rounds)
+    if call.is_for_people and sys.stdout.isatty():
+        _draw(looks, opened.name)
+    else:
+        _print(call, looks, opened.name)
+
+
+def _seconds(interval: str) -> float:
+    seconds = parse_duration(interval) / 1000
+    if seconds <= 0:
+        raise UsageError(f"--interval {interval}", "a pause takes some time", "such as --interval 2s")
+    return seconds
+
+
+def _looks(table: Table, seconds: float, rounds: int | None) -> Iterator[TableState]:
+    number = 0
+    while True:
+        table.refresh()
+        yield table.state()
+        number += 1
+        if number == rounds:
+            return
+        time.sleep(seconds)
+
+
+def _print(call: Call, looks: Iterator[TableState], name: str) -> None:
+    """A line for each look: text, JSON lines, or CSV; with JSON an envelope each."""
+    from paimon_cli.inspect.report_figures import TableState
+
+    columns = columns_of(TableState)
+    names = [column.name for column in columns if not call.fields or column.name in call.fields]
+    if unknown := [field for field in call.fields if field not in names]:
+        raise UsageError(f"no field {unknown[0]}", f"there are {', '.join(column.name for column in columns)}")
+    if call.output is OutputFormat.CSV:
+        sys.stdout.write(csv_line(names))
+    for state in looks:
+        item = {column.name: column.kind.json(getattr(state, column.name)) for column in columns if column.name in names}
+        if call.output is OutputFormat.CSV:
+            sys.stdout.write(csv_line(item.values()))
+        elif call.output is OutputFormat.NDJSON:
+            print(json.dumps(item, ensure_ascii=False))
+        elif call.output is OutputFormat.JSON:
+            print(json.dumps(envelope("TableState", name, item=item), ensure_ascii=False))
+        else:
+            print(_line(state))
+        sys.stdout.flush()
+
+
+def _line(state: TableState) -> str:
+    runs = "" if state.most_runs is None else f", at most {counted(state.most_runs, 'sorted run')}"
+    due = f", {counted(state.due, 'bucket')} to compact" if state.due else ""
+    files = f"{counted(state.files, 'file')} of {human_size(state.size)} in {counted(state.buckets, 'bucket')}"
+    return f"{TIME.text(state.time)} snapshot {state.snapshot_id or '-'}: {files}{runs}{due}"
+
+
+def _draw(looks: Iterator[TableState], name: str) -> None:
+    from rich.live import Live
+
+    with Live(auto_refresh=False, screen=False) as live:
+        before: TableState | None = None
+        for state in looks:
+            live.update(_screen(state, before, name), refresh=True)
+            before = state
+
+
+def _screen(state: TableState, before: TableState | None, name: str) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    head = Text(f"{printable(name)}   {_line(state)}", style="bold")
+    commits = Grid("Snapshot", "Kind", "Time (UTC)", "User", box=None, pad_edge=False)
+    for commit in state.commits:
+        is_new = before is not None and (before.snapshot_id or 0) < commit.id
+        user = printable(commit.commit_user)[:36]
+        commits.add_row(f"{commit.id}", commit.kind, TIME.text(commit.time), Text(user), style="bold green" if is_new else "")
+    buckets = Grid("Bucket", "Runs", "Files", "Size", "Levels", box=None, pad_edge=False)
+    most = max((bucket.size for bucket in state.levels), default=0)
+    old = {bucket.place: bucket for bucket in before.levels} if before is not None else {}
+    for bucket in state.levels[:MOST_BUCKETS]:
+        runs = _runs(bucket, old.get(bucket.place))
+        buckets.add_row(
+            Text(printable(bucket.place), no_wrap=True, overflow="ellipsis"),
+            runs,
+            f"{bucket.files}",
+            human_size(bucket.size),
+            _bar(bucket, most),
+        )
+    left = state.buckets - min(len(state.levels), MOST_BUCKETS)
+    more = [Text(f"and {counted(left, 'bucket')} with less to merge", style="dim")] if left else []
+    return Group(head, Text(), commits, Text(), buckets, *more, Text("Ctrl-C stops", style="dim"))
+
+
+def _runs(bucket: BucketLevels, before: BucketLevels | None) -> str:
+    """The number of sorted runs, and the one before if it has changed."""
+    if bucket.runs is None:
+        return "-"
+    changed = before is not None and before.runs != bucket.runs
+    return f"{before.runs} -> {bucket.runs}" if changed and before is not None else f"{bucket.runs}"
+
+
+def _bar(bucket: BucketLevels, most: int) -> RenderableType:
+    from rich.text import Text
+
+    bar = Text()
+    for level, size in sorted(bucket.size_by_level.items()):
+        width = max(1, round(size / most * BAR)) if most else 0
+        bar.append("█" * width, style=LEVEL_STYLES[min(level, len(LEVEL_STYLES) - 1)])
+    levels = " ".join(f"L{level}:{files}" for level, files in sorted(bucket.files_by_level.items()))
+    return bar.append(f" {levels}")

@@ -1,0 +1,301 @@
+"""The terminal browser: tables, snapshots, buckets, sorted runs, files, row groups, rows, each a list that opens the next.
+
+A `Level` says what is listed and what a row leads to; `Page` shows any level. Lists are read in a thread, so that keys are
+answered meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.cells import cell_len
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import DataTable, Footer, Static
+
+from paimon_cli.cli.columns import Column, columns_of
+from paimon_cli.cli.results import cell_text, counted, human_size, printable
+from paimon_cli.errors import PaimonError
+from paimon_cli.inspect.bucket_report import BucketRow
+from paimon_cli.inspect.file_report import FileRow, RowGroupRow
+from paimon_cli.inspect.lsm_report import RunRow
+from paimon_cli.inspect.version_report import SnapshotRow
+from paimon_cli.read.difference import FileChange
+
+if TYPE_CHECKING:
+    from paimon_cli.api.catalog import Catalog
+    from paimon_cli.api.table import Table
+
+MOST_ROWS = 1000
+"""Rows of a list; of a row group these are its first ones."""
+WIDEST = 60
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The content of a level: titles, cells, and for each row what it opens, if anything."""
+
+    titles: Sequence[str]
+    cells: Sequence[Sequence[str]]
+    rights: Sequence[bool]
+    rows: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Level:
+    """A list and where its rows lead. `follows`: it shows the latest state, and changes while it is looked at."""
+
+    title: str
+    load: Callable[[], Listed]
+    open: Callable[[Any], Level] | None = None
+    diff: Callable[[Any, Any], Level] | None = None
+    follows: bool = False
+
+
+def listed(shape: type, rows: Sequence[Any], names: Sequence[str] = ()) -> Listed:
+    """Rows of a dataclass with the titles and texts that its commands print."""
+    columns: list[Column] = [c for c in columns_of(shape) if c.title is not None and (not names or c.name in names)]
+    cells = [[column.kind.text(getattr(row, column.name)) for column in columns] for row in rows[:MOST_ROWS]]
+    return Listed([str(c.title) for c in columns], cells, [c.kind.right_aligned for c in columns], rows[:MOST_ROWS])
+
+
+def tables_level(catalog: Catalog, place: str | None) -> Level:
+    from paimon_cli.catalog.table_listing import TableRow
+
+    def load() -> Listed:
+        names = ("table", "primary_keys", "bucket", "records", "snapshot_id", "time", "problem")
+        return listed(TableRow, catalog.tables(place), names)
+
+    def enter(row: Any) -> Level:
+        return snapshots_level(catalog.table(row.table if row.path.endswith(f"/{row.table}") else row.path))
+
+    return Level(f"tables of {place or catalog.url or 'the catalog'}", load, enter, follows=True)
+
+
+def snapshots_level(table: Table) -> Level:
+    def load() -> Listed:
+        table.refresh()
+        return listed(SnapshotRow, table.snapshots(limit=MOST_ROWS))
+
+    def diff(one: Any, other: Any) -> Level:
+        before, after = sorted((one.id, other.id))
+        changes: Callable[[], Listed] = lambda: listed(FileChange, table.file_changes(before, after))  # noqa: E731
+        return Level(f"{table.name}: files from snapshot {before} to {after}", changes)
+
+    return Level(f"{table.name}: snapshots", load, lambda row: buckets_level(table, row.id), diff, follows=True)
+
+
+def buckets_level(table: Table, snapshot: int) -> Level:
+    def load() -> Listed:
+        return listed(BucketRow, table.buckets(snapshot=snapshot))
+
+    def enter(row: BucketRow) -> Level:
+        return (files_level if row.sorted_runs is None else tree_level)(table, snapshot, row)
+
+    return Level(f"{table.name} @ snapshot {snapshot}: buckets", load, enter)
+
+
+def tree_level(table: Table, snapshot: int, bucket: BucketRow) -> Level:
+    def load() -> Listed:
+        found = [tree for tree in table.lsm(snapshot=snapshot, bucket=[bucket.bucket]) if tree.partition == bucket.partition]
+        return listed(RunRow, [run for tree in found for run in tree.runs])
+
+    return Level(_place(table, snapshot, bucket, "sorted runs"), load, lambda run: files_level(table, snapshot, bucket, run))
+
+
+def files_level(table: Table, snapshot: int, bucket: BucketRow, run: RunRow | None = None) -> Level:
+    def load() -> Listed:
+        files = [file for file in table.files(snapshot=snapshot, bucket=[bucket.bucket]) if file.partition == bucket.partition]
+        return listed(FileRow, [file for file in files if run is None or _is_of(file, run)])
+
+    def enter(file: FileRow) -> Level:
+        return row_groups_level(table, snapshot, file.file)
+
+    return Level(_place(table, snapshot, bucket, "files" if run is None else f"files of run {run.run}"), load, enter)
+
+
+def _is_of(file: FileRow, run: RunRow) -> bool:
+    """A run above level 0 is all files of its level, one of level 0 a single file."""
+    if run.level != file.level:
+        return False
+    return run.level > 0 or (file.rows, file.size, file.min_key, file.max_key) == (run.rows, run.size, run.min_key, run.max_key)
+
+
+def row_groups_level(table: Table, snapshot: int, file: str) -> Level:
+    def load() -> Listed:
+        return listed(RowGroupRow, table.row_groups(file, snapshot=snapshot))
+
+    return Level(f"{file}: row groups", load, lambda row: rows_level(table, snapshot, file, row.row_group))
+
+
+def rows_level(table: Table, snapshot: int, file: str, number: int) -> Level:
+    def load() -> Listed:
+        rows = table.row_group(file, number, snapshot=snapshot, limit=MOST_ROWS)
+        values = [[cell_text(_shown(value)) for value in row.values()] for row in rows.to_pylist()]
+        return Listed(rows.column_names, values, [False] * rows.num_columns, values)
+
+    return Level(f"{file}: stored rows of row group {number}", load)
+
+
+def _shown(value: Any) -> Any:
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+
+
+def _place(table: Table, snapshot: int, bucket: BucketRow, what: str) -> str:
+    partition = f"{bucket.partition} / " if bucket.partition else ""
+    return f"{table.name} @ snapshot {snapshot}, {partition}bucket {bucket.bucket}, {human_size(bucket.size)}: {what}"
+
+
+class Lines(DataTable[Text]):
+    """The list of a level."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "Open")]
+
+    def __init__(self, leads_on: bool) -> None:
+        super().__init__(cursor_type="row", zebra_stripes=True)
+        self._leads_on = leads_on
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self._leads_on if action == "select_cursor" else True
+
+
+class Page(Screen[None]):
+    """One level: a title, its list, a line for what happened, and the keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,backspace,left", "back", "Back"),
+        Binding("d", "diff", "Mark, then diff"),
+        Binding("r", "reload", "Reload"),
+        Binding("l", "live", "Live on/off"),
+        Binding("q", "app.quit", "Quit"),
+    ]
+    CSS = """
+    #title { text-style: bold; padding: 0 1; } #status { padding: 0 1; color: $text-muted; } DataTable { height: 1fr; }
+    """
+
+    def __init__(self, level: Level, seconds: float) -> None:
+        super().__init__()
+        self.level = level
+        self.content: Listed | None = None
+        self.marked: Any = None
+        self.is_live = True
+        self._is_reading = False
+        self._seconds = seconds
+
+    def compose(self) -> ComposeResult:
+        yield Static(Text(printable(self.level.title)), id="title")
+        yield Lines(leads_on=self.level.open is not None)
+        yield Static("reading ...", id="status")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.action_reload()
+        if self.level.follows:
+            self.set_interval(self._seconds, self._follow)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that lead nowhere from this level are not shown."""
+        can = {"diff": self.level.diff, "live": self.level.follows}
+        return bool(can.get(action, True))
+
+    def _follow(self) -> None:
+        if self.is_live and self.is_current:
+            self.action_reload()
+
+    def action_reload(self) -> None:
+        """Read again, unless that is being done: a slow list is not begun anew before it is there."""
+        if not self._is_reading:
+            self._is_reading = True
+            self.run_worker(self._read, thread=True)
+
+    def _read(self) -> None:
+        try:
+            content = self.level.load()
+        except PaimonError as error:
+            self.app.call_from_thread(self.say, error.message)
+        else:
+            self.app.call_from_thread(self.show_content, content)
+        finally:
+            self._is_reading = False
+
+    def show_content(self, content: Listed) -> None:
+        """Fill the list; the cursor stays at its row, if that is still there."""
+        table = self.query_one(Lines)
+        chosen, self.content = table.cursor_row, content
+        table.clear(columns=True)
+        for number, title in enumerate(content.titles):
+            texts = (printable(title), *(cells[number] for cells in content.cells))
+            table.add_column(_cell(title, content.rights[number]), width=min(WIDEST, max(map(cell_len, texts))))
+        for cells in content.cells:
+            table.add_row(*map(_cell, cells, content.rights))
+        if content.cells:
+            table.move_cursor(row=min(chosen, len(content.cells) - 1))
+        more = f", the first {MOST_ROWS}" if len(content.cells) == MOST_ROWS else ""
+        live = ", live" if self.level.follows and self.is_live else ""
+        self.say(f"{counted(len(content.cells), 'line')}{more}{live}")
+
+    def say(self, text: str) -> None:
+        self.query_one("#status", Static).update(Text(printable(text)))
+
+    @property
+    def chosen(self) -> Any:
+        """What the cursor is at; None in an empty list."""
+        row = self.query_one(Lines).cursor_row
+        return self.content.rows[row] if self.content is not None and row < len(self.content.rows) else None
+
+    def on_data_table_row_selected(self) -> None:
+        """Open what the cursor is at."""
+        if self.level.open is None or self.chosen is None:
+            return
+        try:
+            self.app.push_screen(Page(self.level.open(self.chosen), self._seconds))
+        except PaimonError as error:
+            self.say(error.message)
+
+    def action_back(self) -> None:
+        if len(self.app.screen_stack) > 2:
+            self.app.pop_screen()
+
+    def action_diff(self) -> None:
+        if self.level.diff is None or self.chosen is None:
+            return
+        if self.marked is None:
+            self.marked = self.chosen
+            self.say(f"marked snapshot {self.marked.id}; choose another one and press d")
+            return
+        one, self.marked = self.marked, None
+        self.app.push_screen(Page(self.level.diff(one, self.chosen), self._seconds))
+
+    def action_live(self) -> None:
+        self.is_live = not self.is_live
+        self.say("live" if self.is_live else "not live; r reads again")
+
+
+def _cell(text: str, right: bool) -> Text:
+    text = printable(text)
+    shown = text if right or len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+    return Text(shown, justify="right" if right else "left")
+
+
+class Browser(App[None]):
+    """The application: a stack of pages."""
+
+    TITLE = "paimon-cli"
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, first: Level, seconds: float) -> None:
+        super().__init__()
+        self._first = first
+        self._seconds = seconds
+
+    def on_mount(self) -> None:
+        self.push_screen(Page(self._first, self._seconds))
+
+    @property
+    def titles(self) -> Iterator[str]:
+        """The titles of the open pages, the first one first."""
+        return (page.level.title for page in self.screen_stack if isinstance(page, Page))
