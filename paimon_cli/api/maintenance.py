@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 
 from paimon_cli.api.opened_table import OpenedTable, Partitions, check_choice, check_names, check_positive, partition_list
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
+from paimon_cli.options.option_catalog import SCAN
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from paimon_cli.history.table_context import TableContext
+    from paimon_cli.invariants.foreign_reads import ForeignReadReport
     from paimon_cli.invariants.repair_plan import RepairPlan
     from paimon_cli.invariants.violation import Invariant
     from paimon_cli.jobs.compact_job import CompactSummary
     from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest
+    from paimon_cli.jobs.iceberg_export import IcebergExport
     from paimon_cli.jobs.metadata_jobs import ManifestsPlan, ManifestsSummary, RepairSummary, RolledBack
     from paimon_cli.jobs.reclaim_job import Expired, Expiry, OrphanRow
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
@@ -288,6 +291,35 @@ class Maintenance(OpenedTable):
         from paimon_cli.maintain.mark_done import mark_done, plan_marks
 
         return mark_done(self.context, plan_marks(self.context, partition_list(partition), actions), actions)
+
+    def export_iceberg(self, output_path: str | None = None, *, snapshot: int | None = None) -> IcebergExport:
+        """Write Iceberg metadata of a snapshot over the table's own files, below `output_path` or the table (`export iceberg`).
+
+        It is valid as long as the snapshot is kept. `Refused` where Iceberg's readers would see wrong rows.
+        """
+        from paimon_cli.jobs.iceberg_export import OutputPlace, export_iceberg
+        from paimon_cli.storage.storage_for_url import storage_for_url
+
+        opened = self.catalog_table
+        self.context.check(SCAN)
+        found = self._snapshot(snapshot)
+        context = self.context if snapshot is None or found is None else self.context.at_schema(found.schema_id)
+        place = (opened.storage, opened.layout.root)
+        if output_path is not None:
+            place = storage_for_url(output_path, opened.store_options)
+        return export_iceberg(context, found, OutputPlace(*place))
+
+    def foreign_reads(self, *, snapshot: int | None = None, argument: str | None = None) -> ForeignReadReport:
+        """Whether a reader that knows Parquet alone, and merges nothing, is right about a snapshot, and if not, why.
+
+        Such a reader takes the live files from the manifests (`verify --foreign-read-safe`). `argument` names the table in hints.
+        """
+        from paimon_cli.invariants.foreign_reads import foreign_read_report
+
+        self.context.check(SCAN)
+        found = self._snapshot(snapshot)
+        context = self.context if snapshot is None or found is None else self.context.at_schema(found.schema_id)
+        return foreign_read_report(context, found, argument)
 
     def verify(
         self,

@@ -55,7 +55,7 @@ NAMES_OF_KIND = {
     "rows_skipped_by_level runs_after runs_before schedules skipped_rows snapshots_removed sorted_runs "
     "space_amplification_after space_amplification_before space_amplification_percent space_limit_percent spills splits "
     "splits_to_merge stalls states stop_trigger storage_calls tables total_record_count trigger upgraded vector_rows "
-    "files_to_read requests row_groups row_groups_skipped rows_returned splits_raw splits_with_vectors "
+    "delete_files deleted_rows files_to_read requests row_groups row_groups_skipped rows_returned splits_raw splits_with_vectors "
     "different only_here only_there rows_here rows_there "
     "vectors writers",
     ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
@@ -101,6 +101,7 @@ KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.s
     "FileDetails.columns": RECORDS,
     "HealthRow.snapshots": COUNT,
     "Invariant.level": TEXT,
+    "IcebergExport.format_version": ID,
     "LsmRow.read_amplification": COUNT,
     "OptionExplanation.refused": NAMES,
     "PlanLine.buckets": ID,

@@ -24,6 +24,7 @@ PANELS = {
         "delete": "update_commands",
         "read": "read_command",
         "sql": "sql_command",
+        "export": "export_commands.export",
         "compact": "compact_command",
         "truncate": "drop_commands",
         "drop-partition": "drop_commands",

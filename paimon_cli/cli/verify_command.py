@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from paimon_cli import __version__
-from paimon_cli.cli.columns import Listing
+from paimon_cli.cli.columns import Item, Listing
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.parameters import AllowUnsafeCommit, SnapshotId, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, printable, ran, say
@@ -47,11 +47,20 @@ def verify(
         tuple[str, Path] | None,
         typer.Option("--report", metavar="junit|sarif FILE", help="Also write the findings to FILE for a build server."),
     ] = None,
+    foreign_read_safe: Annotated[
+        bool,
+        typer.Option(
+            "--foreign-read-safe",
+            help="Instead, say whether a reader that knows Parquet alone, and merges nothing, is right about the snapshot.",
+        ),
+    ] = False,
     list_codes: Annotated[bool, typer.Option("--list", help="List all checks and exit.")] = False,
 ) -> None:
     """Check the integrity of a table: metadata, files, rows. Changes nothing; exits with 4 on findings.
 
     paimon-cli verify ./wh/shop.db/orders --level full
+
+    paimon-cli verify ./wh/shop.db/orders --foreign-read-safe
     """
     if list_codes:
         from paimon_cli.api.maintenance import invariants
@@ -68,6 +77,11 @@ def verify(
     from paimon_cli.invariants.violation import Violation
 
     checks = _names(only or "")
+    if foreign_read_safe:
+        if all_snapshots or checks or report is not None or level != "files":
+            raise UsageError("--foreign-read-safe is a check of its own", "it takes no other option than --snapshot")
+        _show_foreign_reads(call, table, snapshot)
+        return
     found = call.open_damaged(table).verify(level, snapshot=snapshot, all_snapshots=all_snapshots, only=checks)
     if report is not None:
         _write_report(found, table, *report)
@@ -76,6 +90,19 @@ def verify(
     else:
         call.show(Listing("VerifyFindingList", table, Violation, found.violations))
     if found.errors or (found.warnings and fail_on == "warn"):
+        raise typer.Exit(FINDINGS_EXIT_CODE)
+
+
+def _show_foreign_reads(call: Call, table: str, snapshot: int | None) -> None:
+    opened = call.open(table)
+    found = opened.foreign_reads(snapshot=snapshot, argument=call.pasted(table))
+    verdict = "right" if found.is_safe else "wrong"
+    lines = [f"a reader of plain Parquet files is {verdict} about snapshot {found.snapshot_id or '-'} of {opened.name}"]
+    for one in found.findings:
+        lines.append(f"  {one.code}: {one.message} ({counted(one.files, 'file')}, {counted(one.rows, 'row')})")
+        lines += [f"    such as {one.example}", *([f"    run: {one.command}"] if one.command else [])]
+    call.show(Item("ForeignReadReport", opened.name, found), "\n".join(lines))
+    if not found.is_safe:
         raise typer.Exit(FINDINGS_EXIT_CODE)
 
 

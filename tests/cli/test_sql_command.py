@@ -41,3 +41,11 @@ def test_descriptions_and_refusals(run: Run) -> None:
     assert "is not a query" in run("sql", "DROP TABLE shop.orders", code=2).err
     assert "no table" in run("sql", "FROM shop.nothing", code=3).err
     assert run("sql", "FROM shop.orders", "--fields", "nope", code=2).out == ""
+
+
+def test_iceberg_metadata(run: Run, tmp_path: Path) -> None:
+    item = run("export", "iceberg", "shop.orders", "-o", "json").json["item"]
+    assert (item["rows"], item["files"], item["format_version"], item["delete_files"]) == (3, 1, 2, 0)
+    assert Path(item["metadata"]).is_file()
+    assert "3 rows in 1 file" in run("export", "iceberg", "shop.orders", "--output-path", tmp_path / "out").out
+    run("export", "iceberg", "shop.orders", "--snapshot", 9, code=3)

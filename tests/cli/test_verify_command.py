@@ -124,3 +124,17 @@ def test_the_catalogue(run: Run) -> None:
 
 def test_unknown_checks(run: Run, table: Path) -> None:
     assert "no check 'chains'" in run("verify", table, "--only", "chains", code=2).err
+
+
+def test_whether_readers_of_plain_files_are_right(run: Run, tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    run("create", table, "-C", "id BIGINT NOT NULL", "--primary-key", "id", "--bucket", 1)
+    for _ in range(2):
+        run("write", table, "-", "--format", "json", "--engine", "local", "--compact", "none", stdin='{"id": 1}')
+    assert "is right about snapshot 1" in run("verify", table, "--foreign-read-safe", "--snapshot", 1).out
+    text = run("verify", table, "--foreign-read-safe", code=4).out
+    command = next(line.strip().removeprefix("run: paimon-cli ") for line in text.splitlines() if "run:" in line)
+    run(*command.split(), "--engine", "local")
+    item = run("verify", table, "--foreign-read-safe", "-o", "json").json["item"]
+    assert (item["is_safe"], item["files"], item["findings"]) == (True, 1, [])
+    run("verify", table, "--foreign-read-safe", "--only", "files", code=2)

@@ -1,0 +1,143 @@
+"""Whether a reader that knows Parquet alone is right about a snapshot: it reads each live file as it is, and merges nothing.
+
+Several readers of Paimon tables do that. Where a file must be merged, or some of its rows are deleted, they show wrong rows
+without saying so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from paimon_cli.bucket.data_file_reader import decoding, file_format, read_data_file
+from paimon_cli.bucket.deletion_vectors import load_vectors
+from paimon_cli.casts.column_cast import same_type
+from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.sorted_runs import key_sections
+from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.storage import open_sized
+
+FORMAT, OVERLAP, DELETES, VECTORS = "not-parquet", "needs-merge", "deleted-rows", "deletion-vectors"
+INVISIBLE, WAITING, COLUMNS = "not-visible-yet", "waiting-for-buckets", "older-columns"
+MEANINGS = {
+    FORMAT: "files are ORC or Avro",
+    OVERLAP: "files hold several versions of a key, of which only the newest counts",
+    DELETES: "files hold rows that delete their key, and look like any others",
+    VECTORS: "rows that deletion vectors mark as deleted are still in the files",
+    INVISIBLE: "files of level 0, whose rows show only when they have been compacted",
+    WAITING: "rows that wait for their buckets, and show only when they have been compacted",
+    COLUMNS: "files were written before columns were renamed, dropped or given another type",
+}
+KIND_ROWS = 1 << 16
+MENDED_BY_COMPACTION = {OVERLAP, DELETES, VECTORS, INVISIBLE, WAITING}
+
+
+@dataclass
+class ForeignFinding:
+    """One reason why such a reader goes wrong: how many files it concerns, one of them, and the command that mends it."""
+
+    code: str
+    message: str
+    files: int
+    rows: int
+    example: str
+    command: str | None
+
+
+@dataclass
+class ForeignReadReport:
+    """The verdict about one snapshot. `rows`: those that a reader of plain files sees, right or wrong."""
+
+    snapshot_id: int | None
+    is_safe: bool
+    files: int = 0
+    rows: int = 0
+    findings: list[ForeignFinding] = field(default_factory=list)
+
+
+def foreign_read_report(context: TableContext, snapshot: Snapshot | None, argument: str | None = None) -> ForeignReadReport:
+    """Examine all live files by their metadata, and by their footers where row kinds matter. `argument` names the table."""
+    report = ForeignReadReport(None if snapshot is None else snapshot.id, True)
+    found: dict[str, ForeignFinding] = {}
+    for bucket in bucket_files(context, snapshot).values():
+        for file in bucket.files:
+            report.files += 1
+            report.rows += file.row_count
+        for code, file, rows in _problems(context, bucket):
+            path = context.data_file_path(*bucket.bucket_id, file)
+            mends = f"paimon-cli compact {argument or context.layout.argument} --strategy full"
+            new = ForeignFinding(code, MEANINGS[code], 0, 0, path, mends if code in MENDED_BY_COMPACTION else None)
+            known = found.setdefault(code, new)
+            known.files += 1
+            known.rows += rows
+    report.findings = [found[code] for code in MEANINGS if code in found]
+    report.is_safe = not found
+    return report
+
+
+def _problems(context: TableContext, bucket: BucketFiles) -> Iterator[tuple[str, DataFileMeta, int]]:
+    """What is wrong with files of a bucket: a code, the file, and the rows concerned."""
+    mode, has_keys = context.mode, bool(context.schema.primary_keys)
+    vectors = load_vectors(context, bucket)
+    for file in bucket.files:
+        if file_format(file.file_name) != "parquet":
+            yield FORMAT, file, file.row_count
+        if _has_other_columns(context, file):
+            yield COLUMNS, file, file.row_count
+        vector = vectors.of(file.file_name)
+        if vector is not None and len(vector.positions):
+            yield VECTORS, file, len(vector.positions)
+    if bucket.bucket < 0:
+        yield from ((WAITING, file, file.row_count) for file in bucket.files)
+        return
+    if not has_keys:
+        return
+    if mode.hides_level_0:
+        yield from ((INVISIBLE, file, file.row_count) for file in bucket.files if file.level == 0)
+    if mode.reads_merge:
+        for section in key_sections(bucket.files, context.key_of):
+            if len(section) > 1:
+                yield from ((OVERLAP, file, file.row_count) for run in section for file in run.files)
+    for file in bucket.files:
+        if deleted := retractions(context, bucket, file):
+            yield DELETES, file, deleted
+
+
+def _has_other_columns(context: TableContext, file: DataFileMeta) -> bool:
+    """Whether a reader by names misses a column, or sees another type; a column that was added is null in either reader."""
+    if file.schema_id == context.schema.id:
+        return False
+    old: TableSchema = context.schemas.get(file.schema_id)
+    now = {one.id: one for one in context.schema.fields}
+    return any(
+        one.id not in now or now[one.id].name != one.name or not same_type(now[one.id].type, one.type) for one in old.fields
+    )
+
+
+def retractions(context: TableContext, bucket: BucketFiles, file: DataFileMeta) -> int:
+    """Rows of kind -U or -D. Counts in manifests are not trusted, because some writers leave them 0."""
+    if file_format(file.file_name) == "parquet" and _has_inserts_only(context, bucket, file):
+        return 0
+    batches = read_data_file(context, bucket.bucket_id, file, [VALUE_KIND], KIND_ROWS)
+    return sum(int(pc.sum(pc.bit_wise_and(batch.column(VALUE_KIND), pa.scalar(1, pa.int8()))).as_py() or 0) for batch in batches)
+
+
+def _has_inserts_only(context: TableContext, bucket: BucketFiles, file: DataFileMeta) -> bool:
+    """Whether the footer says that all rows have one kind, and that it retracts nothing."""
+    path = context.data_file_path(*bucket.bucket_id, file)
+    with decoding(path), open_sized(context.storage, path, file.file_size) as source:
+        metadata = pq.ParquetFile(source).metadata
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            chunks = (group.column(leaf) for leaf in range(group.num_columns))
+            kinds = next((chunk.statistics for chunk in chunks if chunk.path_in_schema == VALUE_KIND), None)
+            if kinds is None or not kinds.has_min_max or kinds.min != kinds.max or kinds.min & 1:
+                return False
+    return True

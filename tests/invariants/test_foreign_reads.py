@@ -1,0 +1,115 @@
+"""`verify --foreign-read-safe` beside a reader that really reads the Parquet files as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from paimon_cli import Table
+from paimon_cli.history.live_files import bucket_files
+
+
+def table_of(path: Path, key: str | None = "id", **options: str) -> Table:
+    columns = ["id BIGINT NOT NULL", "v STRING"]
+    given = {"write-only": "true", **options}
+    return Table.create(str(path), columns=columns, primary_key=key or (), bucket=2 if key else -1, options=given)
+
+
+def write(table: Table, ids: list[int], value: str, **options: Any) -> None:
+    table.write(pa.table({"id": ids, "v": [value] * len(ids)}), **options)
+
+
+def plain_rows(table: Table) -> list[tuple[Any, ...]]:
+    """What a reader of plain Parquet files shows."""
+    context = table.context
+    found: list[tuple[Any, ...]] = []
+    for bucket in bucket_files(context, context.snapshots.latest()).values():
+        for file in bucket.files:
+            path = context.data_file_path(*bucket.bucket_id, file)
+            rows = pq.read_table(path, columns=list(context.schema.field_names)).to_pylist()
+            found += [tuple(row.values()) for row in rows]
+    return sorted(found, key=repr)
+
+
+def our_rows(table: Table) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row.values()) for row in table.scan().to_arrow().to_pylist()), key=repr)
+
+
+def codes(table: Table) -> list[str]:
+    """The reasons, after a check that the verdict is the truth about the rows."""
+    report = table.foreign_reads()
+    assert report.is_safe == (not report.findings)
+    assert report.is_safe == (plain_rows(table) == our_rows(table))
+    return [finding.code for finding in report.findings]
+
+
+def test_versions_of_a_key_and_deletes(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t")
+    assert table.foreign_reads().snapshot_id is None
+    write(table, [1, 2, 3, 4], "a")
+    assert codes(table) == []
+    write(table, [2, 3], "b")
+    assert codes(table) == ["needs-merge"]
+    (finding,) = table.foreign_reads(argument="T").findings
+    assert finding.command == "paimon-cli compact T --strategy full"
+    table.compact(strategy="full")
+    assert codes(table) == []
+    table.write(pa.table({"id": [9]}), op="delete")
+    assert codes(table) == ["deleted-rows"]
+    table.compact(strategy="full")
+    assert codes(table) == []
+    assert table.foreign_reads(snapshot=2).findings[0].code == "needs-merge"
+
+
+def test_deletes_that_a_manifest_does_not_count(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", **{"metadata.stats-mode": "none"})
+    kinds = pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"], "kind": ["+I", "-D", "+U"]})
+    table.write(kinds, op_column="kind")
+    assert codes(table) == ["deleted-rows"]
+
+
+def test_vectors_and_rows_that_are_not_visible_yet(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", **{"deletion-vectors.enabled": "true"})
+    write(table, [1, 2, 3, 4, 5, 6], "a")
+    assert codes(table) == ["not-visible-yet"]
+    table.compact(strategy="full")
+    assert codes(table) == []
+    appended = table_of(tmp_path / "a", key=None, **{"deletion-vectors.enabled": "true"})
+    write(appended, [1, 2, 3], "a")
+    assert codes(appended) == []
+    appended.delete(where="id = 2")
+    assert codes(appended) == ["deletion-vectors"]
+    assert appended.foreign_reads().findings[0].rows == 1
+
+
+def test_columns_that_were_renamed_since(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t")
+    write(table, [1, 2], "a")
+    table.alter.add_column("w INT")
+    table.refresh()
+    assert table.foreign_reads().is_safe
+    table.alter.rename_column("v", "name")
+    table.refresh()
+    (finding,) = table.foreign_reads().findings
+    assert (finding.code, finding.command) == ("older-columns", None)
+    assert table.foreign_reads(snapshot=1).is_safe
+
+
+def test_files_that_are_not_parquet(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", **{"file.format": "orc"})
+    write(table, [1, 2], "a")
+    assert [finding.code for finding in table.foreign_reads().findings] == ["not-parquet"]
+
+
+@pytest.mark.parametrize("buckets", ["-2"])
+def test_rows_that_wait_for_their_buckets(tmp_path: Path, buckets: str) -> None:
+    columns = ["id BIGINT NOT NULL", "v STRING"]
+    options = {"file.format": "parquet"}
+    table = Table.create(str(tmp_path / "t"), columns=columns, primary_key="id", bucket=int(buckets), options=options)
+    write(table, [1, 2], "a")
+    found = [finding.code for finding in table.foreign_reads().findings]
+    assert "waiting-for-buckets" in found

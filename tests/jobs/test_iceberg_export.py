@@ -1,0 +1,167 @@
+"""`export iceberg`: what pyiceberg reads from the metadata is what the table holds."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.expressions import EqualTo, GreaterThan
+from pyiceberg.table import StaticTable
+
+from paimon_cli import Table
+from paimon_cli.errors import NotFound, NotSupported, Refused
+
+TYPES = {
+    "id": "BIGINT NOT NULL",
+    "tiny": "TINYINT",
+    "flag": "BOOLEAN",
+    "price": "DECIMAL(12, 3)",
+    "day": "DATE",
+    "at": "TIMESTAMP(6)",
+    "zoned": "TIMESTAMP(6) WITH LOCAL TIME ZONE",
+    "name": "STRING",
+    "raw": "BYTES",
+    "real": "DOUBLE",
+    "list": "ARRAY<INT>",
+    "nest": "ROW<a INT, b ARRAY<STRING>>",
+    "pairs": "MAP<STRING, BIGINT>",
+}
+
+
+def table_of(path: Path, columns: list[str], key: str | None = "id", **given: Any) -> Table:
+    options = {"write-only": "true", **given.pop("options", {})}
+    return Table.create(str(path), columns=columns, primary_key=key or (), bucket=2 if key else -1, options=options, **given)
+
+
+def row(number: int) -> dict[str, Any]:
+    noon = datetime.datetime(2024, 1, 1, 12, 0, 0, number)
+    return {
+        "id": number,
+        "tiny": number % 100,
+        "flag": number % 2 == 0,
+        "price": Decimal(number) / 8,
+        "day": noon.date() + datetime.timedelta(number),
+        "at": noon,
+        "zoned": noon.replace(tzinfo=datetime.timezone.utc),
+        "name": None if number % 3 == 0 else f"näme {number}",
+        "raw": bytes([number % 256]),
+        "real": float("nan") if number % 7 == 0 else number / 2,
+        "list": [number, None],
+        "nest": {"a": number, "b": ["x", None]},
+        "pairs": [("k", number)],
+    }
+
+
+def write(table: Table, rows: list[dict[str, Any]], **options: Any) -> None:
+    table.write(pa.Table.from_pylist(rows, schema=table.scan().schema), **options)
+
+
+def same(table: Table, iceberg: StaticTable, **scan: Any) -> None:
+    ours = table.scan(**scan).to_arrow().to_pylist()
+    theirs = iceberg.scan().to_arrow().to_pylist()
+    assert sorted(map(repr, theirs)) == sorted(map(repr, ours))
+
+
+def exported(table: Table, **options: Any) -> StaticTable:
+    return StaticTable.from_metadata(table.export_iceberg(**options).metadata)
+
+
+def test_every_type_of_an_append_table(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", [f"`{name}` {t}" for name, t in TYPES.items()], key=None)
+    write(table, [row(number) for number in range(40)])
+    write(table, [row(number) for number in range(40, 50)])
+    iceberg = exported(table)
+    same(table, iceberg)
+    found = iceberg.scan(row_filter=GreaterThan("id", 44)).to_arrow()["id"].to_pylist()
+    assert sorted(found) == [45, 46, 47, 48, 49]
+    assert [len(list(iceberg.scan(row_filter=EqualTo("id", 45)).plan_files()))] == [1]
+
+
+def test_compacted_keys_and_partitions(tmp_path: Path) -> None:
+    columns = ["id BIGINT NOT NULL", "dt DATE NOT NULL", "v STRING"]
+    table = table_of(tmp_path / "t", columns, key=["id", "dt"], partition_by="dt")  # type: ignore[arg-type]
+    days = [datetime.date(2024, 1, day) for day in (1, 2, 3)]
+    for value in ("a", "b"):
+        write(table, [{"id": number, "dt": day, "v": value} for day in days for number in range(5)])
+    with pytest.raises(Refused, match="cannot be exported") as error:
+        table.export_iceberg()
+    assert error.value.hint.startswith("paimon-cli compact ")
+    table.compact(strategy="full")
+    iceberg = exported(table)
+    same(table, iceberg)
+    files = list(iceberg.scan(row_filter=EqualTo("dt", "2024-01-02")).plan_files())
+    assert files and all("dt=" in one.file.file_path for one in files) and len(files) < len(table.files())
+    table.write(pa.table({"id": [99], "dt": [days[0]]}), op="delete")
+    with pytest.raises(Refused, match="cannot be exported"):
+        table.export_iceberg()
+    same(table, exported(table, snapshot=3), snapshot=3)
+
+
+def test_deletion_vectors_become_position_deletes(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", ["id BIGINT", "v STRING"], key=None, options={"deletion-vectors.enabled": "true"})
+    write(table, [{"id": number, "v": str(number)} for number in range(100)])
+    table.delete(where="id % 7 = 0")
+    made = table.export_iceberg()
+    assert (made.rows, made.deleted_rows, made.delete_files) == (85, 15, 1)
+    same(table, StaticTable.from_metadata(made.metadata))
+
+
+def test_rows_of_level_0_that_readers_do_not_see_yet(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", ["id BIGINT NOT NULL", "v STRING"], options={"deletion-vectors.enabled": "true"})
+    write(table, [{"id": number, "v": "a"} for number in range(10)])
+    table.compact(strategy="full")
+    write(table, [{"id": number, "v": "b"} for number in range(5)])
+    assert table.export_iceberg().rows == 10
+    same(table, exported(table))
+
+
+def test_columns_that_changed(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", ["id BIGINT", "v INT", "w STRING"], key=None)
+    write(table, [{"id": 1, "v": 7, "w": "x"}])
+    table.alter.rename_column("v", "value")
+    table.alter.alter_column("value", type="BIGINT")
+    table.alter.drop_column("w")
+    table.alter.add_column("w INT")
+    table.refresh()
+    write(table, [{"id": 2, "value": 8, "w": 9}])
+    same(table, exported(table))
+
+
+def test_what_iceberg_does_not_have_is_refused(tmp_path: Path) -> None:
+    for name, column in (("time", "TIME"), ("nanos", "TIMESTAMP(9)"), ("millis", "TIMESTAMP(3)"), ("nested", "ARRAY<TIME>")):
+        table = table_of(tmp_path / name, ["id BIGINT", f"c {column}"], key=None)
+        with pytest.raises(NotFound):
+            table.export_iceberg()
+        table.write(pa.table({"id": [1]}))
+        with pytest.raises(NotSupported, match="column 'c'"):
+            table.export_iceberg()
+        assert not (tmp_path / name / "metadata").exists()
+    orc = table_of(tmp_path / "orc", ["id BIGINT"], key=None, options={"file.format": "orc"})
+    write(orc, [{"id": 1}])
+    with pytest.raises(NotSupported, match="orc"):
+        orc.export_iceberg()
+
+
+def test_metadata_in_another_directory(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", ["id BIGINT"], key=None)
+    write(table, [{"id": 1}])
+    made = table.export_iceberg(str(tmp_path / "out"))
+    assert made.metadata == f"{tmp_path}/out/metadata/v1.metadata.json"
+    assert (tmp_path / "out" / "metadata" / "version-hint.text").read_text() == "1"
+    assert not (tmp_path / "t" / "metadata").exists()
+    same(table, StaticTable.from_metadata(made.metadata))
+    assert table.verify("full").errors == 0 and table.export_iceberg().snapshot_id == 1 and table.verify("full").errors == 0
+
+
+def test_metadata_of_the_tables_own_writers_is_left_alone(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", ["id BIGINT"], key=None)
+    write(table, [{"id": 1}])
+    table.alter.set({"metadata.iceberg.storage": "table-location"})
+    table.refresh()
+    with pytest.raises(Refused, match="no metadata is written"):
+        table.export_iceberg()
+    same(table, exported(table, output_path=str(tmp_path / "out")))
