@@ -144,6 +144,7 @@ class OpenedTable:
         if self._may_commit:
             return
         self.check_call()
+        self.catalog_table.snapshots.fetch_latest()
         if warning := self.catalog_table.check_commits():
             self.runtime.warn(warning)
         self._may_commit = True

@@ -29,6 +29,8 @@ from paimon_cli.metadata.avro_writer import zstd_module
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, VALUE_KIND, FileLayout
 from paimon_cli.metadata.index_files import DeletionVector
+from paimon_cli.storage.ranged_file import AHEAD_BYTES, WHOLE_BYTES, Range, RangedFile
+from paimon_cli.storage.storage import open_sized
 
 DECODE_ERRORS: tuple[type[Exception], ...] = (
     *(pa.ArrowException, OSError, EOFError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError),
@@ -222,23 +224,34 @@ class _StoredRows:
         if form != "parquet" and self._part.number:
             self.left_out = self._file.row_count
             return
-        with self._context.storage.open_input(self._path) as source:
+        with self._opened() as source:
             if form == "parquet":
                 yield from self._of_groups(source)
                 return
+            if isinstance(source, RangedFile):
+                source.expect_all()
             position = 0
             for batch in self._of_whole(source, form):
                 yield position, batch, None
                 position += batch.num_rows
 
+    def _opened(self) -> BinaryIO:
+        return open_sized(self._context.storage, self._path, self._file.file_size)
+
     def _of_groups(self, source: BinaryIO) -> Iterator[tuple[int, pa.RecordBatch, int | None]]:
         buffered = {"buffer_size": READ_BUFFER_BYTES, "pre_buffer": False, "page_checksum_verification": True}
+        if isinstance(source, RangedFile) and (source.size <= WHOLE_BYTES or self._wants_nearly_all(source)):
+            source.expect_all()
         reader = pq.ParquetFile(source, **buffered)
         sizes = [reader.metadata.row_group(group).num_rows for group in range(reader.num_row_groups)]
         groups = self._part.groups(reader)
         self.left_out = sum(sizes) - sum(sizes[group] for group in groups)
         kinds = self._kinds_of_all_rows(reader, groups)
-        portions, encoded = self._portions(reader, groups), self._encoded_texts(reader, groups)
+        if isinstance(source, RangedFile) and not source.is_planned:
+            room = AHEAD_BYTES if self._part.is_alone else 0
+            source.expect((self._chunks(reader, group, kinds[group]) for group in groups), room)
+        portions = {} if isinstance(source, RangedFile) else self._portions(reader, groups)
+        encoded = self._encoded_texts(reader, groups)
         if portions or encoded:
             ahead = {**buffered, "buffer_size": 0, "pre_buffer": True} if portions else buffered
             reader = pq.ParquetFile(source, metadata=reader.metadata, read_dictionary=encoded, **ahead)
@@ -267,8 +280,7 @@ class _StoredRows:
         """By row group the number of the portion that is held in memory as a whole; empty where read buffers are used instead."""
         if not self._part.is_alone:
             return {}
-        wanted = frozenset(self._physical)
-        leaves = [leaf for leaf, path in enumerate(_leaf_paths(reader)) if path.split(".", 1)[0] in wanted]
+        leaves = self._leaves(reader)
         chunks = map(reader.metadata.row_group, groups)
         stored = [sum(group.column(leaf).total_compressed_size for leaf in leaves) for group in chunks]
         if not 0 < max(stored, default=0) <= READ_AHEAD_BYTES:
@@ -288,13 +300,35 @@ class _StoredRows:
         texts = (name for name, leaf in leaves.items() if reader.schema.column(leaf).logical_type.type == "STRING")
         return [name for name in texts if all(_is_encoded(chunk.column(leaves[name])) for chunk in chunks)]
 
+    def _leaves(self, reader: pq.ParquetFile, without: str | None = None) -> list[int]:
+        wanted = frozenset(self._physical) - {without}
+        return [leaf for leaf, path in enumerate(_leaf_paths(reader)) if path.split(".", 1)[0] in wanted]
+
+    def _wants_nearly_all(self, source: RangedFile) -> bool:
+        """Whether a whole file that fits ahead is fetched at once, without a look at its footer first."""
+        if not self._part.is_alone or self._part.parts > 1 or self._part.keeps is not None or source.size > AHEAD_BYTES:
+            return False
+        return {field.name for field in self._context.schemas.get(self._file.schema_id).fields} <= {*self._physical}
+
+    def _chunks(self, reader: pq.ParquetFile, group: int, kind: int | None) -> Iterator[Range]:
+        """Where the column chunks of a row group lie that will be decoded."""
+        found = reader.metadata.row_group(group)
+        for leaf in self._leaves(reader, None if kind is None else VALUE_KIND):
+            chunk = found.column(leaf)
+            start = chunk.data_page_offset
+            if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+                start = min(start, chunk.dictionary_page_offset)
+            yield start, start + chunk.total_compressed_size
+
     def _batches_of(self, reader: pq.ParquetFile, groups: list[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
         batches = reader.iter_batches(self._batch_rows, groups, columns=columns, use_threads=False)
         wide = int96_columns(reader.schema, columns)
         if not wide:
             yield from batches
             return
-        with self._context.storage.open_input(self._path) as again:
+        with self._opened() as again:
+            if isinstance(again, RangedFile) and again.size <= AHEAD_BYTES:
+                again.expect_all()
             yield from checked_int96(batches, again, wide, self._batch_rows, groups)
 
     def _of_whole(self, source: BinaryIO, form: str) -> Iterator[pa.RecordBatch]:
@@ -325,7 +359,7 @@ def stored_row_count(context: TableContext, bucket_id: BucketId, file: DataFileM
     """Rows of the file. `DamagedFile` if it is missing or cannot be opened."""
     path, form = context.data_file_path(*bucket_id, file), file_format(file.file_name)
     try:
-        with context.storage.open_input(path) as source:
+        with open_sized(context.storage, path, file.file_size) as source:
             if form == "parquet":
                 return int(pq.read_metadata(source).num_rows)
             if form == "orc":

@@ -30,6 +30,7 @@ from paimon_cli.lsm.key_search import ABSENT, KeyBounds, Places, SortedKeys
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
 from paimon_cli.metadata.parquet_footer import Footer
+from paimon_cli.storage.storage import open_sized
 
 BATCH_ROWS = 65536
 KEYS_PER_BLOCK, MOST_BLOCKS = 4, 0.9
@@ -105,7 +106,7 @@ def positions_in_file(context: TableContext, bucket_id: BucketId, file: DataFile
         return copy.positions(keys)
     found: Places | None = None
     if file_format(file.file_name) == "parquet":
-        with decoding(path), context.storage.open_input(path) as source:
+        with decoding(path), open_sized(context.storage, path, file.file_size) as source:
             known.footer = known.footer or checked_footer(source, file)
             known.blocks = known.blocks or _KeyBlocks.of(context, file, source, known.footer)
             if known.blocks is not None:
@@ -147,7 +148,7 @@ def holds_only_adds(context: TableContext, bucket_id: BucketId, file: DataFileMe
     path = context.data_file_path(*bucket_id, file)
     known = context.kept.facts.get((path, context.schema.id)) or _KnownFile()
     if known.only_adds is None:
-        with decoding(path), context.storage.open_input(path) as source:
+        with decoding(path), open_sized(context.storage, path, file.file_size) as source:
             known.footer = known.footer or checked_footer(source, file)
             pages = PagedColumns.of(source, known.footer, [VALUE_KIND])
             ends = None if pages is None else pages.bounds(source, 0)
@@ -312,7 +313,7 @@ def _paged_rows(
     path = context.data_file_path(*bucket_id, file)
     name = (path, context.schema.id)
     known = context.kept.facts.get(name) or _KnownFile()
-    with decoding(path), context.storage.open_input(path) as source:
+    with decoding(path), open_sized(context.storage, path, file.file_size) as source:
         footer = known.footer = known.footer or checked_footer(source, file)
         context.kept.facts.put(name, known)
         stored = []

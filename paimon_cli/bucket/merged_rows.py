@@ -27,6 +27,7 @@ from paimon_cli.lsm.sorted_rows import KeepAllVersions, LowestLevel, MergeEngine
 from paimon_cli.lsm.sorted_runs import Section, SortedRun, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.storage.storage import will_open
 
 FIRST_MILLIS = 1_000_000_000_000
 """A BIGINT from here on counts millis, below it seconds."""
@@ -139,7 +140,10 @@ def _merged_rows(
 ) -> Iterator[pa.RecordBatch]:
     needed = merge_columns(context, columns)
     vectors = load_vectors(context, bucket) if context.options.deletion_vectors_enabled else NO_VECTORS
-    for section in key_sections(bucket.files, context.key_of):
+    sections = key_sections(bucket.files, context.key_of)
+    for place, section in enumerate(sections):
+        if place % (FILES_AHEAD // 2) == 0:
+            announce(context, bucket.bucket_id, [run.files[0] for near in sections[place : place + FILES_AHEAD] for run in near])
         lone = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
         names = lone if len(section) == 1 else needed
         for batch in merge_section(context, bucket, section, names, memory, vectors=vectors):
@@ -190,6 +194,7 @@ def merge_section(
 
     opened = [functools.partial(open_run, run) for run in runs]
     most = most_runs(context, memory or MERGE_BYTES)
+    announce(context, bucket.bucket_id, [run.files[0] for run in runs[:most]])
     engine = level_engine or merge_engine(context.schema, context.options)
     return merge_in_passes(opened, context.schema.trimmed_primary_keys, engine, most, keys_repeat=level_engine is not None)
 
@@ -222,21 +227,37 @@ def _unmarked_rows(
 ) -> Iterator[pa.RecordBatch]:
     vectors = load_vectors(context, bucket)
     names = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
-    for file in bucket.files:
-        if file.level > 0:
-            part = replace(part_of(file), spares_kinds=VALUE_KIND not in columns, is_alone=True)
-            for batch in _file_rows(context, bucket.bucket_id, file, names, LARGEST_BATCH, vectors, part):
-                live = without_retractions(batch) if VALUE_KIND in batch.schema.names else batch
-                yield live.select(list(columns))
+    for file in _fetched_ahead(context, bucket.bucket_id, [file for file in bucket.files if file.level > 0]):
+        part = replace(part_of(file), spares_kinds=VALUE_KIND not in columns, is_alone=True)
+        for batch in _file_rows(context, bucket.bucket_id, file, names, LARGEST_BATCH, vectors, part):
+            live = without_retractions(batch) if VALUE_KIND in batch.schema.names else batch
+            yield live.select(list(columns))
 
 
 def _appended_rows(
     context: TableContext, bucket: BucketFiles, columns: Sequence[str], part_of: PartOf
 ) -> Iterator[pa.RecordBatch]:
     vectors = load_vectors(context, bucket)
-    for file in sorted(bucket.files, key=lambda file: (file.min_sequence_number, file.creation_time_millis or 0)):
+    files = sorted(bucket.files, key=lambda file: (file.min_sequence_number, file.creation_time_millis or 0))
+    for file in _fetched_ahead(context, bucket.bucket_id, files):
         part = replace(part_of(file), is_alone=True)
         yield from _file_rows(context, bucket.bucket_id, file, columns, LARGEST_BATCH, vectors, part)
+
+
+FILES_AHEAD = 16
+"""Files that are read one after the other are announced this many before their turn."""
+
+
+def _fetched_ahead(context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta]) -> Iterator[DataFileMeta]:
+    for place, file in enumerate(files):
+        if place % (FILES_AHEAD // 2) == 0:
+            announce(context, bucket_id, files[place : place + FILES_AHEAD])
+        yield file
+
+
+def announce(context: TableContext, bucket_id: BucketId, files: Iterable[DataFileMeta]) -> None:
+    """These files will be read soon: small ones are fetched side by side from an object store."""
+    will_open(context.storage, lambda: ((context.data_file_path(*bucket_id, file), file.file_size) for file in files))
 
 
 def unmarked_rows(

@@ -49,6 +49,10 @@ class CatalogTable(TableHistory):
     def open(cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None) -> CatalogTable:
         """Open a table. `NotFound` if there is no table, or no such branch of it."""
         table = cls._at(location, options, trace)
+        table.snapshots.fetch_hint()
+        if (found := table.schemas.at_opening()) is not None:
+            table.__dict__["_found_at_opening"] = found
+            return table
         if table.schemas.ids():
             return table
         main = replace(table, branch=MAIN_BRANCH)
@@ -94,7 +98,20 @@ class CatalogTable(TableHistory):
         """The engine's view of the table. `NotSupported` if the table uses what paimon-cli cannot honour."""
         from paimon_cli.history.table_context import TableContext  # loads Arrow, which plain metadata does not need
 
-        return TableContext.open(self.url, self.options, storage=self.storage, branch=self.branch, trace=self.trace)
+        return TableContext.open(
+            self.url,
+            self.options,
+            storage=self.storage,
+            branch=self.branch,
+            schema=self._found_at_opening,
+            trace=self.trace,
+            opened=self,
+        )
+
+    @cached_property
+    def _found_at_opening(self) -> TableSchema | None:
+        """The schema that was read when the table was opened, if that saved trips to a store; copies of this object have none."""
+        return None
 
     @cached_property
     def readable_context(self) -> TableContext | None:

@@ -29,7 +29,13 @@ from paimon_cli.commit.data_conflict import (
     meets_distributed_rows,
 )
 from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
-from paimon_cli.commit.files_conflict import check_files, check_hash_indexes, check_newest_bucket_counts, check_postponed
+from paimon_cli.commit.files_conflict import (
+    check_files,
+    check_hash_indexes,
+    check_newest_bucket_counts,
+    check_postponed,
+    check_vectors_switch,
+)
 from paimon_cli.commit.prepared_snapshot import (
     CommitFacts,
     DeltaManifests,
@@ -191,7 +197,8 @@ class Committer:
         for attempt in attempts:
             try:
                 with discarded_on(writer, PaimonError, Unpublished), _unpublished():
-                    latest = context.snapshots.latest()
+                    seen = context.snapshots.last_seen() if attempt == 1 else None
+                    latest = seen or context.snapshots.latest()
                     changes = step.changes_on(latest)
                     is_made = own.committed_since_begin(latest, changes.kind)
                     if is_made or self._is_needless(step, changes, latest):
@@ -203,6 +210,7 @@ class Committer:
                         delta = DeltaManifests.write(changes, writer)
                     facts = CommitFacts(own.identity, watermark, attempt, attempts.begin_millis, work_begin_millis)
                     prepared = prepare_snapshot(context, latest, delta, facts, writer)
+                    check_vectors_switch(context, changes, prepared.snapshot.schema_id)
             except SnapshotGone:
                 writer, delta = MetadataWriter(context), None
                 continue

@@ -126,8 +126,6 @@ def who_removed(
 
 def check_files(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> None:
     """Raise `FilesConflict` if the changes do not fit on top of `latest`."""
-    if changes.kind == COMPACT:
-        _check_vectors_switch(context)
     base, left = check_data_files(context, latest, changes)
     names: dict[BucketId, set[str]] = {bucket_id: set() for bucket_id in _touched_buckets(changes)}
     for entry in left:
@@ -157,10 +155,14 @@ def check_data_files(
     return base, left
 
 
-def _check_vectors_switch(context: TableContext) -> None:
-    """A compaction that was planned before `deletion-vectors.enabled` changed would undo what the change relies on."""
-    newest_id = context.schemas.newest_id(context.schema.id)
-    newest = context.schema if newest_id == context.schema.id else context.schemas.get(newest_id)
+def check_vectors_switch(context: TableContext, changes: SnapshotChanges, schema_id: int) -> None:
+    """A compaction that was planned before `deletion-vectors.enabled` changed would undo what the change relies on.
+
+    `schema_id`: the newest schema, at which the snapshot will be.
+    """
+    if changes.kind != COMPACT or not changes.check_files or schema_id == context.schema.id:
+        return
+    newest = context.schemas.get(schema_id)
     if newest.options.get(VECTORS_ENABLED) != context.schema.options.get(VECTORS_ENABLED):
         raise FilesConflict(
             f"{VECTORS_ENABLED} of {context.address} was changed",

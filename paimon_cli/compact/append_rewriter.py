@@ -30,6 +30,7 @@ from paimon_cli.metadata.data_file_schema import INSERT, FileLayout, merge_rows
 from paimon_cli.metadata.index_files import BloomFilter
 from paimon_cli.metadata.parquet_footer import FooterFrame
 from paimon_cli.metadata.table_mode import BucketMode
+from paimon_cli.storage.storage import open_sized
 
 LEAST_GROUP, LEAST_COMPACTED_GROUP = 64 << 10, 1 << 20
 """Mean bytes of the row groups of a file from which they are copied: if a writer made it, if a compaction did."""
@@ -111,7 +112,7 @@ class AppendRewriter(Rewriter):
             yield None
             return
         try:
-            source = self._context.storage.open_input(self._path(file))
+            source = open_sized(self._context.storage, self._path(file), file.file_size)
         except FileNotFoundError:
             yield None
             return

@@ -15,6 +15,7 @@ from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer,
 from paimon_cli.bucket.merged_rows import (
     LARGEST_BATCH,
     RecordExpiry,
+    announce,
     merge_columns,
     merge_section,
     without_retractions,
@@ -227,5 +228,6 @@ def run_compaction(context: TableContext, task: CompactionTask, is_given_up: Cal
             if isinstance(step, Upgrade):
                 rewriter.upgrade(step.file)
             else:
+                announce(context, task.bucket_id, (file for section in step.sections for run in section for file in run.files))
                 rewriter.rewrite(step)
         return rewriter.message()

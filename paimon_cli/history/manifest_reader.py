@@ -13,8 +13,8 @@ from paimon_cli.metadata.data_file import ALL_FILES, FileFilter, IndexManifestEn
 from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest, decode_manifest_list
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
-from paimon_cli.storage.storage import Storage
-from paimon_cli.storage.threads import in_parallel
+from paimon_cli.storage.storage import Storage, is_remote
+from paimon_cli.storage.threads import in_parallel, together
 
 if TYPE_CHECKING:  # they load numpy, which commands on snapshots do without
     from paimon_cli.history.file_table import FileTable
@@ -23,11 +23,13 @@ if TYPE_CHECKING:  # they load numpy, which commands on snapshots do without
 KeepManifest = Callable[[ManifestFileMeta], bool]
 
 _FEW = 4
-"""Up to this many manifests are read one after the other."""
+"""Up to this many manifests of a local table are read one after the other."""
 
 _MANY_ENTRIES = 2000
 """From this many entries on, blocks in which no wanted partition occurs are not decoded, and their files not counted."""
 _LISTS_KEPT = 8
+_KEPT_BYTES = 8 << 20
+"""Of manifests that were fetched from a store, so that they need not be fetched again."""
 _GROUP_BYTES = 12 << 20
 """Bytes of manifests that are decoded together; decoded they take about 20 times that."""
 
@@ -43,7 +45,12 @@ class ManifestReader:
     storage: Storage
     layout: TableLayout
     threads: int = 8
+    _contents: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False)
     _lists: dict[str, list[ManifestFileMeta]] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def _few(self) -> int:
+        return 1 if is_remote(self.storage) else _FEW
 
     def manifest_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
         """The lists read last are kept: a commit asks for those of the latest snapshot more than once."""
@@ -80,14 +87,20 @@ class ManifestReader:
     def manifests_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """All manifests of a snapshot, oldest first: those of the base list, then those of the delta list."""
         try:
-            base = self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
-            return base + self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
+            base, delta = together(
+                [
+                    lambda: self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size),
+                    lambda: self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
+                ],
+                at_once=is_remote(self.storage) and self.threads > 1,
+            )
+            return base + delta
         except DamagedFile as error:
             raise self.gone_or_damaged(snapshot, error) from error
 
     def entries(self, manifests: Sequence[ManifestFileMeta]) -> Iterator[list[ManifestEntry]]:
         """Entries of each manifest, in order; many manifests are fetched side by side."""
-        threads = self.threads if len(manifests) > _FEW else 1
+        threads = self.threads if len(manifests) > self._few else 1
         return in_parallel(lambda meta: self.manifest(meta.file_name, meta.file_size), manifests, threads)
 
     def tables(
@@ -111,7 +124,7 @@ class ManifestReader:
     ) -> Iterator[list[ManifestTable]]:
         from paimon_cli.metadata import manifest_table  # loads numpy, which commands on snapshots do without
 
-        if self.threads < 2 or sum(map(len, groups)) <= _FEW:
+        if self.threads < 2 or sum(map(len, groups)) <= self._few:
             for group in groups:
                 yield manifest_table.decode_manifests([self._named_content(meta) for meta in group], partitions)
             return
@@ -170,7 +183,13 @@ class ManifestReader:
 
     def _named_content(self, meta: ManifestFileMeta) -> tuple[str, bytes]:
         path = self.layout.manifest(meta.file_name)
-        return path, self._content(path, meta.file_size)
+        if not is_remote(self.storage):
+            return path, self._content(path, meta.file_size)
+        content = self._contents.pop(path, None) or self._content(path, meta.file_size)
+        self._contents[path] = content  # a commit looks at those that its plan has read
+        while sum(map(len, list(self._contents.values()))) > _KEPT_BYTES:
+            self._contents.pop(next(iter(self._contents)), None)
+        return path, content
 
     def _content(self, path: str, size: int | None) -> bytes:
         """`size` comes from the metadata that names the file: a file that was cut between two blocks would look whole."""

@@ -14,7 +14,8 @@ from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, StorageUnava
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, SNAPSHOT_PREFIX, TableLayout, parse_hint, parse_numbered
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.storage.storage import PutOutcome, Storage
+from paimon_cli.storage.storage import PutOutcome, Storage, is_remote
+from paimon_cli.storage.threads import Ahead, together
 
 _LONGEST_WALK = 32
 """Snapshots probed one by one after a stale hint before the directory is listed instead."""
@@ -25,10 +26,27 @@ LONGEST_GAP = 1000
 
 @dataclass(frozen=True)
 class SnapshotHistory:
-    """Reads `snapshot/`; holds no state, so every call sees the present."""
+    """Reads `snapshot/`; every call sees the present, except for what is fetched ahead on purpose, and `last_seen`."""
 
     storage: Storage
     layout: TableLayout
+    _hint_ahead: Ahead[int | None] = field(default_factory=Ahead, compare=False, repr=False)
+    _latest_ahead: Ahead[Snapshot | None] = field(default_factory=Ahead, compare=False, repr=False)
+    _seen: list[Snapshot] = field(default_factory=list, compare=False, repr=False)
+
+    def fetch_hint(self) -> None:
+        """Begin to read the LATEST hint for the next call, where that takes a trip to a store. An old hint does no harm."""
+        if is_remote(self.storage):
+            self._hint_ahead.begin(lambda: self._hint(self.layout.latest_hint))
+
+    def fetch_latest(self) -> None:
+        """Begin to read the newest snapshot for the plan of a job, which follows soon."""
+        if is_remote(self.storage):
+            self._latest_ahead.begin(self._find_latest)
+
+    def last_seen(self) -> Snapshot | None:
+        """What `latest` found last: where looking again takes trips, a commit builds on it, and its put shows if it is old."""
+        return self._seen[-1] if self._seen and is_remote(self.storage) else None
 
     def latest_id(self) -> int | None:
         """The newest snapshot, None for a table without any. Neither a stale hint nor a stale listing hides a newer one."""
@@ -56,8 +74,22 @@ class SnapshotHistory:
 
     def latest(self) -> Snapshot | None:
         """The newest snapshot; looks again if a roll-back or expiry takes it away while it is read."""
-        hint = self._hint(self.layout.latest_hint)
-        if hint is not None and not self.exists(hint + 1) and (hinted := self.find(hint)) is not None:
+        return self._noted(self._find_latest())
+
+    def latest_to_plan(self) -> Snapshot | None:
+        """`latest`, or what `fetch_latest` has begun to read a moment ago: a plan may be overtaken anyway."""
+        return self._noted(self._latest_ahead.take(self._find_latest))
+
+    def _noted(self, found: Snapshot | None) -> Snapshot | None:
+        self._seen[:] = [] if found is None else [found]
+        return found
+
+    def _find_latest(self) -> Snapshot | None:
+        hint = self._hint_ahead.take(lambda: self._hint(self.layout.latest_hint))
+        if is_remote(self.storage):
+            if hint is not None and (walked := self._walk(hint)) is not None:
+                return walked
+        elif hint is not None and not self.exists(hint + 1) and (hinted := self.find(hint)) is not None:
             return hinted
         for _ in range(_TRIES):
             newest = self.latest_id()
@@ -67,6 +99,15 @@ class SnapshotHistory:
             if snapshot is not None:
                 return snapshot
         raise NotFound(f"the newest snapshot of {self.layout.root} keeps vanishing", "another job is deleting snapshots")
+
+    def _walk(self, hint: int) -> Snapshot | None:
+        """The newest snapshot from a hint on; the snapshot itself and the one after it are read at once."""
+        found, above = together([lambda: self.find(hint), lambda: self.find(hint + 1)], True)
+        for _ in range(_LONGEST_WALK):
+            if above is None:
+                return found
+            found, above = above, self.find(above.id + 1)
+        return None
 
     def latest_hint(self) -> int | None:
         """The id in the LATEST hint, whether it is right or not; None without one. `StorageUnavailable` if it cannot be read."""
@@ -218,6 +259,19 @@ class SchemaHistory:
         entries = self.storage.list_directory(self.layout.schema_directory)
         return sorted(number for entry in entries if (number := parse_numbered(SCHEMA_PREFIX, entry.name)) is not None)
 
+    def at_opening(self) -> TableSchema | None:
+        """The newest schema where a table is opened, if one look at the store shows it without a listing.
+
+        Most tables have the one schema that they were created with. Numbers have no gaps.
+        """
+        if not is_remote(self.storage):
+            return None
+        try:
+            first, second = together([lambda: self._find(0), lambda: self._find(1)], True)
+        except DamagedFile:
+            return None
+        return first if second is None else None
+
     def latest_id(self) -> int | None:
         """The newest schema, even if a stale listing does not show it yet; None when there is no table."""
         newest = max(self.ids(), default=None)
@@ -254,12 +308,19 @@ class SchemaHistory:
 
     def get(self, schema_id: int) -> TableSchema:
         """That schema; `NotFound` if it is not there, `DamagedFile` if its file does not hold it."""
+        schema = self._find(schema_id)
+        if schema is None:
+            path = self.layout.schema(schema_id)
+            raise NotFound(f"no schema {schema_id} in {self.layout.root}", f"{path} does not exist")
+        return schema
+
+    def _find(self, schema_id: int) -> TableSchema | None:
         if schema_id not in self._read:
             path = self.layout.schema(schema_id)
             try:
                 schema = TableSchema.from_json(self.storage.read_bytes(path), path)
             except FileNotFoundError:
-                raise NotFound(f"no schema {schema_id} in {self.layout.root}", f"{path} does not exist") from None
+                return None
             if schema.id != schema_id:
                 raise DamagedFile(f"schema file {path} is damaged", f"it holds the id {schema.id}", path=path)
             self._read[schema_id] = schema

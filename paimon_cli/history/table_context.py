@@ -144,17 +144,23 @@ class TableContext(TableHistory):
         branch: str = MAIN_BRANCH,
         schema: TableSchema | None = None,
         trace: Trace | None = None,
+        opened: TableHistory | None = None,
     ) -> TableContext:
-        """The table at its latest schema, or at `schema`. `NotFound` without one, `NotSupported` for unknown options."""
+        """The table at its latest schema, or at `schema`. `NotFound` without one, `NotSupported` for unknown options.
+
+        `opened`: the same branch on the same storage, whose histories it shares with all that they have read.
+        """
         root = url.rstrip("/")
         if storage is None:
             storage, root = storage_for_url(url, storage_options, confined=True)
-        schemas = SchemaHistory(storage, TableLayout(root, branch))
+        schemas = SchemaHistory(storage, TableLayout(root, branch)) if opened is None else opened.schemas
         schema = schema or schemas.latest()
         options = TableOptions({**schema.options, **(dynamic_options or {})})
         clock, random, trace = clock or SystemClock(), random or SystemRandom(), trace or NoTrace()
         context = TableContext(root, storage, schema, options, clock, random, branch=branch, trace=trace)
         context.__dict__.update(layout=schemas.layout, schemas=schemas)  # which keeps the schema that it has read
+        if opened is not None:
+            context.__dict__["snapshots"] = opened.snapshots
         context.check(OPEN)
         return context
 

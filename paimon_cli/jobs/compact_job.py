@@ -28,6 +28,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.storage.process_limits import container_memory
+from paimon_cli.storage.storage import written_behind
 
 MAX_REPLANS = 10
 
@@ -99,9 +100,10 @@ def run_compact(
             plan = ready.prepared(new_files.stamp, limits)
         else:
             plan = plan_compaction(context, rest, new_files.stamp, remembered, only)
-        results = _compact_buckets(new_files, request, plan, engine, progress)
-        with shield():
-            outcome = commit_results(new_files, results, engine)
+        with written_behind(context.storage):
+            results = _compact_buckets(new_files, request, plan, engine, progress)
+            with shield():
+                outcome = commit_results(new_files, results, engine)
         _remember(remembered, plan, outcome)
         return plan, outcome
 

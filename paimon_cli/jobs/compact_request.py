@@ -174,7 +174,7 @@ def plan_compaction(
     if request.order is not None:
         check_sortable(context, request.order)
     asked = request.at_snapshot
-    snapshot = context.snapshots.latest() if asked is None else context.snapshots.get(asked)
+    snapshot = context.snapshots.latest_to_plan() if asked is None else context.snapshots.get(asked)
     if snapshot is None:
         if not request.unknown_buckets_allowed:
             expect_buckets(context, request.buckets, ())

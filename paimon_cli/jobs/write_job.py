@@ -35,6 +35,7 @@ from paimon_cli.jobs.write_request import (
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import BucketMode
+from paimon_cli.storage.storage import written_behind
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -136,7 +137,8 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         return _committed_before(context, request, engine, progress)
     attempts = _Attempts(context, committer, request, identity, splits_of(request), engine, progress)
     hint = "run it again, or keep other writers away from these partitions for a while"
-    done, _ = again_on_conflict(context, attempts.run, hint, MOST_ASSIGNMENTS, (BucketsConflict,))
+    with written_behind(context.storage):
+        done, _ = again_on_conflict(context, attempts.run, hint, MOST_ASSIGNMENTS, (BucketsConflict,))
     if done.result.already_committed:
         return replace(_committed_before(context, request, engine, progress), attempts=done.result.attempts)
     summary = WriteSummary.of(engine, done, (context.clock.now_millis() - started) / 1000)

@@ -74,7 +74,7 @@ def plan_write(
     context: TableContext, request: WriteRequest, commit_user: str = "", splits: tuple[SourceSplit, ...] | None = None
 ) -> WritePlan:
     """Row kinds, sequence numbers and hash indexes of the latest snapshot. `splits`: of the source, None: not known yet."""
-    snapshot = context.snapshots.latest()
+    snapshot = context.snapshots.latest_to_plan()
     moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
     state = bucket_files(context, None if request.overwrite and not moves_rows else snapshot)
     committed = committed_state(state)

@@ -11,14 +11,17 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from paimon_cli.errors import Refused, StorageUnavailable
 from paimon_cli.storage.clock_and_random import RandomSource, SystemRandom
-from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
+from paimon_cli.storage.storage import OverlapsRequests, PutOutcome, Storage, WrappedStorage
 
 PROBE_PREFIX = ".commit-probe-"
 """Directories of probes in a table's root; readers look for names of their own only."""
+
+MARKER = f"{PROBE_PREFIX}passed"
+"""A file that stays in the root after a probe has passed: later processes need one request to see that conditions still count."""
 
 _TRIES = 3
 _proven: dict[tuple[Storage, str], bool] = {}
@@ -33,8 +36,35 @@ def has_primitive(storage: Storage, root: str, random: RandomSource) -> bool:
     key = (storage, root)
     with _proven_lock:
         if key not in _proven:
-            _proven[key] = _try_primitive(storage, root, random)
+            _proven[key] = _has_passed(storage, root) or _passes(storage, root, random)
         return _proven[key]
+
+
+@runtime_checkable
+class HonoursConditions(Protocol):
+    """A store that can be asked by one request whether it turns a put down because the object exists."""
+
+    def honours_condition(self, path: str, data: bytes) -> bool:
+        """Puts `path` if it is absent: True if the store said that it is not. `Refused` if it does not know the condition."""
+        ...
+
+
+def _has_passed(storage: Storage, root: str) -> bool:
+    """Whether the marker of an earlier probe is there and the store refuses to put it once more; else it is there from now on."""
+    if not isinstance(storage, HonoursConditions):
+        return False
+    try:
+        return storage.honours_condition(f"{root}/{MARKER}", b"")
+    except Refused:
+        return False
+
+
+def _passes(storage: Storage, root: str, random: RandomSource) -> bool:
+    passed = _try_primitive(storage, root, random)
+    if not passed and isinstance(storage, HonoursConditions):
+        with contextlib.suppress(StorageUnavailable):
+            storage.delete(f"{root}/{MARKER}")
+    return passed
 
 
 def race_probes(storage: Storage, root: str, random: RandomSource, rounds: int) -> bool:
@@ -159,6 +189,8 @@ class GuardedStorage(WrappedStorage):
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """As in the protocol. `StorageUnavailable` (lock not acquired, or lost before the put) means that nothing was written."""
         way = self.publish_method()
+        if isinstance(self.inner, OverlapsRequests):
+            self.inner.settle()
         if way is PublishMethod.PRIMITIVE:
             return self.inner.put_if_absent(path, data)
         if way is PublishMethod.UNSAFE or self._lock is None:

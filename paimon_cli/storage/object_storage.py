@@ -12,7 +12,7 @@ import io
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
@@ -53,14 +53,14 @@ class ObjectStorage:
             return bytes(obstore.get(client, key).bytes())
 
     def open_input(self, path: str) -> BinaryIO:
-        return io.BufferedReader(RangedFile(partial(self._range, path), self.file_size(path)), READ_BYTES)
+        return io.BufferedReader(RangedFile(partial(self.fetch_range, path), self.file_size(path)), READ_BYTES)
 
     def open_sized(self, path: str, size: int) -> BinaryIO:
         """See `storage.open_sized`: no request is made before the first read."""
-        return cast(BinaryIO, RangedFile(partial(self._range, path), size))
+        return cast(BinaryIO, RangedFile(partial(self.fetch_range, path), size))
 
     def open_output(self, path: str) -> BinaryIO:
-        return cast(BinaryIO, ObjectUpload(self, path))
+        return cast(BinaryIO, ObjectUpload(self, path, self.overwrite))
 
     def write_new(self, path: str, data: bytes) -> None:
         self.overwrite(path, data)
@@ -156,7 +156,8 @@ class ObjectStorage:
             raise errors.refusal(error) from None
         return PutOutcome.CREATED
 
-    def _range(self, path: str, start: int, end: int) -> memoryview:
+    def fetch_range(self, path: str, start: int, end: int) -> memoryview:
+        """The bytes from `start` to before `end`, by one request."""
         client, key = self._reached(path)
         with self._errors_of(path):
             found = memoryview(obstore.get_range(client, key, start=start, end=end))
@@ -192,8 +193,9 @@ class ObjectUpload(io.RawIOBase):
     It appears with `close`. A `with` block that fails, or a writer that is never closed, leaves nothing.
     """
 
-    def __init__(self, storage: ObjectStorage, path: str) -> None:
-        self._storage, self._path = storage, path
+    def __init__(self, storage: ObjectStorage, path: str, put: Callable[[str, bytes], None]) -> None:
+        """`put`: how a small object is made."""
+        self._storage, self._path, self._put = storage, path, put
         self._buffer = bytearray()
         self._sender: _PartSender | None = None
         self._written = 0
@@ -219,7 +221,7 @@ class ObjectUpload(io.RawIOBase):
             return
         try:
             if self._sender is None:
-                self._storage.overwrite(self._path, bytes(self._buffer))
+                self._put(self._path, bytes(self._buffer))
             else:
                 self._send(bytes(self._buffer))
                 self._sender.finish()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import io
 import os
+import sys
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -28,6 +29,8 @@ HOLE_BYTES = 256 << 10
 """Unwanted bytes that are read along rather than with one more request."""
 TAIL_BYTES = 64 << 10
 """The least that a read at the end of the file fetches: most footers are shorter."""
+WHOLE_BYTES = 1 << 20
+"""A file up to this size is fetched as a whole, whatever is wanted of it."""
 READ_BYTES = 256 << 10
 """The least that a read outside of all plans fetches."""
 _AT_ONCE = 16
@@ -81,6 +84,11 @@ class RangedFile(io.RawIOBase):
         """Fetch in another way, such as one that measures; before the first read."""
         self._fetch = way(self._fetch)
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether it was said what will be read."""
+        return bool(self._plan)
+
     def expect(self, groups: Iterable[Iterable[Range]], ahead: int = AHEAD_BYTES) -> None:
         """What will be read, group by group; what one group wants is fetched at once, and as many groups as fit `ahead`.
 
@@ -95,9 +103,20 @@ class RangedFile(io.RawIOBase):
         self._begun = 0
         self._fetch_ahead()
 
+    def hold(self, content: Future[memoryview]) -> None:
+        """The whole file, which is on its way."""
+        piece = _Piece(0, self.size, sys.maxsize, 0)
+        piece.content = content
+        self._plan, self._starts, self._begun = [piece], [0], self.size
+
     def expect_all(self) -> None:
-        """The whole file will be read."""
+        """The whole file will be read. If it fits ahead, it is held until it is closed: a footer is read twice, and more."""
+        if self.is_planned:
+            return
         self.expect([[(0, self.size)]])
+        if self.size <= AHEAD_BYTES:
+            for piece in self._plan:
+                piece.left = sys.maxsize
 
     def readable(self) -> bool:
         return True
@@ -189,7 +208,7 @@ class RangedFile(io.RawIOBase):
                 self._begin(piece)
 
     def _begin(self, piece: _Piece) -> None:
-        piece.content = _threads(os.getpid()).submit(self._fetch, piece.start, piece.end)
+        piece.content = fetching_threads().submit(self._fetch, piece.start, piece.end)
         self._begun += piece.size
 
 
@@ -204,7 +223,11 @@ def _planned(ranges: list[Range], group: int) -> list[_Piece]:
     return found
 
 
+def fetching_threads() -> ThreadPoolExecutor:
+    """The threads of this process that fetch; they wait for answers, nearly always."""
+    return _threads(os.getpid())
+
+
 @functools.lru_cache(maxsize=1)
 def _threads(process: int) -> ThreadPoolExecutor:
-    """The threads of this process that fetch; they wait for answers, nearly always."""
     return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="paimon-cli-fetch")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, runtime_checkable
 
@@ -93,6 +94,21 @@ class ReadsRanges(Protocol):
 
 
 @runtime_checkable
+class OverlapsRequests(Protocol):
+    """A store to which new files may be on their way after the call that wrote them, and others before they are opened."""
+
+    def will_open(self, files: Iterable[tuple[str, int]]) -> None: ...
+
+    def behind(self) -> AbstractContextManager[None]:
+        """Around work of this process, to let new files be on their way within it."""
+        ...
+
+    def settle(self) -> None:
+        """Wait until all of them are stored, before something is published that may name them; raises why one is not."""
+        ...
+
+
+@runtime_checkable
 class ListsInPages(Protocol):
     """A store that answers a listing page by page, so that the first entries cost one request."""
 
@@ -140,6 +156,26 @@ def is_remote(storage: Storage) -> bool:
 def open_sized(storage: Storage, path: str, size: int) -> BinaryIO:
     """A seekable reader of a file whose size the caller knows, which saves asking for it."""
     return storage.open_sized(path, size) if isinstance(storage, ReadsRanges) else storage.open_input(path)
+
+
+def written_behind(storage: Storage) -> AbstractContextManager[None]:
+    """Around work of this process that ends in publications; without effect where writing takes no trip over a network."""
+    place = _overlapping(storage)
+    return nullcontext() if place is None else place.behind()
+
+
+def will_open(storage: Storage, files: Callable[[], Iterable[tuple[str, int]]]) -> None:
+    """Files (path, size) that will be opened soon, by size known: over a network small ones are fetched side by side."""
+    place = _overlapping(storage)
+    if place is not None:
+        place.will_open(files())
+
+
+def _overlapping(storage: Storage) -> OverlapsRequests | None:
+    place = storage
+    while isinstance(place, WrappedStorage) and not isinstance(place, OverlapsRequests):
+        place = place.inner
+    return place if isinstance(place, OverlapsRequests) else None
 
 
 def first_entries(storage: Storage, path: str, limit: int) -> list[FileStatus]:

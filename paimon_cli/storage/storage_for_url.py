@@ -55,10 +55,11 @@ def _storage(scheme: str, url: str, options: Mapping[str, Any]) -> Storage:
         try:
             from paimon_cli.storage.object_storage import ObjectStorage
             from paimon_cli.storage.object_stores import SCHEMES, StoreSettings
+            from paimon_cli.storage.overlapped_storage import OverlappedStorage
         except ImportError as error:
             extra = {"gs": "gcs", "s3": "s3", "s3a": "s3"}.get(scheme, "azure")
             raise UsageError(f"{scheme}:// needs the package obstore", str(error), f"pip install 'paimon-cli[{extra}]'") from None
-        return ObjectStorage(StoreSettings.from_options(SCHEMES[scheme], options))
+        return OverlappedStorage(ObjectStorage(StoreSettings.from_options(SCHEMES[scheme], options)))
     if scheme in _HDFS:
         from paimon_cli.storage.fsspec_storage import HdfsStorage
 

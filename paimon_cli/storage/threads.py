@@ -6,12 +6,13 @@ Arrow decodes and merges outside of Python's lock, so a thread that reads ahead 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 PORTION = 1024
 """Number of parallel calls that are started before their results are taken."""
@@ -29,6 +30,40 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T], threads: int) ->
         left = iter(items)
         while portion := list(islice(left, PORTION)):
             yield from pool.map(function, portion)
+
+
+def together(calls: Sequence[Callable[[], R]], at_once: bool) -> list[R]:
+    """The results of calls that wait for a store, made `at_once` or one after the other; the first error, when all have ended."""
+    if not at_once or len(calls) < 2:
+        return [call() for call in calls]
+    with ThreadPoolExecutor(len(calls)) as pool:
+        begun = [pool.submit(call) for call in calls]
+    return [one.result() for one in begun]
+
+
+_FRESH_SECONDS = 2.0
+
+
+class Ahead(Generic[R]):
+    """A result that is fetched before it is asked for; it is given out once, if it is asked for soon. Pickles without it."""
+
+    def __init__(self) -> None:
+        self._begun: tuple[float, Future[R]] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Ahead, ()
+
+    def begin(self, call: Callable[[], R]) -> None:
+        pool = ThreadPoolExecutor(1)
+        self._begun = time.monotonic(), pool.submit(call)
+        pool.shutdown(wait=False)
+
+    def take(self, call: Callable[[], R]) -> R:
+        """What was begun, or else the result of `call`."""
+        begun, self._begun = self._begun, None
+        if begun is None or time.monotonic() > begun[0] + _FRESH_SECONDS:
+            return call()
+        return begun[1].result()
 
 
 class Sized(Protocol):

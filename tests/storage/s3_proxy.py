@@ -1,10 +1,14 @@
-"""A proxy on loopback in front of an S3 server, which loses requests and answers, or changes them, as a test says."""
+"""A proxy on loopback in front of an S3 server, which loses requests and answers, or changes them, as a test says.
+
+It also counts: all requests, and the trips, which is how many of them had to wait for the answer to another one.
+"""
 
 from __future__ import annotations
 
 import enum
 import http.client
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,23 +46,32 @@ class Answer:
 Rule = Callable[[Request], Fate | Answer]
 
 
-class S3Proxy:
-    """Runs while its `with` block does; `rule` may be changed at any time. `requests`: all that came in."""
+@dataclass(frozen=True)
+class Served:
+    """A request, the times (seconds) when it came and when its answer was ready, and the length of the answer's body."""
 
-    def __init__(self, upstream_port: int, rule: Rule = lambda request: Fate.PASS) -> None:
+    request: Request
+    begun: float
+    ended: float
+    size: int
+
+
+class S3Proxy:
+    """Runs while its `with` block does; `rule` may be changed at any time. `requests`: all that came in, `served`: with times.
+
+    `delay`: seconds that each request takes at least, as over a network.
+    """
+
+    def __init__(self, upstream_port: int, rule: Rule = lambda request: Fate.PASS, delay: float = 0) -> None:
         self.rule = rule
+        self.delay = delay
         self.requests: list[Request] = []
-        self._upstream_port = upstream_port
+        self.served: list[Served] = []
+        self.upstream_port = upstream_port
 
     def __enter__(self) -> S3Proxy:
-        proxy, upstream_port = self, self._upstream_port
-
         class Handler(_Handler):
-            port = upstream_port
-
-            def fate_of(self, request: Request) -> Fate | Answer:
-                proxy.requests.append(request)
-                return proxy.rule(request)
+            proxy = self
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -70,15 +83,26 @@ class S3Proxy:
         self._server.shutdown()
         self._server.server_close()
 
+    @property
+    def trips(self) -> int:
+        """The most requests of which each came after the answer to the one before."""
+        count, free_at = 0, 0.0
+        for served in sorted(self.served, key=lambda served: served.ended):
+            if served.begun >= free_at:
+                count, free_at = count + 1, served.ended
+        return count
+
+    def forget(self) -> None:
+        """Begin to count anew."""
+        self.requests.clear()
+        self.served.clear()
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # else head and body are two packets, and the second waits for the first to be acknowledged
     disable_nagle_algorithm = True
-    port = 0
-
-    def fate_of(self, request: Request) -> Fate | Answer:
-        raise NotImplementedError
+    proxy: S3Proxy
 
     def handle_expect_100(self) -> bool:
         super().handle_expect_100()
@@ -88,7 +112,11 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_any(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         condition = self.headers.get("If-None-Match")
-        fate = self.fate_of(Request(self.command, self.path, self.command == "PUT" and condition == "*"))
+        self._begun = time.monotonic()
+        self._asked = Request(self.command, self.path, self.command == "PUT" and condition == "*")
+        self.proxy.requests.append(self._asked)
+        fate = self.proxy.rule(self._asked)
+        time.sleep(self.proxy.delay)
         if isinstance(fate, Answer):
             self._answer(fate.status, {}, f"<Error><Code>{fate.code}</Code><Message>on purpose</Message></Error>".encode())
             return
@@ -96,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         dropped = HOP_BY_HOP | ({"if-none-match"} if fate is Fate.UNCONDITIONAL else set())
-        upstream = http.client.HTTPConnection("127.0.0.1", self.port)
+        upstream = http.client.HTTPConnection("127.0.0.1", self.proxy.upstream_port)
         upstream.request(self.command, self.path, body, {k: v for k, v in self.headers.items() if k.lower() not in dropped})
         answer = upstream.getresponse()
         content = answer.read()
@@ -112,6 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(answer.status, headers, content, length)
 
     def _answer(self, status: int, headers: dict[str, str], content: bytes, length: int | None = None) -> None:
+        self.proxy.served.append(Served(self._asked, self._begun, time.monotonic(), len(content)))
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)

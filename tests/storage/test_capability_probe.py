@@ -7,8 +7,9 @@ import uuid
 import pytest
 
 from paimon_cli.errors import StorageUnavailable
+from paimon_cli.storage import guarded_storage
 from paimon_cli.storage.clock_and_random import SystemRandom
-from paimon_cli.storage.guarded_storage import has_primitive
+from paimon_cli.storage.guarded_storage import MARKER, has_primitive
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.object_storage import ObjectStorage
@@ -50,7 +51,7 @@ def test_local_disk(tmp_path: object) -> None:
 
 
 class TestS3:
-    """Four requests, once."""
+    """A trial once, which leaves a mark; one request later."""
 
     def storage(self, server: S3Server, proxy: S3Proxy) -> ObjectStorage:
         return server.storage(proxy.endpoint)
@@ -60,11 +61,24 @@ class TestS3:
         with S3Proxy(s3_server.port) as proxy:
             assert probe(self.storage(s3_server, proxy), root)
             asked = len(proxy.requests)
-            assert sum(request.is_put_if_absent for request in proxy.requests) == 3
+            assert sum(request.is_put_if_absent for request in proxy.requests) == 4
             assert probe(self.storage(s3_server, proxy), root), "an equal storage needs no trial of its own"
             assert len(proxy.requests) == asked
             assert probe(self.storage(s3_server, proxy), f"{root}2") and len(proxy.requests) > asked
-            assert self.storage(s3_server, proxy).list_directory(root) == []
+            assert [entry.name for entry in self.storage(s3_server, proxy).list_directory(root)] == [MARKER]
+
+    def test_later_processes_ask_what_the_first_one_left(self, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        root = f"{s3_server.new_bucket()}/wh/t"
+        with S3Proxy(s3_server.port) as proxy:
+            assert probe(self.storage(s3_server, proxy), root)
+            monkeypatch.setattr(guarded_storage, "_proven", {})
+            proxy.forget()
+            assert probe(self.storage(s3_server, proxy), root)
+            assert [request.is_put_if_absent for request in proxy.requests] == [True]
+            monkeypatch.setattr(guarded_storage, "_proven", {})
+            proxy.rule = lambda request: Fate.UNCONDITIONAL
+            assert not probe(self.storage(s3_server, proxy), root), "a store that has changed is tried out again, and fails"
+            assert self.storage(s3_server, proxy).list_directory(root) == [], "and the mark goes"
 
     def test_a_store_that_ignores_the_condition(self, s3_server: S3Server) -> None:
         with S3Proxy(s3_server.port, lambda request: Fate.UNCONDITIONAL) as proxy:

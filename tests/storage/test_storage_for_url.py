@@ -12,8 +12,8 @@ from paimon_cli.storage.fsspec_storage import HdfsStorage
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
-from paimon_cli.storage.object_storage import ObjectStorage
 from paimon_cli.storage.object_stores import SCHEMES, Service, StoreSettings
+from paimon_cli.storage.overlapped_storage import OverlappedStorage
 from paimon_cli.storage.storage_for_url import OBJECT_STORES, storage_for_url
 
 
@@ -46,11 +46,11 @@ def test_each_scheme_has_its_storage() -> None:
         return type(storage.inner) if isinstance(storage, GuardedStorage) else type(storage), root
 
     assert kind_of("memory://user:pw@wh/t/") == (MemoryStorage, "memory://wh/t")
-    assert kind_of("s3://bucket/wh/t/") == (ObjectStorage, "s3://bucket/wh/t")
-    assert kind_of("s3a://bucket/wh/t") == (ObjectStorage, "s3a://bucket/wh/t")
-    assert kind_of("gs://bucket/wh/t") == (ObjectStorage, "gs://bucket/wh/t")
+    assert kind_of("s3://bucket/wh/t/") == (OverlappedStorage, "s3://bucket/wh/t")
+    assert kind_of("s3a://bucket/wh/t") == (OverlappedStorage, "s3a://bucket/wh/t")
+    assert kind_of("gs://bucket/wh/t") == (OverlappedStorage, "gs://bucket/wh/t")
     azure = "abfss://box@account.dfs.core.windows.net/wh/t"
-    assert kind_of(azure) == (ObjectStorage, azure), "the container is no user"
+    assert kind_of(azure) == (OverlappedStorage, azure), "the container is no user"
     assert set(SCHEMES) == OBJECT_STORES
     assert kind_of("webhdfs://node:9870/wh/t") == (HdfsStorage, "webhdfs://node:9870/wh/t")
 

@@ -1,0 +1,242 @@
+"""How many requests commands make on an object store, and how many of them one after the other, counted in front of moto.
+
+The figures do not depend on the machine: each request takes at least `DELAY`, so what runs side by side overlaps.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from paimon_cli.api.table import Table
+from paimon_cli.bucket.data_file_reader import FilePart, read_part
+from paimon_cli.cli.app import app
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import ManifestEntry
+from paimon_cli.storage import guarded_storage
+from tests.storage.s3_proxy import S3Proxy, Served
+from tests.storage.s3_server import S3Server
+
+pytestmark = pytest.mark.xdist_group("s3")
+
+DELAY = 0.06
+MB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def proxy(s3_server: S3Server) -> Iterator[S3Proxy]:
+    with S3Proxy(s3_server.port) as proxy:
+        yield proxy
+
+
+@dataclass
+class Store:
+    """Commands on a table behind the proxy, each as in a process of its own."""
+
+    proxy: S3Proxy
+    table: str
+    options: dict[str, str]
+
+    def run(self, *arguments: str, stdin: str | None = None) -> str:
+        guarded_storage._proven.clear()
+        self.proxy.forget()
+        self.proxy.delay = DELAY
+        pairs = [word for key, value in self.options.items() for word in ("--option", f"{key}={value}")]
+        command, *rest = arguments
+        result = CliRunner().invoke(app, [command, self.table, *rest, *pairs], input=stdin)
+        self.proxy.delay = 0
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    def write(self, key: int) -> None:
+        row = json.dumps({"k": key, "v": "x"})
+        self.run("write", "-", "--format", "json", "--engine", "local", "--compact", "none", stdin=row)
+
+    @property
+    def listings(self) -> int:
+        return sum("list-type" in request.path for request in self.proxy.requests)
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """Requests, and trips."""
+        return len(self.proxy.requests), self.proxy.trips
+
+
+@pytest.fixture
+def store(s3_server: S3Server, proxy: S3Proxy) -> Store:
+    store = Store(proxy, f"{s3_server.new_bucket()}/wh/shop.db/orders", s3_server.options(proxy.endpoint))
+    store.run("create", "-C", "k INT NOT NULL", "-C", "v STRING", "--primary-key", "k", "--bucket", "1")
+    for key in range(3):
+        store.write(key)
+    return store
+
+
+def within(counted: tuple[int, int], requests: int, trips: int) -> bool:
+    return counted[0] <= requests and counted[1] <= trips
+
+
+def test_a_steady_write_of_one_row(store: Store) -> None:
+    store.write(3)
+    assert within(store.counted, 20, 8) and store.listings == 0, store.proxy.requests
+    begin = next(place for place, request in enumerate(store.proxy.requests) if "/data-" in request.path)
+    commit = sorted(store.proxy.served, key=lambda served: served.begun)[begin:]
+    asked = {request.path.split("?")[0] for request in store.proxy.requests[begin:]}
+    assert len(commit) <= 9 and trips_of(commit) <= 4, asked
+
+
+def trips_of(served: list[Served]) -> int:
+    proxy = S3Proxy(0)
+    proxy.served = served
+    return proxy.trips
+
+
+def test_a_read_of_three_small_files(store: Store) -> None:
+    """Three of the schema and the hint, two snapshots, two lists, three manifests, three files."""
+    rows = store.run("read", "-o", "ndjson").splitlines()
+    assert len(rows) == 3 and within(store.counted, 13, 5) and store.listings == 0
+
+
+def test_a_compaction_of_three_small_files(store: Store) -> None:
+    store.run("compact", "--engine", "local")
+    assert within(store.counted, 22, 9) and store.listings == 0
+    assert len(store.run("read", "-o", "ndjson").splitlines()) == 3
+
+
+def test_a_compaction_that_finds_nothing_to_do(store: Store) -> None:
+    store.run("compact", "--engine", "local")
+    store.run("compact", "--engine", "local")
+    assert within(store.counted, 13, 4) and store.listings == 0
+
+
+def test_the_trial_of_conditional_puts_is_made_once(store: Store) -> None:
+    """Later processes send one conditional put to what the first one left."""
+    store.write(3)
+    probes = [request for request in store.proxy.requests if "/.commit-probe-" in request.path]
+    assert [(request.method, request.is_put_if_absent) for request in probes] == [("PUT", True)]
+
+
+def test_a_plan_of_a_thousand_files(s3_server: S3Server, proxy: S3Proxy, store: Store) -> None:
+    """Of a table whose schema was read already: hint, snapshot, and the one after it, two lists, one manifest."""
+    from paimon_cli.commit.committer import Committer
+    from paimon_cli.commit.deduplication import fresh_identity
+    from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
+    from tests.commit.commit_tables import data_file
+
+    table = f"{s3_server.new_bucket()}/t"
+    Table.create(table, columns=["k INT NOT NULL", "v STRING"], primary_key="k", bucket=1, options=store.options)
+    context = TableContext.open(table, storage_options=store.options)
+    files = tuple(data_file(f"f{number}", low=number, high=number) for number in range(1000))
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 1, new_files=files)], fresh_identity(context))
+    opened = TableContext.open(table, storage_options=store.options)
+    proxy.forget()
+    latest = opened.snapshots.latest()
+    assert latest is not None and len(opened.manifests.live_files(latest)) == 1000
+    assert len(proxy.requests) <= 6
+
+
+@dataclass(frozen=True)
+class BigFile:
+    """A file of an append table with eight columns of numbers that hardly compress."""
+
+    context: TableContext
+    entry: ManifestEntry
+    options: dict[str, str]
+
+    @property
+    def size(self) -> int:
+        return self.entry.file.file_size
+
+
+def big_file(server: S3Server, proxy: S3Proxy, megabytes: int) -> BigFile:
+    options = server.options(proxy.endpoint)
+    url = f"{server.new_bucket()}/big"
+    names = [f"c{number}" for number in range(8)]
+    table = Table.create(url, columns=[f"{name} BIGINT" for name in names], options=options)
+    rows = megabytes * MB // 64
+    chance = np.random.default_rng(7)
+    table.write(pa.table({name: chance.integers(0, 2**63, rows) for name in names}))
+    context = TableContext.open(url, storage_options=options)
+    latest = context.snapshots.latest()
+    assert latest is not None
+    (entry,) = context.manifests.live_entries(latest)
+    return BigFile(context, entry, options)
+
+
+@pytest.fixture(scope="module")
+def of_16_mb(s3_server: S3Server, proxy: S3Proxy) -> BigFile:
+    return big_file(s3_server, proxy, 15)
+
+
+@pytest.fixture(scope="module")
+def of_100_mb(s3_server: S3Server, proxy: S3Proxy) -> BigFile:
+    return big_file(s3_server, proxy, 95)
+
+
+def read(proxy: S3Proxy, file: BigFile, columns: int) -> tuple[int, int]:
+    """Rows read, bytes fetched."""
+    names = file.context.schema.field_names[:columns]
+    proxy.forget()
+    batches = read_part(file.context, file.entry.bucket_id, file.entry.file, names, 65536, FilePart(is_alone=True))
+    rows = sum(batch.num_rows for _, batch in batches)
+    assert {request.method for request in proxy.requests} == {"GET"}, "the size is known, so it is not asked for"
+    return rows, sum(served.size for served in proxy.served)
+
+
+class TestDataFiles:
+    def test_all_columns_of_16_mb(self, proxy: S3Proxy, of_16_mb: BigFile) -> None:
+        rows, fetched = read(proxy, of_16_mb, 8)
+        assert 14 * MB < of_16_mb.size <= 16 * MB and rows == of_16_mb.entry.file.row_count
+        assert len(proxy.requests) <= 2 and fetched <= 1.05 * of_16_mb.size
+
+    def test_one_column_of_16_mb(self, proxy: S3Proxy, of_16_mb: BigFile) -> None:
+        _, fetched = read(proxy, of_16_mb, 1)
+        assert len(proxy.requests) <= 2 and fetched <= 1.05 * of_16_mb.size / 8
+
+    def test_all_columns_of_100_mb(self, proxy: S3Proxy, of_100_mb: BigFile) -> None:
+        rows, fetched = read(proxy, of_100_mb, 8)
+        assert of_100_mb.size > 90 * MB and rows == of_100_mb.entry.file.row_count
+        assert len(proxy.requests) <= 15 and fetched <= 1.05 * of_100_mb.size
+
+    def test_one_column_of_100_mb(self, proxy: S3Proxy, of_100_mb: BigFile) -> None:
+        """A request for each row group, and one for the footer."""
+        _, fetched = read(proxy, of_100_mb, 1)
+        assert len(proxy.requests) <= 15 and fetched <= 1.05 * of_100_mb.size / 8 + (64 << 10)
+
+    def test_memory_of_100_mb(self, of_100_mb: BigFile) -> None:
+        """Of a process of its own, over what it held before."""
+        program = (
+            "import resource, sys, json\n"
+            "from paimon_cli.api.table import Table\n"
+            "from paimon_cli.bucket.data_file_reader import FilePart, read_part\n"
+            "context = Table.open(sys.argv[1], json.loads(sys.argv[2])).context\n"
+            "(entry,) = context.manifests.live_entries(context.snapshots.latest())\n"
+            "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+            "before = peak()\n"
+            "names = context.schema.field_names\n"
+            "for _ in read_part(context, entry.bucket_id, entry.file, names, 65536, FilePart(is_alone=True)):\n"
+            "    pass\n"
+            "print(peak() - before)"
+        )
+        words = [sys.executable, "-c", program, of_100_mb.context.url, json.dumps(of_100_mb.options)]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        assert int(done.stdout) <= 70 << 10, "kilobytes"
+
+
+def test_a_command_starts_without_the_libraries_of_amazon() -> None:
+    program = (
+        "import sys\n"
+        "from paimon_cli.storage.storage_for_url import storage_for_url\n"
+        "storage, _ = storage_for_url('s3://bucket/t', {'s3.access-key': 'x', 's3.secret-key': 'y'})\n"
+        "storage.inner.inner.settings.client('bucket')\n"
+        "print(sorted({'boto3', 'botocore', 'pyarrow', 'fsspec', 'asyncio'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.replace("'", '"')) == []
