@@ -20,6 +20,8 @@ from paimon_cli.storage.threads import Ahead, together
 _LONGEST_WALK = 32
 """Snapshots probed one by one after a stale hint before the directory is listed instead."""
 _TRIES = 3
+_FRESH_SECONDS = 5.0
+"""How long a plan takes what was fetched for it."""
 LONGEST_GAP = 1000
 """The longest run of missing numbers that a stale listing explains; a longer one comes from a stray file."""
 
@@ -31,7 +33,7 @@ class SnapshotHistory:
     storage: Storage
     layout: TableLayout
     _hint_ahead: Ahead[int | None] = field(default_factory=Ahead, compare=False, repr=False)
-    _latest_ahead: Ahead[Snapshot | None] = field(default_factory=Ahead, compare=False, repr=False)
+    _latest_ahead: Ahead[Snapshot | None] = field(default_factory=lambda: Ahead(_FRESH_SECONDS), compare=False, repr=False)
     _seen: list[Snapshot] = field(default_factory=list, compare=False, repr=False)
 
     def fetch_hint(self) -> None:

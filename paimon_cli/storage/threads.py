@@ -5,6 +5,7 @@ Arrow decodes and merges outside of Python's lock, so a thread that reads ahead 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -41,17 +42,15 @@ def together(calls: Sequence[Callable[[], R]], at_once: bool) -> list[R]:
     return [one.result() for one in begun]
 
 
-_FRESH_SECONDS = 2.0
-
-
 class Ahead(Generic[R]):
-    """A result that is fetched before it is asked for; it is given out once, if it is asked for soon. Pickles without it."""
+    """A result that is fetched before it is asked for; it is given out once, within `fresh_seconds`. Pickles without it."""
 
-    def __init__(self) -> None:
+    def __init__(self, fresh_seconds: float = math.inf) -> None:
+        self._fresh_seconds = fresh_seconds
         self._begun: tuple[float, Future[R]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Ahead, ()
+        return Ahead, (self._fresh_seconds,)
 
     def begin(self, call: Callable[[], R]) -> None:
         pool = ThreadPoolExecutor(1)
@@ -61,7 +60,7 @@ class Ahead(Generic[R]):
     def take(self, call: Callable[[], R]) -> R:
         """What was begun, or else the result of `call`."""
         begun, self._begun = self._begun, None
-        if begun is None or time.monotonic() > begun[0] + _FRESH_SECONDS:
+        if begun is None or time.monotonic() > begun[0] + self._fresh_seconds:
             return call()
         return begun[1].result()
 

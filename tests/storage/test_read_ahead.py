@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.storage.process_limits import MOST_CORES, usable_cores
-from paimon_cli.storage.threads import ReadAhead
+from paimon_cli.storage.threads import Ahead, ReadAhead, together
 
 ROWS = 1000
 BYTES = ROWS * 8
@@ -89,3 +90,37 @@ def test_leaving_early_ends_the_thread() -> None:
 
 def test_cores_are_at_least_one() -> None:
     assert 1 <= usable_cores() <= MOST_CORES
+
+
+class TestAhead:
+    def test_what_was_begun_is_given_out_once(self) -> None:
+        ahead: Ahead[int] = Ahead()
+        ahead.begin(lambda: 1)
+        assert (ahead.take(lambda: 2), ahead.take(lambda: 3)) == (1, 3)
+
+    def test_what_is_old_is_asked_for_again(self) -> None:
+        ahead: Ahead[int] = Ahead(fresh_seconds=-1)
+        ahead.begin(lambda: 1)
+        assert ahead.take(lambda: 2) == 2
+
+    def test_a_copy_has_nothing(self) -> None:
+        ahead: Ahead[int] = Ahead()
+        ahead.begin(lambda: 1)
+        assert pickle.loads(pickle.dumps(ahead)).take(lambda: 2) == 2
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_calls_together(at_once: bool) -> None:
+    done: list[int] = []
+
+    def fail() -> int:
+        raise ValueError("no")
+
+    def note() -> int:
+        done.append(1)
+        return 1
+
+    assert together([lambda: 1, lambda: 2], at_once) == [1, 2]
+    with pytest.raises(ValueError, match="no"):
+        together([fail, note], at_once)
+    assert done == ([1] if at_once else []), "side by side all of them end first"
