@@ -35,14 +35,17 @@ HEALTHY = 90
 """Lives from this number on belong to actors that meet no faults."""
 
 
-def table_schema(partitioned: bool, options: Mapping[str, str], keyed: bool = True) -> TableSchema:
-    """(k, v), or (p, k, v) with p = k % 2 as the partition; two buckets. `keyed`: k is the primary key."""
+def table_schema(partitioned: bool, options: Mapping[str, str], keyed: bool = True, moving: bool = False) -> TableSchema:
+    """(k, v), or (p, k, v) with p = k % 2 as the partition; two buckets. `keyed`: k is the primary key, with p unless the table
+    is `moving`, where p depends on v.
+    """
     columns = {"p": "INT NOT NULL"} if partitioned else {}
     columns |= {"k": "INT NOT NULL", "v": "STRING"}
     fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(columns.items()))
     keys = ("p",) if partitioned else ()
+    primary = ("k",) if moving else (*keys, "k")
     options = {"bucket": "2", "file.format": "parquet", "commit.min-retry-wait": "1 ms", **options}
-    return TableSchema(0, fields, len(fields) - 1, keys, (*keys, "k") if keyed else (), options, None, 0)
+    return TableSchema(0, fields, len(fields) - 1, keys, primary if keyed else (), options, None, 0)
 
 
 class Bench:
@@ -63,13 +66,18 @@ class Bench:
         self.lives += 1
         return Actor(self, self.inner, self.lives)
 
-    def make_table(self, partitioned: bool = False, options: Mapping[str, str] | None = None, keyed: bool = True) -> None:
+    def make_table(
+        self, partitioned: bool = False, options: Mapping[str, str] | None = None, keyed: bool = True, moving: bool = False
+    ) -> None:
         path = self.layout.schema(0)
-        self.inner.write_new(path, table_schema(partitioned, options or {}, keyed).to_json().encode())
+        self.inner.write_new(path, table_schema(partitioned, options or {}, keyed, moving).to_json().encode())
 
-    def source(self, rows: Mapping[int, str | None], partitioned: bool) -> str:
+    def source(self, rows: Mapping[int, str | None], partitioned: bool, moving: bool = False) -> str:
         """A file with an upsert of each row, a delete where the value is None."""
-        found = [{"p": k % 2, "k": k, "v": v, "_op": "-D" if v is None else "+I"} for k, v in rows.items()]
+        found = [
+            {"p": len(v or "") % 2 if moving else k % 2, "k": k, "v": v, "_op": "-D" if v is None else "+I"}
+            for k, v in rows.items()
+        ]
         text = "".join(json.dumps({name: row[name] for name in row if partitioned or name != "p"}) + "\n" for row in found)
         path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.jsonl"
         if not path.exists():
@@ -125,7 +133,7 @@ class Actor:
         **request: Any,
     ) -> WriteSummary:
         context = self.context(options, branch)
-        source = self.bench.source(rows, bool(context.schema.partition_keys))
+        source = self.bench.source(rows, bool(context.schema.partition_keys), context.schema.has_movable_rows)
         asked = WriteRequest(FileRows((source,), "json"), op_column="_op", **request)
         return run_write(context, asked, LocalEngine(), NoProgress())
 

@@ -1,4 +1,4 @@
-"""Operations on other kinds of tables: those without a key, and those whose buckets are postponed."""
+"""Operations on other kinds of tables: without a key, with postponed or dynamic buckets, with keys that change partitions."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ POSTPONED = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"}
 COUNTED = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "true"}
 
 DYNAMIC = {"bucket": "-1", "dynamic-bucket.target-row-num": "2"}
+STAYING = {**DYNAMIC, "merge-engine": "partial-update"}
+FIRST = {**DYNAMIC, "merge-engine": "first-row"}
 
 NEW_ROWS = {6: "job", 7: "job"}
 NEW_RIVALS = {8: "rival", 9: "rival"}
@@ -95,11 +97,12 @@ def compact(actor: Actor) -> None:
     actor.compact()
 
 
+def _written_by_rival(changes: Mapping[int, str]) -> dict[str, Any]:
+    return {"rival": functools.partial(write_of, changes=changes), "rival_effect": lambda rows: {**rows, **changes}}
+
+
 def _append_operations() -> list[Operation]:
-    rival: dict[str, Any] = {
-        "rival": functools.partial(write_of, changes=NEW_RIVALS),
-        "rival_effect": lambda rows: {**rows, **NEW_RIVALS},
-    }
+    rival = _written_by_rival(NEW_RIVALS)
     compacting: dict[str, Any] = {"rival": lambda bench: bench.healthy().compact()}
     found: list[Operation] = []
     for kind, options in (("append", UNAWARE), ("bucketed-append", FIXED)):
@@ -152,10 +155,71 @@ def _dynamic_operations() -> list[Operation]:
     ]
 
 
+def moving_rows(bench: Bench, options: Mapping[str, str] = DYNAMIC) -> Rows:
+    """Keys 0 to 3 in partition 1; then 2 and 3 again and 4 and 5, for partition 0."""
+    bench.make_table(partitioned=True, options=options, moving=True)
+    actor = bench.healthy()
+    actor.write({k: "a" for k in range(4)}, commit_user="setup", commit_id=1)
+    actor.compact()
+    actor.write({k: "bb" for k in range(2, 6)}, commit_user="setup", commit_id=2)
+    is_first = options.get("merge-engine") == "first-row"
+    return {0: "a", 1: "a", **dict.fromkeys((2, 3), "a" if is_first else "bb"), 4: "bb", 5: "bb"}
+
+
+MOVES = {0: "back", 2: "job", 6: "job", 7: "more"}
+"""A row to the other partition, one back, new ones for both."""
+RIVAL_MOVES = {0: "rivals", 1: "rival", 9: "rivals"}
+RIVAL_MOVES_THE_SAME = {0: "rivals", 2: "rival"}
+"""Key 2 to partition 1, while a job reads it in partition 0."""
+RIVAL_STAYS = {1: "rival", 9: "rivals"}
+"""Keys of its own: where rows stay, two writers of one key are as unordered as in any other table."""
+
+
+def move(actor: Actor) -> None:
+    actor.write(MOVES, commit_user=USER, commit_id=IDENTIFIER)
+
+
+def moved(rows: Rows) -> Rows:
+    return {**rows, **MOVES}
+
+
+def move_and_delete(actor: Actor) -> None:
+    actor.write({**MOVES, 3: None}, commit_user=USER, commit_id=IDENTIFIER)
+
+
+def _cross_partition_operations() -> list[Operation]:
+    rival, shared, beside = (_written_by_rival(changes) for changes in (RIVAL_MOVES, RIVAL_MOVES_THE_SAME, RIVAL_STAYS))
+    job = Operation("write-moving", moving_rows, move_and_delete, times_job, _without_3, is_gradual=True)
+    stays = replace(job, name="write-staying", start=functools.partial(moving_rows, options=STAYING), act=move, effect=moved)
+    first = replace(stays, start=functools.partial(moving_rows, options=FIRST), effect=lambda rows: {**MOVES, **rows})
+    compacts = Operation("compact-moving", moving_rows, compact, times_compacted, may_be_needless=True)
+    return [
+        job,
+        replace(job, name="write-moving-after-rival", **rival),
+        replace(job, name="write-moving-after-compaction", rival=lambda bench: bench.healthy().compact()),
+        replace(job, name="overwrite-moving", act=overwrite_both, effect=lambda rows: dict(NEW_ROWS)),
+        stays,
+        replace(stays, name="write-staying-after-rival", **beside),
+        replace(first, name="write-first-moving", may_be_needless=True),
+        Operation("update-moving-after-rival", moving_rows, update, times_job, updated, **shared),
+        Operation("delete-moving-after-rival", moving_rows, delete, times_job, deleted, **shared),
+        compacts,
+        replace(compacts, name="compact-moving-after-write", **rival),
+    ]
+
+
+def _without_3(rows: Rows) -> Rows:
+    return {k: v for k, v in moved(rows).items() if k != 3}
+
+
+def overwrite_both(actor: Actor) -> None:
+    actor.write(NEW_ROWS, {"dynamic-partition-overwrite": "false"}, commit_user=USER, commit_id=IDENTIFIER, overwrite=True)
+
+
 def _changed_by_rival(rows: Rows) -> Rows:
     after = {**rows, 1: "rival", 9: "rival"}
     return {k: v for k, v in after.items() if k != 5}
 
 
 def operations() -> list[Operation]:
-    return [*_append_operations(), *_postponed_operations(), *_dynamic_operations()]
+    return [*_append_operations(), *_postponed_operations(), *_dynamic_operations(), *_cross_partition_operations()]

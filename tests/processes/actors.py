@@ -6,6 +6,7 @@ import itertools
 import json
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from paimon_cli.errors import CommitUnknown, Conflict, PaimonError, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
@@ -39,16 +40,26 @@ def write(place: Place, number: int) -> None:
 def commit_once(place: Place, writer: int, commit: int) -> bool:
     """Whether the commit is known to be in the table."""
     source = place.source(f"writer-{writer}")
-    wanted = changes(place.seed, writer, commit).items()
-    lines = [{"w": writer, "k": k, "v": v, "_op": "+I" if v is not None else "-D"} for k, v in wanted]
+    lines = [_line(place, writer, commit, k, v) for k, v in changes(place.seed, writer, commit).items()]
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    request = WriteRequest(FileRows((str(source),), "json"), op_column="_op", commit_user=f"writer-{writer}", commit_id=commit)
+    op_column = None if place.appends else "_op"
+    request = WriteRequest(
+        FileRows((str(source),), "json"), op_column=op_column, commit_user=f"writer-{writer}", commit_id=commit
+    )
     try:
         run_write(place.open(), request, LocalEngine(), NoProgress())
     except (StorageUnavailable, CommitUnknown) as error:
         place.note(f"writer-{writer}", kind="try again", why=str(error))
         return False
     return True
+
+
+def _line(place: Place, writer: int, commit: int, k: int, v: int | None) -> dict[str, Any]:
+    row = {"w": writer, "k": k, "v": v}
+    if place.appends:
+        return {**row, "n": commit}
+    row["_op"] = "+I" if v is not None else "-D"
+    return {**row, "p": (commit + k) % 3} if place.shape == "moving" else row
 
 
 def compact(place: Place, number: int) -> None:
@@ -90,7 +101,7 @@ def wrong_in_a_read(place: Place) -> list[str] | None:
     if snapshot is None:
         return None if not any(known.values()) else ["acknowledged commits, and no snapshot"]
     try:
-        found = rows_by_writer(context, snapshot)
+        found = rows_by_writer(place, context, snapshot)
     except (PaimonError, FileNotFoundError) as error:
         return [f"snapshot {snapshot.id} cannot be read: {error}"]
     return [
@@ -106,11 +117,31 @@ def wrong_in_a_read(place: Place) -> list[str] | None:
     ]
 
 
-def rows_by_writer(context: TableContext, snapshot: Snapshot) -> dict[int, Rows]:
-    """Also of level 0: the buckets of a commit may be compacted one after the other."""
+def rows_by_writer(place: Place, context: TableContext, snapshot: Snapshot) -> dict[int, Rows]:
+    """Also of level 0: the buckets of a commit may be compacted one after the other.
+
+    Of a table without a key: what its rows come to, one commit after the other. A row that is there twice, or not at all, stands
+    below a key that no commit has.
+    """
+    read = list(rows(context.with_level_0(), snapshot_id=snapshot.id))
     found: dict[int, Rows] = {}
-    for row in rows(context.with_level_0(), snapshot_id=snapshot.id):
-        found.setdefault(row["w"], {})[row["k"]] = int(row["v"])
+    if not place.appends:
+        for row in read:
+            of_writer = found.setdefault(row["w"], {})
+            of_writer[row["k"] if row["k"] not in of_writer else -1 - row["k"]] = int(row["v"])
+        return found
+    commits: dict[int, dict[int, list[tuple[int, int | None]]]] = {}
+    for row in read:
+        commits.setdefault(row["w"], {}).setdefault(row["n"], []).append((row["k"], row["v"]))
+    for writer, by_number in commits.items():
+        of_writer = found.setdefault(writer, {})
+        for number in range(1, max(by_number) + 1):
+            wanted = changes(place.seed, writer, number)
+            if sorted(by_number.get(number, []), key=lambda row: row[0]) != sorted(wanted.items()):
+                of_writer[-number] = number
+            of_writer.update((k, v) for k, v in wanted.items() if v is not None)
+            for k in (k for k, v in wanted.items() if v is None):
+                of_writer.pop(k)
     return found
 
 

@@ -199,14 +199,16 @@ class Killing:
     def _look_at_table(self) -> None:
         """The invariants, the last rows, and the rows again when every unreferenced file is gone."""
         context = self._place.open()
-        self.figures.wrong += map(str, check_table(context, rows=True))
+        # PV023 is what writers of one bucket do to each other, and here their keys share partitions.
+        excused = "PV023" if self._place.shape == "moving" else ""
+        self.figures.wrong += [str(v) for v in check_table(context, rows=True) if v.code != excused]
         self.figures.wrong += wrong_in_a_read(self._place) or []
         orphans = _files_below(context.storage, context.url) - reachable(context)
         self.figures.orphans = len(orphans)
         for path in orphans:
             context.storage.delete(path)
         for number in context.snapshots.ids():
-            found = rows_by_writer(context, context.snapshots.get(number))
+            found = rows_by_writer(self._place, context, context.snapshots.get(number))
             for writer in range(WRITERS):
                 self.figures.wrong += complaints(
                     self._place.seed, writer, found.get(writer, {}), 0, self._place.last_acknowledged(writer)

@@ -31,8 +31,13 @@ SHAPES: dict[str, dict[str, str]] = {
     "dynamic": {"bucket": "-1", "dynamic-bucket.target-row-num": "10"},
     "postponed": {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "postpone.default-bucket-num": "2"},
     "counted": {"bucket": "-2", "postpone.target-row-num-per-bucket": "20"},
+    "moving": {"bucket": "-1", "dynamic-bucket.target-row-num": "10"},
+    "append": {"bucket": "-1", "compaction.min.file-num": "3"},
+    "bucketed-append": {"bucket-key": "k", "compaction.min.file-num": "3"},
 }
-"""Options of the table that is written, on top of OPTIONS."""
+"""Options of the table that is written, on top of OPTIONS. In `moving` each commit brings its rows to other partitions."""
+APPENDS = ("append", "bucketed-append")
+"""Shapes without a key, whose rows say of which commit they are."""
 
 _storages: dict[str, tuple[Storage, str]] = {}
 
@@ -52,10 +57,21 @@ class Place:
         """Whether acknowledged rows are shown only when a compaction has given them their buckets."""
         return self.shape == "postponed"
 
+    @property
+    def appends(self) -> bool:
+        return self.shape in APPENDS
+
     def make_table(self) -> None:
-        fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(COLUMNS.items()))
+        columns = {
+            **COLUMNS,
+            **({"p": "INT NOT NULL"} if self.shape == "moving" else {}),
+            **({"n": "INT"} if self.appends else {}),
+        }
+        fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(columns.items()))
+        partitions = ("p",) if self.shape == "moving" else ("w",)
+        keys = () if self.appends else ("w", "k")
         storage, root = self._storage()
-        schema = TableSchema(0, fields, len(fields) - 1, ("w",), ("w", "k"), {**OPTIONS, **SHAPES[self.shape]}, None, 0)
+        schema = TableSchema(0, fields, len(fields) - 1, partitions, keys, {**OPTIONS, **SHAPES[self.shape]}, None, 0)
         if not SchemaHistory(storage, TableLayout(root)).commit(schema):
             raise AssertionError(f"there is a table at {root}")
 
