@@ -151,7 +151,22 @@ class Writing(OpenedTable):
 
                 minor = compact_request("minor", {"bucket": sorted({bucket for _, bucket in summary.touched})})
                 summary = replace(summary, compaction=run_compact(self.context, minor, engine, progress))
+        self._mark_partitions(summary, request.commit_user, request.commit_id)
         return summary
+
+    def _mark_partitions(self, done: WriteSummary | UpdateSummary, user: str | None, number: int | None) -> None:
+        """Where the table asks for it. What a commit that is repeated has marked is not known, so that is done again."""
+        from paimon_cli.maintain.mark_done import mark_written, marks_written_partitions, partitions_of_commit
+
+        if not marks_written_partitions(self.context):
+            return
+        partitions = {bucket_id.partition for bucket_id in done.touched} if done.snapshots else set()
+        if done.already_committed:
+            from paimon_cli.jobs.table_change import identity_of
+
+            identity = identity_of(self.context, user, number)
+            partitions = partitions_of_commit(self.context, identity.user, identity.identifier)
+        mark_written(self.context, partitions, self.runtime.warn)
 
     def _row_source(self, data: Any, format: str | None, form: TextForm | None, timezone: str | None) -> RowSource:
         from paimon_cli.ingest.row_sources import ArrowRows, FileRows, RowSource
@@ -229,7 +244,9 @@ class Writing(OpenedTable):
         for warning in parse_predicate(where, checked.context.schema).warnings:
             self.runtime.warn(warning)
         with self.runtime.engine_running() as engine:
-            return run_update(checked.context, request, engine, self.runtime.new_progress())
+            summary = run_update(checked.context, request, engine, self.runtime.new_progress())
+        self._mark_partitions(summary, request.commit_user, request.commit_id)
+        return summary
 
     def plan_truncate(self, *, partition: Partitions | None = None, **identity: Unpack[Identity]) -> Planned[Dropped, Dropped]:
         """What the partitions, or the whole table, hold now."""
@@ -314,9 +331,13 @@ class Stage:
     def commit(self, file: str) -> CommitResult:
         """Commit a staged write. Repeated, it changes nothing; after a `Conflict` the data files are deleted."""
         from paimon_cli.jobs.stage_job import StageFile, commit_stage
+        from paimon_cli.maintain.mark_done import mark_written
 
         self._table.check_commit()
-        return commit_stage(self._table.context, StageFile(file), self.show(file))
+        context, staged = self._table.context, self.show(file)
+        result = commit_stage(context, StageFile(file), staged)
+        mark_written(context, {message.partition for message in staged.messages}, self._table.runtime.warn)
+        return result
 
     def abort(self, file: str) -> int:
         """Delete the data files of a staged write; their number. `Refused` once it has been committed."""

@@ -71,14 +71,14 @@ def _json_value(text: str, t: DataType) -> Any:
     return int(text) if t.root in ("TINYINT", "SMALLINT", "INT", "BIGINT") else text
 
 
-def partition_text(context: TableContext, partition: bytes) -> str:
+def partition_text(context: TableContext, partition: bytes, separator: str = "/") -> str:
     """'' for a table without partitions; null is the table's default partition name."""
     keys = context.schema.partition_keys
     types = context.schema.types_of(keys)
     default = context.options.partition_default_name
     values = context.partition_values(partition)
     texts = [default if v is None else _text(canonical_json(v, t)) for v, t in zip(values, types, strict=True)]
-    return "/".join(f"{key}={text}" for key, text in zip(keys, texts, strict=True))
+    return separator.join(f"{key}={text}" for key, text in zip(keys, texts, strict=True))
 
 
 def _text(value: Any) -> str:

@@ -33,6 +33,7 @@ from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.maintain.mark_done import check_marks_of_writes
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.options.option_catalog import WRITE
 from paimon_cli.write.table_writer import Written
@@ -111,6 +112,7 @@ def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Ta
 def check_writable_table(context: TableContext) -> None:
     """Raise `NotSupported` for tables whose writers must do more than this version does, and for what files cannot hold."""
     context.check(WRITE)
+    check_marks_of_writes(context)
     merge_engine(context.schema, context.options)
     check_writable(context.schema, context.options)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError
+from paimon_cli.errors import NotFound, NotSupported, PaimonError, PartialSuccess, StorageUnavailable, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import FileFilter
+from paimon_cli.metadata.snapshot import COMPACT
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.storage.threads import in_parallel
 
 SUCCESS_FILE, HTTP_REPORT = "success-file", "http-report"
@@ -97,6 +99,70 @@ def mark_done(context: TableContext, partitions: Iterable[bytes], actions: Seque
     return marked
 
 
+def marks_written_partitions(context: TableContext) -> bool:
+    """Whether a write marks its partitions when it ends (`partition.end-input-to-done`)."""
+    return context.options.partition_end_input_to_done and bool(context.schema.partition_keys)
+
+
+def check_marks_of_writes(context: TableContext) -> None:
+    """`NotSupported` where the partitions of a write would have to be marked by an action that is not possible here."""
+    if marks_written_partitions(context):
+        for action in actions_of(context):
+            try:
+                _check_action(context, action)
+            except NotSupported as refusal:
+                hint = f"paimon-cli alter {context.layout.argument} set partition.mark-done-action={SUCCESS_FILE}"
+                why = f"partition.end-input-to-done asks for it at the end of each write, and {refusal.why}"
+                raise NotSupported(refusal.what, why, hint) from refusal
+
+
+def mark_written(context: TableContext, written: Collection[bytes], warn: Callable[[str], None]) -> list[MarkedPartition]:
+    """At the end of a write: mark its partitions, if the table asks for it.
+
+    Those with rows that readers see only after a compaction are left out, with a warning. `PartialSuccess` if the rows are
+    committed and a partition cannot be marked.
+    """
+    if not written or not marks_written_partitions(context):
+        return []
+    hidden = _with_hidden_rows(context, written)
+    for partition in hidden:
+        command = f"paimon-cli partitions mark-done {context.layout.argument} --partition {_argument(context, partition)}"
+        text = partition_text(context, partition)
+        warn(f"{text} is not marked as done, because a compaction has to show its rows first; then run: {command}")
+    try:
+        return mark_done(context, sorted(set(written) - hidden))
+    except PaimonError as error:
+        why = f"partition.end-input-to-done asks for it, but {error.what}: {error.why}"
+        places = sorted(set(written) - hidden)
+        again = " ".join(f"--partition {_argument(context, partition)}" for partition in places)
+        hint = f"paimon-cli partitions mark-done {context.layout.argument} {again}"
+        raise PartialSuccess("the rows are committed, but not all of their partitions are marked as done", why, hint) from error
+
+
+def _with_hidden_rows(context: TableContext, partitions: Collection[bytes]) -> set[bytes]:
+    """Those of the partitions that have rows which readers do not see yet."""
+    snapshot, mode = context.snapshots.latest(), context.mode
+    waits = mode.bucket_mode is BucketMode.POSTPONED and not mode.merges_postponed
+    if snapshot is None or not (waits or mode.hides_level_0):
+        return set()
+    live = context.manifests.live_entries(snapshot, FileFilter(set(partitions).__contains__))
+    return {
+        entry.partition
+        for entry in live
+        if (waits and entry.bucket == POSTPONE_BUCKET) or (mode.hides_level_0 and entry.file.level == 0)
+    }
+
+
+def _argument(context: TableContext, partition: bytes) -> str:
+    return shlex.quote(partition_text(context, partition, ","))
+
+
+def partitions_of_commit(context: TableContext, user: str, identifier: int) -> set[bytes]:
+    """The partitions in which a commit changed files, as long as its snapshots exist."""
+    own = (s for s in context.snapshots.newest_first() if (s.commit_user, s.commit_identifier) == (user, identifier))
+    return {entry.partition for s in own if s.commit_kind != COMPACT for entry in context.manifests.delta_entries(s)}
+
+
 def done_times(context: TableContext, partitions: Sequence[bytes]) -> dict[bytes, int]:
     """When the partitions that have a success file were last marked, in epoch millis."""
     found = in_parallel(lambda partition: _success_file(context, partition), partitions, context.read_threads)
@@ -124,6 +190,8 @@ def _write_success_file(context: TableContext, partition: bytes, now: int) -> No
 
 def _report(context: TableContext, partition: bytes) -> None:
     """POST the partition to the address of the table's option; the answer must hold the result SUCCESS."""
+    import urllib.request  # takes long to load, and every write loads this module
+
     url = context.options.partition_mark_done_url or ""
     body = {
         "params": context.options.partition_mark_done_params,

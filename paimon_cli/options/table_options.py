@@ -259,6 +259,7 @@ class TableOptions:
     compaction_skip_expired_partitions = TypedOption("compaction.skip-expired-partitions", False, read.boolean)
     partition_expiration_max_num = TypedOption("partition.expiration-max-num", 100, read.whole_number(1))
     partition_mark_done_actions = TypedOption[tuple[str, ...]]("partition.mark-done-action", ("success-file",), read.names)
+    partition_end_input_to_done = TypedOption("partition.end-input-to-done", False, read.boolean)
     partition_mark_done_url = TypedOption("partition.mark-done-action.http.url", None, read.text)
     partition_mark_done_params = TypedOption("partition.mark-done-action.http.params", None, read.text)
     partition_sink_strategy = TypedOption("partition.sink-strategy", "none", read.one_of("none", "hash", "partition_dynamic"))

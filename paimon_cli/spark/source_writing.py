@@ -33,6 +33,7 @@ from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of
 from paimon_cli.jobs.write_job import commit_rows
 from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, plan_write
+from paimon_cli.maintain.mark_done import mark_written
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.task_rows import FrameRows, checked_rows
@@ -110,7 +111,8 @@ class _Writing:
             written = writer.finish()
         return TaskMessage(pickle.dumps(written), plan.file_stamp, plan.read_snapshot_id, query)
 
-    def _commit(self, messages: Sequence[TaskMessage], identity: CommitIdentity) -> None:
+    def _commit(self, messages: Sequence[TaskMessage], identity: CommitIdentity) -> set[bytes]:
+        """The partitions that got rows."""
         context = self.plan.context
         written = Written.of_tasks(pickle.loads(message.written) for message in messages)
         read = messages[0].read_snapshot_id if messages else self.plan.read_snapshot_id
@@ -124,6 +126,7 @@ class _Writing:
             commit_rows(committer, plan, written.messages, self.request, identity)
         if (hidden := show_level_0(context, (), LocalEngine(), NoProgress())) is not None:
             log.warning("the rows are committed, but not visible before a compaction: %s", hidden)
+        return {message.partition for message in written.messages}
 
     def delete_written(self, messages: Sequence[WriterCommitMessage | None], *stamps: str) -> None:
         """After a failure: delete the files that bear these stamps, or one of the messages' stamps.
@@ -146,8 +149,9 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
         return self.written(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        request = self.request
-        self._commit(_given(messages), identity_of(self.plan.context, request.commit_user, request.commit_id, request.assume_new))
+        request, context = self.request, self.plan.context
+        identity = identity_of(context, request.commit_user, request.commit_id, request.assume_new)
+        mark_written(context, self._commit(_given(messages), identity), log.warning)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self.delete_written(messages, self.plan.file_stamp)

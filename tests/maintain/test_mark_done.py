@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
+from paimon_cli.api.opened_table import Runtime
 from paimon_cli.api.table import Table
-from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError
+from paimon_cli.cli.app import app
+from paimon_cli.errors import NotFound, NotSupported, PartialSuccess, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.bucket_report import partition_rows
 from paimon_cli.maintain.mark_done import mark_done, plan_marks
@@ -137,3 +142,105 @@ def test_reports_over_http(context: TableContext, receiver: tuple[type[Receiver]
         received.answer = answer
         with pytest.raises(StorageUnavailable, match="could not be reported"):
             table.mark_done({"p": "a", "q": "1"})
+
+
+ENDING = {"partition.end-input-to-done": "true", "dynamic-bucket.target-row-num": "10"}
+
+
+def ending_table(tmp_path: Path, options: Mapping[str, str] | None = None, *, keyed: bool = True) -> Table:
+    columns = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "v": "INT"}
+    keys = ["p", "k"] if keyed else []
+    made = make_table(tmp_path / "shop.db" / "t", columns, keys, ["p"], 1 if keyed else -1, {**ENDING, **(options or {})})
+    return Table.open(made.url)
+
+
+def given(*cells: tuple[str, int]) -> pa.Table:
+    keys = pa.array([k for _, k in cells], pa.int32())
+    return pa.table({"p": pa.array([p for p, _ in cells], pa.string()), "k": keys, "v": pa.nulls(len(cells), pa.int32())})
+
+
+def test_a_write_marks_its_partitions_when_it_ends(tmp_path: Path) -> None:
+    table = ending_table(tmp_path)
+    table.write(given(("a", 1), ("b,c 1/é", 1)))
+    assert sorted(marks(table.context)) == ["p=a", "p=b,c 1%2Fé"]
+    before = marks(table.context)["p=a"]
+    table.write(given(("z", 1)))
+    assert marks(table.context)["p=a"] == before, "only partitions of this write"
+    table.write(given())
+    assert sorted(marks(table.context)) == ["p=a", "p=b,c 1%2Fé", "p=z"]
+
+
+@pytest.mark.parametrize("options", [{}, {"deletion-vectors.enabled": "true"}])
+@pytest.mark.parametrize("keyed", [True, False])
+def test_updates_and_deletes_mark_what_they_change(keyed: bool, options: dict[str, str], tmp_path: Path) -> None:
+    table = ending_table(tmp_path, options, keyed=keyed)
+    table.write(given(("a", 1), ("b", 1), ("c", 1)))
+    for path in Path(table.context.url).rglob("_SUCCESS"):
+        path.unlink()
+    table.delete("p = 'a'")
+    assert sorted(marks(table.context)) == ["p=a"]
+    table.update({"v": "7"}, "p = 'b'")
+    assert sorted(marks(table.context)) == ["p=a", "p=b"]
+
+
+def test_a_staged_write_marks_when_it_is_committed(tmp_path: Path) -> None:
+    table, file = ending_table(tmp_path), str(tmp_path / "s.json")
+    table.write(given(("a", 1)), stage=file)
+    assert marks(table.context) == {}
+    table.stage.commit(file)
+    assert list(marks(table.context)) == ["p=a"]
+
+
+def test_a_repeated_commit_marks_what_it_may_not_have_marked_before(tmp_path: Path) -> None:
+    table = ending_table(tmp_path)
+    for _ in range(2):
+        table.write(given(("a", 1)), commit_user="u", commit_id=1)
+        (Path(table.context.url) / "p=a" / "_SUCCESS").unlink()
+    assert len(table.context.snapshots.ids()) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"deletion-vectors.enabled": "true", "write-only": "true"},
+        {"merge-engine": "first-row", "write-only": "true"},
+        {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"},
+    ],
+)
+def test_partitions_whose_rows_wait_for_a_compaction_are_not_done(options: dict[str, str], tmp_path: Path) -> None:
+    said: list[str] = []
+    table = ending_table(tmp_path, options)
+    waiting = Table.open(table.context.url, runtime=Runtime(warn=said.append))
+    waiting.write(given(("b,c 1/é", 1)))
+    assert marks(table.context) == {}
+    (warning,) = said
+    command = shlex.split(warning.partition("run: ")[2])
+    assert command[:3] == ["paimon-cli", "partitions", "mark-done"] and command[-1] == "p=b,c 1/é"
+    Table.open(table.context.url, {"write-only": "false"}).compact(strategy="full")
+    assert CliRunner().invoke(app, command[1:]).exit_code == 0
+    assert list(marks(table.context)) == ["p=b,c 1%2Fé"]
+
+
+def test_what_only_a_metastore_can_mark_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    table = ending_table(tmp_path, {"partition.mark-done-action": "success-file,mark-event"})
+    with pytest.raises(NotSupported, match="by mark-event") as refused:
+        table.write(given(("a", 1)))
+    assert "partition.end-input-to-done" in refused.value.why and refused.value.hint.endswith("mark-done-action=success-file")
+    assert list(Path(table.context.url).iterdir()) == [Path(table.context.url) / "schema"]
+
+
+def test_rows_are_committed_although_the_mark_could_not_be_made(tmp_path: Path) -> None:
+    actions = {"partition.mark-done-action": "http-report", "partition.mark-done-action.http.url": "http://127.0.0.1:1/x"}
+    table = ending_table(tmp_path, actions)
+    with pytest.raises(PartialSuccess, match="rows are committed") as problem:
+        table.write(given(("a b", 1)))
+    assert len(table.context.snapshots.ids()) == 1
+    assert shlex.split(problem.value.hint)[-1] == "p=a b"
+
+
+def test_tables_without_partitions_have_nothing_to_mark(tmp_path: Path) -> None:
+    made = make_table(
+        tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], options={**ENDING, "partition.mark-done-action": "mark-event"}
+    )
+    Table.open(made.url).write(pa.table({"k": pa.array([1], pa.int32())}))
+    assert marks(made) == {}

@@ -55,7 +55,7 @@ def commit_once(place: Place, writer: int, commit: int) -> bool:
 
 
 def _line(place: Place, writer: int, commit: int, k: int, v: int | None) -> dict[str, Any]:
-    row = {"w": writer, "k": k, "v": v}
+    row: dict[str, Any] = {"w": writer, "k": k, "v": v}
     if place.appends:
         return {**row, "n": commit}
     row["_op"] = "+I" if v is not None else "-D"
