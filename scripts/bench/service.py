@@ -1,0 +1,128 @@
+"""What the compaction service costs on a warehouse of many small tables: seconds of a round, and memory.
+
+    python -m scripts.bench.service [--tables 1000]
+
+The service runs as a process of its own, on this machine's disk. Rounds: the first one, which looks at every table; idle ones;
+one in which every hundredth table has new commits; and, in a second process, one in which all tables must be compacted. Goals: an
+idle round takes at most 10 s, and the process at most 500 MB. Prints a table, JSON lines on stdout; exit code 1 if a goal
+was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from paimon_cli import Table
+from scripts.bench.measure import MACHINE
+
+MOST_SECONDS, MOST_MEGABYTES = 10, 500
+IDLE_ROUNDS = 3
+BELOW_TRIGGER, TRIGGER = 3, 5
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running service; its rounds come as lines."""
+
+    process: subprocess.Popen[str]
+    lines: IO[str]
+
+    def round(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.lines.readline())
+        return found
+
+    def stop(self) -> float:
+        """End it; its peak memory in MB."""
+        self.process.terminate()
+        _, status, usage = os.wait4(self.process.pid, 0)
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        if self.process.returncode:
+            raise SystemExit(f"the service ended with {self.process.returncode}")
+        return usage.ru_maxrss / 1024
+
+
+@contextlib.contextmanager
+def service(warehouse: Path) -> Iterator[Service]:
+    words = [sys.executable, "-m", "paimon_cli", "compact", "--watch", "--warehouse", str(warehouse), "--engine", "local"]
+    words += ["--interval", "1 s", "-o", "ndjson"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    try:
+        yield Service(process, process.stdout)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            process.wait()
+
+
+def written(table: Table, commits: int) -> None:
+    for number in range(commits):
+        table.write(pa.table({"id": [1, 2 + number], "n": [number, number]}), compact="none")
+
+
+def fill(warehouse: Path, tables: int, commits: int) -> None:
+    """Copies of one table: Paimon's metadata holds no absolute paths."""
+    columns = ["id BIGINT NOT NULL", "n BIGINT"]
+    first = Table.create(
+        f"{warehouse}/bench.db/t00000", columns=columns, primary_key="id", bucket=1, options={"write-only": "true"}
+    )
+    written(first, commits)
+    for number in range(1, tables):
+        shutil.copytree(warehouse / "bench.db" / "t00000", warehouse / "bench.db" / f"t{number:05}")
+
+
+def steady(warehouse: Path, tables: int) -> dict[str, float]:
+    with service(warehouse) as running:
+        figures = {"first round": running.round()["seconds"]}
+        figures["idle round"] = statistics.median(running.round()["seconds"] for _ in range(IDLE_ROUNDS))
+        for number in range(0, tables, 100):
+            written(Table.open(f"{warehouse}/bench.db/t{number:05}"), TRIGGER - BELOW_TRIGGER)
+        busy = next(found for found in iter(running.round, None) if found["buckets"])
+        figures["busy round, one table in 100"] = busy["seconds"]
+        figures["peak MB"] = running.stop()
+    return figures
+
+
+def compacted(warehouse: Path, tables: int) -> dict[str, float]:
+    with service(warehouse) as running:
+        found = running.round()
+        assert found["buckets"] == tables, f"{found['buckets']} of {tables} tables were compacted"
+        return {"busy round, all tables": found["seconds"], "peak MB, all tables": running.stop()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", type=int, default=1000)
+    tables = parser.parse_args().tables
+    with tempfile.TemporaryDirectory() as folder:
+        fill(Path(folder), tables, BELOW_TRIGGER)
+        figures = steady(Path(folder), tables)
+    with tempfile.TemporaryDirectory() as folder:
+        fill(Path(folder), tables, TRIGGER + 1)
+        figures |= compacted(Path(folder), tables)
+    goals = {"idle round": MOST_SECONDS, "peak MB": MOST_MEGABYTES, "peak MB, all tables": MOST_MEGABYTES}
+    for name, value in figures.items():
+        goal = goals.get(name)
+        limit = "" if goal is None else f"  (at most {goal})"
+        print(f"{name:<32}{value:>10.2f}{limit}", file=sys.stderr)
+        line = {"name": f"service of {tables} tables, {name}", "goal": goal, "on": MACHINE}
+        print(json.dumps({**line, "peak_mb" if "MB" in name else "wall": value}))
+    return int(any(figures[name] > goal for name, goal in goals.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""The recipes of deploy/: manifests by Kubernetes' schemas, command lines by our own parser, snippets by what they call."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import shlex
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from typer.main import get_command
+
+from paimon_cli.cli.app import app
+from tests.tables import make_table, write
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+
+
+def manifest(path: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(path.read_text())
+    return loaded
+
+
+def pod(path: Path) -> dict[str, Any]:
+    spec = manifest(path)["spec"]
+    template: dict[str, Any] = (spec["jobTemplate"]["spec"] if "jobTemplate" in spec else spec)["template"]["spec"]
+    return template
+
+
+def options(words: list[str]) -> dict[str, Any]:
+    """What our parser makes of a command line; it raises for options that do not exist."""
+    group: Any = get_command(app)
+    command = group.commands[words[0]]
+    return dict(command.make_context(words[0], words[1:]).params)
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_manifests_fit_the_schemas_of_kubernetes(path: Path) -> None:
+    kubernetes_validate.validate(manifest(path), kubernetes_validate.latest_version(), strict=True)
+    broken = manifest(path)
+    broken["spec"]["replica"] = 2
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(broken, kubernetes_validate.latest_version(), strict=True)
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_the_commands_of_manifests_are_ours(path: Path) -> None:
+    (container,) = pod(path)["containers"]
+    given = options(container["args"])
+    assert given["engine"] == "local" and given["log_format"] == "json"
+    ports = {port["name"]: port["containerPort"] for port in container.get("ports", ())}
+    assert given["watch"] == bool(ports)
+    assert [f":{port}" for port in ports.values()] == [text for text in [given["metrics_listen"]] if text]
+
+
+def test_the_service_unit_starts_our_service() -> None:
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(DEPLOY / "systemd" / "paimon-compaction.service")
+    program, name, *words = shlex.split(unit["Service"]["ExecStart"])
+    assert (program, name) == ("/usr/bin/env", "paimon-cli")
+    given = options(words)
+    assert given["watch"] and given["expire"] and given["metrics_listen"] == "127.0.0.1:9464"
+    assert unit["Install"]["WantedBy"] == "multi-user.target"
+
+
+def functions(name: str) -> dict[str, Any]:
+    """The functions of a snippet that need no scheduler, ready to be called."""
+    source = (DEPLOY / "schedulers" / name).read_text()
+    tree = ast.parse(source)
+    plain: list[ast.stmt] = [node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.decorator_list]
+    found: dict[str, Any] = {}
+    exec(compile(ast.Module(plain, []), name, "exec"), found)
+    return found
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> str:
+    keep = {"write-only": "true", "snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"}
+    table = make_table(tmp_path / "shop.db" / "orders", {"id": "INT NOT NULL"}, ["id"], options=keep)
+    for number in range(3):
+        write(table, [{"id": number}])
+    return str(tmp_path)
+
+
+def test_the_airflow_snippet_compacts_and_expires(warehouse: str, tmp_path: Path) -> None:
+    found = functions("airflow_compaction.py")
+    assert found["compact_database"](warehouse, "shop") == {"shop.orders": 1}
+    assert found["expire_database"](warehouse, "shop") == 3
+    (tmp_path / "shop.db" / "orders" / "schema" / "schema-0").write_text("{")
+    with pytest.raises(Exception, match="cannot read schema file"):
+        found["compact_database"](warehouse, "shop")
+
+
+def test_the_dagster_snippet_gives_the_figures_of_a_compaction(warehouse: str) -> None:
+    figures = functions("dagster_compaction.py")["compact_table"](warehouse, "shop.orders")
+    assert (figures["buckets"], figures["files_before"], figures["files_after"]) == (1, 3, 1)
