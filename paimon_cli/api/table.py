@@ -145,7 +145,8 @@ class Table(Writing, Maintenance, Inspection):
         )
         for warning in made.warnings:
             runtime.warn(warning)
-        return cls.at(location, {}, runtime)
+        location = locate_table(name, warehouse, catalog_options)  # a server has given it its place only now
+        return cls.at(replace(location, allow_unsafe_commit=allow_unsafe_commit), {}, runtime)
 
     def scan(
         self,

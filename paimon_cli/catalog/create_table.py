@@ -53,26 +53,32 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
             f"paimon-cli branches create {shlex.quote(location.url)} {location.branch}",
         )
     schema = to_schema(definition, (clock or SystemClock()).now_millis())
-    storage, root = location.open_storage()
-    history = SchemaHistory(storage, TableLayout(root))
+    metastore, name = location.metastore, location.identifier
     warnings: list[str] = []
 
     def publish() -> bool:
+        storage, root = location.open_storage()
+        history = SchemaHistory(storage, TableLayout(root))
         if history.ids():
             return False
         _refuse_unwritable(location.name, schema)
         warnings.extend(check_site(storage, root))
         return history.commit(schema)
 
-    metastore, name = location.metastore, location.identifier
-    is_made = publish() if metastore is None or name is None else metastore.create_table(name, schema, publish)
+    if metastore is None or name is None:
+        is_made = publish()
+    else:
+        if not metastore.takes_files:
+            _refuse_unwritable(location.name, schema)
+        is_made = metastore.create_table(name, schema, publish)
     if is_made:
         return CreatedTable(schema, True, (*warnings, *odd_options(definition.options), *idle_levels(definition.options)))
     if not definition.if_not_exists:
         raise UsageError(
             f"table {location.name} already exists", hint="use --if-not-exists to leave it as it is, or choose another name"
         )
-    return CreatedTable(history.latest(), False)
+    storage, root = location.open_storage()
+    return CreatedTable(SchemaHistory(storage, TableLayout(root)).latest(), False)
 
 
 def _refuse_unwritable(name: str, schema: TableSchema) -> None:

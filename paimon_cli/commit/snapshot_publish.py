@@ -12,7 +12,7 @@ from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, StorageUnava
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.storage.storage import PutOutcome, publish_snapshot
 
 _TRIES = 5
 
@@ -30,7 +30,7 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
         # Repeating the put is safe: it is the same content for the same number, and only one of them can succeed.
         try:
             with context.trace.timed("snapshot", file=path.rpartition("/")[2], bytes=len(content)) as facts:
-                outcome = context.storage.put_if_absent(path, content)
+                outcome = publish_snapshot(context.storage, path, content, None if base is None else base.uuid)
                 facts["outcome"] = outcome.name.lower()
         except StorageUnavailable as error:
             if attempt:  # this put was not made, but an earlier one may have been

@@ -12,17 +12,18 @@ from paimon_cli.metastore.metastore import Metastore
 from paimon_cli.storage.catalog_options import LockSettings, lock_id, lock_settings
 from paimon_cli.storage.commit_lock import break_lock, held_locks
 from paimon_cli.storage.guarded_storage import GuardedStorage, PublishMethod
-from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.storage import PublishesSnapshots, Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 if TYPE_CHECKING:
     from paimon_cli.storage.lock_table import HeldLock
 
-PUT_IF_ABSENT, LOCK, UNSAFE = "put-if-absent", "lock", "unsafe"
+PUT_IF_ABSENT, LOCK, SERVER, UNSAFE = "put-if-absent", "lock", "server", "unsafe"
 MEANING = {
     PUT_IF_ABSENT: "the storage creates a snapshot file only if it does not exist; no lock is needed",
     LOCK: "a writer publishes its snapshot while it holds the lock of the catalog: a row of "
     "paimon_distributed_locks, or a lock of the Hive metastore",
+    SERVER: "the server of the REST catalog publishes snapshots; no lock is needed",
     UNSAFE: "the storage cannot create a file exclusively, and the catalog has no lock: commits are refused (exit 7)",
 }
 """Each mechanism and what it means."""
@@ -114,6 +115,8 @@ def break_held_lock(location: TableLocation, settings: LockSettings, lock: HeldL
 
 def _mechanism(storage: Storage) -> str:
     """The mechanism of a table without a lock. Stores that must be tested are tested."""
+    if isinstance(storage, PublishesSnapshots):
+        return SERVER
     if not isinstance(storage, GuardedStorage):
         return PUT_IF_ABSENT
     mechanisms = {PublishMethod.PRIMITIVE: PUT_IF_ABSENT, PublishMethod.LOCK: LOCK}

@@ -36,9 +36,13 @@ def open_metastore(settings: CatalogSettings) -> Metastore:
         from paimon_cli.metastore.hive import HiveMetastore
 
         return HiveMetastore(settings.warehouse, options, settings.flags)
+    if kind == REST:
+        from paimon_cli.metastore.rest import RestMetastore
+
+        return RestMetastore(settings.warehouse, options, settings.flags)
     origin, source = settings.sources[METASTORE]
     raise NotSupported(
         f"a catalog of the kind '{kind}'",
-        f"metastore={kind} ({source or origin}) is none of {', '.join((FILESYSTEM, JDBC, HIVE))}",
+        f"metastore={kind} ({source or origin}) is none of {', '.join((FILESYSTEM, JDBC, HIVE, REST))}",
         "correct metastore, or name the table by its path with --option metastore=filesystem",
     )

@@ -138,9 +138,16 @@ class PublishMethod(enum.Enum):
     UNSAFE = "unsafe"
 
 
+@runtime_checkable
+class ChecksCommits(Protocol):
+    """A storage that knows whether commits are safe."""
+
+    def check_commits(self) -> str | None: ...
+
+
 def check_commits(storage: Storage) -> str | None:
     """Before work that ends in a commit: raise `Refused` if no commit is safe there; a warning if it is made all the same."""
-    return storage.check_commits() if isinstance(storage, GuardedStorage) else None
+    return storage.check_commits() if isinstance(storage, ChecksCommits) else None
 
 
 class GuardedStorage(WrappedStorage):

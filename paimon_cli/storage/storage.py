@@ -178,6 +178,29 @@ def _overlapping(storage: Storage) -> OverlapsRequests | None:
     return place if isinstance(place, OverlapsRequests) else None
 
 
+@runtime_checkable
+class PublishesSnapshots(Protocol):
+    """A storage of a catalog that publishes snapshots itself, and wants to know on which one a new one was built."""
+
+    def publish_snapshot(self, path: str, data: bytes, base_uuid: str | None) -> PutOutcome:
+        """As `put_if_absent`."""
+        ...
+
+
+def settle(storage: Storage) -> None:
+    """Before a publication that does not go through the storage: wait until new files that are on their way are stored."""
+    place = _overlapping(storage)
+    if place is not None:
+        place.settle()
+
+
+def publish_snapshot(storage: Storage, path: str, data: bytes, base_uuid: str | None) -> PutOutcome:
+    """Create a snapshot file, only if it does not exist."""
+    if isinstance(storage, PublishesSnapshots):
+        return storage.publish_snapshot(path, data, base_uuid)
+    return storage.put_if_absent(path, data)
+
+
 def first_entries(storage: Storage, path: str, limit: int) -> list[FileStatus]:
     """Some of the direct entries: all of them if there are fewer than `limit`."""
     if isinstance(storage, ListsInPages):

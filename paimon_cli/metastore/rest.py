@@ -1,0 +1,193 @@
+"""A REST catalog as its client: the server keeps names, makes and drops tables, and publishes their snapshots."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, Refused, UsageError
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier
+from paimon_cli.metastore.rest_client import NoClearAnswer, RestClient
+from paimon_cli.storage.catalog_options import store_options
+from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, settle
+
+DATABASES, TABLES = "databases", "tables"
+_WRITES = {"put_if_absent", "overwrite", "write_new", "open_output", "delete", "delete_directory"}
+_OF_VERSIONS = ("schema", "snapshot", "tag", "branch", "changelog")
+_HINTS = ("snapshot/LATEST", "snapshot/EARLIEST")
+
+
+@dataclass(frozen=True)
+class RestMetastore(Metastore):
+    """`warehouse` is the name of a catalog on the server. Where tables lie, and their ids, are the server's answers."""
+
+    kind = "rest"
+    takes_files = False
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """The client's own options for stores; a location that needs others must have them in the configuration."""
+        return store_options(self.options)
+
+    def databases(self) -> list[Database]:
+        return [self.database(name) for name in sorted(self._client.pages(DATABASES, items="databases"))]
+
+    def database(self, name: str) -> Database:
+        try:
+            return Database(name, self._client.get(DATABASES, name).get("location"))
+        except NotFound:
+            raise self.no_database(name) from None
+
+    def create_database(self, name: str) -> None:
+        self._client.post(DATABASES, content={"name": name, "options": {}})
+
+    def drop_database(self, name: str) -> None:
+        self.database(name)
+        self._client.delete(DATABASES, name)
+
+    def tables(self, database: str) -> list[RegisteredTable]:
+        try:
+            found = list(self._client.pages(DATABASES, database, "table-details", items="tableDetails"))
+        except NotFound:
+            raise self.no_database(database) from None
+        return sorted(_registered(database, table) for table in found if _is_paimon(table))
+
+    def table(self, identifier: TableIdentifier) -> RegisteredTable:
+        try:
+            found = self._client.get(DATABASES, identifier.database, TABLES, identifier.table)
+        except NotFound:
+            self.database(identifier.database)
+            raise self.no_table(identifier) from None
+        if not _is_paimon(found):
+            raise NotSupported(f"table {identifier}", f"its type is {_type_of(found)}", "only tables of Paimon are supported")
+        return _registered(identifier.database, found)
+
+    def place_of_new_table(self, identifier: TableIdentifier) -> str:
+        """Where the table lies if it exists; the server alone knows where it will put a new one."""
+        try:
+            return self.table(identifier).url
+        except NotFound:
+            self.database(identifier.database)
+            return ""
+
+    def create_table(self, identifier: TableIdentifier, schema: TableSchema, publish: Callable[[], bool]) -> bool:
+        """The server writes the schema file."""
+        document = json.loads(schema.to_json())
+        wanted = {key: document.get(key) for key in ("fields", "partitionKeys", "primaryKeys", "options", "comment")}
+        name = {"database": identifier.database, "object": identifier.table}
+        try:
+            self.table(identifier)
+            return False
+        except NotFound:
+            self._client.post(DATABASES, identifier.database, TABLES, content={"identifier": name, "schema": wanted})
+            return True
+
+    def drop_table(self, identifier: TableIdentifier, delete_files: Callable[[], None]) -> None:
+        """The server deletes the files, too."""
+        self._client.delete(DATABASES, identifier.database, TABLES, identifier.table)
+
+    def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
+        self.table(old)
+        names = [{"database": name.database, "object": name.table} for name in (old, new)]
+        self._client.post(TABLES, "rename", content={"source": names[0], "destination": names[1]})
+
+    def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:
+        raise self.unsupported("changing a schema")
+
+    def guarded(self, storage: Storage, root: str, identifier: TableIdentifier | None) -> Storage:
+        return RestStorage(storage, root, self._client, identifier)
+
+    @cached_property
+    def _client(self) -> RestClient:
+        return RestClient.of(self.warehouse, self.options)
+
+
+class RestStorage(WrappedStorage):
+    """The storage of a table whose snapshots the server publishes. Picklable.
+
+    Nobody else changes schemas, tags, branches and snapshots there: to do that past the server is refused.
+    """
+
+    def __init__(self, inner: Storage, root: str, client: RestClient, identifier: TableIdentifier | None) -> None:
+        super().__init__(inner)
+        self._root, self._client, self._identifier = root, client, identifier
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RestStorage, (self.inner, self._root, self._client, self._identifier)
+
+    def before(self, call: str, path: str) -> None:
+        below = path.removeprefix(f"{self._root}/")
+        if call in _WRITES and below.split("/")[0] in _OF_VERSIONS and below not in _HINTS:
+            raise NotSupported(
+                f"changing {below} in a rest catalog",
+                "its server keeps schemas, snapshots, tags and branches",
+                "use an engine that does this through the server",
+            )
+
+    def check_commits(self) -> str | None:
+        """`Refused` for a table that was named by its path, of which the server would not be told."""
+        if self._identifier is None:
+            raise Refused(
+                f"no safe commit at {self._root}",
+                "the catalog is a REST server, which publishes snapshots of tables that are named db.table",
+                "name the table, or add --option metastore=filesystem if no server knows it",
+            )
+        return None
+
+    def publish_snapshot(self, path: str, data: bytes, base_uuid: str | None) -> PutOutcome:
+        """Ask the server to publish a snapshot that was built on the one with `base_uuid`.
+
+        A refusal, or silence, says little: an earlier attempt may have been carried out. So the snapshot file decides: it names
+        a list of manifests that only this commit has.
+        """
+        self.check_commits()
+        assert self._identifier is not None
+        database, table = self._identifier
+        uuid = self._table_id
+        settle(self.inner)
+        content = {"tableId": uuid, "baseSnapshotUuid": base_uuid, "snapshot": json.loads(data), "statistics": []}
+        try:
+            answer = self._client.post(DATABASES, database, TABLES, table, "commit", content=content)
+        except NoClearAnswer:
+            return self._seen(path, data, PutOutcome.UNKNOWN)
+        return PutOutcome.CREATED if answer.get("success") else self._seen(path, data, PutOutcome.EXISTS)
+
+    def _seen(self, path: str, data: bytes, otherwise: PutOutcome) -> PutOutcome:
+        try:
+            there = Snapshot.from_json(self.inner.read_bytes(path), path)
+        except (FileNotFoundError, DamagedFile):
+            return otherwise
+        is_ours = there.delta_manifest_list == Snapshot.from_json(data, path).delta_manifest_list
+        return PutOutcome.CREATED if is_ours else PutOutcome.EXISTS
+
+    @cached_property
+    def _table_id(self) -> str | None:
+        assert self._identifier is not None
+        database, table = self._identifier
+        found = self._client.get(DATABASES, database, TABLES, table).get("id")
+        return None if found is None else str(found)
+
+
+def _registered(database: str, found: Mapping[str, Any]) -> RegisteredTable:
+    path = str(found.get("path") or "")
+    if not path:
+        raise UsageError(f"the server gives {database}.{found.get('name')} no path", "its files cannot be found")
+    return RegisteredTable(TableIdentifier(database, str(found["name"])), _plain(path), found.get("id"))
+
+
+def _plain(path: str) -> str:
+    """Java writes local paths as `file:/a`."""
+    return f"/{path.removeprefix('file:').lstrip('/')}" if path.startswith("file:") else path
+
+
+def _type_of(found: Mapping[str, Any]) -> str:
+    return str(((found.get("schema") or {}).get("options") or {}).get("type", "table"))
+
+
+def _is_paimon(found: Mapping[str, Any]) -> bool:
+    return _type_of(found) in ("table", "materialized-table")

@@ -1,0 +1,150 @@
+"""HTTP to a REST catalog: addresses, the bearer token, pages, and what its answers mean (OpenAPI of Paimon, `/v1`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError
+from paimon_cli.storage.catalog_options import redact, without_user_info
+
+_TIMEOUT_SECONDS = 60
+_PAGE_TOKEN = "pageToken"
+_HEADER_PREFIX = "header."
+UNCLEAR = frozenset({408, 429, 500, 502, 503, 504})
+"""Answers that do not say whether the request was carried out."""
+
+
+class NoClearAnswer(StorageUnavailable):
+    """The request was sent, and may have been carried out."""
+
+
+@dataclass(frozen=True)
+class RestClient:
+    """`options` are the client's own; the server's configuration goes below and above them. Nothing is sent before it is needed;
+    picklable.
+    """
+
+    uri: str
+    warehouse: str | None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def of(warehouse: str | None, options: Mapping[str, str]) -> RestClient:
+        """The client of catalog options; `NotSupported` for ways to log in other than a bearer token."""
+        if not options.get("uri"):
+            raise UsageError("the rest catalog has no server", "metastore=rest is set, uri is not", "add uri=http://HOST:PORT")
+        provider = options.get("token.provider", "bear")
+        if provider != "bear":
+            raise NotSupported(f"token.provider={provider}", "only bearer tokens are supported", "token.provider=bear")
+        if "token.provider" in options and not options.get("token"):
+            raise UsageError("there is no token", "token.provider=bear is set, token is not", "add token=... to a profile")
+        uri = options["uri"].rstrip("/")
+        return RestClient(uri if "://" in uri else f"http://{uri}", warehouse, dict(options))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"uri": self.uri, "warehouse": self.warehouse, "options": self.options}
+
+    @cached_property
+    def configuration(self) -> Mapping[str, str]:
+        """The options after `/v1/config`: its defaults, then the client's own, then its overrides."""
+        query = {"warehouse": self.warehouse} if self.warehouse else {}
+        answer = self._send("GET", f"/v1/config?{urlencode(query)}" if query else "/v1/config", None, self.options)
+        merged = {**(answer.get("defaults") or {}), **self.options, **(answer.get("overrides") or {})}
+        known = {key: str(value) for key, value in merged.items() if value is not None}
+        if known.get("data-token.enabled", "false").lower() == "true":
+            raise NotSupported("data-token.enabled=true", "credentials that the server lends out are not supported")
+        return known
+
+    def get(self, *path: str) -> dict[str, Any]:
+        return self._request("GET", path)
+
+    def post(self, *path: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        return self._request("POST", path, content)
+
+    def delete(self, *path: str) -> None:
+        self._request("DELETE", path)
+
+    def pages(self, *path: str, items: str) -> Iterator[Any]:
+        """The items of a listing, page by page."""
+        token: str | None = None
+        while True:
+            answer = self._request("GET", path, query={} if token is None else {_PAGE_TOKEN: token})
+            yield from answer.get(items) or ()
+            token = answer.get("nextPageToken")
+            if not token:
+                return
+
+    def _request(
+        self, method: str, path: tuple[str, ...], content: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        options = self.configuration
+        parts = [options["prefix"]] if options.get("prefix") else []
+        address = "/".join(["/v1", *(quote(part, safe="") for part in (*parts, *path))])
+        return self._send(method, f"{address}?{urlencode(query)}" if query else address, content, options)
+
+    def _send(self, method: str, path: str, content: Mapping[str, Any] | None, options: Mapping[str, str]) -> dict[str, Any]:
+        """One request, never repeated: a POST that is sent twice may be carried out twice."""
+        import urllib3
+
+        headers = {key.removeprefix(_HEADER_PREFIX): value for key, value in options.items() if key.startswith(_HEADER_PREFIX)}
+        if options.get("token"):
+            headers["Authorization"] = f"Bearer {options['token']}"
+        body = None if content is None else json.dumps(content).encode()
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            answer = self._pool.request(method, f"{self.uri}{path}", body=body, headers=headers)
+        except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
+            raise StorageUnavailable(
+                f"the REST catalog at {self._shown} does not answer", self._why(error), "check uri"
+            ) from None
+        except urllib3.exceptions.HTTPError as error:
+            what = f"the REST catalog at {self._shown} gave no answer"
+            raise NoClearAnswer(what, self._why(error), "see what is there before trying again") from None
+        return self._content(answer.status, answer.data)
+
+    def _content(self, status: int, body: bytes) -> dict[str, Any]:
+        try:
+            content = json.loads(body) if body else {}
+        except ValueError:
+            content = {"message": "it is not JSON"}
+            status = status if status >= 400 else 502
+        if not isinstance(content, dict):
+            content, status = {"message": "it is no JSON object"}, 502
+        if status < 300:
+            return content
+        said = redact(str(content.get("message") or "no reason was given").split("\n")[0], self.options)
+        raise _error_of(status, f"the REST catalog at {self._shown} answered {status}", said)
+
+    @property
+    def _shown(self) -> str:
+        return without_user_info(self.uri)
+
+    def _why(self, error: Exception) -> str:
+        return redact(str(error).split("\n")[0], self.options)
+
+    @cached_property
+    def _pool(self) -> Any:
+        try:
+            import urllib3
+        except ImportError as error:
+            raise UsageError("a rest catalog needs urllib3", str(error), "pip install 'paimon-cli[rest]'") from None
+        return urllib3.PoolManager(retries=urllib3.Retry(False), timeout=urllib3.Timeout(_TIMEOUT_SECONDS))
+
+
+def _error_of(status: int, what: str, why: str) -> Exception:
+    if status in UNCLEAR:
+        return NoClearAnswer(what, why, "see what is there before trying again")
+    if status == 404:
+        return NotFound(what, why)
+    if status in (400, 409):
+        return UsageError(what, why)
+    if status == 501:
+        return NotSupported(what, why)
+    hint = "check token" if status in (401, 403) else "check uri"
+    return StorageUnavailable(what, why, hint)

@@ -1,0 +1,235 @@
+"""A REST catalog: names, the commit through the server, answers that get lost, and what goes past the server."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.catalog.table_location import locate_table
+from paimon_cli.errors import CommitUnknown, NotFound, NotSupported, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.metastore.find import find_metastore
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome, publish_snapshot
+from tests.cli.calling import Answer, Run
+from tests.metastore.rest_server import TOKEN, WAREHOUSE, RestServer
+
+COLUMNS = ("-C", "id BIGINT NOT NULL", "-C", "v STRING", "--primary-key", "id", "--bucket", "1")
+Call = Callable[..., Answer]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RestServer]:
+    with RestServer(tmp_path / "wh") as running:
+        yield running
+
+
+@pytest.fixture
+def options(server: RestServer) -> dict[str, str]:
+    return {"metastore": "rest", "uri": server.uri, "token.provider": "bear", "token": TOKEN}
+
+
+@pytest.fixture
+def call(run: Run, options: dict[str, str]) -> Call:
+    """Runs a command in the catalog, which holds the table `shop.orders`."""
+    flags = ["--warehouse", WAREHOUSE, *(word for pair in options.items() for word in ("--option", "=".join(pair)))]
+
+    def called(*arguments: object, **settings: Any) -> Answer:
+        return run(*arguments, *flags, **settings)
+
+    called("db", "create", "shop")
+    called("create", "shop.orders", *COLUMNS)
+    return called
+
+
+def write(call: Call, value: str, **settings: Any) -> Answer:
+    row = json.dumps({"id": 1, "v": value})
+    return call("write", "shop.orders", "-", "--format", "json", "--engine", "local", stdin=row, **settings)
+
+
+def values(call: Call) -> list[str]:
+    return [json.loads(line)["v"] for line in call("read", "shop.orders", "-o", "ndjson").out.splitlines()]
+
+
+def ids(call: Call) -> list[int]:
+    return [item["id"] for item in call("snapshots", "ls", "shop.orders", "-o", "json").json["items"]]
+
+
+def test_names(call: Call) -> None:
+    for name in ("b", "a"):
+        call("create", f"shop.{name}", *COLUMNS)
+    call("db", "create", "empty")
+    assert "already exists" in call("db", "create", "empty", code=2).err
+    items = call("db", "ls", "-o", "json").json["items"]
+    assert [(item["database"], item["tables"]) for item in items] == [("empty", 0), ("shop", 3)]
+    assert [item["table"] for item in call("tables", "ls", "-o", "json").json["items"]] == ["shop.a", "shop.b", "shop.orders"]
+    call("tables", "rename", "shop.a", "empty.c")
+    assert "answered 409" in call("tables", "rename", "shop.b", "empty.c", code=2).err
+    assert "there is no table shop.a" in call("read", "shop.a", code=3).err
+    assert call("read", "empty.c", "--count").out == "0\n"
+    call("drop", "empty.c", "-y")
+    call("db", "drop", "empty", "-y")
+    assert "there is no database empty" in call("create", "empty.c", *COLUMNS, code=3).err
+    call("db", "drop", "shop", "--cascade", "-y")
+    assert call("db", "ls", "-o", "json").json["items"] == []
+
+
+def test_a_table_that_exists(call: Call) -> None:
+    assert "already exists" in call("create", "shop.orders", *COLUMNS, code=2).err
+    assert "nothing was changed" in call("create", "shop.orders", *COLUMNS, "--if-not-exists").out
+
+
+def test_the_server_publishes_with_the_table_and_the_snapshot_before(call: Call, server: RestServer) -> None:
+    for value in ("a", "b"):
+        write(call, value)
+    call("compact", "shop.orders", "--engine", "local")
+    assert values(call) == ["b"] and ids(call) == [3, 2, 1]
+    assert call("verify", "shop.orders", "--level", "full", "--engine", "local", "-o", "json").code == 0
+    uuids = [commit["snapshot"]["uuid"] for commit in server.commits]
+    assert [commit["baseSnapshotUuid"] for commit in server.commits] == [None, *uuids[:2]]
+    assert {commit["tableId"] for commit in server.commits} == {server.databases["shop"]["orders"]["id"]}
+    (item,) = call("locks", "ls", "shop.orders", "-o", "json").json["items"]
+    assert item["mechanism"] == "server"
+
+
+@pytest.mark.parametrize("fault", ["lost", "late"])
+def test_a_commit_whose_answer_is_wrong_or_lost_counts_once(call: Call, server: RestServer, fault: str) -> None:
+    write(call, "a")
+    server.faults = [fault]
+    write(call, "b")
+    assert values(call) == ["b"] and ids(call) == [2, 1] and len(server.commits) == 2
+
+
+def test_a_commit_that_was_not_carried_out_is_tried_again(call: Call, server: RestServer) -> None:
+    server.faults = ["refused"]
+    write(call, "a")
+    assert values(call) == ["a"] and ids(call) == [1]
+
+
+def test_without_any_clear_answer_the_outcome_is_unknown_and_nothing_is_deleted(
+    call: Call, server: RestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paimon_cli.storage.clock_and_random.SystemClock.sleep", lambda *_: None)
+    server.faults = ["refused"] * 50
+    answer = write(call, "a", code=CommitUnknown.exit_code)
+    assert "may or may not have been committed" in answer.err
+    assert list(tmp_path.glob("wh/shop.db/orders-*/bucket-0/data-*"))
+
+
+def test_another_commit_in_between_is_a_lost_race(call: Call, server: RestServer, options: dict[str, str]) -> None:
+    write(call, "a")
+    storage, root = locate_table("shop.orders", WAREHOUSE, options).open_storage()
+    own = pickle.loads(pickle.dumps(storage))
+    path = f"{root}/snapshot/snapshot-1"
+    theirs = storage.read_bytes(path)
+    named = json.loads(theirs)["deltaManifestList"].encode()
+    assert publish_snapshot(own, path, theirs, None) is PutOutcome.CREATED
+    assert publish_snapshot(own, path, theirs.replace(named, b"manifest-list-other"), None) is PutOutcome.EXISTS
+    second = f"{root}/snapshot/snapshot-2"
+    other = json.dumps({**json.loads(theirs), "id": 2, "deltaManifestList": "manifest-list-other"}).encode()
+    assert publish_snapshot(own, second, other, "the uuid of a snapshot that was rolled back") is PutOutcome.EXISTS
+    assert not storage.exists(second)
+
+
+def test_files_on_their_way_are_stored_before_the_server_is_asked(
+    call: Call, server: RestServer, options: dict[str, str]
+) -> None:
+    order: list[str] = []
+
+    class Late(LocalStorage):
+        """Remembers when it was told to wait for the files that it was given."""
+
+        def will_open(self, files: object) -> None:
+            """Nothing is fetched ahead."""
+
+        def behind(self) -> AbstractContextManager[None]:
+            return nullcontext()
+
+        def settle(self) -> None:
+            order.append(f"settled before commit {len(server.commits) + 1}")
+
+    write(call, "a")
+    location = locate_table("shop.orders", WAREHOUSE, options)
+    _, root = location.open_storage()
+    assert location.metastore is not None
+    guarded = location.metastore.guarded(Late(), root, location.identifier)
+    snapshot = json.loads(guarded.read_bytes(f"{root}/snapshot/snapshot-1"))
+    second = json.dumps({**snapshot, "id": 2}).encode()
+    assert publish_snapshot(guarded, f"{root}/snapshot/snapshot-2", second, snapshot["uuid"]) is PutOutcome.CREATED
+    assert order == ["settled before commit 2"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "alter shop.orders set snapshot.num-retained.max=5",
+        "tags create shop.orders x",
+        "branches create shop.orders b",
+        "rollback shop.orders --to 1 -y",
+        "expire shop.orders --retain-max 1 --retain-min 1 -y",
+        "tables clone shop.orders shop.copy",
+    ],
+)
+def test_what_would_go_past_the_server_is_refused(call: Call, command: str) -> None:
+    for value in ("a", "b"):
+        write(call, value)
+    assert "in a rest catalog" in call(*shlex.split(command), code=8).err
+    assert values(call) == ["b"] and ids(call) == [2, 1]
+    write(call, "c")
+    assert values(call) == ["c"]
+
+
+def test_a_path_is_read_but_not_written(call: Call, server: RestServer) -> None:
+    write(call, "a")
+    path = server.databases["shop"]["orders"]["path"].removeprefix("file:")
+    assert call("read", path, "--count").out == "1\n"
+    row = '{"id": 2, "v": "x"}'
+    answer = call("write", path, "-", "--format", "json", "--engine", "local", stdin=row, code=7)
+    assert "publishes snapshots of tables that are named db.table" in answer.err
+    assert ids(call) == [1]
+
+
+def test_tables_of_other_kinds(call: Call, server: RestServer) -> None:
+    server.databases["shop"]["csv"] = {
+        **server.databases["shop"]["orders"],
+        "name": "csv",
+        "schema": {"options": {"type": "format-table"}},
+    }
+    assert "its type is format-table" in call("read", "shop.csv", code=8).err
+    assert [item["table"] for item in call("tables", "ls", "-o", "json").json["items"]] == ["shop.orders"]
+
+
+def test_the_token_is_never_shown(run: Run, server: RestServer, options: dict[str, str]) -> None:
+    flags = ["--warehouse", WAREHOUSE, "--option", "metastore=rest", "--option", f"uri={server.uri}"]
+    answer = run("db", "ls", *flags, "--option", "token=hunter2", code=6)
+    assert "answered 401" in answer.err and "hint: check token" in answer.err and "hunter2" not in answer.err
+    assert "hunter2" not in run("config", "show", *flags, "--option", "token=hunter2").out
+    assert "hunter2" not in repr(find_metastore(WAREHOUSE, {**options, "token": "hunter2"}))
+
+
+def test_the_configuration_of_the_server_goes_above_the_own(server: RestServer, options: dict[str, str]) -> None:
+    server.overrides = {"data-token.enabled": "true"}
+    with pytest.raises(NotSupported, match=r"data-token\.enabled"):
+        find_metastore(WAREHOUSE, options).databases()
+    with pytest.raises(NotFound, match="answered 404"):
+        find_metastore("nowhere", options).databases()
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"uri": ""}, UsageError, "no server"),
+        ({"token.provider": "dlf"}, NotSupported, "only bearer tokens"),
+        ({"token": ""}, UsageError, "there is no token"),
+        ({"uri": "http://127.0.0.1:1"}, StorageUnavailable, "does not answer"),
+    ],
+)
+def test_what_cannot_work(options: dict[str, str], changed: dict[str, str], error: type[PaimonError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        find_metastore(WAREHOUSE, {**options, **changed}).databases()
