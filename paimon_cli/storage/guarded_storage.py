@@ -20,8 +20,8 @@ from paimon_cli.storage.storage import OverlapsRequests, PutOutcome, Storage, Wr
 PROBE_PREFIX = ".commit-probe-"
 """Directories of probes in a table's root; readers look for names of their own only."""
 
-MARKER = f"{PROBE_PREFIX}passed"
-"""A file that stays in the root after a probe has passed: later processes need one request to see that conditions still count."""
+MARKER = f"{PROBE_PREFIX}passed/marker"
+"""What stays in the root after a probe has passed: later processes need one request to see that conditions still count."""
 
 _TRIES = 3
 _proven: dict[tuple[Storage, str], bool] = {}

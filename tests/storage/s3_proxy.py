@@ -1,4 +1,4 @@
-"""A proxy on loopback in front of an S3 server, which loses requests and answers, or changes them, as a test says.
+"""A proxy on loopback in front of an object store, which loses requests and answers, or changes them, as a test says.
 
 It also counts: all requests, and the trips, which is how many of them had to wait for the answer to another one.
 """
@@ -23,12 +23,12 @@ class Fate(enum.Enum):
     LOSE_REQUEST = "the connection breaks before it arrives"
     LOSE_ANSWER = "it takes effect, then the connection breaks"
     CUT_ANSWER = "half of the answer's body arrives"
-    UNCONDITIONAL = "it arrives without its If-None-Match"
+    UNCONDITIONAL = "it arrives without its condition"
 
 
 @dataclass(frozen=True)
 class Request:
-    """`is_put_if_absent`: a PUT with `If-None-Match: *`. `path`: `/bucket/key?query`."""
+    """`is_put_if_absent`: a PUT with `If-None-Match: *`, or Google's condition of that meaning. `path`: `/bucket/key?query`."""
 
     method: str
     path: str
@@ -111,9 +111,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_any(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        condition = self.headers.get("If-None-Match")
+        condition, generation = self.headers.get("If-None-Match"), self.headers.get("x-goog-if-generation-match")
         self._begun = time.monotonic()
-        self._asked = Request(self.command, self.path, self.command == "PUT" and condition == "*")
+        self._asked = Request(self.command, self.path, self.command == "PUT" and (condition == "*" or generation == "0"))
         self.proxy.requests.append(self._asked)
         fate = self.proxy.rule(self._asked)
         time.sleep(self.proxy.delay)
@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fate is Fate.LOSE_REQUEST:
             self.close_connection = True
             return
-        dropped = HOP_BY_HOP | ({"if-none-match"} if fate is Fate.UNCONDITIONAL else set())
+        dropped = HOP_BY_HOP | ({"if-none-match", "x-goog-if-generation-match"} if fate is Fate.UNCONDITIONAL else set())
         upstream = http.client.HTTPConnection("127.0.0.1", self.proxy.upstream_port)
         upstream.request(self.command, self.path, body, {k: v for k, v in self.headers.items() if k.lower() not in dropped})
         answer = upstream.getresponse()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from typer.testing import CliRunner
@@ -174,7 +175,7 @@ def message(name: str) -> CommitMessage:
 
 
 def publishes(snapshot_id: int, request: Request) -> bool:
-    return request.is_put_if_absent and request.path.endswith(f"/snapshot/snapshot-{snapshot_id}")
+    return request.is_put_if_absent and unquote(request.path).endswith(f"/snapshot/snapshot-{snapshot_id}")
 
 
 class TestLostAnswers:

@@ -1,0 +1,222 @@
+"""Google Cloud Storage and Azure keep the promises of S3: each with its own conditional put, and the same rules around it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.errors import CommitUnknown, Refused, StorageUnavailable
+from paimon_cli.storage import guarded_storage
+from paimon_cli.storage.clock_and_random import SystemRandom
+from paimon_cli.storage.object_storage import PART_BYTES, ObjectStorage
+from paimon_cli.storage.object_stores import SCHEMES, StoreSettings
+from paimon_cli.storage.storage import PutOutcome
+from tests.commit.commit_tables import SteppingClock, live_names
+from tests.storage.blob_servers import AzureServer, BlobServer, GoogleServer
+from tests.storage.s3_proxy import Answer, Fate, Request, Rule, S3Proxy
+from tests.storage.test_s3_tables import message, open_table, pairs, publishes, run
+
+CREATED, EXISTS, UNKNOWN = PutOutcome.CREATED, PutOutcome.EXISTS, PutOutcome.UNKNOWN
+SECRET = "c2VjcmV0LWFjY291bnQta2V5"
+
+
+@dataclass
+class Store:
+    """A store of one service behind a proxy."""
+
+    scheme: str
+    server: BlobServer
+    proxy: S3Proxy
+
+    @property
+    def options(self) -> dict[str, str]:
+        if self.scheme == "gs":
+            return {"gs.endpoint": self.proxy.endpoint, "gs.auth.access.token": SECRET}
+        endpoint = f"{self.proxy.endpoint}/account"
+        return {"azure.endpoint": endpoint, "azure.account.name": "account", "azure.account.key": SECRET}
+
+    @property
+    def root(self) -> str:
+        return {"gs": "gs://box", "az": "az://box", "abfss": "abfss://box@account.dfs.core.windows.net"}[self.scheme]
+
+    @property
+    def storage(self) -> ObjectStorage:
+        return ObjectStorage(StoreSettings.from_options(SCHEMES[self.scheme], self.options), SteppingClock())
+
+
+@pytest.fixture(params=["gs", "az", "abfss"])
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    kind = GoogleServer if request.param == "gs" else AzureServer
+    with kind() as server, S3Proxy(server.port) as proxy:
+        yield Store(request.param, server, proxy)
+
+
+def once(fate: Fate | Answer, wanted: str = "PUT") -> Rule:
+    left = [fate]
+    return lambda request: left.pop() if left and request.method == wanted else Fate.PASS
+
+
+def test_files_are_written_read_listed_and_deleted(store: Store) -> None:
+    storage, root = store.storage, f"{store.root}/wh/t"
+    for name in ("snapshot/snapshot-1", "snapshot/a b%20c=d", "bucket-1/a", "bucket-10/b"):
+        storage.write_new(f"{root}/{name}", name.encode())
+    assert storage.read_bytes(f"{root}/snapshot/a b%20c=d") == b"snapshot/a b%20c=d"
+    assert "box/wh/t/snapshot/a b%20c=d" in store.server.blobs, "keys are taken as they are"
+    with storage.open_input(f"{root}/bucket-1/a") as source:
+        assert source.seek(-3, os.SEEK_END) == 7 and source.read() == b"1/a"
+    assert {e.name: e.is_directory for e in storage.list_directory(root)} == {
+        **dict.fromkeys(["snapshot", "bucket-1", "bucket-10"], True)
+    }
+    (file,) = storage.list_directory(f"{root}/bucket-1")
+    assert (file.path, file.size, file.is_directory) == (f"{root}/bucket-1/a", 10, False)
+    assert storage.exists(file.path) and not storage.exists(f"{root}/bucket-1/b")
+    for ask in (storage.read_bytes, storage.open_input, storage.file_size):
+        with pytest.raises(FileNotFoundError):
+            ask(f"{root}/missing")
+    storage.delete(f"{root}/missing")
+    storage.delete(file.path)
+    storage.delete_directory(f"{root}/missing")
+    storage.delete_directory(f"{root}/bucket-1")
+    assert [e.name for e in storage.list_directory(f"{root}/bucket-10")] == ["b"]
+    storage.delete_directory(root)
+    assert store.server.blobs == {}
+
+
+def test_more_objects_than_a_page_holds(store: Store) -> None:
+    store.server.blobs |= {f"box/many/f{number}": b"" for number in range(1203)}
+    storage = store.storage
+    assert len(storage.list_directory(f"{store.root}/many")) == 1203
+    assert len(storage.first_entries(f"{store.root}/many", 7)) == 7
+    storage.delete_directory(f"{store.root}/many")
+    assert store.server.blobs == {}
+
+
+def test_large_files_go_in_parts_and_appear_whole(store: Store) -> None:
+    storage, path = store.storage, f"{store.root}/large"
+    content = os.urandom(PART_BYTES * 2 + 17)
+    with storage.open_output(path) as sink:
+        sink.write(content)
+        assert not storage.exists(path)
+    assert storage.read_bytes(path) == content
+
+    def fail() -> None:
+        with storage.open_output(f"{path}-2") as sink:
+            sink.write(content)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert not storage.exists(f"{path}-2")
+
+
+class TestPutIfAbsent:
+    def put(self, store: Store, fate: Fate | Answer, data: bytes = b"mine") -> PutOutcome:
+        store.proxy.rule = once(fate)
+        return store.storage.put_if_absent(f"{store.root}/p", data)
+
+    def puts(self, store: Store) -> int:
+        assert all(request.is_put_if_absent for request in store.proxy.requests if request.method == "PUT")
+        return sum(request.method == "PUT" for request in store.proxy.requests)
+
+    def test_created_then_exists(self, store: Store) -> None:
+        assert self.put(store, Fate.PASS) is CREATED
+        assert self.put(store, Fate.PASS, b"theirs") is EXISTS
+        assert store.server.blobs == {"box/p": b"mine"} and self.puts(store) == 2
+
+    @pytest.mark.parametrize("fate", [Fate.LOSE_ANSWER, Answer(500, "InternalError"), Answer(503, "SlowDown"), Fate.LOSE_REQUEST])
+    def test_no_clear_answer_is_unknown_and_is_not_repeated(self, store: Store, fate: Fate | Answer) -> None:
+        assert self.put(store, fate) is UNKNOWN and self.puts(store) == 1
+        assert store.server.blobs == ({"box/p": b"mine"} if fate is Fate.LOSE_ANSWER else {})
+
+    @pytest.mark.parametrize("status", [409, 412])
+    def test_what_is_said_to_exist_is_looked_at(self, store: Store, status: int) -> None:
+        assert self.put(store, Answer(status, "Conflict")) is CREATED and self.puts(store) == 2
+
+    def test_the_look_may_fail(self, store: Store) -> None:
+        self.put(store, Fate.PASS)
+        store.proxy.rule = lambda request: Answer(403, "No") if request.method == "HEAD" else Fate.PASS
+        assert store.storage.put_if_absent(f"{store.root}/p", b"theirs") is UNKNOWN
+
+    @pytest.mark.parametrize("status", [400, 401, 403, 404])
+    def test_refusals_wrote_nothing(self, store: Store, status: int) -> None:
+        with pytest.raises(StorageUnavailable) as refused:
+            self.put(store, Answer(status, f"Denied {SECRET}"))
+        assert "Denied ***" in str(refused.value) and SECRET not in f"{refused.value} {refused.value.hint}"
+        assert store.server.blobs == {} and self.puts(store) == 1
+
+    def test_a_store_without_conditional_puts(self, store: Store) -> None:
+        with pytest.raises(Refused, match="no conditional put"):
+            self.put(store, Answer(501, "NotImplemented"))
+
+    def test_one_of_many_writers_wins(self, store: Store) -> None:
+        storage = store.storage
+        with ThreadPoolExecutor(8) as pool:
+            for number in range(5):
+                path = f"{store.root}/race-{number}"
+                outcomes = list(pool.map(lambda n, path=path: storage.put_if_absent(path, b"%d" % n), range(8)))
+                assert outcomes.count(CREATED) == 1 and outcomes.count(EXISTS) == 7
+                assert storage.read_bytes(path) == b"%d" % outcomes.index(CREATED)
+
+
+def test_the_conditional_put_is_proven_before_it_is_trusted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarded_storage, "_proven", {})
+    assert guarded_storage.has_primitive(store.storage, f"{store.root}/t", SystemRandom())
+    monkeypatch.setattr(guarded_storage, "_proven", {})
+    store.proxy.rule = lambda request: Fate.UNCONDITIONAL
+    assert not guarded_storage.has_primitive(store.storage, f"{store.root}/t", SystemRandom())
+
+
+def test_a_body_that_is_cut_off_is_read_on(store: Store) -> None:
+    content = os.urandom(100_000)
+    store.server.blobs["box/long"] = content
+    store.proxy.rule = once(Fate.CUT_ANSWER, "GET")
+    assert store.storage.read_bytes(f"{store.root}/long") == content
+
+
+class TestTables:
+    def test_commands_end_to_end(self, store: Store) -> None:
+        table, options = f"{store.root}/wh/shop.db/orders", pairs(store.options)
+        run("create", table, "-C", "k INT NOT NULL", "-C", "v STRING", "--primary-key", "k", "--bucket", 2, *options)
+        for row in ('{"k": 1, "v": "a"}', '{"k": 2, "v": "b"}', '{"k": 1, "v": "c"}'):
+            out = run("write", table, "-", "--format", "json", "--engine", "local", *options, stdin=row)
+            assert SECRET not in out.out + out.err
+        run("compact", table, "--engine", "local", *options)
+        rows = run("read", table, "-o", "ndjson", *options).lines
+        assert sorted((row["k"], row["v"]) for row in rows) == [(1, "c"), (2, "b")]
+        run("drop", table, "-y", *options)
+        assert store.server.blobs == {}
+
+    @pytest.mark.parametrize(("fate", "times"), [(Fate.LOSE_ANSWER, 1), (Fate.LOSE_REQUEST, 3), (Answer(500, "Error"), 2)])
+    def test_a_commit_whose_answers_get_lost_is_made_once(
+        self, store: Store, tmp_path: Path, fate: Fate | Answer, times: int
+    ) -> None:
+        context = open_table(f"{store.root}/t", store.options, tmp_path)
+        Committer(context).commit([message("before")], CommitIdentity("me"))
+        left = [fate] * times
+        store.proxy.rule = lambda request: left.pop() if left and publishes(2, request) else Fate.PASS
+        result = Committer(context).commit([message("mine")], CommitIdentity("me", 7))
+        again = Committer(context).commit([message("mine")], CommitIdentity("me", 7))
+        assert (result.attempts, [snapshot.id for snapshot in result.snapshots]) == (1, [2])
+        assert again.already_committed and live_names(context) == ["before@0", "mine@0"]
+
+    def test_a_store_that_goes_away_leaves_the_outcome_open(self, store: Store, tmp_path: Path) -> None:
+        context = open_table(f"{store.root}/t", store.options, tmp_path)
+
+        def vanish(request: Request) -> Fate | Answer:
+            if publishes(1, request):
+                store.proxy.rule = lambda request: Answer(403, "AccessDenied")
+                return Fate.LOSE_ANSWER
+            return Fate.PASS
+
+        store.proxy.rule = vanish
+        with pytest.raises(CommitUnknown) as failure:
+            Committer(context).commit([message("mine")], CommitIdentity("me"))
+        store.proxy.rule = lambda request: Fate.PASS
+        assert failure.value.exit_code == 11 and live_names(context) == ["mine@0"], "it was made, and nothing was deleted"
