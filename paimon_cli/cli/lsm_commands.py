@@ -15,6 +15,7 @@ from paimon_cli.cli.columns import Item, Listing
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, split_buckets, split_pairs, split_partitions
 from paimon_cli.cli.results import TIME, counted, human_size, printable, say
+from paimon_cli.cli.terminal import paged
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 
@@ -34,7 +35,12 @@ PARAGRAPH_WIDTH = 78
 def show_lsm(
     call: Call, table: TableName, partition: Partitions = None, bucket: Buckets = None, snapshot: SnapshotId = None
 ) -> None:
-    """Show the sorted runs of each bucket, the newest first."""
+    """Show the sorted runs of each bucket, the newest first.
+
+    paimon-cli lsm show ./wh/shop.db/orders --bucket 0
+
+    paimon-cli lsm show ./wh/shop.db/orders --partition dt=2026-11-21 -o json
+    """
     from paimon_cli.inspect.lsm_report import LsmRow, RunRow
 
     opened = call.open(table)
@@ -42,8 +48,9 @@ def show_lsm(
     if not call.is_for_people:
         call.show(Listing("LsmBucketList", opened.name, LsmRow, rows))
         return
-    for row in rows:
-        call.show(Listing("LsmBucket", opened.name, RunRow, row.runs, _heading(row), _footer(row)))
+    with paged(sum(len(row.runs) + 6 for row in rows)):
+        for row in rows:
+            call.show(Listing("LsmBucket", opened.name, RunRow, row.runs, _heading(row), _footer(row)))
     if not rows:
         say("no buckets with files")
 
@@ -56,6 +63,8 @@ def explain(call: Call, table: TableName, snapshot: SnapshotId = None) -> None:
     `compact` follows, leveled by a model of trees such as RocksDB's.
 
     paimon-cli lsm explain ./wh/shop.db/orders
+
+    paimon-cli lsm explain ./wh/shop.db/orders --snapshot 3
     """
     from paimon_cli.inspect.compaction_scenarios import StrategyRow
 
@@ -205,6 +214,8 @@ def simulate(
     """Compare compaction options by simulation: write, read and space amplification, stalls.
 
     paimon-cli simulate ./wh/shop.db/orders --set num-sorted-run.compaction-trigger=10 --compare
+
+    paimon-cli simulate --commits 200 --rows 10000 --update-ratio 0.5
     """
     from paimon_cli.api.inspection import simulate as run_simulation
     from paimon_cli.inspect.compaction_scenarios import ScenarioRow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.cli.columns import OutputFormat, check_fields, envelope
 from paimon_cli.cli.results import View, counted, printable, say
-from paimon_cli.cli.terminal import write_bytes
+from paimon_cli.cli.terminal import paged, write_bytes
 from paimon_cli.datatypes.canonical_form import canonical_texts
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, NestedType, StringType
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded, text_bytes
@@ -52,8 +53,11 @@ def print_rows(found: Rows, table: str | None, call: Call, *, at_once: bool = Fa
         places = [names.index(name) for name in call.fields]
         fields, batches = [fields[place] for place in places], (batch.select(places) for batch in batches)
     if output is OutputFormat.TABLE:
-        count = _print_text(fields, batches if at_once else _with_a_sample(batches), view)
-        say(counted(count, "row"))
+        sampled = batches if at_once else _with_a_sample(batches)
+        first = None if at_once else next(sampled, None)
+        with paged(0 if first is None else first.num_rows * (len(fields) + 1 if view.vertical else 1)):
+            count = _print_text(fields, sampled if first is None else chain((first,), sampled), view)
+            say(counted(count, "row"))
     elif output is OutputFormat.JSON:
         _print_json(table, JsonRows(fields), batches)
     else:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -77,6 +78,57 @@ def flush_stderr() -> None:
 def discard_stdout() -> None:
     """Discard buffered output whose reader has closed the pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+PAGER_VARIABLES = ("PAIMON_PAGER", "PAGER")
+NO_PAGER_VARIABLE = "NO_PAGER"
+PAGER, PAGER_OPTIONS = "less", "FRX"
+
+
+class _Paged(io.TextIOWrapper):
+    """Standard output while a pager shows it: still a terminal to whoever prints."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@contextlib.contextmanager
+def paged(lines: int) -> Iterator[None]:
+    """Show what is printed in the block by a pager, if it has more lines than the terminal.
+
+    The pager is `PAIMON_PAGER`, `PAGER`, or less, as with git; an empty one, `cat`, or NO_PAGER means none. Who leaves it early
+    has seen enough.
+    """
+    pager = _pager() if sys.stdout.isatty() and lines >= shutil.get_terminal_size().lines else ""
+    if not pager or isinstance(sys.stdout, _Paged):
+        yield
+        return
+    import subprocess
+
+    terminal, environment = sys.stdout, {"LESS": PAGER_OPTIONS, **os.environ}
+    terminal.flush()
+    process = subprocess.Popen(pager, shell=True, stdin=subprocess.PIPE, env=environment)
+    assert process.stdin is not None
+    with (
+        contextlib.suppress(BrokenPipeError),
+        _Paged(process.stdin, encoding=terminal.encoding, errors="backslashreplace") as page,
+    ):
+        sys.stdout = page
+        try:
+            yield
+        finally:
+            sys.stdout = terminal
+    while process.poll() is None:
+        with contextlib.suppress(KeyboardInterrupt):  # means something to the pager
+            process.wait()
+
+
+def _pager() -> str:
+    if NO_PAGER_VARIABLE in os.environ or os.environ.get("TERM") == "dumb":
+        return ""
+    named = next((os.environ[name] for name in PAGER_VARIABLES if name in os.environ), None)
+    pager = shutil.which(PAGER) or "" if named is None else named.strip()
+    return "" if pager == "cat" else pager
 
 
 def progress_on_stderr() -> Progress:

@@ -21,6 +21,7 @@ from rich.cells import cell_len, set_cell_size
 
 from paimon_cli.cli.columns import RECORDS, Item, Listing, field_names
 from paimon_cli.cli.results import ABSENT, View, cell_text, say
+from paimon_cli.cli.terminal import paged
 
 WIDTH_SAMPLE_ROWS = 1000
 """Rows of a stream that determine the column widths; wider cells in later rows shift their line."""
@@ -51,9 +52,16 @@ class Layout:
 
 def show(result: Listing | Item, view: View = ALL) -> None:
     if isinstance(result, Listing):
-        _show_listing(result, view)
+        with paged(_lines_of(result, view)):
+            _show_listing(result, view)
     else:
         _show_item(result, view)
+
+
+def _lines_of(listing: Listing, view: View) -> int:
+    """How many lines a listing takes at least."""
+    per_row = len(listing.columns) + 1 if view.vertical else 1
+    return len(listing.rows) * per_row + sum(text.count("\n") + 1 for text in (listing.heading, listing.footer) if text)
 
 
 def _show_listing(listing: Listing, view: View) -> None:
