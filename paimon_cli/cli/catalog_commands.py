@@ -53,6 +53,8 @@ def list_tables(call: Call, place: Place = None, database: Database = None) -> N
     """List the tables of the warehouse, of one database, or below a directory.
 
     paimon-cli tables ls --warehouse s3://lake/warehouse
+
+    paimon-cli tables ls ./wh
     """
     from paimon_cli.catalog.table_listing import TableRow
 
@@ -68,13 +70,20 @@ def list_here(call: Call, place: Place = None, database: Database = None) -> Non
     """List tables, as `tables ls` does.
 
     paimon-cli ls ./wh
+
+    paimon-cli ls shop --warehouse ./wh
     """
     list_tables(call, place, database)
 
 
 @command(databases, "ls")
 def list_databases(call: Call) -> None:
-    """List the databases of the warehouse."""
+    """List the databases of the warehouse.
+
+    paimon-cli db ls --warehouse ./wh
+
+    paimon-cli db ls --warehouse s3://lake/wh -o json
+    """
     from paimon_cli.catalog.table_listing import DatabaseRow
 
     rows = call.catalog().databases()
@@ -89,7 +98,9 @@ def create_database(
 ) -> None:
     """Create a database.
 
-    paimon-cli db create shop --warehouse ./wh
+    paimon-cli db create sales --warehouse ./wh
+
+    paimon-cli db create shop --if-not-exists --warehouse ./wh
     """
     is_made = call.catalog().create_database(database, if_not_exists=if_not_exists)
     text = f"created database {database}" if is_made else f"database {database} already exists, nothing was changed"
@@ -107,6 +118,8 @@ def drop_database(
     """Drop a database. One that has tables is refused, unless --cascade drops them for good.
 
     paimon-cli db drop shop --cascade --dry-run --warehouse ./wh
+
+    paimon-cli db drop archive --yes --warehouse ./wh
     """
     planned = call.catalog().plan_drop_database(database, cascade=cascade)
     tables = planned.plan.table_names
@@ -125,6 +138,8 @@ def rename_table(call: Call, source: SourceTable, target: TargetTable) -> None:
     Object stores cannot move a directory in one step: there a table is cloned instead, and the old one dropped.
 
     paimon-cli tables rename shop.orders shop.orders_2026 --warehouse ./wh
+
+    paimon-cli tables rename game.players game.people --warehouse ./wh
     """
     call.catalog().rename_table(source, target)
     call.show(Item("RenamedTable", None, TableRenamed(source, target)), f"renamed {source} to {target}")
@@ -137,6 +152,8 @@ def clone_table(call: Call, source: SourceTable, target: TargetTable, allow_unsa
     Older snapshots, tags and branches are not copied.
 
     paimon-cli tables clone shop.orders test.orders --warehouse ./wh
+
+    paimon-cli tables clone shop.orders shop.copy --warehouse ./wh
     """
     done = call.catalog(allow_unsafe_commit).clone_table(source, target)
     snapshot = "an empty table" if done.snapshot_id is None else f"snapshot {done.snapshot_id}"
@@ -154,6 +171,8 @@ def show_config(call: Call) -> None:
     Values given with the call go first, then the environment, a profile of ./paimon.yaml, the rest of that file, and defaults.
 
     paimon-cli config show --profile production
+
+    paimon-cli config show --warehouse ./wh -o json
     """
     from paimon_cli.metastore.settings import SettingRow
 
@@ -166,6 +185,8 @@ def describe(call: Call, table: TableName) -> None:
     """Show a table on one screen: columns, keys, options, contents, versions and pending maintenance.
 
     paimon-cli describe ./wh/shop.db/orders
+
+    paimon-cli describe shop.orders --warehouse ./wh -o json
     """
     opened = call.open(table)
     call.show(Item("TableDescription", opened.name, opened.describe()))
@@ -177,7 +198,12 @@ options = group("Options of a table.")
 
 @command(schemas, "ls")
 def list_schemas(call: Call, table: TableName) -> None:
-    """List schemas, the newest first."""
+    """List schemas, the newest first.
+
+    paimon-cli schemas ls ./wh/shop.db/orders
+
+    paimon-cli schemas ls ./wh/shop.db/orders -o json
+    """
     from paimon_cli.inspect.schema_report import SchemaRow
 
     opened = call.open(table)
@@ -191,7 +217,12 @@ def show_schema(
     table: TableName,
     schema: Annotated[str, typer.Argument(metavar="ID|latest", help="Id of a schema, or latest.")] = "latest",
 ) -> None:
-    """Show the columns, keys and options of one schema."""
+    """Show the columns, keys and options of one schema.
+
+    paimon-cli schemas show ./wh/shop.db/orders
+
+    paimon-cli schemas show ./wh/shop.db/orders 0 -o json
+    """
     opened = call.open(table)
     call.show(Item("Schema", opened.name, opened.schema(schema)))
 
@@ -233,7 +264,12 @@ def list_options(
         bool, typer.Option("--all", help="Also show Paimon's options that are not set, with their defaults.")
     ] = False,
 ) -> None:
-    """List the options of the latest schema."""
+    """List the options of the latest schema.
+
+    paimon-cli options ls ./wh/shop.db/orders
+
+    paimon-cli options ls ./wh/shop.db/orders --all --fields key,value,default
+    """
     from paimon_cli.api.inspection import all_options
     from paimon_cli.inspect.schema_report import OptionRow
 

@@ -59,6 +59,8 @@ def create(
     """Create a table.
 
     paimon-cli create ./wh/shop.db/orders -C 'id BIGINT NOT NULL' -C 'name STRING' --primary-key id --bucket 4
+
+    paimon-cli create ./wh/shop.db/people --from-file orders.csv --primary-key id --bucket 1
     """
     from paimon_cli.api.definition import Columns, create_table
 
@@ -126,6 +128,8 @@ def set_options(
     """Set options.
 
     paimon-cli alter ./wh/shop.db/orders set num-sorted-run.compaction-trigger=8 write-only=true
+
+    paimon-cli alter ./wh/shop.db/orders set snapshot.time-retained=7d
     """
     opened = call.open_to_commit(context.obj, allow_unsafe_commit)
     _show(call, opened, opened.alter.set(split_pairs(pairs, "set"), strict_options=call.strict_options))
@@ -141,6 +145,8 @@ def unset_options(
     """Remove options, so that their defaults apply again.
 
     paimon-cli alter ./wh/shop.db/orders unset write-only
+
+    paimon-cli alter ./wh/shop.db/orders unset snapshot.time-retained num-sorted-run.stop-trigger
     """
     opened = call.open_to_commit(context.obj, allow_unsafe_commit)
     _show(call, opened, opened.alter.unset(*keys))
@@ -153,7 +159,12 @@ def set_comment(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Text of the comment; '' removes it.", show_default=False)],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Set the comment of the table."""
+    """Set the comment of the table.
+
+    paimon-cli alter ./wh/shop.db/orders comment 'one row for each order'
+
+    paimon-cli alter ./wh/shop.db/orders comment ''
+    """
     opened = call.open_to_commit(context.obj, allow_unsafe_commit)
     _show(call, opened, opened.alter.comment(text))
 
@@ -173,6 +184,8 @@ def add_column(
     """Add a column; existing rows read null in it.
 
     paimon-cli alter ./wh/shop.db/orders add-column 'price DECIMAL(10, 2)' --after name
+
+    paimon-cli alter ./wh/shop.db/orders add-column 'note STRING' --first
     """
     opened = call.open_to_commit(context.obj, allow_unsafe_commit)
     _show(call, opened, opened.alter.add_column(column, first=first, after=after, comment=comment))
@@ -180,7 +193,12 @@ def add_column(
 
 @command(alter, "drop-column")
 def drop_column(call: Call, context: typer.Context, column: ColumnPath, allow_unsafe_commit: AllowUnsafeCommit = False) -> None:
-    """Drop a column. A new column of the same name does not bring its values back."""
+    """Drop a column. A new column of the same name does not bring its values back.
+
+    paimon-cli alter ./wh/shop.db/orders drop-column status
+
+    paimon-cli alter shop.orders drop-column status --warehouse ./wh
+    """
     opened = call.open_to_commit(context.obj, allow_unsafe_commit)
     _show(call, opened, opened.alter.drop_column(column))
 
@@ -193,7 +211,12 @@ def rename_column(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.", show_default=False)],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Rename a column, and its name in the options."""
+    """Rename a column, and its name in the options.
+
+    paimon-cli alter ./wh/shop.db/orders rename-column name customer
+
+    paimon-cli alter shop.orders rename-column name customer --warehouse ./wh
+    """
     opened = call.open_to_commit(context.obj, allow_unsafe_commit)
     _show(call, opened, opened.alter.rename_column(column, name))
 
@@ -223,6 +246,8 @@ def alter_column(
     """Change the type, nullability, comment, default or position of a column; values in old files are cast on read.
 
     paimon-cli alter ./wh/shop.db/orders alter-column amount 'DECIMAL(20, 2)' --comment net
+
+    paimon-cli alter ./wh/shop.db/orders alter-column name --default nobody
     """
     if new_type is not None and type_option is not None and new_type != type_option:
         raise UsageError(f"{new_type} and --type {type_option} contradict each other", hint="give the type once")

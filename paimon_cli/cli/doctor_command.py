@@ -34,6 +34,8 @@ def doctor(
     removed.
 
     paimon-cli doctor ./wh/shop.db/orders
+
+    paimon-cli doctor
     """
     from paimon_cli.api.inspection import examine_installation
     from paimon_cli.cli.text_view import wrapped
@@ -72,6 +74,8 @@ def report(
     refers to nothing outside of it, follows the reader's choice of light or dark, and each chart is also a table.
 
     paimon-cli report ./wh/shop.db/orders --html orders.html
+
+    paimon-cli report shop.orders --warehouse ./wh --html orders.html --force
     """
     written = call.open(table).report(html, force=force, argument=call.pasted(table))
     told = (
@@ -139,6 +143,8 @@ def advise(
     the exit code is 0 (`doctor` exits with 4 on findings). Triggers are compared by replaying the commits still in the history.
 
     paimon-cli advise ./wh/shop.db/orders --only buckets
+
+    paimon-cli advise shop.orders --warehouse ./wh -o json
     """
     from paimon_cli.cli.text_view import wrapped
     from paimon_cli.inspect.advice_rules import Advice
@@ -176,6 +182,8 @@ def list_locks(
     the table's directory, which is then removed.
 
     paimon-cli locks ls ./wh/shop.db/orders
+
+    paimon-cli locks ls --warehouse ./wh
     """
     from paimon_cli.inspect.lock_report import LOCK, MEANING, LockRow
 
@@ -204,6 +212,8 @@ def break_lock(
     that very moment: on a store without put-if-absent its snapshot may then overwrite another one.
 
     paimon-cli locks break ./wh/shop.db/orders
+
+    paimon-cli locks break ./wh/shop.db/orders --yes
     """
     planned = call.catalog().plan_break_lock(table, even_if_valid=even_if_valid)
     lock = planned.plan
@@ -218,7 +228,12 @@ COLUMNS = [Column(name, name) for name in ("paimon_cli", "python", *LIBRARIES, "
 
 @command(commands, "version")
 def version(call: Call) -> None:
-    """Print the versions of paimon-cli and its dependencies."""
+    """Print the versions of paimon-cli and its dependencies.
+
+    paimon-cli version
+
+    paimon-cli version -o json
+    """
     libraries = {name: _installed(name) for name in LIBRARIES}
     versions = {"paimon_cli": __version__, "python": platform.python_version(), **libraries, "java": _java()}
     call.show(Item("Version", None, SimpleNamespace(**versions), COLUMNS))

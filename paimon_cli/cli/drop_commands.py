@@ -37,6 +37,8 @@ def truncate(
     """Delete all rows in one commit. Older snapshots keep them until they expire.
 
     paimon-cli truncate ./wh/shop.db/orders --dry-run
+
+    paimon-cli truncate ./wh/shop.db/orders --yes
     """
     _drop(call, table, [], dry_run, yes, identity, allow_unsafe_commit)
 
@@ -60,6 +62,8 @@ def drop_partition(
     """Delete all rows of partitions in one commit. Older snapshots keep them until they expire.
 
     paimon-cli drop-partition ./wh/shop.db/orders dt=2026-11-20
+
+    paimon-cli drop-partition ./wh/shop.db/orders dt=2026-11-20 --dry-run
     """
     chosen = split_partitions(partitions, flag="")
     _drop(call, table, chosen, dry_run, yes, identity, allow_unsafe_commit)
@@ -102,6 +106,8 @@ def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False
     """Delete a table: its files, snapshots, tags and branches. Other files in its directory are kept and listed.
 
     paimon-cli drop ./wh/shop.db/orders --dry-run
+
+    paimon-cli drop ./wh/shop.db/orders --yes
     """
     opened = call.open(table)
     planned = opened.plan_drop()
@@ -151,6 +157,8 @@ def rollback(
     Stop the writers first: a commit made meanwhile makes the rollback exit with 5. With --as-new writers may continue.
 
     paimon-cli rollback ./wh/shop.db/orders --to 12 --dry-run
+
+    paimon-cli rollback ./wh/shop.db/orders --to year-end --as-new --yes
     """
     opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
     done = _as_new(opened, to, dry_run) if as_new else _back(call, opened, to, dry_run, yes)

@@ -65,6 +65,8 @@ def expire(
     Limits default to the table's options (snapshot.num-retained.min, snapshot.time-retained and so on).
 
     paimon-cli expire ./wh/shop.db/orders --retain-max 10 --dry-run
+
+    paimon-cli expire ./wh/shop.db/orders --older-than 7d --retain-min 2 --yes
     """
     opened = call.open(table, allow_unsafe_commit)
     if what == "partitions" and not dry_run:
@@ -141,6 +143,8 @@ def list_orphans(
     File ages follow the storage's clock, which an empty probe file in the table's directory shows; it is removed again.
 
     paimon-cli orphans ls ./wh/shop.db/orders --explain
+
+    paimon-cli orphans ls ./wh/shop.db/orders --older-than 2d -o csv
     """
     opened = call.open(table)
     found = opened.plan_orphans(older_than=older_than, force=force).plan
@@ -164,6 +168,8 @@ def remove(
     """Delete orphans: old files that no version uses. This is checked again right before each deletion.
 
     paimon-cli orphans rm ./wh/shop.db/orders --older-than 3d --apply
+
+    paimon-cli orphans rm ./wh/shop.db/orders --older-than 3d
     """
     opened = call.open(table)
     if not apply or dry_run:

@@ -37,7 +37,12 @@ def list_manifests(
     snapshot: SnapshotId = None,
     lists: Annotated[list[ManifestList] | None, typer.Option("--list", help="Only this list; repeatable.")] = None,
 ) -> None:
-    """List the manifests of a snapshot, list by list."""
+    """List the manifests of a snapshot, list by list.
+
+    paimon-cli manifests ls ./wh/shop.db/orders
+
+    paimon-cli manifests ls ./wh/shop.db/orders --snapshot 3 --list delta
+    """
     from paimon_cli.inspect.version_report import ManifestRow
 
     opened = call.open(table)
@@ -50,7 +55,12 @@ def list_manifests(
 def show_manifest(
     call: Call, table: TableName, name: Annotated[str, typer.Argument(metavar="NAME", help="File name of a manifest.")]
 ) -> None:
-    """Show the entries of one manifest: files added and deleted."""
+    """Show the entries of one manifest: files added and deleted.
+
+    paimon-cli manifests show ./wh/shop.db/orders manifest-NAME
+
+    paimon-cli manifests show ./wh/shop.db/orders manifest-NAME -o csv
+    """
     from paimon_cli.inspect.file_report import EntryRow
 
     opened = call.open(table)
@@ -77,7 +87,12 @@ def list_files(
         int | None, typer.Option("-l", "--limit", metavar="N", callback=addressable, min=0, help="Only the first N.")
     ] = None,
 ) -> None:
-    """List live data files, or changelog files, by partition, bucket and level."""
+    """List live data files, or changelog files, by partition, bucket and level.
+
+    paimon-cli files ls ./wh/shop.db/orders --partition dt=2026-11-21 --bucket 0-3
+
+    paimon-cli files ls ./wh/shop.db/orders --level 0 --fields file,rows,size
+    """
     chosen = _chosen_columns(columns)
     opened = call.open(table)
     rows = opened.files(
@@ -97,7 +112,12 @@ def show_file(
     name: Annotated[str, typer.Argument(metavar="NAME", help="File name of a data file.")],
     snapshot: SnapshotId = None,
 ) -> None:
-    """Show one data file with its column statistics."""
+    """Show one data file with its column statistics.
+
+    paimon-cli files show ./wh/shop.db/orders data-NAME.parquet
+
+    paimon-cli files show ./wh/shop.db/orders data-NAME.parquet --snapshot 3 -o json
+    """
     opened = call.open(table)
     call.show(Item("File", opened.name, opened.file(name, snapshot=snapshot)))
 
@@ -111,7 +131,12 @@ def list_partitions(
         bool, typer.Option("--done", help="Look for success files also where there are more than 1,000 partitions.")
     ] = False,
 ) -> None:
-    """List partitions with their files, rows and bytes, and when they were marked as done."""
+    """List partitions with their files, rows and bytes, and when they were marked as done.
+
+    paimon-cli partitions ls ./wh/shop.db/orders
+
+    paimon-cli partitions ls ./wh/shop.db/orders --snapshot 3 -o json
+    """
     from paimon_cli.inspect.bucket_report import MOST_MARKS, PartitionRow
 
     opened = call.open(table)
@@ -140,6 +165,8 @@ def mark_partitions_done(
     partition.mark-done-action.http.url. Marking a partition again renews its time.
 
     paimon-cli partitions mark-done ./wh/shop.db/orders --partition dt=2026-11-21
+
+    paimon-cli partitions mark-done ./wh/shop.db/orders --partition dt=2026-11-20 --partition dt=2026-11-21
     """
     from paimon_cli.maintain.mark_done import MarkedPartition
 
@@ -162,6 +189,10 @@ def list_buckets(
     """List buckets with their files, sorted runs, rows, bytes and skew; the footer names the command to run.
 
     Skew is the size of a bucket in proportion to the average of its partition.
+
+    paimon-cli buckets ls ./wh/shop.db/orders
+
+    paimon-cli buckets ls ./wh/shop.db/orders --index-stats --partition dt=2026-11-21
     """
     from paimon_cli.inspect.bucket_report import BucketRow, IndexedBucketRow
 
@@ -194,7 +225,12 @@ vectors = group("Deletion vectors of a snapshot: which rows of which data files 
 def list_indexes(
     call: Call, table: TableName, snapshot: SnapshotId = None, partition: Partitions = None, bucket: Buckets = None
 ) -> None:
-    """List the index files of a snapshot by partition and bucket."""
+    """List the index files of a snapshot by partition and bucket.
+
+    paimon-cli indexes ls ./wh/shop.db/orders
+
+    paimon-cli indexes ls ./wh/shop.db/orders --partition dt=2026-11-21 -o json
+    """
     from paimon_cli.inspect.index_report import IndexRow
 
     opened = call.open(table)
@@ -214,7 +250,12 @@ def list_vectors(
         bool, typer.Option("--dangling", help="Only vectors whose data file is no longer live, so that they mark nothing.")
     ] = False,
 ) -> None:
-    """List the deletion vectors of a snapshot: deleted rows per data file, and the index file that holds them."""
+    """List the deletion vectors of a snapshot: deleted rows per data file, and the index file that holds them.
+
+    paimon-cli dv ls ./wh/shop.db/orders
+
+    paimon-cli dv ls ./wh/shop.db/orders --dangling -o json
+    """
     from paimon_cli.inspect.index_report import VectorRow
 
     opened = call.open(table)

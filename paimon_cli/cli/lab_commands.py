@@ -28,7 +28,12 @@ GRANULARITY = "granularity"
 
 @command(lab, "ls")
 def list_cases(call: Call) -> None:
-    """List the cases."""
+    """List the cases.
+
+    paimon-cli lab ls
+
+    paimon-cli lab ls -o json
+    """
     from paimon_cli.lab.case_catalog import CASES, Case
 
     call.show(Listing("LabCaseList", None, Case, CASES))
@@ -73,6 +78,8 @@ def run_lab_case(
     `lab ls -o json` lists the options of each case; others are errors. --option sets options of the case's table.
 
     paimon-cli lab run topology-1 --writers 8 --rounds 5 --seed 3
+
+    paimon-cli lab run lost-update-counter
     """
     from paimon_cli.lab.case_catalog import BOTH, run_case
     from paimon_cli.lab.story import Story, StoryStep
@@ -112,6 +119,8 @@ def compare(
     In each round every writer reads some counters of a table, raises them by one and commits; refused commits are not retried.
 
     paimon-cli lab granularity --writers 8 --keys 200
+
+    paimon-cli lab granularity --writers 4 --rounds 3 -o csv
     """
     from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.lab.granularity import GranularityRow, GranularityShape, compare_granularities
@@ -192,6 +201,8 @@ def check_lab(
     unsafe configuration, where it is expected.
 
     paimon-cli lab check --actors writer,writer --store unsafe
+
+    paimon-cli lab check --actors writer,compactor --schedules 50
     """
     from paimon_cli.lab.interleavings import CheckRequest, replay_schedule
 

@@ -30,7 +30,12 @@ TimeRetained = Annotated[
 
 @command(tags, "ls")
 def list_tags(call: Call, table: TableName) -> None:
-    """List tags by snapshot."""
+    """List tags by snapshot.
+
+    paimon-cli tags ls ./wh/shop.db/orders
+
+    paimon-cli tags ls ./wh/shop.db/orders -o json
+    """
     from paimon_cli.inspect.version_report import TagRow
 
     opened = call.open(table)
@@ -40,7 +45,12 @@ def list_tags(call: Call, table: TableName) -> None:
 
 @command(tags, "show")
 def show_tag(call: Call, table: TableName, tag: Tag) -> None:
-    """Show one tag."""
+    """Show one tag.
+
+    paimon-cli tags show ./wh/shop.db/orders year-end
+
+    paimon-cli tags show ./wh/shop.db/orders year-end -o json
+    """
     opened = call.open(table)
     call.show(Item("Tag", opened.name, opened.tags.show(tag)))
 
@@ -57,6 +67,8 @@ def create_tag(
     """Create a tag: name a snapshot and keep it when snapshots expire.
 
     paimon-cli tags create ./wh/shop.db/orders year-end --time-retained 365d
+
+    paimon-cli tags create ./wh/shop.db/orders before-load --snapshot 3
     """
     opened = call.open(table)
     existed = replace and opened.tags.exists(tag)
@@ -66,7 +78,12 @@ def create_tag(
 
 @command(tags, "replace")
 def move_tag(call: Call, table: TableName, tag: Tag, snapshot: TaggedSnapshot = None, time_retained: TimeRetained = None) -> None:
-    """Point an existing tag at another snapshot."""
+    """Point an existing tag at another snapshot.
+
+    paimon-cli tags replace ./wh/shop.db/orders year-end --snapshot 12
+
+    paimon-cli tags replace ./wh/shop.db/orders year-end --time-retained 30d
+    """
     opened = call.open(table)
     _show_tag(call, opened, opened.tags.replace(tag, snapshot=snapshot, time_retained=time_retained), "replaced")
 
@@ -75,7 +92,12 @@ def move_tag(call: Call, table: TableName, tag: Tag, snapshot: TaggedSnapshot = 
 def rename_tag(
     call: Call, table: TableName, tag: Tag, new_name: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
 ) -> None:
-    """Rename a tag."""
+    """Rename a tag.
+
+    paimon-cli tags rename ./wh/shop.db/orders year-end closing
+
+    paimon-cli tags rename shop.orders year-end closing --warehouse ./wh
+    """
     opened = call.open(table)
     _show_tag(call, opened, opened.tags.rename(tag, new_name), "renamed")
 
@@ -91,6 +113,8 @@ def remove_tag(
     """Delete tags, and the files that only they needed.
 
     paimon-cli tags rm ./wh/shop.db/orders year-end --dry-run
+
+    paimon-cli tags rm ./wh/shop.db/orders year-end monday --yes
     """
     opened = call.open(table)
     planned = opened.tags.plan_rm(*names)
@@ -117,7 +141,12 @@ Branch = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the branc
 
 @command(branches, "ls")
 def list_branches(call: Call, table: TableName) -> None:
-    """List branches, main first."""
+    """List branches, main first.
+
+    paimon-cli branches ls ./wh/shop.db/orders
+
+    paimon-cli branches ls ./wh/shop.db/orders -o json
+    """
     from paimon_cli.inspect.version_report import BranchRow
 
     opened = call.open(table)
@@ -137,6 +166,8 @@ def create_branch(
     """Create a branch from a tag or a snapshot, or an empty one with the table's schema.
 
     paimon-cli branches create ./wh/shop.db/orders try --tag year-end
+
+    paimon-cli branches create ./wh/shop.db/orders test --snapshot 3
     """
     opened = call.open(table)
     _show_branch(call, opened, opened.branches.create(name, tag=tag, snapshot=snapshot), "created")
@@ -146,7 +177,12 @@ def create_branch(
 def rename_branch(
     call: Call, table: TableName, name: Branch, new_name: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
 ) -> None:
-    """Rename a branch."""
+    """Rename a branch.
+
+    paimon-cli branches rename ./wh/shop.db/orders dev proposal
+
+    paimon-cli branches rename shop.orders dev proposal --warehouse ./wh
+    """
     opened = call.open(table)
     _show_branch(call, opened, opened.branches.rename(name, new_name), "renamed")
 
@@ -156,6 +192,8 @@ def remove_branch(call: Call, table: TableName, name: Branch, dry_run: DryRun = 
     """Delete a branch with its commits. Files that only the branch needed become orphans; `orphans rm` deletes them.
 
     paimon-cli branches rm ./wh/shop.db/orders try
+
+    paimon-cli branches rm ./wh/shop.db/orders dev --yes
     """
     opened = call.open(table)
     planned = opened.branches.plan_rm(name)
@@ -181,6 +219,8 @@ def fast_forward(
     """Replace the history of main since the branch was created with that of the branch. Commits made to main since then are lost.
 
     paimon-cli branches fast-forward ./wh/shop.db/orders try --dry-run
+
+    paimon-cli branches fast-forward ./wh/shop.db/orders dev --yes
     """
     opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
     planned = opened.branches.plan_fast_forward(name)
@@ -211,7 +251,12 @@ Consumer = Annotated[str, typer.Argument(metavar="CONSUMER", help="Id of the con
 
 @command(consumers, "ls")
 def list_consumers(call: Call, table: TableName) -> None:
-    """List consumers by name."""
+    """List consumers by name.
+
+    paimon-cli consumers ls ./wh/shop.db/orders
+
+    paimon-cli consumers ls ./wh/shop.db/orders -o json
+    """
     from paimon_cli.api.versions import ConsumerRow
 
     opened = call.open(table)
@@ -232,6 +277,8 @@ def reset_consumer(
     """Set the next snapshot of a consumer, creating the consumer if it does not exist.
 
     paimon-cli consumers reset ./wh/shop.db/orders nightly-export --next 12
+
+    paimon-cli consumers reset ./wh/shop.db/orders nightly-export
     """
     opened = call.open(table)
     row = opened.consumers.reset(consumer, next_snapshot=next_snapshot)
@@ -243,6 +290,8 @@ def remove_consumer(call: Call, table: TableName, consumer: Consumer, dry_run: D
     """Delete a consumer: snapshots are no longer kept for it.
 
     paimon-cli consumers rm ./wh/shop.db/orders nightly-export
+
+    paimon-cli consumers rm ./wh/shop.db/orders nightly-export --dry-run
     """
     plan = call.open(table).consumers.plan_rm(consumer)
     if dry_run:

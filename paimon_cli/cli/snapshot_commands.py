@@ -44,7 +44,12 @@ def list_snapshots(
     ] = None,
     user: Annotated[str | None, typer.Option("--user", help="Only commits of this user.")] = None,
 ) -> None:
-    """List snapshots, the newest first."""
+    """List snapshots, the newest first.
+
+    paimon-cli snapshots ls ./wh/shop.db/orders --limit 10
+
+    paimon-cli snapshots ls ./wh/shop.db/orders --kind COMPACT --fields id,time,files_deleted
+    """
     from paimon_cli.inspect.version_report import SnapshotRow
 
     opened = call.open(table)
@@ -65,7 +70,12 @@ def show_snapshot(
         str, typer.Argument(metavar="ID|latest|earliest", help="Id of a snapshot, latest or earliest.")
     ] = "latest",
 ) -> None:
-    """Show all fields of one snapshot; for commits of paimon-cli also their attempts and duration."""
+    """Show all fields of one snapshot; for commits of paimon-cli also their attempts and duration.
+
+    paimon-cli snapshots show ./wh/shop.db/orders latest
+
+    paimon-cli snapshots show ./wh/shop.db/orders 3 -o json
+    """
     opened = call.open(table)
     call.show(Item("Snapshot", opened.name, opened.snapshot(snapshot)))
 
@@ -85,6 +95,8 @@ def diff_snapshots(
     """Show how snapshot B differs from snapshot A: data files, or rows with their kinds.
 
     paimon-cli snapshots diff ./wh/shop.db/orders 12 latest --rows
+
+    paimon-cli snapshots diff ./wh/shop.db/orders earliest latest --files
     """
     from paimon_cli.read.difference import ADDED, FileChange, RowChange
 
@@ -129,6 +141,8 @@ def read_changelog(
     snapshot before. Without a producer they are the rows that each commit added.
 
     paimon-cli changelog read ./wh/shop.db/orders --from 3
+
+    paimon-cli changelog read ./wh/shop.db/orders --from 3 --to 5 -w "id = 7" -o ndjson
     """
     from paimon_cli.cli.row_output import print_rows
 
@@ -160,6 +174,8 @@ def blame(
     """Show every stored version of a key: commit, file, level, sequence number, kind and values.
 
     paimon-cli blame ./wh/shop.db/orders --key id=7
+
+    paimon-cli blame ./wh/shop.db/orders --key dt=2026-11-21 --key id=7 -o json
     """
     from paimon_cli.read.key_history import KeyVersion
 

@@ -29,6 +29,8 @@ def show_stage(call: Call, file: StagedFile, table: ExpectedTable = None) -> Non
     """Show a staged commit: its user, what it adds to each bucket, and whether it was committed or aborted.
 
     paimon-cli stage show orders.stage
+
+    paimon-cli stage show orders.stage -o json
     """
     opened = _opened(call, file, table)
     show_staged(call, opened, file, opened.stage.show(file))
@@ -39,6 +41,8 @@ def commit(call: Call, file: StagedFile, table: ExpectedTable = None, allow_unsa
     """Commit a staged write. Repeating the command changes nothing; after a conflict (exit 5) the data files are deleted.
 
     paimon-cli stage commit orders.stage
+
+    paimon-cli stage commit orders.stage --table ./wh/shop.db/orders
     """
     opened = _opened(call, file, table, allow_unsafe_commit)
     opened.check_commit()
@@ -59,6 +63,8 @@ def abort(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
     """Abort a staged write and delete its data files. Refused (exit 7) once it has been committed.
 
     paimon-cli stage abort orders.stage
+
+    paimon-cli stage abort orders.stage --table ./wh/shop.db/orders
     """
     opened = _opened(call, file, table)
     deleted = opened.stage.abort(file)
@@ -114,6 +120,8 @@ def rescale(
     partitions. With postponed buckets each partition has its own number, and the option stays -2.
 
     paimon-cli rescale ./wh/shop.db/orders --buckets 16 --dry-run
+
+    paimon-cli rescale ./wh/shop.db/orders --partition dt=2026-11-21 --buckets 8 --yes
     """
     opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
     planned = opened.plan_rescale(buckets, partition=split_partitions(partition))

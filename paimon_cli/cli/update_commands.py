@@ -69,6 +69,8 @@ def update(
     Dividing whole numbers gives a whole number, decimals are rounded half up, values that do not fit their column are errors.
 
     paimon-cli update ./wh/game.db/players --set "points = points + 1" -w "id = 7"
+
+    paimon-cli update ./wh/shop.db/orders --set "status = upper(status)" -w "amount > 100"
     """
     opened = call.open(table, allow_unsafe_commit)
     done = opened.update(assignments, where, max_attempts=max_attempts, **vars(identity), data_conflict_check=data_conflict_check)
@@ -91,6 +93,8 @@ def delete(
     --data-conflict-check, or the table's commit.data-conflict-check, selects another granularity than buckets; off is an error.
 
     paimon-cli delete ./wh/game.db/players -w "points < 0"
+
+    paimon-cli delete ./wh/shop.db/orders -w "dt < '2026-11-20'"
     """
     opened = call.open(table, allow_unsafe_commit)
     done = opened.delete(where, max_attempts=max_attempts, **vars(identity), data_conflict_check=data_conflict_check)

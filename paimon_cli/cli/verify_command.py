@@ -61,6 +61,8 @@ def verify(
     paimon-cli verify ./wh/shop.db/orders --level full
 
     paimon-cli verify ./wh/shop.db/orders --foreign-read-safe
+
+    paimon-cli verify ./wh/shop.db/orders --all-snapshots --report junit checks.xml
     """
     if list_codes:
         from paimon_cli.api.maintenance import invariants
@@ -183,6 +185,8 @@ def repair(
     are moved to damaged/ in the table.
 
     paimon-cli repair ./wh/shop.db/orders
+
+    paimon-cli repair ./wh/shop.db/orders --apply --yes
     """
     from paimon_cli.invariants.repair_plan import RepairStep
 

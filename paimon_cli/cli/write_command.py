@@ -112,6 +112,10 @@ def write(
     """Write files, globs or standard input into a table in one commit.
 
     paimon-cli write ./wh/shop.db/orders orders-*.parquet
+
+    paimon-cli write ./wh/shop.db/orders orders.csv --commit-user loads --commit-id 17
+
+    paimon-cli write ./wh/shop.db/orders cancelled.csv --op delete
     """
     opened = call.open(table, allow_unsafe_commit)
 
