@@ -16,7 +16,7 @@ import typer
 
 from paimon_cli import __version__
 from paimon_cli.cli import completion
-from paimon_cli.cli.command_groups import CommandsOnDemand, HelpfulGroup
+from paimon_cli.cli.command_groups import ARGUMENTS, CommandsOnDemand, HelpfulGroup
 from paimon_cli.cli.results import printable
 from paimon_cli.cli.terminal import discard_stdout, flush_stderr, flush_stdout, is_traced, prepare_streams
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
@@ -120,6 +120,7 @@ class BoundedGroup(HelpfulGroup):
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *positional: Any, **settings: Any) -> Any:
         arguments = list(sys.argv[1:] if args is None else args)
+        ARGUMENTS.set(arguments)
         completion.use_own_scripts(arguments)
         settings["standalone_mode"] = False
         try:

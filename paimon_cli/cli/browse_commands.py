@@ -52,7 +52,7 @@ def tui(
     paimon-cli tui ./wh
     """
     if not call.is_for_people or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("tui needs a terminal", "it answers keys and prints no data", "paimon-cli watch TABLE prints lines")
+        raise UsageError("tui needs a terminal", "it answers keys and prints no data", "paimon-cli watch TABLE")
     browser = _browser(call, place, _seconds(interval))
     browser.run()
 

@@ -5,7 +5,8 @@ commands.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -87,6 +88,8 @@ PANELS = {
 PLACES = {name: (place, panel) for panel, commands in PANELS.items() for name, place in commands.items()}
 
 
+ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
+"""The words of the command line."""
 _WHOLE_NUMBER = re.compile(r"\s*[-+]?[0-9]+\s*", re.ASCII)
 
 

@@ -137,7 +137,7 @@ def _guards(table: Table) -> str:
 def _what_next(plan: CompactionPlan) -> str:
     if not (plan.tasks or plan.postponed):
         return "nothing was changed (dry run)"
-    return f"nothing was changed (dry run); run without --dry-run, or pin this plan: --if-snapshot {plan.snapshot_id}"
+    return f"nothing was changed (dry run); --if-snapshot {plan.snapshot_id} pins this plan"
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def remove(
     opened = call.open(table)
     if not apply or dry_run:
         found = opened.plan_orphans(older_than=older_than, force=force).plan
-        _show(call, opened, found, explain, "; nothing was changed, --apply deletes them")
+        _show(call, opened, found, explain, "; nothing was changed (dry run)")
         return
     planned = opened.plan_orphans(older_than=older_than, force=force, quarantine=quarantine, deletes=True)
     found = planned.plan

@@ -207,7 +207,7 @@ def repair(
         if call.is_for_people:
             say(f"{counted(summary.steps, 'repair')} made; new snapshots: {made}")
     elif call.is_for_people and plan.changes:
-        say(f"nothing was changed; paimon-cli repair {call.pasted(table)} --apply carries the plan out")
+        say("nothing was changed (dry run)")
 
 
 def _show_plan(plan: RepairPlan, table: str) -> None:

@@ -292,5 +292,5 @@ def check_request(request: VerifyRequest) -> None:
     for name in request.only:
         if name not in CHECKS and name not in BY_CODE:
             raise UsageError(
-                f"no check '{name}'", f"the checks are {', '.join(CHECKS)}", "paimon-cli verify --list shows all codes"
+                f"no check '{name}'", f"the checks are {', '.join(CHECKS)}", "paimon-cli verify --list"
             )

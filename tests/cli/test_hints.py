@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 import paimon_cli
+from paimon_cli.cli.app import app
 from tests.cli.test_documented_commands import COMMANDS
 
 SOURCES = sorted(Path(paimon_cli.__file__).parent.rglob("*.py"))
@@ -69,6 +73,38 @@ def test_commands_in_texts_are_there(module: str, text: str) -> None:
         given = {word.partition("=")[0].rstrip(".,:)") for word in words if word.startswith("-") and word not in ("-", "--")}
         unknown = {option for option in given if re.fullmatch(r"--?[a-z-]+", option)} - options_of(name) - OTHERS
         assert not unknown, f"{module}: {name} has no {unknown} ({text})"
+
+
+def _leaves(group: Any) -> Iterator[Any]:
+    for command in group.commands.values():
+        yield from _leaves(command) if hasattr(command, "commands") else [command]
+
+
+@pytest.fixture(scope="module")
+def parse() -> Callable[[list[str]], int]:
+    """Parses a command line as the program would, and stops before the command runs; gives the exit code."""
+    root = get_command(app)
+    for leaf in _leaves(root):
+        leaf.callback = lambda **values: None
+
+    def parsed(words: list[str]) -> int:
+        with pytest.raises(SystemExit) as end:
+            root.main(words)
+        return int(end.value.code or 0)
+
+    return parsed
+
+
+ALONE = sorted({(module, line) for module, text in COMMAND_TEXTS for line in text.split("\n") if line.startswith("paimon-cli ")})
+
+
+@pytest.mark.parametrize("module, line", ALONE)
+def test_a_hint_that_is_a_command_is_a_whole_one(module: str, line: str, parse: Callable[[list[str]], int]) -> None:
+    """What the message fills in is a number here, which names a table and counts as one."""
+    words = shlex.split(line.partition("    #")[0].replace(WORD, "7").removeprefix("paimon-cli "))
+    if words[0] == "7" or words[:3] == ["alter", "7", "7"]:
+        return  # the command itself is filled in
+    assert parse(words) == 0
 
 
 def test_options_in_texts_are_there() -> None:

@@ -1,0 +1,70 @@
+"""Every dry run ends in the command that carries it out, which then does it without a question."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import Run
+from tests.cli.test_documented_commands import COMMANDS
+
+ROWS = [json.dumps({"id": number, "p": number % 2}) for number in range(4)]
+PLANNED = {
+    "truncate": ["truncate", "T"],
+    "drop-partition": ["drop-partition", "T", "p=1"],
+    "drop": ["drop", "T"],
+    "expire": ["expire", "T", "--retain-max", "1", "--retain-min", "1"],
+    "rescale": ["rescale", "T", "--buckets", "3", "--engine", "local"],
+    "rollback": ["rollback", "T", "--to", "1"],
+    "orphans rm": ["orphans", "rm", "T", "--older-than", "0 s", "--force"],
+    "compact-manifests": ["compact-manifests", "T"],
+    "tags rm": ["tags", "rm", "T", "a tag"],
+    "branches rm": ["branches", "rm", "T", "dev"],
+    "branches fast-forward": ["branches", "fast-forward", "T", "dev"],
+    "consumers rm": ["consumers", "rm", "T", "job"],
+    "repair": ["repair", "T"],
+    "compact": ["compact", "T", "--strategy", "full", "--engine", "local"],
+    "db drop": ["db", "drop", "empty", "--warehouse", "W"],
+}
+
+
+@pytest.fixture
+def table(run: Run, tmp_path: Path) -> Path:
+    (tmp_path / "empty.db").mkdir()
+    path = tmp_path / "shop.db" / "my orders"
+    columns = ("-C", "id INT NOT NULL", "-C", "p INT NOT NULL", "--primary-key", "id,p", "--partition-by", "p", "--bucket", 1)
+    run("create", path, *columns)
+    for row in ROWS:
+        run("write", path, "-", "--format", "json", "--engine", "local", "--compact", "none", stdin=row)
+    run("tags", "create", path, "a tag", "--snapshot", 2)
+    run("branches", "create", path, "dev", "--snapshot", 3)
+    run("write", path, "-", "--format", "json", "--engine", "local", "--branch", "dev", stdin=ROWS[0])
+    run("consumers", "reset", path, "job", "--next", 3)
+    return path
+
+
+def test_each_command_with_a_dry_run_is_listed() -> None:
+    names = {name for name, command in COMMANDS.items() if {"dry_run", "apply"} & {p.name for p in command.params}}
+    assert {name for name in names if not COMMANDS[name].hidden} == set(PLANNED)
+
+
+@pytest.mark.parametrize("name", sorted(PLANNED))
+def test_a_dry_run_ends_in_the_command_that_carries_it_out(run: Run, table: Path, name: str) -> None:
+    words = [{"T": str(table), "W": str(table.parent.parent)}.get(word, word) for word in PLANNED[name]]
+    dry = [] if name in ("repair", "orphans rm") else ["-n"]
+    before = run("snapshots", "ls", table, "-o", "json").out
+    last = run(*words, *dry).out.splitlines()[-1]
+    assert run("snapshots", "ls", table, "-o", "json").out == before
+    assert last.startswith("run: paimon-cli ")
+    command = shlex.split(last.removeprefix("run: paimon-cli "))
+    assert command[: len(words)] == words and "-n" not in command
+    done = run(*command)
+    assert "dry run" not in done.out
+
+
+def test_machines_get_no_command(run: Run, table: Path) -> None:
+    assert "run:" not in run("tags", "rm", table, "a tag", "--dry-run", "-o", "json").out
+    assert run("tags", "rm", table, "a tag", "-ny").out.endswith(f"run: paimon-cli tags rm '{table}' 'a tag' --yes\n")
