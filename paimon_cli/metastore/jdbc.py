@@ -127,19 +127,23 @@ class JdbcMetastore(Metastore):
                 connection.execute(insert(TABLES).values(**self._row(identifier)))
             except IntegrityError:
                 return False
-            self._insert_properties(connection, identifier, schema)
+            self._put_properties(connection, identifier, schema)
         return True
 
     def drop_table(self, identifier: TableIdentifier, delete_files: Callable[[], None]) -> None:
         """The entry goes first, as in Java; it comes back if files could not be deleted, so that the drop can be repeated."""
+        rows: dict[Table, list[dict[str, Any]]] = {}
         with self._connected() as connection:
             for table in (TABLES, TABLE_PROPERTIES):
-                connection.execute(delete(table).where(self._of(table, *identifier)))
+                mine = self._of(table, *identifier)
+                rows[table] = [dict(row) for row in connection.execute(select(table).where(mine)).mappings()]
+                connection.execute(delete(table).where(mine))
         try:
             delete_files()
         except BaseException as failure:
             with cleaning_up(failure), self._connected() as connection:
-                connection.execute(insert(TABLES).values(**self._row(identifier)))
+                for table in filter(rows.get, rows):
+                    connection.execute(insert(table), rows[table])
             raise
 
     def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
@@ -149,6 +153,8 @@ class JdbcMetastore(Metastore):
         with self._connected() as connection:
             if new.table in self._views(connection, new.database):
                 raise UsageError(f"cannot rename {old} to {new}", f"{new} is a view", "choose another name")
+            if not self._has(connection, new):
+                connection.execute(delete(TABLE_PROPERTIES).where(self._of(TABLE_PROPERTIES, *new)))
             try:
                 for table in (TABLES, TABLE_PROPERTIES):
                     named = {"database_name": new.database, "table_name": new.table}
@@ -159,8 +165,7 @@ class JdbcMetastore(Metastore):
 
     def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:
         with self._connected() as connection:
-            connection.execute(delete(TABLE_PROPERTIES).where(self._of(TABLE_PROPERTIES, *identifier)))
-            self._insert_properties(connection, identifier, new)
+            self._put_properties(connection, identifier, new)
         return []
 
     @property
@@ -217,7 +222,9 @@ class JdbcMetastore(Metastore):
         wanted = self._of(DATABASE_PROPERTIES, name) & (row.property_key == LOCATION)
         return Database(name, connection.scalar(select(row.property_value).where(wanted)) or self.directory_of(name))
 
-    def _insert_properties(self, connection: Connection, identifier: TableIdentifier, schema: TableSchema) -> None:
+    def _put_properties(self, connection: Connection, identifier: TableIdentifier, schema: TableSchema) -> None:
+        """Replace what an older schema, or an older table of that name, has left."""
+        connection.execute(delete(TABLE_PROPERTIES).where(self._of(TABLE_PROPERTIES, *identifier)))
         if self.options.get("sync-all-properties", "true").lower() != "true":
             return
         row = self._row(identifier)

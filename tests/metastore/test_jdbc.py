@@ -1,0 +1,162 @@
+"""What only a JDBC catalog does: its rows, several catalogs in one database, views, and creations and drops that die halfway."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.errors import NotFound, NotSupported, Refused, StorageUnavailable, UsageError
+from paimon_cli.metastore.filesystem import FileSystemMetastore
+from paimon_cli.metastore.jdbc import JdbcMetastore
+from paimon_cli.metastore.metastore import TableIdentifier
+from tests.cli.calling import Answer, Run
+
+COLUMNS = ("-C", "id BIGINT NOT NULL", "-C", "v STRING", "--primary-key", "id", "--bucket", "1")
+Call = Callable[..., Answer]
+
+
+@pytest.fixture
+def call(run: Run, tmp_path: Path) -> Call:
+    """Runs a command in the catalog, which holds the table `shop.orders`."""
+    flags = ["--warehouse", f"{tmp_path}/wh", "--option", "metastore=jdbc", "--option", f"uri=jdbc:sqlite:{tmp_path}/c.db"]
+
+    def called(*arguments: object, **settings: Any) -> Answer:
+        return run(*arguments, *flags, **settings)
+
+    called("db", "create", "shop")
+    called("create", "shop.orders", *COLUMNS)
+    return called
+
+
+def query(tmp_path: Path, statement: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(tmp_path / "c.db") as database:
+        return sorted(database.execute(statement).fetchall())
+
+
+def names(call: Call, *flags: str) -> list[str]:
+    return [item["table"] for item in call("tables", "ls", "-o", "json", *flags).json["items"]]
+
+
+def test_the_rows_are_those_of_java(call: Call, tmp_path: Path) -> None:
+    assert query(tmp_path, "SELECT * FROM paimon_tables") == [("jdbc", "shop", "orders")]
+    place = f"{tmp_path}/wh/shop.db"
+    assert query(tmp_path, "SELECT * FROM paimon_database_properties") == [
+        ("jdbc", "shop", "exists", "true"),
+        ("jdbc", "shop", "location", place),
+    ]
+    call("alter", "shop.orders", "set", "snapshot.num-retained.max=5")
+    rows = query(tmp_path, "SELECT property_key, property_value FROM paimon_table_properties WHERE table_name = 'orders'")
+    expected = {"bucket": "1", "primary-key": "id", "bucket-key": "id", "snapshot.num-retained.max": "5"}
+    assert dict(rows).items() >= expected.items()
+    call("tables", "rename", "shop.orders", "shop.sales")
+    assert set(query(tmp_path, "SELECT table_name FROM paimon_table_properties")) == {("sales",)}
+    call("drop", "shop.sales", "-y")
+    assert query(tmp_path, "SELECT * FROM paimon_table_properties") == []
+
+
+def test_options_are_not_copied_where_that_is_off(call: Call, tmp_path: Path) -> None:
+    call("create", "shop.plain", *COLUMNS, "--option", "sync-all-properties=false")
+    assert query(tmp_path, "SELECT * FROM paimon_table_properties WHERE table_name = 'plain'") == []
+    assert names(call) == ["shop.orders", "shop.plain"]
+
+
+def test_catalogs_in_one_database_do_not_see_each_other(call: Call) -> None:
+    other = ("--option", "catalog-key=other")
+    assert names(call, *other) == []
+    assert "there is no database shop" in call("read", "shop.orders", *other, code=3).err
+    call("db", "create", "shop", *other)
+    assert names(call, *other) == [] and names(call) == ["shop.orders"]
+
+
+def test_a_creation_that_died_before_its_entry_is_completed(call: Call, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "c.db") as database:
+        database.execute("DELETE FROM paimon_tables")
+    assert "there is no table shop.orders" in call("read", "shop.orders", code=3).err
+    other = ("-C", "id INT", "--bucket", "-1")
+    assert "holds a table that the jdbc catalog does not know" in call("create", "shop.orders", *other, code=2).err
+    call("create", "shop.orders", *COLUMNS)
+    assert names(call) == ["shop.orders"]
+
+
+def test_files_that_are_not_registered_are_never_taken_over(call: Call, tmp_path: Path) -> None:
+    call("write", "shop.orders", "-", "--format", "json", "--engine", "local", stdin='{"id": 1, "v": "a"}')
+    with sqlite3.connect(tmp_path / "c.db") as database:
+        database.execute("DELETE FROM paimon_tables")
+    assert "does not know" in call("create", "shop.orders", *COLUMNS, code=2).err
+    assert call("read", f"{tmp_path}/wh/shop.db/orders", "--count").out == "1\n"
+
+
+def test_a_drop_that_fails_can_be_repeated(tmp_path: Path, call: Call) -> None:
+    catalog = JdbcMetastore(f"{tmp_path}/wh", {"metastore": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/c.db"})
+    orders = TableIdentifier("shop", "orders")
+
+    def fail() -> None:
+        raise StorageUnavailable("the disk is gone")
+
+    with pytest.raises(StorageUnavailable, match="the disk is gone"):
+        catalog.drop_table(orders, fail)
+    assert names(call) == ["shop.orders"]
+    assert ("primary-key",) in query(tmp_path, "SELECT property_key FROM paimon_table_properties")
+    call("drop", "shop.orders", "-y")
+    assert names(call) == []
+
+
+def test_a_rename_whose_move_fails_keeps_the_name(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise StorageUnavailable("the disk is gone")
+
+    monkeypatch.setattr("paimon_cli.storage.local_storage.LocalStorage.move_directory", fail)
+    assert "the disk is gone" in call("tables", "rename", "shop.orders", "shop.sales", code=6).err
+    assert names(call) == ["shop.orders"]
+    assert call("read", "shop.orders", "--count").out == "0\n"
+
+
+def test_views_take_names(call: Call, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "c.db") as database:
+        database.execute("CREATE TABLE paimon_views (catalog_key TEXT, database_name TEXT, view_name TEXT, view_schema TEXT)")
+        database.execute("INSERT INTO paimon_views VALUES ('jdbc', 'shop', 'report', '{}'), ('jdbc', 'views', 'v', '{}')")
+    assert "it is a view" in call("create", "shop.report", *COLUMNS, code=2).err
+    assert "is a view" in call("tables", "rename", "shop.orders", "shop.report", code=2).err
+    assert "it has views" in call("db", "drop", "shop", "--cascade", "-y", code=2).err
+    call("create", "views.t", *COLUMNS)
+    assert names(call) == ["views.t"]
+
+
+def test_the_lock_of_the_catalog_is_taken_by_commits(call: Call, tmp_path: Path) -> None:
+    from paimon_cli.storage.catalog_options import LockSettings
+    from paimon_cli.storage.commit_lock import CommitLock
+
+    row = '{"id": 1, "v": "a"}'
+    held = CommitLock(LockSettings(f"jdbc:sqlite:{tmp_path}/c.db"), f"{tmp_path}/wh/shop.db/orders")
+    impatient = ("--option", "lock.enabled=true", "--option", "lock-acquire-timeout=1 s")
+    with held.held():
+        answer = call("write", "shop.orders", "-", "--format", "json", "--engine", "local", *impatient, stdin=row, code=6)
+    assert "could not acquire the commit lock jdbc.shop.orders" in answer.err
+    call("write", "shop.orders", "-", "--format", "json", "--engine", "local", *impatient, stdin=row)
+
+
+def test_a_catalog_without_its_database() -> None:
+    with pytest.raises(UsageError, match="has no database"):
+        JdbcMetastore("/wh", {"metastore": "jdbc"}).databases()
+    with pytest.raises(StorageUnavailable, match="the database of the jdbc catalog does not answer"):
+        JdbcMetastore("/wh", {"uri": "jdbc:sqlite:/nowhere/at/all.db"}).databases()
+    with pytest.raises(NotSupported, match="the jdbc catalog in oracle"):
+        JdbcMetastore("/wh", {"uri": "jdbc:oracle://h/db"}).databases()
+
+
+def test_a_store_without_directories_moves_none_and_holds_no_empty_database() -> None:
+    from paimon_cli.storage.memory_storage import MemoryStorage
+
+    catalog = FileSystemMetastore("memory://catalog/wh", flags=" --warehouse memory://catalog/wh")
+    MemoryStorage().write_new("memory://catalog/wh/shop.db/orders/schema/schema-0", b"{}")
+    with pytest.raises(Refused, match="cannot move a directory in one step") as failure:
+        catalog.rename_table(TableIdentifier("shop", "orders"), TableIdentifier("shop", "sales"))
+    assert failure.value.hint.endswith("paimon-cli tables clone shop.orders shop.sales --warehouse memory://catalog/wh")
+    with pytest.raises(NotSupported, match="an empty database on memory"):
+        catalog.create_database("other")
+    with pytest.raises(NotFound):
+        catalog.rename_table(TableIdentifier("shop", "nope"), TableIdentifier("shop", "sales"))
