@@ -376,22 +376,26 @@ class Catalog:
         choice = TableChoice.of(tables, database, all_tables, include, exclude)
         request, clock = _request(choice, strategy, options), SystemClock()
         leases = Leases(COMPACTION, SystemRandom().uuid(), lives, clock) if lives else None
-        served = self._served(choice, dedicated)
+        served = self._served(choice, dedicated, has_leases=leases is not None)
         with self.runtime.engine_running(parallelism) as engine:
             CompactionService(served, request, engine, clock, watcher, shield, leases, upkeep).run(pause, max_rounds)
 
-    def _served(self, choice: TableChoice, dedicated: bool) -> Callable[[], list[ServedTable]]:
-        """Lists the tables of the service. Named ones are checked now, those of databases when they are first opened."""
+    def _served(self, choice: TableChoice, dedicated: bool, has_leases: bool) -> Callable[[], list[ServedTable]]:
+        """Lists the tables of the service. Named ones are checked now, those of databases before they are first compacted: by
+        their lease, which is created as safely as a snapshot, or else when they are first opened.
+        """
         from paimon_cli.jobs.compaction_service import ServedTable
 
         metastore, met = self._metastore, set[str]()
         last: dict[TableChoice, list[TableLocation]] = {}
 
         def context_at(location: TableLocation) -> TableContext:
-            if location.name in met:
-                return self._open(location).context
-            table = self._open_to_compact(location)
+            table = self._open(location)
             context = table.context
+            if location.name in met:
+                return context
+            if not (choice.is_listed and has_leases):
+                table.check_commit()
             if dedicated:
                 self._warn_of_other_compactors(table)
             met.add(location.name)

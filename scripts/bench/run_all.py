@@ -43,6 +43,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "cross-partition": ("scripts.bench.cross_partition",),
     "vectors": ("scripts.bench.vectors",),
     "expire": ("scripts.bench.expire", "--snapshots", "100", "1000"),
+    "service": ("scripts.bench.service",),
 }
 SMALL: dict[str, tuple[str, ...]] = {
     "compaction": ("--rows", "20000"),
@@ -64,6 +65,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "cross-partition": ("--rows", "100000", "--load", "5000"),
     "vectors": ("--rows", "400000"),
     "expire": ("--snapshots", "5", "10"),
+    "service": ("--tables", "3"),
 }
 """Sizes for `--small`, which take the place of those of `PROGRAMS`."""
 PEERS = {"peers": ("rust_python", "pypaimon_python", "java_classpath"), "planning": ("pypaimon_python",)}
