@@ -63,6 +63,7 @@ class KeptFiles:
     facts: Keeper = field(default_factory=lambda: Keeper(FACT_BYTES))
     copies: Keeper = field(default_factory=lambda: Keeper(COPY_BYTES, lambda copy: copy.remove()))
     _scratch: ScratchDirectory | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KeptFiles, ()
@@ -71,6 +72,7 @@ class KeptFiles:
         """Where to put a copy; the directory disappears with the process."""
         from paimon_cli.storage.whole_file import ScratchDirectory  # only services need it
 
-        if self._scratch is None:
-            self._scratch = ScratchDirectory("keys")
+        with self._lock:
+            if self._scratch is None:
+                self._scratch = ScratchDirectory("keys")
         return self._scratch.path / name

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from paimon_cli.errors import CommitUnknown, Conflict, NotFound, PaimonError, PartialSuccess, StorageUnavailable
@@ -17,12 +19,14 @@ from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactSummary
-from paimon_cli.jobs.compact_request import FAIL, NO_BUCKETS, CompactionPlan, CompactRequest, Standing, States
-from paimon_cli.jobs.engine import Engine, Progress
+from paimon_cli.jobs.compact_request import FAIL, LEAST_MEMORY, NO_BUCKETS, CompactionPlan, CompactRequest, Standing, States
+from paimon_cli.jobs.engine import Engine, NoProgress, Progress
+from paimon_cli.jobs.engine_choice import LOCAL, LocalEngine
 from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.service_turn import NO_UPKEEP, NOT_KEPT_UP, Turn, Upkeep, UpkeepDone, look, take
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.storage.clock_and_random import Clock
+from paimon_cli.storage.process_limits import usable_memory
 from paimon_cli.storage.threads import in_parallel
 
 COMPACTED, NOTHING, TRY_AGAIN, GONE, FAILED = "compacted", "nothing to do", "try again", "gone", "failed"
@@ -38,6 +42,8 @@ MOST_PLANNED_FILES = 50_000
 MOST_PLANS = 200
 TURN_BYTES = 1 << 30
 """What one table may compact in a round in which others want to, too."""
+SMALL_BYTES, SMALL_MEMORY, SMALL_AT_ONCE = 8 << 20, 32 << 20, 8
+"""Turns that read at most so many bytes are taken side by side; the memory for the merges of each, and how many at a time."""
 MOST_DOUBLINGS = 20
 
 
@@ -164,8 +170,9 @@ class CompactionService:
             else:
                 self._note(_failed(table.name, found), interval)
         limit = TURN_BYTES if len(turns) > 1 else None
-        for turn in sorted(turns, key=lambda turn: turn.need):
-            self._note(self._served(number, turn, limit), interval)
+        turns.sort(key=lambda turn: turn.need)
+        for done in self._taken(number, turns, limit):
+            self._note(done, interval)
         looked_at = {table.name for table in due}
         rounds = tuple(replace(self._known[name].last, is_new=name in looked_at) for name in tables)
         for table in due:
@@ -211,15 +218,39 @@ class CompactionService:
         known.due_millis = turn.due_millis(self.clock.now_millis() + RECHECK_MILLIS)
         return turn
 
-    def _served(self, number: int, turn: Turn, limit: int | None) -> TableRound:
+    def _taken(self, number: int, turns: Sequence[Turn], limit: int | None) -> Iterator[TableRound]:
+        """Take the turns: first small ones side by side in this process, since they mostly wait for the store, then the others.
+
+        A signal ends a big turn at once; small ones that have begun are finished, and no other begins.
+        """
+        is_local = self.engine.name == LOCAL and len(turns) > 1
+        small = {turn.table: turn for turn in turns if is_local and turn.need.size <= SMALL_BYTES}
+        if small:
+            share = (self.request.memory or usable_memory() // 2) // SMALL_AT_ONCE
+            request = replace(self.request, memory=max(LEAST_MEMORY, min(SMALL_MEMORY, share)))
+            quietly = partial(self._served, request=request, engine=LocalEngine(), limit=limit)
+            pool = ThreadPoolExecutor(SMALL_AT_ONCE)
+            try:
+                begun = [pool.submit(quietly, turn, NoProgress(), contextlib.nullcontext) for turn in small.values()]
+                for future in as_completed(begun):
+                    yield future.result()
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+        for turn in (turn for turn in turns if turn.table not in small):
+            progress = self.watcher.table_begins(number, turn.table)
+            yield self._served(turn, progress, self.shield, request=self.request, engine=self.engine, limit=limit)
+
+    def _served(
+        self, turn: Turn, progress: Progress, shield: Shield, *, request: CompactRequest, engine: Engine, limit: int | None
+    ) -> TableRound:
         """One turn of a table, under its lease."""
-        progress, known = self.watcher.table_begins(number, turn.table), self._known[turn.table]
+        known = self._known[turn.table]
         try:
             with self._leased(turn) as is_ours:
                 if not is_ours:
                     return TableRound(turn.table, HELD, standing=turn.standing)
                 turn.turn_bytes = limit
-                summary, upkeep = take(turn, self.request, self.engine, progress, known.states, self.shield)
+                summary, upkeep = take(turn, request, engine, progress, known.states, shield)
         except PaimonError as error:
             return _failed(turn.table, error, turn.standing)
         if turn.cleans_orphans:

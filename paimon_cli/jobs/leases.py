@@ -27,16 +27,22 @@ _RENEWALS = 3
 """How often a lease is renewed in its time to live."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Held:
+    """A lease of ours; `lock` keeps its renewal and its release apart."""
+
     storage: Storage
     number: int
     renewed_millis: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass
 class Leases:
-    """The leases of one holder. `lives_millis`: after this time without a renewal another one may take a lease over."""
+    """The leases of one holder. `lives_millis`: after this time without a renewal another one may take a lease over.
+
+    Threads may use it side by side, for different directories.
+    """
 
     name: str
     holder: str
@@ -44,39 +50,37 @@ class Leases:
     clock: Clock
     _held: dict[str, _Held] = field(default_factory=dict)
     _seen: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def acquire(self, storage: Storage, directory: str) -> bool:
         """Whether this holder now has the lease; False while another one keeps renewing it."""
-        with self._lock:
-            if directory in self._held:
-                return self._renew(directory)
-            newest = max(self._numbers(storage, directory), default=0)
-            if newest and not self._has_ended(storage, directory, newest):
-                return False
-            if not self._put(storage, directory, newest + 1):
-                return False
-            self._held[directory] = _Held(storage, newest + 1, self.clock.now_millis())
-            self._seen.pop(directory, None)
-            self._delete(storage, directory, newest)
-            return True
+        held = self._held.get(directory)
+        if held is not None:
+            return self._renew(directory, held)
+        newest = max(self._numbers(storage, directory), default=0)
+        if newest and not self._has_ended(storage, directory, newest):
+            return False
+        if not self._put(storage, directory, newest + 1):
+            return False
+        self._held[directory] = _Held(storage, newest + 1, self.clock.now_millis())
+        self._seen.pop(directory, None)
+        self._delete(storage, directory, newest)
+        return True
 
     def release(self, directory: str) -> None:
         """Give a lease up; a storage that cannot be reached leaves it to end by itself."""
-        with self._lock:
-            held = self._held.pop(directory, None)
-            if held is not None:
+        held = self._held.pop(directory, None)
+        if held is not None:
+            with held.lock:
                 self._delete(held.storage, directory, held.number)
-                remove_empty_directory(held.storage, directory)
+            remove_empty_directory(held.storage, directory)
 
     def renew(self) -> None:
-        """Renew what is due. A lease that another holder has taken over, or that cannot be renewed, is no longer ours."""
-        with self._lock:
-            now = self.clock.now_millis()
-            for directory, held in list(self._held.items()):
-                if now - held.renewed_millis >= self.lives_millis // _RENEWALS:
-                    with suppress(PaimonError):
-                        self._renew(directory)
+        """Renew what is due. A lease that another holder has taken over is no longer ours."""
+        now = self.clock.now_millis()
+        for directory, held in list(self._held.items()):
+            if now - held.renewed_millis >= self.lives_millis // _RENEWALS:
+                with suppress(PaimonError):  # tried again before it ends
+                    self._renew(directory, held)
 
     def holds(self, directory: str) -> bool:
         return directory in self._held
@@ -100,14 +104,16 @@ class Leases:
             for directory in list(self._held):
                 self.release(directory)
 
-    def _renew(self, directory: str) -> bool:
-        held = self._held[directory]
-        if not self._put(held.storage, directory, held.number + 1):
-            del self._held[directory]
-            return False
-        self._held[directory] = _Held(held.storage, held.number + 1, self.clock.now_millis())
-        self._delete(held.storage, directory, held.number)
-        return True
+    def _renew(self, directory: str, held: _Held) -> bool:
+        with held.lock:
+            if self._held.get(directory) is not held:
+                return False
+            if not self._put(held.storage, directory, held.number + 1):
+                self._held.pop(directory, None)
+                return False
+            held.number, held.renewed_millis = held.number + 1, self.clock.now_millis()
+            self._delete(held.storage, directory, held.number - 1)
+            return True
 
     def _has_ended(self, storage: Storage, directory: str, newest: int) -> bool:
         """Whether this file has been the newest one for as long as its holder let it live."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,7 +24,7 @@ from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.service_turn import Upkeep
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import Storage, WrappedStorage
+from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
 from tests.jobs.test_leases import HandClock
 from tests.tables import make_table, named_files, write
 
@@ -144,7 +145,8 @@ def test_a_table_that_was_rolled_back_is_looked_at_again_after_a_while(house: Ho
     assert [house.watched.states(number)["a"] for number in (1, 2, 3, 4)] == ["nothing to do"] * 3 + ["compacted"]
 
 
-def test_the_greatest_need_goes_first(house: House) -> None:
+def test_the_greatest_need_goes_first(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction_service, "SMALL_BYTES", 0)
     house.add("calm", 5)
     house.clock.sleep(60)
     house.add("crowded", 9)
@@ -157,6 +159,7 @@ def test_the_greatest_need_goes_first(house: House) -> None:
 
 def test_a_big_table_lets_others_go_between_its_turns(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction_service, "TURN_BYTES", 1)
+    monkeypatch.setattr(compaction_service, "SMALL_BYTES", 0)
     house.names.append("big")
     big = make_table(house.folder / "big", COLUMNS, ["id"], bucket=3, options={"write-only": "true"})
     for number in range(6):
@@ -167,6 +170,27 @@ def test_a_big_table_lets_others_go_between_its_turns(house: House, monkeypatch:
     assert done[0] == 2 and sum(done) == 4
     assert house.watched.rounds[0].waiting == 1 and house.watched.pauses[0] == 0
     assert house.watched.rounds[-1].waiting == 0 and house.watched.pauses[-2] == 10
+
+
+class Meeting(LocalStorage):
+    """Two snapshots must be published at the same time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.together = threading.Barrier(2, timeout=60)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        self.together.wait()
+        return super().put_if_absent(path, data)
+
+
+def test_small_tables_are_compacted_side_by_side(house: House) -> None:
+    house.add("a", 6)
+    house.add("b", 6)
+    house.storage = Meeting()
+    house.service().run(10, 1)
+    assert house.watched.states(1) == {"a": "compacted", "b": "compacted"}
+    assert house.latest("a") == house.latest("b") == 7
 
 
 def test_half_open_tables_cost_only_themselves_and_are_asked_less_and_less(house: House) -> None:
