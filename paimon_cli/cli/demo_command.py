@@ -19,7 +19,7 @@ import typer
 from paimon_cli.cli.columns import Item
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.results import human_size, say
-from paimon_cli.cli.terminal import is_traced, progress_on_stderr
+from paimon_cli.cli.terminal import NO_PAGER_VARIABLE, is_traced, progress_on_stderr
 from paimon_cli.errors import PaimonError, UsageError
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def demo(
         raise UsageError(
             "the demo takes no warehouse and no options", "it makes a table of its own", "paimon-cli demo --keep ./bank"
         )
+    os.environ[NO_PAGER_VARIABLE] = "1"  # the story goes on by itself
     if no_color:
         os.environ["NO_COLOR"] = "1"
     with _folder(keep) as folder:
@@ -110,15 +111,16 @@ class _Tour:
     """The stations of the demo. Commands run in this process, through the group that a command line would go through."""
 
     def __init__(self, call: Call, table: str, folder: Path) -> None:
-        self._call = call
         self._table = table
         self._folder = folder
         self._tells = call.is_for_people
 
     def run(self) -> DemoResult:
+        from paimon_cli.api.table import Table
+
         began = time.perf_counter()
         self._create()
-        opened = self._open()
+        opened = Table.open(self._table)  # its calls have no progress bars of their own
         self._commit(opened)
         refused = self._prevent_a_lost_update(opened)
         self._say("3. The LSM tree. Each commit left a sorted run in each bucket, and a reader has to merge all of them:")
@@ -136,9 +138,6 @@ class _Tour:
         self._compare(before, after)
         seconds = time.perf_counter() - began
         return DemoResult(self._table, len(opened.snapshot_ids()), refused, balance, before, after, seconds)
-
-    def _open(self) -> Table:
-        return self._call.open(self._table)
 
     def _create(self) -> None:
         self._say("1. A table with a primary key, in two buckets. It is a directory; any Paimon reader can use it.")
@@ -245,7 +244,7 @@ def batch(number: int, accounts: int, changes: int) -> pa.Table:
     import pyarrow as pa
 
     chance = np.random.default_rng(number)
-    ids, begin = np.arange(accounts), accounts * number // COMMITS
+    ids, begin = np.arange(accounts), (accounts - 2 * changes) * number // COMMITS
     if number > 0:
         wide = accounts - begin if number % 5 == 0 else 2 * changes
         window = ids[begin : begin + wide]

@@ -14,6 +14,7 @@ from tests.cli.calling import Run
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PAGER", "1")  # what the demo sets goes with the test
     monkeypatch.setattr(demo_command, "ACCOUNTS", 4000)
     monkeypatch.setattr(demo_command, "CHANGES", 100)
 
