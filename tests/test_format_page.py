@@ -26,7 +26,7 @@ from paimon_cli.metadata.data_file_schema import KEY_ID_OFFSET, SEQUENCE_NUMBER_
 from paimon_cli.metadata.index_files import MAGIC as INDEX_MAGIC
 from paimon_cli.metadata.index_files import MAGIC_32, MAGIC_64
 from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list
-from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, Snapshot, tag_text
+from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, WORK_PROPERTY, Snapshot, tag_text
 from paimon_cli.metadata.staged_commit import StagedCommit
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import HONOURED, IN_PART, OPTIONS, find_option
@@ -165,7 +165,7 @@ def test_the_schema_sample_is_written_so() -> None:
 
 def test_properties_of_our_snapshots() -> None:
     properties, users = tables("3.2")
-    assert names(properties) == [ATTEMPTS_PROPERTY, DURATION_PROPERTY, PROPERTY]
+    assert names(properties) == [ATTEMPTS_PROPERTY, DURATION_PROPERTY, WORK_PROPERTY, PROPERTY]
     remembered = CommitUsers()
     for number in range(MOST_USERS + 1):
         remembered = remembered.with_commit(f"user{number}", 1)
