@@ -19,15 +19,16 @@ from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.datatypes.arrow_types import identified_schema
 from paimon_cli.datatypes.data_type import DataType, StringType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.errors import NotFound, NotSupported, Refused, UsageError
+from paimon_cli.errors import NotFound, NotSupported, Refused, UsageError, undone_on_failure
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.foreign_reads import retractions
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import Split, plan_scan
-from paimon_cli.storage.storage import Storage, open_sized
+from paimon_cli.storage.storage import Storage, delete_all, open_sized
 
 try:
     from pyiceberg.io import InputFile, OutputFile
@@ -107,17 +108,27 @@ def export_iceberg(context: TableContext, snapshot: Snapshot | None, place: Outp
     if snapshot is None:
         hint = f"paimon-cli write {context.layout.argument} FILE"
         raise NotFound(f"{context.url} has no snapshot", "nothing was ever committed to it", hint)
-    storage = context.options.raw.get(STORAGE, "disabled")
-    if storage != "disabled" and place.directory == context.layout.root:
-        why = f"with {STORAGE}={storage} its writers keep Iceberg metadata of their own there"
-        raise Refused(f"no metadata is written into {context.url}", why, "name another directory with --output-path")
+    if place.directory == context.layout.root:
+        _check_own_directory(context)
     writer = _Writer(context, snapshot, place)
     splits = plan_scan(context, snapshot).splits
     _check_splits(context, splits)
     _check_names(context, splits)
-    for split in splits:
-        writer.add(split.bucket)
-    return writer.finish()
+    with undone_on_failure(writer.remove):
+        for split in splits:
+            writer.add(split.bucket)
+        return writer.finish()
+
+
+def _check_own_directory(context: TableContext) -> None:
+    """Refuse to write where metadata of another origin may lie."""
+    storage, why = context.options.raw.get(STORAGE, "disabled"), ""
+    if storage != "disabled":
+        why = f"with {STORAGE}={storage} its writers keep Iceberg metadata of their own there"
+    elif context.layout.branch != MAIN_BRANCH:
+        why = "the metadata of main belongs there, and snapshots of branches have the same numbers"
+    if why:
+        raise Refused(f"no metadata is written into {context.url}", why, "name another directory with --output-path")
 
 
 def _check_splits(context: TableContext, splits: Sequence[Split]) -> None:
@@ -198,6 +209,11 @@ class _Writer:
         self._bounds = TableBounds(context)
         self._exported = _Exported()
         self._size = 0
+        self._written: list[str] = []
+
+    def remove(self) -> None:
+        """Delete what was written, but for the metadata file and its hint, which come last."""
+        delete_all(self._place.storage, self._written)
 
     def add(self, bucket: BucketFiles) -> None:
         """The files of a split, and what vectors mark in them."""
@@ -234,7 +250,7 @@ class _Writer:
         return lower, upper
 
     def _delete_file(self, path: str, positions: Sequence[int], partition: Record) -> DataFile:
-        location, storage = self._place.path(f"deletes-{self._context.random.uuid()}.parquet"), self._place.storage
+        location, storage = self._new_path("deletes", "parquet"), self._place.storage
         rows = pa.table({"file_path": [path] * len(positions), "pos": sorted(positions)}, schema=DELETES_SCHEMA)
         with storage.open_output(location) as sink:
             pq.write_table(rows, sink)
@@ -273,7 +289,11 @@ class _Writer:
         return writer.to_manifest_file()
 
     def _new(self, name: str, ending: str) -> StoredOutput:
-        return StoredOutput(self._place.storage, self._place.path(f"{name}-{self._context.random.uuid()}.{ending}"))
+        return StoredOutput(self._place.storage, self._new_path(name, ending))
+
+    def _new_path(self, name: str, ending: str) -> str:
+        self._written.append(self._place.path(f"{name}-{self._context.random.uuid()}.{ending}"))
+        return self._written[-1]
 
     def _metadata(self, listing: str) -> str:
         from pyiceberg.table.metadata import TableMetadataV2

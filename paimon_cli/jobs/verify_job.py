@@ -291,6 +291,4 @@ def check_request(request: VerifyRequest) -> None:
     """`UsageError` for an unknown check or code."""
     for name in request.only:
         if name not in CHECKS and name not in BY_CODE:
-            raise UsageError(
-                f"no check '{name}'", f"the checks are {', '.join(CHECKS)}", "paimon-cli verify --list"
-            )
+            raise UsageError(f"no check '{name}'", f"the checks are {', '.join(CHECKS)}", "paimon-cli verify --list")

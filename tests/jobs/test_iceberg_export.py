@@ -12,7 +12,8 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from paimon_cli import Table
-from paimon_cli.errors import NotFound, NotSupported, Refused
+from paimon_cli.errors import NotFound, NotSupported, Refused, StorageUnavailable
+from paimon_cli.jobs import iceberg_export
 
 TYPES = {
     "id": "BIGINT NOT NULL",
@@ -164,3 +165,27 @@ def test_metadata_of_the_tables_own_writers_is_left_alone(tmp_path: Path) -> Non
     with pytest.raises(Refused, match="no metadata is written"):
         table.export_iceberg()
     same(table, exported(table, output_path=str(tmp_path / "out")))
+
+
+def test_a_branch_needs_a_directory_of_its_own(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", ["id BIGINT"], key=None)
+    write(table, [{"id": 1}])
+    table.branches.create("dev", snapshot=1)
+    branch = Table.open(table.url, branch="dev")
+    with pytest.raises(Refused, match="no metadata is written"):
+        branch.export_iceberg()
+    same(branch, exported(branch, output_path=str(tmp_path / "out")))
+
+
+def test_a_failure_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of(tmp_path / "t", ["id BIGINT"], key=None, options={"deletion-vectors.enabled": "true"})
+    write(table, [{"id": 1}, {"id": 2}])
+    table.delete(where="id = 1")
+
+    def fail(*arguments: Any) -> None:
+        raise StorageUnavailable("the store is gone")
+
+    monkeypatch.setattr(iceberg_export, "write_manifest_list", fail)
+    with pytest.raises(StorageUnavailable):
+        table.export_iceberg(str(tmp_path / "out"))
+    assert list((tmp_path / "out" / "metadata").iterdir()) == []
