@@ -10,6 +10,8 @@ from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.storage.storage import delete_all
 
 INDEX_PREFIX = "index-"
+UUID_PARTS = (8, 12, 16, 20)
+"""How many hexadecimal digits of a UUID come before each dash."""
 WRITER_MARK = "-w-"
 """What the names of postponed files have between their writer and their own UUID."""
 
@@ -21,12 +23,18 @@ def new_stamp(context: TableContext) -> str:
 
 def stamped_uuid(context: TableContext, stamp: str) -> str:
     """A new UUID that begins with the stamp, if there is one."""
-    own = context.random.uuid()
-    return f"{_beginning(stamp)}{own[19:]}" if stamp else own
+    own = context.random.uuid().replace("-", "")
+    return _dashed(stamp + own[len(stamp) :])
+
+
+def _dashed(digits: str) -> str:
+    """The digits as a UUID, or the beginning of one, is written."""
+    starts = (0, *UUID_PARTS)
+    return "-".join(digits[start:end] for start, end in zip(starts, (*UUID_PARTS, None), strict=True) if digits[start:end])
 
 
 def _beginning(stamp: str) -> str:
-    return f"{stamp[:8]}-{stamp[8:12]}-{stamp[12:16]}-"
+    return _dashed(stamp) + ("-" if len(stamp) in UUID_PARTS else "")
 
 
 class DataFileNames:
@@ -51,17 +59,22 @@ def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str
 
     Only for a job whose tasks have all ended: a task still running could write more.
     """
+    files = stamped_files(context, stamp, keep)
+    delete_all(context.storage, files)
+    return len(files)
+
+
+def stamped_files(context: TableContext, stamp: str, keep: Collection[str] = ()) -> list[str]:
+    """Paths of the job's data, changelog and index files that are there, except the names in `keep`."""
     mode = context.mode  # the vectors of an append table may be switched off
     has_indexes = mode.deletion_vectors or mode.bucket_mode is BucketMode.DYNAMIC or not mode.has_keys
     directories = [*_bucket_directories(context), *([context.layout.index_directory] if has_indexes else [])]
-    files = [
+    return [
         file.path
         for directory in directories
         for file in context.storage.list_directory(directory)
         if _is_stamped(context, file.name, stamp) and file.name.removesuffix(SUFFIX) not in keep
     ]
-    delete_all(context.storage, files)
-    return len(files)
 
 
 def _is_stamped(context: TableContext, name: str, stamp: str) -> bool:

@@ -8,12 +8,13 @@ when:
 
 - tasks: `write`. Its message says what was written, and as which commit.
 - all tasks succeeded: `commit`. If it fails, it has deleted the new files itself, unless a snapshot may name them.
-- a task or the commit failed: `abort`. If a task failed, no commit was tried, and the files of the others are deleted. In a
-  stream, files of tasks whose messages had not reached Spark stay as orphans.
+- a task or the commit failed: `abort`. If a task failed, no commit was tried, and the files of the others are deleted.
+- the driver dies: nothing. Spark repeats the batch, and when that is committed, what earlier attempts have left is deleted.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,9 +24,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from paimon_cli.bucket.stamped_files import stamped_files
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import NotSupported
+from paimon_cli.errors import NotSupported, cleaning_up
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import NoProgress
@@ -34,9 +37,12 @@ from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identit
 from paimon_cli.jobs.write_job import commit_rows
 from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, plan_write
 from paimon_cli.maintain.mark_done import mark_written
+from paimon_cli.maintain.orphans import UsedNames
+from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.task_rows import FrameRows, checked_rows
+from paimon_cli.storage.storage import delete_all
 from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import WritePlan
 
@@ -48,20 +54,24 @@ TASK_END_SECONDS = 3
 """Longer than Spark lets the Python process of a cancelled task run (`spark.python.task.killTimeout`, 2 s by default)."""
 QUERY = "sql.streaming.queryId"
 """Property of the tasks of a micro-batch: the id of the query, which the checkpoint keeps over restarts."""
+BATCH = "streaming.sql.batchId"
+BATCH_DIGITS, MOST_DIGITS = 14, 20
+"""How many digits of a stamp stand for the batch, and how many there are: 6 for the attempt, and 12 of a UUID for each writer."""
 
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
     """What a task has written: pickled `Written`, and the commit that it belongs to.
 
-    `stamp`: in the names of the files of this attempt alone. If it were made of the query and the batch, a repeated batch would
-    take the files that it has committed for left-overs.
+    `stamp`: in the names of the files of this attempt alone. In a stream it begins with `batch`, digits that all attempts of the
+    batch share: by them a repeated batch finds the files of earlier attempts, which may be in the table or left over.
     """
 
     written: bytes
     stamp: str
     read_snapshot_id: int | None
     query: str = ""
+    batch: str = ""
 
 
 def batch_writer(options: SourceOptions, overwrite: bool) -> DataSourceArrowWriter:
@@ -102,14 +112,14 @@ class _Writing:
     plan: WritePlan
     request: WriteRequest
 
-    def written(self, batches: Iterator[pa.RecordBatch], query: str = "") -> TaskMessage:
+    def written(self, batches: Iterator[pa.RecordBatch], query: str = "", batch: str = "") -> TaskMessage:
         """Write the rows of a task."""
-        plan = self.plan
+        plan = replace(self.plan, file_stamp=batch + self.plan.file_stamp[: MOST_DIGITS - len(batch)])
         with TableWriter(plan) as writer:
             for rows in checked_rows(plan, batches, 0, Tally()):
                 writer.write(rows)
             written = writer.finish()
-        return TaskMessage(pickle.dumps(written), plan.file_stamp, plan.read_snapshot_id, query)
+        return TaskMessage(pickle.dumps(written), plan.file_stamp, plan.read_snapshot_id, query, batch)
 
     def _commit(self, messages: Sequence[TaskMessage], identity: CommitIdentity) -> set[bytes]:
         """The partitions that got rows."""
@@ -119,11 +129,15 @@ class _Writing:
         stamp = messages[0].stamp if messages else self.plan.file_stamp
         plan = replace(self.plan, file_stamp=stamp, read_snapshot_id=read)
         committer = Committer(context)
+        committed: list[CommitMessage] = []
         if committer.is_committed(identity):
             NewFiles(context, stamp).delete_created(written.messages)
         else:
             NewFiles(context, stamp).delete_all_but(written.messages)
-            commit_rows(committer, plan, written.messages, self.request, identity)
+            done, _ = commit_rows(committer, plan, written.messages, self.request, identity)
+            committed += [] if done.already_committed else written.messages
+        if messages and messages[0].batch:
+            delete_unused(context, messages[0].batch, committed)
         if (hidden := show_level_0(context, (), LocalEngine(), NoProgress())) is not None:
             log.warning("the rows are committed, but not visible before a compaction: %s", hidden)
         return {message.partition for message in written.messages}
@@ -163,7 +177,9 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         task = TaskContext.get()
         assert task is not None, "Spark runs tasks with a context"
-        return self.written(iterator, str(task.getLocalProperty(QUERY)))
+        query, number = str(task.getLocalProperty(QUERY)), task.getLocalProperty(BATCH)
+        shared = f"{self._user(query)} {number}".encode()
+        return self.written(iterator, query, hashlib.sha256(shared).hexdigest()[:BATCH_DIGITS])
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         given = _given(messages)
@@ -176,6 +192,19 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
     def _user(self, query: str) -> str:
         """A new checkpoint is a new query, whose batches count from 0 again: the name alone would not tell them apart."""
         return query if self.request.commit_user is None else f"{self.request.commit_user}-{query}"
+
+
+def delete_unused(context: TableContext, batch: str, committed: Sequence[CommitMessage]) -> None:
+    """Delete the files of a batch that no version of the table names; those of `committed` are in it.
+
+    The batch has been committed, so none of its attempts can be any more.
+    """
+    with cleaning_up():
+        left = stamped_files(context, batch, {file.file_name for message in committed for file in message.created_files()})
+        if left:
+            used = UsedNames(context)
+            used.refresh()  # after the files were listed: what is committed meanwhile counts as used
+            delete_all(context.storage, [path for path in left if path.rpartition("/")[2] not in used.names])
 
 
 def _given(messages: Iterable[WriterCommitMessage | None]) -> list[TaskMessage]:

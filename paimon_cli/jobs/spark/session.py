@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 import paimon_cli
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.jobs.spark.java_runtime import JavaRuntime, find_java, user_cache
-from paimon_cli.jobs.spark.submit import is_local, runs_from_archive, write_package_archive
+from paimon_cli.jobs.spark.submit import WORKERS_PYTHON, is_local, runs_from_archive, write_package_archive
 from paimon_cli.storage.clock_and_random import SystemRandom
 from paimon_cli.storage.process_limits import usable_memory
 from paimon_cli.storage.whole_file import ScratchDirectory
@@ -79,6 +79,7 @@ def _is_whole(path: Path) -> bool:
         return False
 
 
+WORKERS_PYTHON_VARIABLE = "PYSPARK_PYTHON"
 _SENT = "_paimon_cli_was_sent"
 """Name of the attribute of a session that has the package."""
 
@@ -89,9 +90,13 @@ def classic_context(session: SparkSession) -> SparkContext | None:
 
 
 def send_package(session: SparkSession) -> None:
-    """Send this package to the executors of a session, once. A local Spark runs the same Python as this process."""
+    """Make this package known to the executors of a session, once. On this machine they run the Python of this process."""
     context = classic_context(session)
-    if (context is not None and is_local(str(context.master))) or runs_from_archive() or getattr(session, _SENT, False):
+    if context is not None and is_local(str(context.master)):
+        if WORKERS_PYTHON_VARIABLE not in os.environ and not context.getConf().contains(WORKERS_PYTHON):
+            context.pythonExec = sys.executable  # PySpark takes any python3 that is on the path, if nothing else is said
+        return
+    if runs_from_archive() or getattr(session, _SENT, False):
         return
     with TemporaryDirectory() as directory:
         archive = str(write_package_archive(Path(directory)))

@@ -1,0 +1,72 @@
+"""Streams whose driver dies in the middle: every batch counts once, and nothing of the attempts that died stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from paimon_cli import Table
+from paimon_cli.jobs.spark.java_runtime import find_java
+from tests.tables import data_files, make_table, named_files
+
+SECONDS = 240
+DRIVER = """
+import sys
+from paimon_cli.jobs.spark.session import SparkRequest, start_spark
+
+source, checkpoint, table = sys.argv[1:]
+spark = start_spark(SparkRequest("local[2]")).session
+stream = spark.readStream.schema("k long, n long").option("maxFilesPerTrigger", 1).json(source)
+writer = stream.writeStream.format("paimon").option("checkpointLocation", checkpoint).trigger(availableNow=True)
+writer.start(table).awaitTermination()
+"""
+
+
+class KilledQuery:
+    """A query in a process of its own, which can be killed with all that it has started."""
+
+    def __init__(self, folder: Path, table: Table) -> None:
+        self.command = [sys.executable, "-c", DRIVER, str(folder / "source"), str(folder / "checkpoint"), table.url]
+        self.environment = {**os.environ, "JAVA_HOME": str(find_java(os.environ).home)}
+
+    def start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self.command, env=self.environment, start_new_session=True)
+
+    def killed_when(self, comes: Callable[[], bool]) -> None:
+        process = self.start()
+        deadline = time.monotonic() + SECONDS
+        while not comes():
+            assert process.poll() is None, "the query ended before it was killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def run(self) -> None:
+        process = self.start()
+        assert process.wait(SECONDS) == 0
+
+
+def test_a_driver_that_is_killed_in_the_middle_of_batches(tmp_path: Path) -> None:
+    sums = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+    context = make_table(tmp_path / "t", {"k": "BIGINT NOT NULL", "n": "BIGINT"}, ["k"], bucket=2, options=sums)
+    table = Table.open(context.url)
+    (tmp_path / "source").mkdir()
+    for number in range(4):
+        rows = "".join(f'{{"k": {k}, "n": {10**number}}}\n' for k in range(50))
+        (tmp_path / "source" / f"{number}.json").write_text(rows)
+    query = KilledQuery(tmp_path, table)
+    query.killed_when(lambda: bool(data_files(context)))
+    assert data_files(context) - named_files(context), "it died before its commit"
+    snapshots = len(table.snapshots())
+    query.killed_when(lambda: len(table.snapshots()) > snapshots)
+    query.run()
+    assert {row["n"] for row in table.scan().to_arrow().to_pylist()} == {1111}
+    assert [snapshot.commit_identifier for snapshot in reversed(table.snapshots())] == [0, 1, 2, 3]
+    assert data_files(context) == named_files(context)
+    assert table.verify(level="full").errors == 0
