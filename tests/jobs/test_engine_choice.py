@@ -94,3 +94,13 @@ def test_local_takes_no_settings_of_spark() -> None:
             open_engine(EngineRequest("local", **settings))
     with pytest.raises(UsageError, match="unknown engine 'flink'"):
         open_engine(EngineRequest("flink"))
+
+
+def test_without_pyspark_bulk_work_stays_here_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paimon_cli.jobs.engine_choice._has_spark", lambda: False)
+    engine = open_engine(EngineRequest(threshold=Threshold(10, 10)))
+    engine.prepare(Work(11, 1), NoProgress())
+    assert (engine.name, engine.reason) == ("local", "auto: 11 B >= 10 B, but pyspark is not installed")
+    for asked in (EngineRequest("spark"), EngineRequest(master="yarn"), EngineRequest(master="sc://localhost:15002")):
+        with pytest.raises(UsageError, match="pyspark is not installed"):
+            open_engine(asked)

@@ -20,6 +20,7 @@ from paimon_cli.errors import BadInput, StorageUnavailable, UsageError
 from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.jobs.spark.session_engine import ConnectEngine, connected
+from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
 
 START_SECONDS = 180
@@ -88,6 +89,10 @@ def test_jobs_run_on_the_server(server: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="column 'n'"):
         table.write(str(source))
     assert data_files(context) == named_files(context)
+
+
+def test_a_notebook_over_connect(remote: SparkSession, tmp_path: Path) -> None:
+    Notebook(remote, tmp_path).run()
 
 
 def test_dynamic_buckets_are_assigned_on_the_server(remote: SparkSession, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from paimon_cli import Table, spark
 from paimon_cli.errors import BadInput, UsageError
+from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
 
 COLUMNS = {"id": "BIGINT NOT NULL", "p": "STRING NOT NULL", "n": "BIGINT"}
@@ -43,6 +44,10 @@ def test_rows_of_frames_are_those_of_local_writes(session: SparkSession, tmp_pat
     highest = max(file.max_sequence_number for s in tables[0].scan().rows.plan.splits for file in s.files)
     assert highest < 1000, "sequence numbers are not used up by the numbers of partitions"
     assert spark.read(session, tables[0].url).count() == len(expected)
+
+
+def test_a_notebook_on_this_machine(session: SparkSession, tmp_path: Path) -> None:
+    Notebook(session, tmp_path).run()
 
 
 def test_rows_that_wait_for_their_buckets(session: SparkSession, tmp_path: Path) -> None:

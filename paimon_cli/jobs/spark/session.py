@@ -81,7 +81,7 @@ def _is_whole(path: Path) -> bool:
 
 WORKERS_PYTHON_VARIABLE = "PYSPARK_PYTHON"
 _SENT = "_paimon_cli_was_sent"
-"""Name of the attribute of a session that has the package."""
+"""Name of the attribute of a context or Connect session that has the package."""
 
 
 def classic_context(session: SparkSession) -> SparkContext | None:
@@ -90,21 +90,25 @@ def classic_context(session: SparkSession) -> SparkContext | None:
 
 
 def send_package(session: SparkSession) -> None:
-    """Make this package known to the executors of a session, once. On this machine they run the Python of this process."""
+    """Make this package known to the executors of a session, once."""
     context = classic_context(session)
-    if context is not None and is_local(str(context.master)):
-        if WORKERS_PYTHON_VARIABLE not in os.environ and not context.getConf().contains(WORKERS_PYTHON):
-            context.pythonExec = sys.executable  # PySpark takes any python3 that is on the path, if nothing else is said
-        return
-    if runs_from_archive() or getattr(session, _SENT, False):
-        return
-    with TemporaryDirectory() as directory:
-        archive = str(write_package_archive(Path(directory)))
-        if context is not None:
-            context.addPyFile(archive)
-        else:
-            session.addArtifacts(archive, pyfile=True)
-    setattr(session, _SENT, True)
+    if context is not None:
+        send_to_executors(context)
+    elif not runs_from_archive() and not hasattr(session, _SENT):
+        with TemporaryDirectory() as directory:
+            session.addArtifacts(str(write_package_archive(Path(directory))), pyfile=True)
+        setattr(session, _SENT, True)
+
+
+def send_to_executors(context: SparkContext) -> None:
+    """Make this package known to the executors of a context, once. On this machine they run the Python of this process."""
+    is_here = is_local(str(context.master))
+    if WORKERS_PYTHON_VARIABLE not in os.environ:  # PySpark takes any python3 that is on the path then, whatever its settings say
+        context.pythonExec = context.getConf().get(WORKERS_PYTHON) or (sys.executable if is_here else context.pythonExec)
+    if not is_here and not runs_from_archive() and not hasattr(context, _SENT):
+        directory = ScratchDirectory("package")
+        context.addPyFile(str(write_package_archive(directory.path)))
+        setattr(context, _SENT, directory)  # executors get the file from there whenever they start
 
 
 LOCAL_MASTER = "local[*]"
@@ -182,6 +186,7 @@ def start_spark(request: SparkRequest) -> RunningSpark:
     `UsageError` without Java; `StorageUnavailable` with the end of the JVM's log when Spark does not come up.
     """
     if SparkContext._active_spark_context is not None:
+        send_to_executors(SparkContext._active_spark_context)
         return RunningSpark(SparkContext._active_spark_context, None)
     directory = ScratchDirectory("spark")
     jvm_log = directory.path / "jvm.log"
@@ -191,8 +196,7 @@ def start_spark(request: SparkRequest) -> RunningSpark:
         with _environment(_spark_environment(request, java)):
             context = _spark_context(request, confs, jvm_log)
         context._accumulatorServer.handle_error = _report_broke_off  # type: ignore[method-assign]
-        if not request.is_local and not runs_from_archive():
-            context.addPyFile(str(write_package_archive(directory.path)))
+        send_to_executors(context)
         return RunningSpark(context, directory)
     except (Py4JError, PySparkException, OSError) as error:
         raise StorageUnavailable(

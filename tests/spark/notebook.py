@@ -1,0 +1,103 @@
+"""What a notebook does with a table, in any session, beside a plain dictionary: load, upsert, delete, stream, read, compact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from paimon_cli import Table, spark
+from tests.tables import data_files, named_files
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("item", pa.string()), ("qty", pa.int32())])
+SQL = "id long, item string, qty int"
+LOADED = ("id", "concat('item-', id % 7) as item", "cast(id % 5 as int) as qty")
+Values = tuple[Any, ...]
+
+
+class Notebook:
+    """The table `orders`, and what it must hold."""
+
+    def __init__(self, session: SparkSession, folder: Path) -> None:
+        self.session, self.folder = session, folder
+        self.name = str(folder / "orders")
+        options = {"bucket": "3", "changelog-producer": "input"}
+        self.table = Table.create(self.name, schema=SCHEMA, primary_key=["id"], options=options)
+        self.expected: dict[int, Values] = {}
+        (folder / "events").mkdir()
+
+    def run(self) -> None:
+        self.load_and_change()
+        self.check()
+        self.stream_in()
+        self.check()
+        self.stream_out()
+        self.table.compact(strategy="full")
+        self.table.update({"qty": "qty + 1"}, where="id < 10")
+        self.expected |= {key: (item, qty + 1) for key, (item, qty) in self.expected.items() if key < 10}
+        self.check()
+        self.other_libraries()
+        assert spark.read(self.session, self.name, snapshot=1).count() == 300
+        assert self.table.verify(level="full").errors == 0
+        assert data_files(self.table.context) == named_files(self.table.context)
+
+    def load_and_change(self) -> None:
+        rows = self.session.range(0, 300, 1, 3).selectExpr(*LOADED)
+        spark.write(rows, self.name)
+        self.expected |= {n: (f"item-{n % 7}", n % 5) for n in range(300)}
+        spark.write(rows.where("id % 3 = 0").selectExpr("id", "concat(item, '!') as item", "qty + 100 as qty"), self.name)
+        self.expected |= {n: (f"item-{n % 7}!", n % 5 + 100) for n in range(0, 300, 3)}
+        more = self.session.createDataFrame([(1, "one", 2), (5000, "new", None)], SQL)
+        more.write.format("paimon").mode("append").save(self.name)
+        self.expected |= {1: ("one", 2), 5000: ("new", None)}
+        spark.write(
+            rows.where("id between 10 and 19").selectExpr("*", "if(id % 2 = 0, '-D', '+U') as op"), self.name, op_column="op"
+        )
+        for number in range(10, 20, 2):
+            del self.expected[number]
+        self.expected |= {n: (f"item-{n % 7}", n % 5) for n in range(11, 20, 2)}
+
+    def stream_in(self) -> None:
+        """Two micro-batches, then one after a restart."""
+        batches = [[(n, "first", n) for n in range(295, 305)], [(n, "second", n) for n in range(300, 303)], [(9000, "late", 3)]]
+        for number, rows in enumerate(batches):
+            text = "".join(f'{{"id": {key}, "item": "{item}", "qty": {qty}}}\n' for key, item, qty in rows)
+            (self.folder / "events" / f"{number}.json").write_text(text)
+            self.expected |= {key: (item, qty) for key, item, qty in rows}
+            if number:
+                events = self.session.readStream.schema(SQL).option("maxFilesPerTrigger", 1).json(str(self.folder / "events"))
+                self.finish(events.writeStream.format("paimon"), "in", path=self.name)
+
+    def stream_out(self) -> None:
+        out = str(self.folder / "out")
+        rows = self.session.readStream.format("paimon").option("path", self.name).load()
+        self.finish(rows.writeStream.format("parquet"), "out", path=out)
+        assert shown(self.session.read.parquet(out)) == self.expected
+
+    def finish(self, writer: Any, checkpoint: str, **options: str) -> None:
+        options["checkpointLocation"] = str(self.folder / f"checkpoint-{checkpoint}")
+        query = writer.options(**options).trigger(availableNow=True).start()
+        assert query.awaitTermination(300)
+        assert query.exception() is None
+
+    def check(self) -> None:
+        assert {row["id"]: (row["item"], row["qty"]) for row in self.table.scan().to_arrow().to_pylist()} == self.expected
+        assert shown(spark.read(self.session, self.name)) == self.expected
+        assert shown(self.session.read.format("paimon").load(self.name)) == self.expected
+
+    def other_libraries(self) -> None:
+        total = sum(qty or 0 for _, qty in self.expected.values())
+        scan = self.table.scan()
+        assert scan.to_pandas()["qty"].sum() == total
+        assert scan.to_polars()["qty"].sum() == total
+        assert scan.to_duckdb().aggregate("sum(qty)").fetchall() == [(total,)]
+        self.session.sql(f"CREATE OR REPLACE TEMPORARY VIEW by_source USING paimon OPTIONS (path '{self.name}')")
+        spark.read(self.session, self.name).createOrReplaceTempView("by_read")
+        joined = "SELECT sum(a.qty), count(*) FROM by_source a JOIN by_read b ON a.id = b.id"
+        assert tuple(self.session.sql(joined).collect()[0]) == (total, len(self.expected))
+
+
+def shown(rows: DataFrame) -> dict[int, Values]:
+    return {row.id: (row["item"], row.qty) for row in rows.collect()}
