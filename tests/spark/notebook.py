@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,9 @@ class Notebook:
         batches = [[(n, "first", n) for n in range(295, 305)], [(n, "second", n) for n in range(300, 303)], [(9000, "late", 3)]]
         for number, rows in enumerate(batches):
             text = "".join(f'{{"id": {key}, "item": "{item}", "qty": {qty}}}\n' for key, item, qty in rows)
-            (self.folder / "events" / f"{number}.json").write_text(text)
+            file = self.folder / "events" / f"{number}.json"
+            file.write_text(text)
+            os.utime(file, (10**9 + number, 10**9 + number))  # Spark takes files in the order of their times
             self.expected |= {key: (item, qty) for key, item, qty in rows}
             if number:
                 events = self.session.readStream.schema(SQL).option("maxFilesPerTrigger", 1).json(str(self.folder / "events"))
