@@ -56,7 +56,8 @@ class Catalog:
     """The tables of a warehouse, and of any directory.
 
     The warehouse is `url`, else `PAIMON_WAREHOUSE`, else that of `./paimon.yaml`; tables that are named by paths need none.
-    `options` are those of the catalog (`s3.endpoint`) and table options, which override those of each table.
+    `options` are those of the catalog (`s3.endpoint`; `profile` chooses a profile of that file) and table options, which override
+    those of each table.
 
     >>> catalog = Catalog(str(getfixture("tmp_path")))
     >>> Table.create("shop.orders", columns=["id BIGINT NOT NULL"], primary_key="id", bucket=1, warehouse=catalog.url)

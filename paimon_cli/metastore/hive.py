@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from paimon_cli.datatypes.data_type import (
 )
 from paimon_cli.errors import NotFound, NotSupported, UsageError, cleaning_up
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.metastore.hive_client import HiveAddress, HiveLock
+from paimon_cli.metastore.hive_client import HiveAddress, HiveLock, user_name
 from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, listed_properties
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.guarded_storage import GuardedStorage
@@ -72,7 +71,7 @@ class HiveMetastore(Metastore):
 
         _check_lower_case(name)
         place = None if self.warehouse is None else self.open_directory(self.directory_of(name))[1]
-        made = ttypes.Database(name=name, locationUri=place, parameters={}, ownerName=getpass.getuser(), ownerType=1)
+        made = ttypes.Database(name=name, locationUri=place, parameters={}, ownerName=user_name(), ownerType=1)
         with self._address.connected() as client:
             if name in client.get_all_databases():
                 raise UsageError(f"database {name} already exists", "the hive catalog has it")
@@ -247,7 +246,7 @@ class HiveMetastore(Metastore):
         return ttypes.Table(
             tableName=identifier.table,
             dbName=identifier.database,
-            owner=getpass.getuser(),
+            owner=user_name(),
             retention=2**31 - 1,
             sd=descriptor,
             partitionKeys=[],

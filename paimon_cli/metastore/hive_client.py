@@ -116,7 +116,7 @@ class HiveLock:
 
         part = ttypes.LockComponent(ttypes.LockType.EXCLUSIVE, ttypes.LockLevel.TABLE, self._database, self._table)
         part.operationType = ttypes.DataOperationType.NO_TXN
-        asked = ttypes.LockRequest(component=[part], user=getpass.getuser(), hostname=socket.gethostname())
+        asked = ttypes.LockRequest(component=[part], user=user_name(), hostname=socket.gethostname())
         answer = client.lock(asked)
         begin, sleep = self._clock.now_millis(), _FIRST_SLEEP
         while answer.state == ttypes.LockState.WAITING and self._clock.now_millis() - begin < self._address.acquire_timeout:
@@ -164,6 +164,14 @@ class HeldHiveLock:
                 self.client.unlock(ttypes.UnlockRequest(lockid=self.lock_id))
                 self.released = True
         return self.released
+
+
+def user_name() -> str:
+    """The user of this process, as entries and locks show it; containers run users that no system knows."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def _thrift_error() -> type[Exception]:
