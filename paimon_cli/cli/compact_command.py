@@ -127,8 +127,8 @@ class Service:
         bool,
         _of_service(
             "--watch",
-            help="Repeat in rounds until stopped. SIGTERM exits with 0, Ctrl-C with 130; running compactions are dropped, a "
-            "running commit is finished.",
+            help="Repeat in rounds until stopped. SIGTERM exits with 0, Ctrl-C with 130; a running compaction is dropped, small "
+            "ones and a running commit are finished.",
         ),
     ] = False
     interval: Annotated[str, _of_service("--interval", metavar="TIME", help="Pause between rounds.")] = "10 s"
