@@ -62,6 +62,5 @@ def test_the_reference_has_every_command_option_and_result() -> None:
 
 def test_every_page_of_the_navigation_is_there_or_made() -> None:
     made = {"index.md", "commands.md", "options.md", "json.md", "FORMAT.md", "ARCHITECTURE.md", "CHANGELOG.md"}
-    later = {"service.md"}
     listed = {page for _, pages in build_docs.NAVIGATION for page in pages}
     assert listed - made <= {path.name for path in build_docs.DOCS.glob("*.md")}

@@ -6,6 +6,7 @@ answered meanwhile.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -71,7 +72,8 @@ def tables_level(catalog: Catalog, place: str | None) -> Level:
         return listed(TableRow, catalog.tables(place), names)
 
     def enter(row: Any) -> Level:
-        return snapshots_level(catalog.table(row.table if row.path.endswith(f"/{row.table}") else row.path))
+        is_directory = place is not None and ("/" in place or os.path.isdir(place))
+        return snapshots_level(catalog.table(row.path if is_directory else row.table))
 
     return Level(f"tables of {place or catalog.url or 'the catalog'}", load, enter, follows=True)
 

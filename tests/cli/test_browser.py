@@ -68,6 +68,16 @@ def status(pilot: Pilot[None]) -> str:
     return str(pilot.app.screen.query_one("#status", Static).render())
 
 
+def test_a_directory_leads_to_its_tables_whatever_the_catalog_is(table: Table, tmp_path: Path) -> None:
+    browser = Browser(tables_level(Catalog(), str(tmp_path / "wh")), 60)
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await press(pilot, "enter")
+        assert list(browser.titles)[-1] == f"{table.url}: snapshots" and len(cells(pilot)) == 4
+
+    visit(browser, steps)
+
+
 def test_from_tables_to_rows_and_back(table: Table, tmp_path: Path) -> None:
     browser = Browser(tables_level(Catalog(str(tmp_path / "wh")), None), 60)
 
