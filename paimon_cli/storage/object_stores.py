@@ -73,7 +73,7 @@ _NAMES = {
 _HINTS = {
     Service.S3: "check s3.endpoint, s3.access-key, s3.secret-key and s3.region, or the environment (AWS_...)",
     Service.GOOGLE: "check gs.auth.service.account.json.keyfile, or the environment (GOOGLE_APPLICATION_CREDENTIALS)",
-    Service.AZURE: "check azure.account.key or azure.sas.token, or the environment (AZURE_...)",
+    Service.AZURE: "check azure.account.name and azure.account.key or azure.sas.token, or the environment (AZURE_...)",
 }
 _ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
 _HADOOP_ACCOUNT = re.compile(r"\.([a-z0-9]+)\.(dfs|blob)\.core\.windows\.net$")
@@ -260,6 +260,7 @@ def _boto3_provider(profile: str) -> Any:
 
 _STATUS = re.compile(r"non-2xx status code: (\d{3})\b")
 _NOT_CONNECTED = re.compile(r"inner: Http\(\s*HttpError \{\s*kind: Connect,")
+_ASKED = re.compile(r"(GET|PUT|HEAD|POST|DELETE) https?://[^\s?]+")
 _SAID = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<\n]*)")
 _CAUSE = re.compile(r'(?:message: |error: |\w+Error\(\s*)"([^"\n]{1,200})"')
 
@@ -295,10 +296,12 @@ class StoreError:
         """One line: the store's own words where there are any, else the innermost cause."""
         if said := _SAID.search(self.text):
             return f"{self.status} {said[1]}: {said[2]}"
-        text = " ".join(self.text.split())
-        if "sending request" in text and (causes := _CAUSE.findall(str(self.error).partition("\n\nDebug source")[2])):
-            text = f"{text} ({causes[-1]})"
-        return f"could not connect: {text}" if self.was_not_sent else text
+        if "sending request" not in self.text:
+            return " ".join(self.text.split())
+        causes = _CAUSE.findall(str(self.error).partition("\n\nDebug source")[2])
+        asked = _ASKED.search(self.text)
+        what = "could not connect" if self.was_not_sent else "the connection broke"
+        return what + (f" for {asked[0]}" if asked else "") + (f" ({causes[-1]})" if causes else "")
 
 
 class StoreErrors(contextlib.AbstractContextManager[None]):

@@ -181,7 +181,11 @@ def test_secrets_of_the_environment_are_taken_out(monkeypatch: pytest.MonkeyPatc
     ("text", "status", "why"),
     [
         ("x: Server returned non-2xx status code: 403 Forbidden: <Code>No</Code><Message>never</Message>", 403, "403 No: never"),
-        ("HTTP error: error sending request", 0, "HTTP error: error sending request"),
+        (
+            "x: Error performing PUT http://h/k?sig=1 in 2ms - HTTP error: error sending request",
+            0,
+            "the connection broke for PUT http://h/k",
+        ),
         ("odd: status code: 501 is part of a name", 0, "odd: status code: 501 is part of a name"),
     ],
 )
