@@ -11,7 +11,7 @@ from paimon_cli.options.option_catalog import SCAN
 from paimon_cli.options.option_text import counted
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split
-from paimon_cli.sql.predicate import parse_predicate
+from paimon_cli.sql.predicate import Predicate, parse_predicate
 
 if TYPE_CHECKING:
     from paimon_cli.catalog.table import CatalogTable
@@ -74,8 +74,7 @@ def bisect_snapshots(
     tried: list[TriedSnapshot] = []
 
     def holds(snapshot_id: int) -> bool:
-        plan = plan_scan(context, context.snapshots.get(snapshot_id), predicate, read_optimized=table.read_optimized)
-        rows = sum(count_split(context, split, predicate) for split in plan.splits)
+        rows = _matching_rows(table, context.snapshots.get(snapshot_id), predicate)
         tried.append(TriedSnapshot(snapshot_id, rows, (rows > 0) == (expect == "some")))
         advance(1)
         return tried[-1].holds
@@ -92,6 +91,17 @@ def bisect_snapshots(
         low, high = (low, middle) if holds(ids[middle]) else (middle, high)
     found = context.snapshots.get(ids[high])
     return _result(found, where, expect, None if low < 0 else ids[low], ids, tried)
+
+
+def _matching_rows(table: CatalogTable, snapshot: Snapshot, predicate: Predicate) -> int:
+    context = table.context
+    if context.mode.merges_postponed and not table.read_optimized:
+        from paimon_cli.jobs.postponed_rows import plan_with_waiting_rows  # loads what writes
+
+        context, plan = plan_with_waiting_rows(context, snapshot, predicate)
+    else:
+        plan = plan_scan(context, snapshot, predicate, read_optimized=table.read_optimized)
+    return sum(count_split(context, split, predicate) for split in plan.splits)
 
 
 def _result(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -61,3 +63,14 @@ def test_what_never_holds(table: Table) -> None:
         table.bisect("id = 7", first=3, last=2)
     with pytest.raises(UsageError):
         table.bisect("nope = 1")
+
+
+def test_rows_that_wait_for_their_buckets_count_as_in_a_read(tmp_path: Path) -> None:
+    options = {"postpone.merge-on-read": "true", "file.format": "parquet"}
+    waiting = Table.create(
+        str(tmp_path / "t"), columns=["id BIGINT NOT NULL", "v INT"], primary_key="id", bucket=-2, options=options
+    )
+    for value in (1, 2, 3):
+        waiting.write(pa.table({"id": [value], "v": pa.array([value], pa.int32())}))
+    assert waiting.scan(where="id = 2").count() == 1
+    assert waiting.bisect("id = 2").snapshot_id == 2
