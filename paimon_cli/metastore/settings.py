@@ -171,4 +171,5 @@ def _flag(name: str | None, key: str, value: str) -> tuple[str, str]:
 
 
 def _shown(key: str, value: str) -> str:
-    return HIDDEN if names_secret(key) and value else without_user_info(value)
+    is_secret = names_secret(key) and not key.endswith(".provider")
+    return HIDDEN if is_secret and value else without_user_info(value)

@@ -104,6 +104,8 @@ def test_config_show_tells_origins_and_no_secret(directory: str, run: Run, monke
         "uri": ("postgresql://h/db", "flag", "--option"),
         "warehouse": ("/prod", "profile", "paimon.yaml, profiles.prod"),
     }
+    named = run("config", "show", "--option", "token.provider=bear", "--option", "token=hunter5", "-o", "json").json["items"]
+    assert {item["key"]: item["value"] for item in named}.items() >= {"token.provider": "bear", "token": "***"}.items()
     assert "hunter" not in answer.out + answer.err + run("config", "show").out
     Path("paimon.yaml").unlink()
     monkeypatch.delenv("PAIMON_PROFILE")
