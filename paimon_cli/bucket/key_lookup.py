@@ -13,9 +13,10 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from paimon_cli.bucket.data_file_reader import check_decoded, decoding, file_format, read_data_file
+from paimon_cli.bucket.data_file_reader import FilePart, check_decoded, decoding, file_format, read_data_file, read_part
 from paimon_cli.bucket.deletion_vectors import BucketVectors
 from paimon_cli.bucket.key_copy import KeyCopy
 from paimon_cli.bucket.parquet_chunks import read_footer
@@ -33,8 +34,8 @@ from paimon_cli.metadata.parquet_footer import Footer
 from paimon_cli.storage.storage import open_sized
 
 BATCH_ROWS = 65536
-KEYS_PER_BLOCK, MOST_BLOCKS = 4, 0.9
-"""Where more keys than these come to a block, in this share of all blocks, bounds save nothing."""
+FEWEST_DENSE_KEYS, ROWS_PER_KEY, MOST_BLOCKS = 1000, 2048, 0.9
+"""If there are so many keys, and in this share of all blocks no more rows than these come to a key, the whole file is read."""
 UNSORTED = "its rows are not sorted by key, or its page index is damaged"
 
 
@@ -107,11 +108,7 @@ def positions_in_file(context: TableContext, bucket_id: BucketId, file: DataFile
     found: Places | None = None
     if file_format(file.file_name) == "parquet":
         with decoding(path), open_sized(context.storage, path, file.file_size) as source:
-            known.footer = known.footer or checked_footer(source, file)
-            known.blocks = known.blocks or _KeyBlocks.of(context, file, source, known.footer)
-            if known.blocks is not None:
-                found, rows = known.blocks.positions(source, keys)
-                known.rows_read += rows
+            found = _positions_by_bounds(context, file, source, keys, known)
     if found is None:
         known.rows_read += file.row_count
         found = _streamed_positions(context, bucket_id, file, keys)
@@ -119,10 +116,64 @@ def positions_in_file(context: TableContext, bucket_id: BucketId, file: DataFile
     return found
 
 
+def _positions_by_bounds(
+    context: TableContext, file: DataFileMeta, source: BinaryIO, keys: SortedKeys, known: _KnownFile
+) -> Places | None:
+    """As `positions_in_file`; None where bounds save nothing, or are not known.
+
+    Many keys are first compared with the bounds of row groups, which pyarrow decodes: to decode page indexes takes as long as to
+    read the keys of half a million rows.
+    """
+    if known.blocks is None:
+        if len(keys) >= FEWEST_DENSE_KEYS and _are_all_over(context, file, source, keys):
+            return None
+        known.footer = known.footer or checked_footer(source, file)
+        known.blocks = _KeyBlocks.of(context, file, source, known.footer)
+    if known.blocks is None or known.blocks.are_dense(keys):
+        return None
+    found, rows = known.blocks.positions(source, keys)
+    known.rows_read += rows
+    return found
+
+
+def _are_all_over(context: TableContext, file: DataFileMeta, source: BinaryIO, keys: SortedKeys) -> bool:
+    """Whether the keys are dense in the row groups; False where the first key column is neither an integer nor a text."""
+    metadata = pq.read_metadata(source)
+    (name,) = ReadColumns(context, file, context.schema.trimmed_primary_keys[:1]).physical
+    leaf = [metadata.schema.column(leaf).path for leaf in range(metadata.num_columns)].index(name)
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    known = [group.column(leaf).statistics for group in groups]
+    lows = [one.min if one is not None and one.has_min_max else None for one in known]
+    if not lows or type(lows[0]) not in (int, str) or len({type(low) for low in lows}) > 1:
+        return False
+    return _are_dense(keys, SortedKeys((comparable(pa.array(lows)),)), np.array([group.num_rows for group in groups]))
+
+
+def _are_dense(keys: SortedKeys, lows: SortedKeys, rows: Places) -> bool:
+    """Whether there are keys all over consecutive blocks of this many rows, which begin with the keys `lows`."""
+    if len(keys) < FEWEST_DENSE_KEYS:
+        return False
+    edges = keys.prefix(len(lows.columns)).below(lows)
+    enough = np.diff(edges, append=len(keys)) >= np.maximum(1, rows // ROWS_PER_KEY)
+    return bool(np.count_nonzero(enough) >= len(lows) * MOST_BLOCKS)
+
+
 def _copied(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> KeyCopy:
+    return KeyCopy.write(context.kept.new_copy(file.file_name), _all_keys(context, bucket_id, file))
+
+
+def _all_keys(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> Iterator[SortedKeys]:
+    """The keys of all rows in large batches, whose ends are looked at to see whether they ascend."""
     names = context.schema.trimmed_primary_keys
-    batches = read_data_file(context, bucket_id, file, names, BATCH_ROWS)
-    return KeyCopy.write(context.kept.new_copy(file.file_name), (SortedKeys.of(batch, names) for batch in batches))
+    last: SortedKeys | None = None
+    for _, batch in read_part(context, bucket_id, file, names, 4 * BATCH_ROWS, FilePart(is_alone=True)):
+        keys = SortedKeys.of(batch, names)
+        first, end = keys.slice(0, 1), keys.slice(len(keys) - 1, len(keys))
+        if end.below(first)[0] or (last is not None and last.below(first)[0] == 0):
+            path = context.data_file_path(*bucket_id, file)
+            raise DamagedFile(f"cannot read data file {path}", "its rows are not sorted by key", path=path)
+        last = end
+        yield keys
 
 
 @dataclass
@@ -162,19 +213,15 @@ def _any_odd(kinds: pa.Array) -> bool:
 
 
 def _streamed_positions(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> Places:
-    """The key columns are read batch by batch, up to the last key."""
-    names = context.schema.trimmed_primary_keys
+    """All rows are read: a key is absent only if none of them was out of order."""
     positions = np.full(len(keys), ABSENT, np.int64)
     first_row = done = 0
-    for batch in read_data_file(context, bucket_id, file, names, BATCH_ROWS):
-        rows = SortedKeys.of(batch, names)
+    for rows in _all_keys(context, bucket_id, file):
         end = max(done, int(keys.up_to(rows.slice(len(rows) - 1, len(rows)))[0]))
         asked = keys.slice(done, end)
         places = rows.below(asked)
         positions[done:end] = np.where(rows.equal_at(places, asked), first_row + places, ABSENT)
         first_row, done = first_row + len(rows), end
-        if done == len(keys):
-            break
     return positions
 
 
@@ -216,42 +263,15 @@ class _KeyBlocks:
             sides.append(SortedKeys.of(batch, names[: len(ends)]))
         return _KeyBlocks(read, names, pages, KeyBounds.of(*sides), file.row_count)
 
+    def are_dense(self, keys: SortedKeys) -> bool:
+        """Whether hardly any block lies between two of the keys."""
+        return _are_dense(keys, self.bounds.lows, self.pages.ends - self.pages.begins)
+
     def positions(self, source: BinaryIO, keys: SortedKeys) -> tuple[Places | None, int]:
-        """The row of each key, and how many rows were decoded for that.
+        """The row of each key, from the blocks whose bounds admit it, and how many rows were decoded for that.
 
         None where one key is within the bounds of more blocks than memory has room for.
         """
-        if not self._are_everywhere(keys):
-            return self._in_bounds(source, keys)
-        return self._in_all_blocks(source, keys)
-
-    def _are_everywhere(self, keys: SortedKeys) -> bool:
-        """Whether the keys are so dense that hardly any block lies between two of them."""
-        if len(keys) < KEYS_PER_BLOCK * len(self.pages):
-            return False
-        edges = keys.prefix(len(self.bounds.lows.columns)).below(self.bounds.lows)
-        return bool(np.count_nonzero(np.diff(edges)) >= len(self.pages) * MOST_BLOCKS)
-
-    def _in_all_blocks(self, source: BinaryIO, keys: SortedKeys) -> tuple[Places, int]:
-        """As `positions`, of all blocks one after the other, so that a key is absent if it is not found."""
-        found = np.full(len(keys), ABSENT, np.int64)
-        first_row = done = 0
-        last: SortedKeys | None = None
-        every = np.arange(len(self.pages))
-        for _, _, blocks in self.pages.portions(every, every):
-            stored = self._keys_of(source, blocks)
-            if last is not None and stored.slice(0, 1).up_to(last)[0]:
-                raise ValueError(UNSORTED)
-            last = stored.slice(len(stored) - 1, len(stored))
-            end = max(done, int(keys.up_to(last)[0]))
-            asked = keys.slice(done, end)
-            places = stored.below(asked)
-            found[done:end] = np.where(stored.equal_at(places, asked), first_row + places, ABSENT)
-            first_row, done = first_row + len(stored), end
-        return found, first_row
-
-    def _in_bounds(self, source: BinaryIO, keys: SortedKeys) -> tuple[Places | None, int]:
-        """As `positions`, of the blocks whose bounds admit a key."""
         first, last = self.bounds.blocks(keys)
         decoded = 0
         found = np.full(len(keys), ABSENT, np.int64)

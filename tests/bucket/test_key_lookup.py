@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -251,6 +252,38 @@ def test_only_pages_near_the_keys_are_read(tmp_path: Path, monkeypatch: pytest.M
     assert seen == [0, 1, 50]
 
 
+@pytest.mark.parametrize("key_type", ["BIGINT", "STRING", "DECIMAL(9, 0)"])
+def test_keys_all_over_a_file_are_found_without_its_page_index(
+    key_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_lookup, "FEWEST_DENSE_KEYS", 20)
+    monkeypatch.setattr(key_lookup, "ROWS_PER_KEY", 20)
+    monkeypatch.setattr(key_lookup, "BATCH_ROWS", 16)
+    pages: list[int] = []
+    whole = PagedColumns.of
+
+    def watched(*parts: Any) -> PagedColumns | None:
+        pages.append(1)
+        return whole(*parts)
+
+    monkeypatch.setattr(PagedColumns, "of", staticmethod(watched))
+    options = {"parquet.page.row.count.limit": "10", "file.block-size": "1 kb"}
+    context = table_of(tmp_path / "t", [key_type], **options)
+    rows: list[Row] = [{"k0": f"{n:04d}" if key_type == "STRING" else n, "v": "x"} for n in range(0, 1000, 2)]
+    (file,) = written(context, rows, 5)
+    path = Path(context.data_file_path(*BUCKET, file))
+    assert pq.read_metadata(path).num_row_groups > 3
+    spread = asked_for(context, [*rows[::6], {"k0": "0333x" if key_type == "STRING" else 333, "v": "x"}])
+    together = asked_for(context, rows[100:150])
+    assert places(context, [file], spread) == expected(context, [file], spread)
+    assert bool(pages) == (key_type == "DECIMAL(9, 0)")  # its bounds are not looked at
+    assert places(context, [file], together) == expected(context, [file], together) and len(pages) == 1
+    table = pq.read_table(path)
+    pq.write_table(pa.concat_tables([table.slice(250), table.slice(0, 250)]), path, row_group_size=100)
+    with pytest.raises(DamagedFile, match="not sorted by key"):
+        places(context, [file], spread)
+
+
 def test_lookups_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = table_of(tmp_path / "t", ["BIGINT", "STRING"], **{"parquet.page.row.count.limit": "10"})
     rows: list[Row] = [{"k0": n // 30, "k1": f"{n:05d}", "v": f"row {n}"} for n in range(1000)]
@@ -271,7 +304,7 @@ def test_a_service_copies_keys_once_it_has_read_them_all(
     file_format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(key_copy, "PIECE_BYTES", 300)
-    monkeypatch.setattr(key_lookup, "BATCH_ROWS", 16)
+    monkeypatch.setattr(key_lookup, "BATCH_ROWS", 4)
     kept = KeptFiles(keeps_copies=True)
     context = replace(table_of(tmp_path / "t", ["INT", "STRING"], file_format), kept=kept)
     rows: list[Row] = [{"k0": n // 9, "k1": f"k{n:03d}", "v": "x"} for n in range(0, 200, 2)]
