@@ -37,8 +37,8 @@ from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
-from paimon_cli.read.scan_plan import plan_scan
-from paimon_cli.read.split_reader import read_side_by_side, read_split
+from paimon_cli.read.scan_plan import Split, plan_scan
+from paimon_cli.read.split_reader import in_parts, read_side_by_side, read_split
 from scripts.bench.cost_growth import cpu_of_process
 from scripts.bench.lookup import BATCH_ROWS, CLUSTERS, COLUMNS, new_table, values
 from scripts.bench.measure import FEWEST_ROUNDS, Comparison, cpu_with_children, report
@@ -46,6 +46,7 @@ from scripts.bench.measure import FEWEST_ROUNDS, Comparison, cpu_with_children, 
 OPTIONS = {"bucket": "4", "deletion-vectors.enabled": "true", "write-only": "true"}
 FEW, MANY = 1_000, 200_000
 COMMAND_SECONDS, ROUND_SECONDS = 1.5, 0.3
+FASTER = 1.7
 
 
 def source(path: Path, batches: Iterator[np.ndarray]) -> Path:
@@ -217,6 +218,41 @@ def scans(folder: Path, table: Path, rows: int) -> Iterator[Comparison]:
         )
 
 
+def report_two_readers(scanned: TableContext, rounds: int) -> bool:
+    """One bucket, all columns, by two readers that share its files against one; whether they are FASTER times as fast.
+
+    A shared machine has no two quiet cores. So the CPU time of each part is measured while two readers are at work, and the
+    parts are dealt out to them in order: the busier one's share is the time that two cores would take.
+    """
+    (split, *_) = plan_scan(scanned, scanned.snapshots.latest()).splits
+    parts = in_parts(scanned, [split], 2)
+    alone: list[float] = []
+    shared: list[float] = []
+    for _ in range(rounds + 1):
+        began = time.process_time()
+        for _ in read_side_by_side([split], lambda split: read_split(scanned, split, tuple(COLUMNS)), 1):
+            pass
+        alone.append(time.process_time() - began)
+        seconds = dict.fromkeys(parts, 0.0)
+
+        def read(part: Split, seconds: dict[Split, float] = seconds) -> Iterator[pa.RecordBatch]:
+            began = time.thread_time()
+            yield from read_split(scanned, part, tuple(COLUMNS))
+            seconds[part] = time.thread_time() - began  # each part has a thread of its own
+
+        for _ in read_side_by_side(parts, read, 2):
+            pass
+        readers = [0.0, 0.0]
+        for part in parts:
+            readers[readers.index(min(readers))] += seconds[part]
+        shared.append(max(readers))
+    ratio = statistics.median(one / two for one, two in zip(alone[1:], shared[1:], strict=True))
+    name = f"scan of one bucket in {len(parts)} parts, two readers"
+    print(f"{name}: {ratio:.2f} times as fast as one (goal {FASTER}, {'met' if ratio >= FASTER else 'MISSED'})", file=sys.stderr)
+    print(json.dumps({"name": name, "ratio": ratio, "goal": FASTER, "met": ratio >= FASTER}), flush=True)
+    return ratio >= FASTER
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
@@ -235,6 +271,8 @@ def main() -> None:
         for name, comparisons in (("large", large_upserts), ("changelog", changelogs), ("scan", scans)):
             if asked.only is None or name in asked.only:
                 met &= report(comparisons(folder, folder / "t", rows), asked.rounds)
+        if asked.only is None or "scan" in asked.only:
+            met &= report_two_readers(TableContext.open(str(folder / "scanned")), asked.rounds)
     sys.exit(0 if met else 1)
 
 
