@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paimon_cli.bucket.stamped_files import INDEX_PREFIX, stamped_uuid
-from paimon_cli.errors import DamagedFile, NotSupported, UsageError
+from paimon_cli.errors import Conflict, DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import HASH, BucketId, IndexFileMeta, hash_index_state
 from paimon_cli.metadata.index_files import KeyHashes, decode_key_hashes, encode_key_hashes
@@ -90,13 +90,13 @@ class HashIndexes:
     def of(self, context: TableContext, partition: bytes) -> Mapping[int, IndexFileMeta]:
         """The files of a partition. `DamagedFile` if a bucket has rows but no index: they would be written to another bucket.
 
-        `UsageError` for a partition that `rescale` has moved into a fixed number of buckets.
+        `Conflict` for a partition that `rescale` has moved into a fixed number of buckets.
         """
         files = self.files.get(partition, {})
         for bucket, total in self.with_rows.get(partition, {}).items():
             if total > 0:
                 rescale = f"paimon-cli rescale {context.layout.argument} --buckets {total}"
-                raise UsageError(
+                raise Conflict(
                     f"{context.bucket_path(partition, bucket)} was written for a fixed number of {total} buckets",
                     "a rescale has moved its rows, but this command still saw the old bucket option",
                     f"run this again; if the rescale was killed, first run: {rescale}",

@@ -206,7 +206,7 @@ def test_a_writer_of_dynamic_buckets_that_was_overtaken_is_refused(tmp_path: Pat
 
     monkeypatch.setattr(write_job, "write_input", overtaken)
     for _ in range(2):
-        with pytest.raises(UsageError, match="fixed number of 3 buckets"):
+        with pytest.raises(Conflict, match="fixed number of 3 buckets"):
             write(context, [{"k": k, "n": -k} for k in range(50, 70)])
     after = TableContext.open(context.url)
     assert (after.options.bucket, len(rows_of(after))) == (3, 60)
