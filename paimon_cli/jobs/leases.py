@@ -82,8 +82,10 @@ class Leases:
                 with suppress(PaimonError):  # tried again before it ends
                     self._renew(directory, held)
 
-    def holds(self, directory: str) -> bool:
-        return directory in self._held
+    @property
+    def held(self) -> frozenset[str]:
+        """The directories whose leases this holder has."""
+        return frozenset(self._held)
 
     @contextmanager
     def renewed(self) -> Iterator[None]:
@@ -101,7 +103,7 @@ class Leases:
         finally:
             ended.set()
             thread.join()
-            for directory in list(self._held):
+            for directory in self.held:
                 self.release(directory)
 
     def _renew(self, directory: str, held: _Held) -> bool:

@@ -46,13 +46,13 @@ def files(directory: str) -> list[str]:
 
 def test_one_holder_at_a_time_and_nothing_is_left_behind(directory: str) -> None:
     one, other = leases("one", HandClock()), leases("other", HandClock(10**9))
-    assert one.acquire(STORE, directory) and one.holds(directory)
+    assert one.acquire(STORE, directory) and directory in one.held
     assert not other.acquire(STORE, directory)
     content = json.loads(Path(directory, "compaction-1").read_text())
     assert (content["holder"], content["lives_ms"]) == ("one", 60_000)
     one.release(directory)
     assert not Path(directory).exists()
-    assert other.acquire(STORE, directory) and not one.holds(directory)
+    assert other.acquire(STORE, directory) and directory not in one.held
 
 
 def test_a_dead_holder_is_replaced_after_its_own_time_by_the_clock_of_the_other(directory: str) -> None:
@@ -68,7 +68,7 @@ def test_a_dead_holder_is_replaced_after_its_own_time_by_the_clock_of_the_other(
     assert files(directory) == ["compaction-2"]
     dead.clock.sleep(5)
     dead.renew()
-    assert not dead.holds(directory) and heir.holds(directory) and files(directory) == ["compaction-2"]
+    assert directory not in dead.held and directory in heir.held and files(directory) == ["compaction-2"]
 
 
 def test_a_renewed_lease_is_not_taken_over(directory: str) -> None:
@@ -79,7 +79,7 @@ def test_a_renewed_lease_is_not_taken_over(directory: str) -> None:
         assert not other.acquire(STORE, directory)
         clock.sleep(30)
         holder.renew()
-    assert holder.holds(directory) and files(directory) == ["compaction-21"]
+    assert directory in holder.held and files(directory) == ["compaction-21"]
     holder.renew()  # not due yet
     assert files(directory) == ["compaction-21"]
 
@@ -92,7 +92,7 @@ def test_of_two_heirs_one_wins(directory: str) -> None:
     clock.sleep(60)
     meddler = Meddler("put_if_absent", "compaction-2", lambda: second.acquire(STORE, directory))
     assert not first.acquire(meddler, directory)
-    assert second.holds(directory) and not first.holds(directory)
+    assert directory in second.held and directory not in first.held
 
 
 def test_a_lost_answer_is_looked_up(directory: str) -> None:
@@ -123,7 +123,7 @@ def test_a_storage_that_fails_ends_no_renewal_and_is_reported_when_a_lease_is_as
     assert holder.acquire(broken, directory)
     clock.sleep(30)
     holder.renew()
-    assert holder.holds(directory)
+    assert directory in holder.held
     clock.sleep(1)
     holder.renew()
     assert files(directory) == ["compaction-2"]
