@@ -40,6 +40,7 @@ from paimon_cli.metadata.data_file_schema import INSERT, UPDATE_AFTER, VALUE_KIN
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.read.scan_plan import Split
 from paimon_cli.spark.spark_types import columns_of, nullable_schema, spark_condition, spark_type
+from paimon_cli.storage.whole_file import ScratchStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,8 +96,14 @@ def read(
     return frame_of(spark, scan.rows, native=native)
 
 
+_scratch_of_frames: list[ScratchStorage] = []
+"""Files of this process that DataFrames read, whenever that is: they live until the process ends."""
+
+
 def frame_of(spark: SparkSession, scan: RowScan, *, native: bool | None = None) -> DataFrame:
     """The rows of a planned scan."""
+    if isinstance(scan.context.storage, ScratchStorage):
+        _scratch_of_frames.append(scan.context.storage)
     files, splits = divided(scan, native)
     parts = [_native_frame(spark, scan, files)] if files else []
     if splits or not parts:
@@ -135,7 +142,9 @@ def divided(scan: RowScan, native: bool | None) -> tuple[list[NativeFile], list[
 
 
 def _can_be_native(scan: RowScan) -> bool:
-    """Whether what is asked of every row can be computed by Spark."""
+    """Whether what is asked of every row can be computed by Spark, which knows no files that this process keeps for itself."""
+    if isinstance(scan.context.storage, ScratchStorage):
+        return False
     plain = not scan.request.keep_kinds and not any(value.path for value in scan.selection.values)
     return plain and (scan.predicate is None or spark_condition(scan.predicate.condition) is not None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from paimon_cli.datatypes.data_type import TimestampType
 from paimon_cli.errors import NotFound, NotSupported
 from paimon_cli.spark.reading import NativeFile, divided
 from tests.goldens import golden_table
-from tests.tables import make_table
+from tests.tables import make_table, write
 
 GOLDENS = {
     "java-0.9/append_fixed": "native",
@@ -136,6 +137,17 @@ def native_files(table: Table, columns: list[str] | None = None) -> list[NativeF
     files, splits = divided(table.scan(columns).rows, None)
     assert not splits
     return files
+
+
+def test_rows_that_wait_for_their_buckets_are_merged(session: SparkSession, tmp_path: Path) -> None:
+    """The files that give them buckets are of this process, and Spark's own reader would look for them in the table."""
+    options = {"postpone.batch-write-fixed-bucket": "false", "postpone.merge-on-read": "true"}
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "s": "STRING"}, ["id"], bucket=-2, options=options)
+    write(context, [{"id": n, "s": "a"} for n in range(4)])
+    write(context, [{"id": 2, "s": "b"}])
+    frame = spark.read(session, context.url)
+    gc.collect()
+    assert sorted(map(tuple, frame.collect())) == [(0, "a"), (1, "a"), (2, "b"), (3, "a")]
 
 
 def test_marked_rows_of_files_in_many_pieces(session: SparkSession, tmp_path: Path) -> None:
