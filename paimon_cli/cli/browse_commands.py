@@ -36,7 +36,7 @@ Interval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Pause
 @command(commands, "tui")
 def tui(
     call: Call,
-    place: Annotated[
+    table: Annotated[
         str | None,
         typer.Argument(metavar="[TABLE|WAREHOUSE]", help="A table, a database or a directory of tables.", show_default=False),
     ] = None,
@@ -53,7 +53,7 @@ def tui(
     """
     if not call.is_for_people or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("tui needs a terminal", "it answers keys and prints no data", "paimon-cli watch TABLE")
-    browser = _browser(call, place, _seconds(interval))
+    browser = _browser(call, table, _seconds(interval))
     browser.run()
 
 
@@ -77,6 +77,8 @@ def _first_level(call: Call, place: str | None) -> Level:
         try:
             return snapshots_level(call.open(place))
         except (NotFound, UsageError) as no_table:
+            if call.branch is not None:
+                raise
             try:
                 call.catalog().tables(place)
             except NotFound:

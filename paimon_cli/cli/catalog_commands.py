@@ -43,8 +43,8 @@ Place = Annotated[
     ),
 ]
 DatabaseName = Annotated[str, typer.Argument(metavar="DB", help="Name of the database.", show_default=False)]
-SourceTable = Annotated[str, typer.Argument(metavar="TABLE", help="The table as it is.", show_default=False)]
-TargetTable = Annotated[str, typer.Argument(metavar="NEW", help="Its new name, or the name of the copy.", show_default=False)]
+OldName = Annotated[str, typer.Argument(metavar="OLD", help="The name of the table today.", show_default=False)]
+NewName = Annotated[str, typer.Argument(metavar="NEW", help="Its new name, or the name of the copy.", show_default=False)]
 Database = Annotated[str | None, typer.Option("--database", metavar="DB", help="Only the tables of this database.")]
 
 
@@ -132,7 +132,7 @@ def drop_database(
 
 
 @command(tables, "rename")
-def rename_table(call: Call, source: SourceTable, target: TargetTable) -> None:
+def rename_table(call: Call, source: OldName, target: NewName) -> None:
     """Rename a table of the catalog, and move its directory. Stop its writers first.
 
     Object stores cannot move a directory in one step: there a table is cloned instead, and the old one dropped.
@@ -146,16 +146,16 @@ def rename_table(call: Call, source: SourceTable, target: TargetTable) -> None:
 
 
 @command(tables, "clone")
-def clone_table(call: Call, source: SourceTable, target: TargetTable, allow_unsafe_commit: AllowUnsafeCommit = False) -> None:
+def clone_table(call: Call, table: TableName, target: NewName, allow_unsafe_commit: AllowUnsafeCommit = False) -> None:
     """Copy the latest snapshot of a table into a new table: schemas, data files, indexes and metadata, byte by byte.
 
-    Older snapshots, tags and branches are not copied.
+    Older snapshots, tags and other branches are not copied.
 
     paimon-cli tables clone shop.orders test.orders --warehouse ./wh
 
     paimon-cli tables clone shop.orders shop.copy --warehouse ./wh
     """
-    done = call.catalog(allow_unsafe_commit).clone_table(source, target)
+    done = call.catalog(allow_unsafe_commit).clone_table(table, target)
     snapshot = "an empty table" if done.snapshot_id is None else f"snapshot {done.snapshot_id}"
     text = f"cloned {snapshot} of {done.source} into {done.table}: {counted(done.files, 'file')} of {human_size(done.size)}"
     call.show(Item("ClonedTable", done.table, done), text)
