@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,6 +61,13 @@ def test_the_reference_has_every_command_option_and_result() -> None:
     options = build_docs.options_page()
     assert "| `merge-engine` | `deduplicate` |" in options and options.count("\n| `") > 500
     assert "`commit_identifier`" in build_docs.json_page() and "## SnapshotRow" in build_docs.json_page()
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(build, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"index.html", "tutorial.html", "commands.html", "FORMAT.html"} <= {page.name for page in tmp_path.iterdir()}
 
 
 def test_every_page_of_the_navigation_is_there_or_made() -> None:

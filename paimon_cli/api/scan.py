@@ -76,7 +76,11 @@ class Scan:
         return self.to_batches().read_all()
 
     def to_pandas(self, **options: Any) -> Any:
-        """All rows as a pandas DataFrame; `options` are those of `pyarrow.Table.to_pandas`."""
+        """All rows as a pandas DataFrame; `options` are those of `pyarrow.Table.to_pandas`.
+
+        Raises `UsageError` where pandas is not installed.
+        """
+        installed("pandas")
         return self.to_arrow().to_pandas(**options)
 
     def to_polars(self) -> Any:

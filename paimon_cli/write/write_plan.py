@@ -179,11 +179,13 @@ class WritePlan:
         """`UsageError` if rows of that partition would go into other buckets than older ones of their keys."""
         total = self.other_bucket_counts.get(partition)
         if total is not None:
-            place, table = self.context.partition_path_of(partition).rstrip("/") or "the table", self.context.layout.argument
+            place = self.context.partition_path_of(partition).rstrip("/") or "the table"
+            buckets = self.total_buckets if self.total_buckets > 0 else total
             raise UsageError(
                 f"{place} was written with {total} buckets, the table's option says {self.total_buckets}",
                 "rows of one key must stay in one bucket",
-                f"paimon-cli rescale {table} --buckets {self.total_buckets if self.total_buckets > 0 else total}",
+                "try again if a rescale is running, which changes the option last; otherwise run: "
+                f"paimon-cli rescale {self.context.layout.argument} --buckets {buckets}",
             )
 
     def first_sequence(self, bucket_id: BucketId) -> int:

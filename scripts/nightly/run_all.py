@@ -75,6 +75,7 @@ PROGRAMS = (
     Program("system-faults", "scripts.nightly.system_faults", (), "--faults", 1000, minutes=45),
     Program("manifest-bombs", "scripts.nightly.manifest_bombs"),
     Program("soak-compaction", "scripts.nightly.soak_compaction", ("--writers", "2"), "--seconds", 600, cores=2),
+    Program("report-screens", "scripts.nightly.report_screens"),
     Program("pytest", "pytest", TESTS, cores=2, minutes=45),
 )
 
