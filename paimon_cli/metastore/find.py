@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paimon_cli.errors import NotSupported
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metastore.filesystem import FileSystemMetastore
 from paimon_cli.metastore.metastore import Metastore
 from paimon_cli.metastore.settings import FILESYSTEM, METASTORE, CatalogSettings, read_settings
@@ -29,7 +29,10 @@ def open_metastore(settings: CatalogSettings) -> Metastore:
         del options[METASTORE]
         return FileSystemMetastore(settings.warehouse, options, settings.flags)
     if kind == JDBC:
-        from paimon_cli.metastore.jdbc import JdbcMetastore
+        try:
+            from paimon_cli.metastore.jdbc import JdbcMetastore
+        except ModuleNotFoundError as error:
+            raise UsageError("a jdbc catalog needs SQLAlchemy", str(error), "pip install 'paimon-cli[jdbc]'") from None
 
         return JdbcMetastore(settings.warehouse, options, settings.flags)
     if kind == HIVE:

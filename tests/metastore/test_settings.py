@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,14 @@ def test_an_unknown_kind_names_the_place_that_asked_for_it(directory: str) -> No
     with pytest.raises(NotSupported, match="glue") as failure:
         find_metastore(options={"metastore": "glue"})
     assert failure.value.why.startswith("metastore=glue (--option) is none of")
+
+
+def test_a_kind_whose_package_is_missing_names_it(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    monkeypatch.delitem(sys.modules, "paimon_cli.metastore.jdbc", raising=False)
+    with pytest.raises(UsageError, match="a jdbc catalog needs SQLAlchemy") as missing:
+        find_metastore(options={"metastore": "jdbc"}, directory=directory)
+    assert missing.value.hint == "pip install 'paimon-cli[jdbc]'"
 
 
 def test_config_show_tells_origins_and_no_secret(directory: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
