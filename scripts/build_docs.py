@@ -48,7 +48,7 @@ def readers() -> str:
     """Whose tables we read, counted from the tables in the tree, and that they read ours."""
     from tests.goldens import _all_goldens
 
-    lines = ["| | tables of theirs in our tests | we read and continue them | it reads ours |", "|---|---|---|---|"]
+    lines = ["| | its tables in our tests | we read and write them | it reads ours |", "|---|---|---|---|"]
     for name, archives in WRITERS.values():
         tables = [golden for golden in _all_goldens() if golden.writer in archives]
         keyed = sum(bool(golden.schema["primaryKeys"]) for golden in tables)

@@ -14,7 +14,7 @@ WAREHOUSE = "s3://lake/warehouse"
 
 
 def compact_database(warehouse: str, database: str) -> dict[str, int]:
-    """Files of each table after its compaction. Raises the first error, after all tables were tried."""
+    """Compact the tables; returns the number of files of each. Raises the first error, after all tables were tried."""
     from paimon_cli import Catalog
 
     catalog, errors, files = Catalog(warehouse), [], {}
@@ -30,7 +30,7 @@ def compact_database(warehouse: str, database: str) -> dict[str, int]:
 
 
 def expire_database(warehouse: str, database: str) -> int:
-    """Snapshots that were past the retention of their own table."""
+    """Expire the snapshots past each table's own retention; returns how many there were."""
     from paimon_cli import Catalog, Table
 
     tables = [row.table for row in Catalog(warehouse).tables(database=database) if row.problem is None]

@@ -8,7 +8,7 @@ WAREHOUSE = "s3://lake/warehouse"
 
 
 def compact_table(warehouse: str, table: str) -> dict[str, int | float]:
-    """Figures of a full compaction."""
+    """Compact a table; returns the figures of the compaction."""
     from paimon_cli import Table
 
     done = Table.open(table, warehouse=warehouse).compact()

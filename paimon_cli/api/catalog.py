@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 COMPACTION = "compaction"
 """Name of the leases of compaction services."""
 NAMED = 5
-"""Tables that a message names."""
+"""How many tables a message names."""
 
 
 @dataclass(frozen=True)
 class DatabaseDrop:
-    """A database that goes, and the tables that go with it."""
+    """A database to be dropped, and the tables that are dropped with it."""
 
     database: str
     table_names: tuple[str, ...]
@@ -126,7 +126,7 @@ class Catalog:
     def create_database(self, name: str, *, if_not_exists: bool = False) -> bool:
         """Make a database. False if it exists and that is allowed; otherwise `UsageError`."""
         if not is_name(name):
-            raise UsageError(f"'{name}' is no name of a database", "it may not contain . / \\ or $")
+            raise UsageError(f"'{name}' is not a valid database name", "it may not contain . / \\ or $")
         metastore = self._metastore
         if if_not_exists:
             with suppress(NotFound):
@@ -136,7 +136,7 @@ class Catalog:
         return True
 
     def plan_drop_database(self, name: str, *, cascade: bool = False) -> Planned[DatabaseDrop, DatabaseDrop]:
-        """The tables that would go with a database. `UsageError` if it has any, unless `cascade`."""
+        """The tables that would be dropped with a database. `UsageError` if it has any, unless `cascade`."""
         metastore = self._metastore
         metastore.database(name)
         tables = [TableLocation.of(table, metastore) for table in metastore.tables(name)]
@@ -158,7 +158,7 @@ class Catalog:
         return Planned(plan, run)
 
     def drop_database(self, name: str, *, cascade: bool = False) -> DatabaseDrop:
-        """Remove a database; with `cascade` drop its tables before."""
+        """Remove a database; with `cascade` drop its tables first."""
         return self.plan_drop_database(name, cascade=cascade).run()
 
     def rename_table(self, old: str, new: str) -> None:

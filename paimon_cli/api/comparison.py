@@ -56,7 +56,7 @@ def compare_sides(
 
     check_names(versions, Versions)
     if limit < 0:
-        raise UsageError(f"--limit {limit}", "a number of rows is not negative")
+        raise UsageError(f"--limit {limit}", "the number of rows cannot be negative")
     found = [_table_side(catalog, name, mark, versions) for name, mark in zip(names, "ab", strict=True)]
     table = next((side for side in found if side is not None), None)
     if table is None:
@@ -92,7 +92,7 @@ def _table_side(catalog: Tables, text: str, mark: str, versions: Mapping[str, ob
         opened = _opened(catalog, name, branch)
         if opened is not None:
             if snapshot is not None or tag is not None:
-                raise UsageError(f"{text} is given another version", "both name a version", "leave one of them out")
+                raise UsageError(f"{text} is given a second version", "both name a version", "leave one of them out")
             number = plain_number(version)
             snapshot, tag = (number, None) if number is not None else (None, version)
     if opened is None:

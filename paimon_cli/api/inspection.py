@@ -332,7 +332,7 @@ class Inspection(OpenedTable):
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """The page that `Table.report` wrote: where, its bytes, and how much of the table it tells about."""
+    """The page that `Table.report` wrote: where, its bytes, and how much of the table it covers."""
 
     html: str
     size: int

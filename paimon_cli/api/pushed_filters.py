@@ -35,7 +35,7 @@ def pushed_condition(text: str, schema: TableSchema) -> str | None:
 
 
 class _Unreadable(Exception):
-    """The text has another form than is known."""
+    """The text has an unknown form."""
 
 
 class _Reader:

@@ -148,7 +148,7 @@ class Scan:
 
 
 def installed(name: str, extra: str = "") -> Any:
-    """A module that the package itself does not need. `UsageError` that names the extra, by default called alike."""
+    """A module that the package itself does not need. `UsageError` that names the extra, by default the module's own name."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -223,7 +223,7 @@ def _request_of_changes(
 
     check_positive(begin=begin, end=end)
     if limit is not None and limit < 0:
-        raise UsageError(f"--limit {limit}", "a number of rows is not negative")
+        raise UsageError(f"--limit {limit}", "the number of rows cannot be negative")
     select = columns if columns is None or isinstance(columns, str) else ",".join(map(_selected, columns))
     return ReadRequest(select, where, limit, keep_kinds=True)
 

@@ -65,7 +65,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         return ds.Scanner.from_batches(batches, columns=names, filter=filter)
 
     def _rows(self, scan: Scan) -> Iterator[pa.RecordBatch]:
-        """DuckDB would report an error of ours as one of its own."""
+        """The rows of the scan. An error is remembered, because DuckDB would report it as one of its own."""
         try:
             yield from scan.to_batches()
         except PaimonError as error:
@@ -136,7 +136,7 @@ def run_query(query: str, open_table: OpenTable, trace: Trace) -> SqlResult:
     duckdb = installed("duckdb", EXTRA)
     scratch = ScratchDirectory("sql")
     settings = {
-        "python_enable_replacements": False,  # a variable of the caller is no table
+        "python_enable_replacements": False,  # a variable of the caller is not a table
         "autoinstall_known_extensions": False,
         "temp_directory": str(scratch.path),
     }
@@ -254,7 +254,7 @@ _KIND_OF_ERROR = re.compile(r"^[A-Z][\w ]* Error: ")
 
 @contextlib.contextmanager
 def _as_our_errors(datasets: Sequence[TableDataset]) -> Iterator[None]:
-    """Errors of DuckDB as errors of the query, unless one of ours is behind them."""
+    """Errors of DuckDB as errors of the query, unless one of ours caused them."""
     duckdb = installed("duckdb", EXTRA)
     try:
         yield
@@ -287,7 +287,7 @@ def _type_of(column: pa.Field) -> Any:
         return type_from_arrow(column.type)
     except NotSupported as error:
         hint = f"cast it in the query: {_identifier(column.name)}::VARCHAR"
-        raise NotSupported(f"column '{column.name}' is a {column.type}", "it has no form here", hint) from error
+        raise NotSupported(f"column '{column.name}' is a {column.type}", "Paimon has no such type", hint) from error
 
 
 def _cast(column: pa.Array, t: pa.DataType) -> pa.Array:

@@ -145,7 +145,7 @@ class Table(Writing, Maintenance, Inspection):
         )
         for warning in made.warnings:
             runtime.warn(warning)
-        location = locate_table(name, warehouse, catalog_options)  # a server has given it its place only now
+        location = locate_table(name, warehouse, catalog_options)  # a server chooses the location only when it creates the table
         return cls.at(replace(location, allow_unsafe_commit=allow_unsafe_commit), {}, runtime)
 
     def scan(
@@ -181,7 +181,7 @@ class Table(Writing, Maintenance, Inspection):
                 "--incremental cannot be combined with --snapshot, --tag or --as-of", "it names the snapshots itself"
             )
         if limit is not None and limit < 0:
-            raise UsageError(f"--limit {limit}", "a number of rows is not negative")
+            raise UsageError(f"--limit {limit}", "the number of rows cannot be negative")
         increment = None if incremental is None else increment_of(incremental, incremental_mode)
         return plan_scan(self, columns, where, limit, order_by, snapshot, tag, as_of, increment, row_kind)
 

@@ -155,7 +155,7 @@ class Writing(OpenedTable):
         return summary
 
     def _mark_partitions(self, done: WriteSummary | UpdateSummary, user: str | None, number: int | None) -> None:
-        """Where the table asks for it. What a commit that is repeated has marked is not known, so that is done again."""
+        """Mark the written partitions as done, if the table asks for it; a repeated commit marks them again."""
         from paimon_cli.maintain.mark_done import mark_written, marks_written_partitions, partitions_of_commit
 
         if not marks_written_partitions(self.context):

@@ -85,7 +85,8 @@ READ_BUFFER_BYTES, READ_AHEAD_BYTES = 256 << 10, 16 << 20
 alone. With whole column chunks in memory a scan takes 15 % less time.
 """
 LARGEST_DICTIONARY, FEWEST_ENCODED_ROWS = 64 << 10, 8192
-"""Compressed bytes of a dictionary, and rows of a batch, with which it pays to decode positions instead of texts."""
+"""Compressed bytes of a dictionary, and rows of a batch, up to and from which decoding positions is faster than decoding texts.
+"""
 _BESIDE_DICTIONARIES = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 FAR_TIME = "out of range for nanosecond resolution"
 """Part of Arrow's message for ORC timestamps that it cannot hold."""

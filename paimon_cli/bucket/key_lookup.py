@@ -35,7 +35,7 @@ from paimon_cli.storage.storage import open_sized
 
 BATCH_ROWS = 65536
 FEWEST_DENSE_KEYS, ROWS_PER_KEY, MOST_BLOCKS = 1000, 2048, 0.9
-"""If there are so many keys, and in this share of all blocks no more rows than these come to a key, the whole file is read."""
+"""The whole file is read for this many keys or more, if this share of its blocks has a key for this many rows or fewer."""
 UNSORTED = "its rows are not sorted by key, or its page index is damaged"
 
 

@@ -30,7 +30,7 @@ LEVEL_STYLES = ("red", "yellow", "green", "cyan", "blue", "magenta")
 MOST_BUCKETS, MOST_SNAPSHOTS = 12, 6
 BAR = 22
 
-Interval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Pause before the table is looked at again.")]
+Interval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Pause between refreshes.")]
 
 
 @command(commands, "tui")
@@ -52,7 +52,7 @@ def tui(
     paimon-cli tui ./wh
     """
     if not call.is_for_people or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("tui needs a terminal", "it answers keys and prints no data", "paimon-cli watch TABLE")
+        raise UsageError("tui needs a terminal", "it is interactive and prints no data", "paimon-cli watch TABLE")
     browser = _browser(call, table, _seconds(interval))
     browser.run()
 
@@ -91,11 +91,11 @@ def watch(
     call: Call,
     table: TableName,
     interval: Interval = "2 s",
-    rounds: Annotated[int | None, typer.Option("--rounds", metavar="N", min=1, help="Stop after N looks.")] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", metavar="N", min=1, help="Stop after N refreshes.")] = None,
 ) -> None:
     """Watch a table on one screen: its latest commits, its sorted runs, and what a compaction would do.
 
-    On a terminal the screen is redrawn until Ctrl-C; elsewhere, and with other formats, each look is a line.
+    On a terminal the screen is redrawn until Ctrl-C; elsewhere, and with other formats, each refresh is a line.
 
     paimon-cli watch ./wh/shop.db/orders
 
@@ -112,7 +112,7 @@ def watch(
 def _seconds(interval: str) -> float:
     seconds = parse_duration(interval) / 1000
     if seconds <= 0:
-        raise UsageError(f"--interval {interval}", "a pause takes some time", "such as --interval 2s")
+        raise UsageError(f"--interval {interval}", "the pause must be longer than 0", "such as --interval 2s")
     return seconds
 
 
@@ -128,7 +128,7 @@ def _looks(table: Table, seconds: float, rounds: int | None) -> Iterator[TableSt
 
 
 def _print(call: Call, looks: Iterator[TableState], name: str) -> None:
-    """A line for each look: text, JSON lines, or CSV; with JSON an envelope each."""
+    """A line for each refresh: text, JSON lines, or CSV; with JSON an envelope each."""
     from paimon_cli.inspect.report_figures import TableState
 
     columns = columns_of(TableState)

@@ -209,7 +209,7 @@ class Page(Screen[None]):
             self.action_reload()
 
     def action_reload(self) -> None:
-        """Read again, unless that is being done: a slow list is not begun anew before it is there."""
+        """Read again, unless that is being done: a slow list is not read again before it has arrived."""
         if not self._is_reading:
             self._is_reading = True
             self.run_worker(self._read, thread=True)
@@ -245,12 +245,12 @@ class Page(Screen[None]):
 
     @property
     def chosen(self) -> Any:
-        """What the cursor is at; None in an empty list."""
+        """The row under the cursor; None in an empty list."""
         row = self.query_one(Lines).cursor_row
         return self.content.rows[row] if self.content is not None and row < len(self.content.rows) else None
 
     def on_data_table_row_selected(self) -> None:
-        """Open what the cursor is at."""
+        """Open the row under the cursor."""
         if self.level.open is None or self.chosen is None:
             return
         try:
@@ -274,7 +274,7 @@ class Page(Screen[None]):
 
     def action_live(self) -> None:
         self.is_live = not self.is_live
-        self.say("live" if self.is_live else "not live; r reads again")
+        self.say("live" if self.is_live else "not live; press r to reload")
 
 
 def _cell(text: str, right: bool) -> Text:

@@ -43,7 +43,7 @@ Place = Annotated[
     ),
 ]
 DatabaseName = Annotated[str, typer.Argument(metavar="DB", help="Name of the database.", show_default=False)]
-OldName = Annotated[str, typer.Argument(metavar="OLD", help="The name of the table today.", show_default=False)]
+OldName = Annotated[str, typer.Argument(metavar="OLD", help="Current name of the table.", show_default=False)]
 NewName = Annotated[str, typer.Argument(metavar="NEW", help="Its new name, or the name of the copy.", show_default=False)]
 Database = Annotated[str | None, typer.Option("--database", metavar="DB", help="Only the tables of this database.")]
 
@@ -168,7 +168,8 @@ config = group("Where the configuration comes from.")
 def show_config(call: Call) -> None:
     """Show each value that the catalog is configured with, and where it comes from. Secrets are hidden.
 
-    Values given with the call go first, then the environment, a profile of ./paimon.yaml, the rest of that file, and defaults.
+    Values given with the call take precedence over the environment, a profile of ./paimon.yaml, the rest of that file, and
+    defaults, in this order.
 
     paimon-cli config show --profile production
 
@@ -239,7 +240,7 @@ def diff_schemas(
 ) -> None:
     """Show how two schemas differ: columns, keys, options. Exits with 4 on differences.
 
-    Columns are compared by their ids, so that a renamed one is no new column.
+    Columns are compared by their ids, so a renamed column does not count as a new one.
 
     paimon-cli schemas diff ./wh/shop.db/orders
 

@@ -121,14 +121,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class Service:
-    """Whether it goes on, and what it shows of itself."""
+    """The options of a compaction service: how long it runs, what else it does, and how it is monitored."""
 
     watch: Annotated[
         bool,
         _of_service(
             "--watch",
-            help="Repeat in rounds until stopped. SIGTERM exits with 0, Ctrl-C with 130; a running compaction is dropped, small "
-            "ones and a running commit are finished.",
+            help="Repeat in rounds until stopped. SIGTERM exits with 0, Ctrl-C with 130; a running compaction is cancelled, "
+            "small ones and a running commit are finished.",
         ),
     ] = False
     interval: Annotated[str, _of_service("--interval", metavar="TIME", help="Pause between rounds.")] = "10 s"
@@ -138,8 +138,8 @@ class Service:
         _of_service(
             "--lease",
             metavar="TIME",
-            help="Several services share the work: each compacts a table while it holds its lease, and takes over what a dead "
-            "one has not renewed for this time. 0s: without leases.",
+            help="Several services share the work: each compacts a table only while it holds its lease, and takes over a lease "
+            "that has not been renewed for this time. 0s: no leases.",
         ),
     ] = "1 min"
     expire: Annotated[
@@ -160,11 +160,11 @@ class Service:
     ] = None
     metrics_file: Annotated[
         str | None,
-        _of_service("--metrics-file", metavar="FILE", help="Write the metrics here after each round, in one step."),
+        _of_service("--metrics-file", metavar="FILE", help="Write the metrics here after each round, atomically."),
     ] = None
     log_format: Annotated[
         Literal["text", "json"],
-        _of_service("--log-format", help="Lines of text on stderr, or one JSON object a line."),
+        _of_service("--log-format", help="Lines of text on stderr, or one JSON object per line."),
     ] = "text"
 
     def check(self) -> None:
@@ -184,7 +184,7 @@ class Service:
             return
         given = {"--expire": self.expire, "--orphans-every": self.orphans_every, "--metrics-listen": self.metrics_listen}
         for name in (name for name, value in given.items() if value):
-            raise UsageError(f"{name} needs --watch", "it is what the service does", "add --watch")
+            raise UsageError(f"{name} needs --watch", "only the service does this", "add --watch")
 
     @property
     def is_plain(self) -> bool:

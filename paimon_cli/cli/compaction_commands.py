@@ -30,7 +30,7 @@ def list_compactions(
 ) -> None:
     """List the compactions that the snapshots record, the newest first.
 
-    The time that one took is only recorded by paimon-cli.
+    Only paimon-cli records how long a compaction took.
 
     paimon-cli compactions ls ./wh/shop.db/orders --limit 10
 

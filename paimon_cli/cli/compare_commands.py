@@ -145,9 +145,9 @@ def bisect(
 
 def _bisection_lines(found: Bisection, pasted: str) -> Iterator[str]:
     for one in found.tried:
-        yield f"snapshot {one.snapshot_id}: {counted(one.rows, 'row')}" + (", as sought" if one.holds else "")
+        yield f"snapshot {one.snapshot_id}: {counted(one.rows, 'row')}" + (", as expected" if one.holds else "")
     yield f"first in snapshot {found.snapshot_id}: {found.kind} of {rfc3339(found.time)} by {found.commit_user}"
     if found.before is None:
-        yield "it holds from the first snapshot of the search on, and may be older"
+        yield "it already holds in the first snapshot that was searched, and may be older"
     else:
         yield f"see: paimon-cli snapshots diff {pasted} {found.before} {found.snapshot_id} --rows"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 VARIABLE = "_PAIMON_CLI_COMPLETE"
 MOST_CHOICES = 500
 NEWEST = 50
-"""Snapshots that are offered."""
+"""How many snapshots are offered."""
 SECONDS = 2.0
 
 

@@ -102,13 +102,13 @@ def _folder(keep: Path | None) -> Iterator[Path]:
             yield folder
         return
     if keep.exists() and not (keep.is_dir() and not any(keep.iterdir())):
-        raise UsageError(f"{keep} is not empty", "the demo leaves what it finds alone", "name a new directory")
+        raise UsageError(f"{keep} is not empty", "the demo does not touch existing files", "name a new directory")
     keep.mkdir(parents=True, exist_ok=True)
     yield keep
 
 
 class _Tour:
-    """The stations of the demo. Commands run in this process, through the group that a command line would go through."""
+    """The steps of the demo. Commands run in this process, through the same command group as a command line."""
 
     def __init__(self, call: Call, table: str, folder: Path) -> None:
         self._table = table

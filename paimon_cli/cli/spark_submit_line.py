@@ -51,7 +51,7 @@ def line_of(submission: Submission, context: Any) -> list[str]:
 
 
 def _given_words(context: Any, more: list[str]) -> list[str]:
-    """The command line as it was given, without what is said to Spark itself, and with some words more."""
+    """The command line as it was given, without the options meant for Spark itself, and with the words `more` added."""
     values, _, order = context.command.make_parser(context).parse_args(list(context.meta[GIVEN]))
     arguments: list[str] = []
     options: list[str] = []

@@ -86,7 +86,7 @@ PAGER, PAGER_OPTIONS = "less", "FRX"
 
 
 class _Paged(io.TextIOWrapper):
-    """Standard output while a pager shows it: still a terminal to whoever prints."""
+    """Standard output while a pager shows it: code that prints still sees a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -96,8 +96,8 @@ class _Paged(io.TextIOWrapper):
 def paged(lines: int) -> Iterator[None]:
     """Show what is printed in the block by a pager, if it has more lines than the terminal.
 
-    The pager is `PAIMON_PAGER`, `PAGER`, or less, as with git; an empty one, `cat`, or NO_PAGER means none. Who leaves it early
-    has seen enough.
+    The pager is `PAIMON_PAGER`, `PAGER`, or less, as with git; an empty one, `cat`, or NO_PAGER means none. Leaving it early is
+    not an error.
     """
     pager = _pager() if sys.stdout.isatty() and lines >= shutil.get_terminal_size().lines else ""
     if not pager or isinstance(sys.stdout, _Paged):

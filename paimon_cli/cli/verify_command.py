@@ -51,7 +51,7 @@ def verify(
         bool,
         typer.Option(
             "--foreign-read-safe",
-            help="Instead, say whether a reader that knows Parquet alone, and merges nothing, is right about the snapshot.",
+            help="Only check whether a reader of plain Parquet files, which merges nothing, sees the right rows of the snapshot.",
         ),
     ] = False,
     list_codes: Annotated[bool, typer.Option("--list", help="List all checks and exit.")] = False,

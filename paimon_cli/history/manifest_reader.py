@@ -29,7 +29,7 @@ _MANY_ENTRIES = 2000
 """From this many entries on, blocks in which no wanted partition occurs are not decoded, and their files not counted."""
 _LISTS_KEPT = 8
 _KEPT_BYTES = 8 << 20
-"""Of manifests that were fetched from a store, so that they need not be fetched again."""
+"""How many lists, and bytes of manifests, are kept after they were fetched from a store, so that they are fetched once."""
 _GROUP_BYTES = 12 << 20
 """Bytes of manifests that are decoded together; decoded they take about 20 times that."""
 

@@ -21,7 +21,7 @@ _LONGEST_WALK = 32
 """Snapshots probed one by one after a stale hint before the directory is listed instead."""
 _TRIES = 3
 _FRESH_SECONDS = 5.0
-"""How long a plan takes what was fetched for it."""
+"""How long a plan accepts what was fetched ahead for it."""
 LONGEST_GAP = 1000
 """The longest run of missing numbers that a stale listing explains; a longer one comes from a stray file."""
 

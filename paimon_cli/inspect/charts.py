@@ -46,7 +46,7 @@ def level_class(level: int) -> str:
 
 
 def escape(text: object) -> str:
-    """Text for HTML and SVG, with what no browser shows made visible."""
+    """Text for HTML and SVG, with invisible characters made visible."""
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
     return escape_html(shown, quote=True)
 

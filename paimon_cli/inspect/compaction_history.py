@@ -1,6 +1,6 @@
-"""The history of a table's compactions, as COMPACT snapshots tell it: when, by whom, what, how much and for how long.
+"""The history of a table's compactions, as COMPACT snapshots record it: when, by whom, what, how much and for how long.
 
-It outlives the jobs, and holds the compactions of all engines. How long one took is only known of paimon-cli's.
+It outlives the jobs, and holds the compactions of all engines. Only paimon-cli records how long one took.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from paimon_cli.storage.threads import in_parallel
 FILES, MANIFESTS, POSTPONED_ROWS = "files", "manifests", "postponed rows"
 """What a COMPACT snapshot has rewritten: data files, only manifests, or waiting rows that it gave their buckets."""
 NONE = "none"
-"""Where no file was replaced, or none came of it."""
+"""Stands for the levels where a compaction replaced no file, or produced none."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def compaction_snapshot(table: CatalogTable, name: str) -> Snapshot:
         return found
     snapshot = table.named_snapshot(name)
     if snapshot.commit_kind != COMPACT:
-        raise NotFound(f"snapshot {name} of {table.name} is no compaction", f"it is of kind {snapshot.commit_kind}", hint)
+        raise NotFound(f"snapshot {name} of {table.name} is not a compaction", f"it is of kind {snapshot.commit_kind}", hint)
     return snapshot
 
 

@@ -172,7 +172,7 @@ def row_group_rows(context: TableContext, path: str, number: int, limit: int | N
 
     with _parquet_file(context, path) as file:
         if not 0 <= number < file.metadata.num_row_groups:
-            raise NotFound(f"no row group {number} in {path}", f"it has {file.metadata.num_row_groups}")
+            raise NotFound(f"no row group {number} in {path}", f"the file has {file.metadata.num_row_groups}, numbered from 0")
         batches = file.iter_batches(row_groups=[number], batch_size=limit or 65_536)
         rows = pa.Table.from_batches(batches if limit is None else islice(batches, 1), file.schema_arrow)
     return rows.slice(0, limit)

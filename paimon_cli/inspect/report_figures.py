@@ -34,7 +34,7 @@ MOST_SNAPSHOTS, MOST_CHANGES = 20_000, 2_000
 """Snapshots that are counted, and those whose changes are read, the newest first."""
 MOST_BUCKETS, MOST_TREES, MOST_RUNS, MOST_USERS = 30, 6, 40, 12
 RANDOM_USERS = "one-off jobs"
-"""Commit users that are random UUIDs, as jobs get that are given no name."""
+"""Commit users that are random UUIDs, which jobs get if they are given no name."""
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def _kind(figures: ReportFigures) -> str:
 def _findings(figures: ReportFigures) -> Iterator[str]:
     yield "<h2>Findings</h2>"
     if not figures.health.findings:
-        yield "<p>Nothing to mend.</p>"
+        yield "<p>No findings.</p>"
         return
     yield '<ol class="findings">'
     for found in figures.health.findings:

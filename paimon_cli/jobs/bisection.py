@@ -23,7 +23,7 @@ EXPECTED = ("some", "none")
 
 @dataclass(frozen=True)
 class TriedSnapshot:
-    """`rows`: how many rows matched in it; `holds`: whether that is what was sought."""
+    """`rows`: how many rows matched in it; `holds`: whether that is as expected."""
 
     snapshot_id: int
     rows: int
@@ -62,8 +62,8 @@ def bisect_snapshots(
 ) -> Bisection:
     """Halve the snapshots `first` to `last` (default all), of which the last must be as expected.
 
-    Conditions are about today's columns; older snapshots have null in those that were added since. If what is sought came and
-    went several times, one of the snapshots where it began is found. `NotFound` if it does not hold in the last one.
+    Conditions are about today's columns; older snapshots have null in those that were added since. If the condition began to hold
+    several times, one of the snapshots where it did is found. `NotFound` if it does not hold in the last one.
     """
     context = table.context
     context.check(SCAN)
@@ -134,6 +134,6 @@ def _never(table: CatalogTable, where: str, expect: str, tried: Sequence[TriedSn
     last = tried[-1]
     why = f"{counted(last.rows, 'matching row')} in snapshot {last.snapshot_id}, the last of {counted(len(ids), 'snapshot')}"
     what = f"'{where}' matches no row" if expect == "some" else f"'{where}' still matches rows"
-    hint = "an earlier snapshot, in which it is otherwise, can be named with --to"
+    hint = "if an earlier snapshot is as expected, name it with --to"
     details = [{"snapshot_id": one.snapshot_id, "rows": one.rows} for one in tried]
     return NotFound(f"{what} of {table.name}", why, hint, tried=details)

@@ -39,7 +39,7 @@ def clone_table(context: TableContext, name: str, target: TableLocation) -> Clon
     The schema files come last, so that a table is seen only when it is whole. A failure removes what was copied.
     """
     if target.branch != MAIN_BRANCH or target.read_optimized:
-        raise UsageError(f"{target.name} is not a whole table", "a branch or a view cannot be made by a copy", "name a table")
+        raise UsageError(f"{target.name} is not a whole table", "a clone cannot be a branch or a view", "name a table")
     if target.metastore is not None and target.identifier is not None and not target.metastore.takes_files:
         raise target.metastore.unsupported("cloning into a table", "create it, then write the rows of the other table to it")
     storage, root = target.open_storage()

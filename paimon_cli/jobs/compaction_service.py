@@ -43,7 +43,7 @@ MOST_PLANS = 200
 TURN_BYTES = 1 << 30
 """What one table may compact in a round in which others want to, too."""
 SMALL_BYTES, SMALL_MEMORY, SMALL_AT_ONCE = 8 << 20, 32 << 20, 8
-"""Turns that read at most so many bytes are taken side by side; the memory for the merges of each, and how many at a time."""
+"""Turns that read at most SMALL_BYTES run in parallel, SMALL_AT_ONCE of them, each with SMALL_MEMORY for its merges."""
 MOST_DOUBLINGS = 20
 
 

@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from paimon_cli.catalog.table import CatalogTable
 
 RUN_BYTES = 96 << 20
-"""Rows that are sorted in memory at a time; copies of them come on top."""
+"""Bytes of the rows that are sorted in memory at a time, without the copies made while they are sorted."""
 MOST_RUNS = 32
 HERE, THERE = 0, 1
 """The side that a row belongs to, where a merge expects its sequence number."""
 COUNT = "_COUNT"
 SORTED_AS = "_SORTED_AS_"
-"""Begins the names of columns with texts of nested values, which have no order themselves."""
+"""Prefix of the columns that hold nested values as text, because nested values have no order."""
 ONLY_HERE, ONLY_THERE, DIFFERENT = "only here", "only there", "different"
 
 

@@ -53,7 +53,7 @@ except ImportError as error:
 
 STORAGE = "metadata.iceberg.storage"
 SEQUENCE = 1
-"""Of the one Iceberg snapshot: its deletes count for data files of the same number."""
+"""The sequence number of the only Iceberg snapshot: its deletes apply to data files of the same number."""
 FIRST_PARTITION_FIELD = 1000
 CODEC: Final = "deflate"
 UNMAPPED_ROOTS = {"TIME", "VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY", "MULTISET", "VECTOR"}

@@ -1,4 +1,4 @@
-"""Leases: who of several services works on something, without a server that says so.
+"""Leases decide which of several services works on something, without a central server.
 
 A lease is a file of a directory of its own, `NAME-N`, created with `put_if_absent`; the one with the highest N counts. Its holder
 renews it by creating N + 1, and releases it by deleting it. A lease that has not been renewed for its time to live belongs to

@@ -1,7 +1,7 @@
-"""What the compaction service shows of itself: metrics for Prometheus, over HTTP or as a file, and whether it is ready.
+"""The monitoring of the compaction service: metrics for Prometheus, over HTTP or as a file, and whether it is ready.
 
 Where Paimon has a metric, its name and unit are used (`paimon_compaction_maxLevel0FileCount`, times in milliseconds); other names
-begin with `paimon_cli_` and follow Prometheus' own rules. Figures of a table are those of the last look at it.
+begin with `paimon_cli_` and follow Prometheus' own rules. Figures of a table date from when it was last planned.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 STALE_SECONDS = 900
-"""Without a sign of life for so long, the service does not count as ready."""
+"""After this time without a sign of life the service does not count as ready."""
 
 
 @dataclass
@@ -194,8 +194,8 @@ def _table_metrics(table: _TableFigures, now_millis: int) -> list[tuple[str, str
         ("paimon_cli_oldest_uncompacted_seconds", "Age of the oldest file that waits for a compaction.", age),
         ("paimon_cli_compaction_read_bytes_total", "Bytes read by compactions.", table.input_bytes),
         ("paimon_cli_compaction_written_bytes_total", "Bytes written by compactions.", table.output_bytes),
-        ("paimon_cli_conflicts_total", "Buckets that another job had changed meanwhile.", table.conflicts),
-        ("paimon_cli_failures_total", "Turns or looks that failed.", table.failures),
+        ("paimon_cli_conflicts_total", "Buckets that another job had changed in the meantime.", table.conflicts),
+        ("paimon_cli_failures_total", "Plans or turns that failed.", table.failures),
         ("paimon_cli_expired_snapshots_total", "Snapshots that the service expired.", table.snapshots_expired),
         ("paimon_cli_orphans_deleted_total", "Orphans that the service deleted.", table.orphans),
     ]

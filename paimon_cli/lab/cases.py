@@ -69,7 +69,7 @@ def files_conflict(setting: LabSetting) -> list[Story]:
     second.prepare()
     first.commit()
     if not second.commit():
-        second.tell("begins again from the latest snapshot")
+        second.tell("starts again from the latest snapshot")
         second.compact()
     expected = {0: "old", 1: "new", 2: "new", 3: "new"}
     return [_ended(table, expected, "the second job failed and left no file; no row is lost or doubled", "rows are wrong")]
@@ -161,7 +161,7 @@ def unsafe_rename(setting: LabSetting) -> list[Story]:
         b.prepare([{"k": other, "v": "B"}])
         a.storage.before_put = b.commit
         a.commit()
-        bad = "B was told that its commit was made, and its snapshot is gone"
+        bad = "B's commit was acknowledged, but its snapshot is gone"
         stories.append(_ended(table, {own: "A", other: "B"}, "both commits are there", bad))
     return stories
 

@@ -71,7 +71,7 @@ def _check_action(context: TableContext, action: str) -> None:
     if action in OF_A_CATALOG:
         raise NotSupported(
             f"cannot mark partitions of {context.address} by {action}",
-            "it tells a metastore of the partition, and this version enters no partitions there",
+            "it reports partitions to a metastore, which this version does not do",
             f"paimon-cli partitions mark-done {context.layout.argument} --action {SUCCESS_FILE} --partition KEY=VALUE",
         )
     if action == CUSTOM:

@@ -24,9 +24,9 @@ _NO_WATERMARK = -(2**63)
 _LONGEST_NUMBER = 19
 
 ATTEMPTS_PROPERTY, DURATION_PROPERTY = "paimon-cli.commit-attempts", "paimon-cli.commit-duration-ms"
-"""Of paimon-cli's commits: how often they were tried, and the time from the first attempt to the publication."""
+"""Properties of paimon-cli's commits: the number of attempts, and the time from the first one to the publication."""
 WORK_PROPERTY = "paimon-cli.work-duration-ms"
-"""Of paimon-cli's compactions: the time from their plan to the publication."""
+"""Property of paimon-cli's compactions: the time from their plan to the publication."""
 SEQUENCE_PROPERTY = "sequence.generation.max-sequence-number"
 """The greatest sequence number of all files up to this snapshot, where the table's option asks commits to note it."""
 

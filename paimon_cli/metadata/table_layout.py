@@ -41,7 +41,7 @@ class TableLayout:
         self.changelog_directory = f"{own}/changelog"
         self.consumer_directory = f"{own}/consumer"
         self.lease_directory = f"{own}/lease"
-        """Paimon has none: services of ours note in it who compacts the table."""
+        """Not part of Paimon: the leases by which compaction services share their tables."""
         self.latest_hint = f"{self.snapshot_directory}/LATEST"
         self.earliest_hint = f"{self.snapshot_directory}/EARLIEST"
         self.latest_changelog_hint = f"{self.changelog_directory}/LATEST"

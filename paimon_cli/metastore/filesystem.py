@@ -20,7 +20,7 @@ LISTED_AT_ONCE = 16
 class FileSystemMetastore(Metastore):
     """Without a `warehouse` it has no names; tables are then found by their paths alone.
 
-    `known`: directories that were seen to hold a schema; those are not looked into again when tables are listed.
+    `known`: directories that were seen to hold a schema; those are not checked again when tables are listed.
     """
 
     known: set[str] = field(default_factory=set, repr=False, compare=False)
@@ -52,8 +52,8 @@ class FileSystemMetastore(Metastore):
         directories = directories_of(storage)
         if directories is None:
             raise NotSupported(
-                f"an empty database on {root.partition('://')[0]}",
-                "directories are only parts of names there, so that an empty one cannot be seen",
+                f"cannot create an empty database on {root.partition('://')[0]}",
+                "directories are only parts of names there, so an empty one does not exist",
                 f"create its first table, which makes the database: paimon-cli create {name}.TABLE -C 'id BIGINT'{self.flags}",
             )
         directories.make_directory(root)

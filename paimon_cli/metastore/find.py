@@ -45,7 +45,7 @@ def open_metastore(settings: CatalogSettings) -> Metastore:
         return RestMetastore(settings.warehouse, options, settings.flags)
     origin, source = settings.sources[METASTORE]
     raise NotSupported(
-        f"a catalog of the kind '{kind}'",
+        f"catalogs of the kind '{kind}' are not supported",
         f"metastore={kind} ({source or origin}) is none of {', '.join((FILESYSTEM, JDBC, HIVE, REST))}",
         "correct metastore, or name the table by its path with --option metastore=filesystem",
     )

@@ -1,4 +1,4 @@
-"""Paimon's catalog in a Hive metastore (Java HiveCatalog): tables are entered so that Hive, Java and we find them."""
+"""Paimon's catalog in a Hive metastore (Java HiveCatalog): tables are registered so that Hive, Java and paimon-cli find them."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class HiveMetastore(Metastore):
         return True
 
     def drop_table(self, identifier: TableIdentifier, delete_files: Callable[[], None]) -> None:
-        """The entry goes first, as in Java; it comes back if files could not be deleted, so that the drop can be repeated."""
+        """Remove the entry first, as in Java, and restore it if files cannot be deleted, so that the drop can be repeated."""
         with self._address.connected() as client:
             table = self._find_table(client, identifier)
             if table.tableType == EXTERNAL_TABLE:
@@ -172,7 +172,7 @@ class HiveMetastore(Metastore):
                 client.alter_table_with_cascade(*identifier, table, True)
         if not refused:
             return []
-        return [f"the Hive metastore refuses the new columns, so Hive goes on with the old ones: {refused[0]}"]
+        return [f"the Hive metastore refuses the new columns, so Hive still sees the old ones: {refused[0]}"]
 
     def guarded(self, storage: Storage, root: str, identifier: TableIdentifier | None) -> Storage:
         """With `lock.enabled`, and by default on object stores as in Java, commits hold the table's lock in the metastore."""

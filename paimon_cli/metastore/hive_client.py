@@ -39,7 +39,7 @@ class HiveAddress:
         site = _site(options.get("hive-conf-dir") or (os.environ if environment is None else environment).get("HIVE_CONF_DIR"))
         for key, what in _REFUSED.items():
             if (options.get(key) or site.get(key, "")).lower() == "true":
-                raise NotSupported(f"a Hive metastore with {what}", f"{key}=true", "only plain Thrift is spoken")
+                raise NotSupported(f"no support for Hive metastores with {what}", f"{key}=true", "use plain Thrift")
         uris = options.get("uri") or options.get("hive.metastore.uris") or site.get("hive.metastore.uris") or ""
         hosts = tuple(_host(uri.strip()) for uri in uris.split(",") if uri.strip())
         if not hosts:
@@ -90,7 +90,7 @@ class HiveAddress:
 
 
 class HiveLock:
-    """The exclusive lock of a table in the metastore. It lives as long as it is asked for; picklable."""
+    """The exclusive lock of a table in the metastore. It expires unless it is renewed; picklable."""
 
     def __init__(self, address: HiveAddress, database: str, table: str, clock: Clock | None = None) -> None:
         self._address, self._database, self._table = address, database, table
@@ -143,7 +143,7 @@ class HeldHiveLock:
     released: bool | None = None
 
     def confirm(self) -> None:
-        """Right before a put: `StorageUnavailable` if the lock has expired. The question makes it live longer."""
+        """Right before a put: `StorageUnavailable` if the lock has expired. Asking renews it."""
         from pymetastore.hive_metastore import ttypes
 
         try:
@@ -160,7 +160,7 @@ class HeldHiveLock:
         if self.released is None:
             self.released = False
             with contextlib.suppress(ttypes.NoSuchLockException, _thrift_error(), OSError):
-                self.client.check_lock(ttypes.CheckLockRequest(lockid=self.lock_id))  # to unlock what is gone is no error
+                self.client.check_lock(ttypes.CheckLockRequest(lockid=self.lock_id))  # unlocking what is gone raises no error
                 self.client.unlock(ttypes.UnlockRequest(lockid=self.lock_id))
                 self.released = True
         return self.released

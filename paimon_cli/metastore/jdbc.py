@@ -131,7 +131,7 @@ class JdbcMetastore(Metastore):
         return True
 
     def drop_table(self, identifier: TableIdentifier, delete_files: Callable[[], None]) -> None:
-        """The entry goes first, as in Java; it comes back if files could not be deleted, so that the drop can be repeated."""
+        """Remove the entry first, as in Java, and restore it if files cannot be deleted, so that the drop can be repeated."""
         rows: dict[Table, list[dict[str, Any]]] = {}
         with self._connected() as connection:
             for table in (TABLES, TABLE_PROPERTIES):

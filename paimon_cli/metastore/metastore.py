@@ -1,7 +1,7 @@
 """The interface of a catalog: databases and tables by their names, where they lie, and how their commits are kept apart.
 
-Tables are files wherever they are registered: a catalog says where, and what it must be told when a table comes, goes, gets
-another name or a new snapshot.
+Tables are files wherever they are registered: a catalog says where, and is notified of tables that are created, dropped, renamed
+or get a new snapshot.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class Metastore(ABC):
         )
 
     def unsupported(self, work: str, hint: str = "") -> NotSupported:
-        return NotSupported(f"{work} in a {self.kind} catalog", "this version does not do that", hint)
+        return NotSupported(f"{work} is not supported in a {self.kind} catalog", "this version does not do that", hint)
 
 
 def listed_properties(schema: TableSchema) -> dict[str, str]:

@@ -110,7 +110,7 @@ class RestMetastore(Metastore):
 class RestStorage(WrappedStorage):
     """The storage of a table whose snapshots the server publishes. Picklable.
 
-    Nobody else changes schemas, tags, branches and snapshots there: to do that past the server is refused.
+    Only the server changes schemas, tags, branches and snapshots; anything that would bypass it is refused.
     """
 
     def __init__(self, inner: Storage, root: str, client: RestClient, identifier: TableIdentifier | None) -> None:
@@ -124,13 +124,13 @@ class RestStorage(WrappedStorage):
         below = path.removeprefix(f"{self._root}/")
         if call in _WRITES and below.split("/")[0] in _OF_VERSIONS and below not in _HINTS:
             raise NotSupported(
-                f"changing {below} in a rest catalog",
+                f"cannot change {below} in a rest catalog",
                 "its server keeps schemas, snapshots, tags and branches",
                 "use an engine that does this through the server",
             )
 
     def check_commits(self) -> str | None:
-        """`Refused` for a table that was named by its path, of which the server would not be told."""
+        """`Refused` for a table that was named by its path, because the server would not learn of the commit."""
         if self._identifier is None:
             raise Refused(
                 f"no safe commit at {self._root}",

@@ -57,7 +57,7 @@ class RestClient:
         merged = {**(answer.get("defaults") or {}), **self.options, **(answer.get("overrides") or {})}
         known = {key: str(value) for key, value in merged.items() if value is not None}
         if known.get("data-token.enabled", "false").lower() == "true":
-            raise NotSupported("data-token.enabled=true", "credentials that the server lends out are not supported")
+            raise NotSupported("data-token.enabled=true", "temporary credentials from the server are not supported")
         return known
 
     def get(self, *path: str) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class RestClient:
             content = {"message": "it is not JSON"}
             status = status if status >= 400 else 502
         if not isinstance(content, dict):
-            content, status = {"message": "it is no JSON object"}, 502
+            content, status = {"message": "it is not a JSON object"}, 502
         if status < 300:
             return content
         said = redact(str(content.get("message") or "no reason was given").split("\n")[0], self.options)

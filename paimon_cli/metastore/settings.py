@@ -78,11 +78,11 @@ def read_settings(
     environment: Mapping[str, str] | None = None,
     directory: str = ".",
 ) -> CatalogSettings:
-    """The settings of a call. What was given with the call goes first, then the environment, then the file.
+    """The settings of a call. What was given with the call takes precedence over the environment, and that over the file.
 
-    `options` are those of `--option`; `profile` among them is that of `--profile`. A profile that was given with the call goes
-    before the environment, because it was chosen later. `UsageError` for a file that is not a flat mapping, or an unknown
-    profile.
+    `options` are those of `--option`; `profile` among them is that of `--profile`. A profile that was given with the call takes
+    precedence over the environment, because it was chosen later. `UsageError` for a file that is not a flat mapping, or an
+    unknown profile.
     """
     variables = os.environ if environment is None else environment
     path = os.path.join(directory, CATALOG_FILE)

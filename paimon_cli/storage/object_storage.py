@@ -28,7 +28,7 @@ from paimon_cli.storage.ranged_file import READ_BYTES, RangedFile
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 PART_BYTES = 8 << 20
-"""Of an upload; a store takes 10,000 parts at least, so a file may have 80 GB."""
+"""The size of a part of an upload; stores accept at least 10,000 parts, so a file may have 80 GB."""
 _PARTS_AT_ONCE = 2
 _CONFLICT_TRIES = 8
 _CONFLICT_WAIT_SECONDS = 0.05
@@ -256,7 +256,7 @@ class ObjectUpload(io.RawIOBase):
 
 
 class _Aborted(Exception):
-    """Raised to obstore in the place of the next part: it removes those that it has sent."""
+    """Raised to obstore instead of the next part, so that it removes the parts that it has sent."""
 
 
 class _PartSender:

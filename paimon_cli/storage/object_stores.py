@@ -201,7 +201,7 @@ def _azure(bucket: str, config: dict[str, Any]) -> Configured:
     if "token_endpoint" in config:
         found = _TENANT.match(config.pop("token_endpoint"))
         if found is None:
-            raise ValueError("azure.account.oauth2.client.endpoint has not the form https://HOST/TENANT/oauth2/token")
+            raise ValueError("azure.account.oauth2.client.endpoint does not have the form https://HOST/TENANT/oauth2/token")
         config |= {"authority_host": found[1], "tenant_id": found[2]}
     return container, config, config.get("endpoint", "").startswith("http:"), None
 
@@ -236,12 +236,12 @@ def _profile() -> tuple[dict[str, str], str | None]:
         try:
             parser.read(path, encoding="utf-8")
         except (configparser.Error, UnicodeDecodeError, OSError):
-            raise UsageError(f"cannot read {path}", "it has not the form of AWS's profiles") from None
+            raise UsageError(f"cannot read {path}", "it does not have the format of AWS profiles") from None
         if parser.has_section(section) and not (kind == "config" and section == wanted != "default"):
             is_there = True
             found |= dict(parser.items(section))
     if name is not None and not is_there:
-        raise UsageError(f"no profile {name} in the AWS files", f"looked into {paths['credentials']} and {paths['config']}")
+        raise UsageError(f"no profile {name} in the AWS files", f"searched {paths['credentials']} and {paths['config']}")
     own = {_PROFILE_NAMES[key]: value for key, value in found.items() if key in _PROFILE_NAMES}
     fetched = "access_key_id" not in own and any(key in found for key in _NEEDS_BOTO3)
     return own, wanted if fetched else None

@@ -22,9 +22,9 @@ from paimon_cli.storage.storage import FileStatus, PutOutcome, WrappedStorage
 
 _AT_ONCE = 8
 _MOST_BYTES = 64 << 20
-"""Of files that were handed over and have not arrived."""
+"""The most bytes of files that were handed over and have not arrived."""
 _MOST_FETCHED = 32 << 20
-"""Bytes of files that were fetched and have not been opened."""
+"""The most bytes of files that were fetched and have not been opened."""
 
 
 class OverlappedStorage(WrappedStorage):

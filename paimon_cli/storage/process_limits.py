@@ -10,7 +10,7 @@ MOST_CORES = 8
 """The default limit, because each core at work holds batches in memory."""
 CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _UNLIMITED = 1 << 60
-"""Version 1 writes no limit as a number close to 2**63."""
+"""Version 1 of control groups writes "no limit" as a number close to 2**63."""
 
 
 def usable_cores(groups: Path = CONTROL_GROUPS) -> int:

@@ -36,7 +36,9 @@ def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_trans
         url = _url(address)
         dialect = url.get_backend_name()
         if dialect not in _ARGUMENTS:
-            raise NotSupported(f"{what} in {dialect}", f"the supported databases are {', '.join(sorted(_ARGUMENTS))}")
+            raise NotSupported(
+                f"no support for {what} in {dialect}", f"the supported databases are {', '.join(sorted(_ARGUMENTS))}"
+            )
         isolation = {} if in_transactions else {"isolation_level": "AUTOCOMMIT"}
         return create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=_ARGUMENTS[dialect], **isolation)
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
@@ -58,7 +60,7 @@ def _url(address: DatabaseAddress) -> URL:
     unknown = sorted(query.keys() - _JDBC_PARAMETERS)
     if unknown:
         why = "only the Java driver supports it"
-        raise UsageError(f"parameter {unknown[0]} of the JDBC URL", why, "give an SQLAlchemy URL as uri")
+        raise UsageError(f"unsupported parameter {unknown[0]} in the JDBC URL", why, "give an SQLAlchemy URL as uri")
     user, password = address.user or user, address.password or password
     return URL.create(_DRIVERS.get(url.drivername, url.drivername), user, password, url.host, url.port, url.database, query)
 

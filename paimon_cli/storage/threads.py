@@ -43,7 +43,7 @@ def together(calls: Sequence[Callable[[], R]], at_once: bool) -> list[R]:
 
 
 class Ahead(Generic[R]):
-    """A result that is fetched before it is asked for; it is given out once, within `fresh_seconds`. Pickles without it."""
+    """A result that is fetched before it is asked for; it is returned once, within `fresh_seconds`. Pickles without it."""
 
     def __init__(self, fresh_seconds: float = math.inf) -> None:
         self._fresh_seconds = fresh_seconds

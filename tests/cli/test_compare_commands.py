@@ -45,7 +45,7 @@ def test_compare(run: Run, table: Path, tmp_path: Path) -> None:
 
 def test_bisect(run: Run, table: Path) -> None:
     text = run("bisect", table, "-w", "id = 3").out
-    assert text.splitlines()[:2] == ["snapshot 2: 1 row, as sought", "snapshot 1: 0 rows"]
+    assert text.splitlines()[:2] == ["snapshot 2: 1 row, as expected", "snapshot 1: 0 rows"]
     command = text.splitlines()[-1].removeprefix("see: paimon-cli ").split()
     assert "+I" in run(*command).out
     item = run("bisect", table, "-w", "id = 3", "-o", "json").json["item"]
