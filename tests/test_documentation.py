@@ -22,6 +22,16 @@ def test_the_page_shows_what_its_commands_print(page: str, tmp_path: Path) -> No
     assert comparable(rewritten(text, tmp_path)) == comparable(text)
 
 
+def test_the_commands_of_the_page_about_catalogs_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIMON_WAREHOUSE", str(tmp_path / "wh"))
+    [block] = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs/catalogs.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    shown = rewritten("```console\n" + re.sub(r"^(.*)$", r"$ \1", block.strip(), flags=re.MULTILINE) + " --yes\n```\n", tmp_path)
+    said = [line for line in shown.splitlines()[1:-1] if not line.startswith("$ ")]
+    assert [line.split(" ")[0] for line in said if not line.startswith(("Table", "1 table", "shop.orders "))] == [
+        *("created", "created", "renamed", "cloned", "dropped")
+    ], shown
+
+
 def test_a_page_that_is_not_true_is_found(tmp_path: Path) -> None:
     page = "```console\n$ echo one \\\n  two\none\n$ exit 3\n$ echo $?\n3\n```\n\n```python\nx = 1\n```\n"
     assert rewritten(page, tmp_path) == page.replace("\none\n", "\none two\n")

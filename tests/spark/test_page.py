@@ -1,0 +1,48 @@
+"""The Python of docs/spark.md runs as it stands there, on a table of its own in the place of `shop.orders`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from paimon_cli import Table
+from tests.tables import make_table
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+
+
+def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "price": "DOUBLE"}, ["id"], bucket=2).url)
+    rows = session.createDataFrame([(1, 5.0), (2, 20.0)], "id bigint, price double")
+    table.write(rows.toArrow())
+    table.tags.create("monday")
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "1.json").write_text('{"id": 4, "price": 4.0}\n')
+    names: dict[str, Any] = {
+        "spark": session,
+        "changes": session.createDataFrame([(1, 5.0, "-D"), (3, 3.0, "+I")], "id bigint, price double, op string"),
+        "df": session.createDataFrame([(9, 9.0)], "id bigint, price double"),
+        "events": session.readStream.schema("id bigint, price double").json(str(tmp_path / "events")),
+    }
+
+    def run(source: str) -> dict[int, float]:
+        exec(source.replace("shop.orders", table.url).replace("/checkpoints", str(tmp_path / "checkpoints")), names)
+        return {row["id"]: row["price"] for row in table.scan().to_arrow().to_pylist()}
+
+    frames, batches, source, streams = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    assert run(frames) == {2: 40.0, 3: 3.0}
+    assert [tuple(row) for row in names["older"].orderBy("id").collect()] == [(1, 5.0), (2, 20.0)]
+    assert run(batches) == {2: 40.0, 3: 3.0}
+    for _ in range(2):
+        names["upsert"](names["df"].selectExpr("id - 1 as id", "price"), 7)
+    assert run(source) == {9: 9.0}
+    try:
+        run(streams)
+        names["query"].processAllAvailable()
+    finally:
+        names["query"].stop()
+    assert run("") == {9: 9.0, 4: 4.0}
+    assert [snapshot.commit_identifier for snapshot in table.snapshots() if snapshot.commit_user == "loader"] == [7]
