@@ -99,7 +99,7 @@ def watch(
 
     paimon-cli watch ./wh/shop.db/orders
 
-    paimon-cli watch ./wh/shop.db/orders --interval 10s --rounds 6 -o ndjson
+    paimon-cli watch ./wh/shop.db/orders --interval 1s --rounds 3 -o ndjson
     """
     seconds, opened = _seconds(interval), call.open(table)
     looks = _looks(opened, seconds, rounds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -122,7 +123,7 @@ def test_a_compaction_whose_executor_is_killed_loses_nothing(cluster_session: Sp
 
 
 def kill_an_executor(when: Callable[[], object], done: threading.Event) -> None:
-    """As soon as the first new file is there."""
+    """As soon as the first new file is there, with its Python workers: one that outlives it may still finish a file."""
     while not when() and not done.is_set():
         time.sleep(0.002)
     for entry in Path("/proc").iterdir():
@@ -131,7 +132,10 @@ def kill_an_executor(when: Callable[[], object], done: threading.Event) -> None:
             and b"CoarseGrainedExecutorBackend" in command_of(entry)
             and is_below(int(entry.name), os.getpid())
         ):
-            os.kill(int(entry.name), signal.SIGKILL)
+            workers = [int(other.name) for other in Path("/proc").iterdir() if other.name.isdigit()]
+            for process in sorted(number for number in workers if number != os.getpid() and is_below(number, int(entry.name))):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
             return
 
 
@@ -146,5 +150,8 @@ def is_below(process: int, ancestor: int) -> bool:
     while process > 1:
         if process == ancestor:
             return True
-        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        try:
+            process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            return False
     return False

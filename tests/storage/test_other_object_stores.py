@@ -89,6 +89,7 @@ def test_files_are_written_read_listed_and_deleted(store: Store) -> None:
     assert store.server.blobs == {}
 
 
+@pytest.mark.nightly
 def test_more_objects_than_a_page_holds(store: Store) -> None:
     store.server.blobs |= {f"box/many/f{number}": b"" for number in range(1203)}
     storage = store.storage
