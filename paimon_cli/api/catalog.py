@@ -56,8 +56,8 @@ class Catalog:
     """The tables of a warehouse, and of any directory.
 
     The warehouse is `url`, else `PAIMON_WAREHOUSE`, else that of `./paimon.yaml`; tables that are named by paths need none.
-    `options` are those of the catalog (`s3.endpoint`; `profile` chooses a profile of that file) and table options, which override
-    those of each table.
+    `options` holds catalog options (`s3.endpoint`; `profile` chooses a profile of that file) and table options, which override
+    the options that each table stores.
 
     >>> catalog = Catalog(str(getfixture("tmp_path")))
     >>> Table.create("shop.orders", columns=["id BIGINT NOT NULL"], primary_key="id", bucket=1, warehouse=catalog.url)
@@ -307,7 +307,7 @@ class Catalog:
         shield: Shield = nullcontext,
         **options: Unpack[CompactOptions],
     ) -> Iterator[TableRound]:
-        """Compact tables, those of databases, or all of the warehouse, one after the other; the failure of one stops no other.
+        """Compact tables, databases or the whole warehouse, table by table; the failure of one does not stop the rest.
 
         `include` and `exclude` are regular expressions of whole names of tables. `dedicated`: warn if writers may compact as
         well, unless that is how new rows become visible. `shield` holds signals back during a commit. Results come as tables
@@ -382,7 +382,7 @@ class Catalog:
             CompactionService(served, request, engine, clock, watcher, shield, leases, upkeep).run(pause, max_rounds)
 
     def _served(self, choice: TableChoice, dedicated: bool, has_leases: bool) -> Callable[[], list[ServedTable]]:
-        """Lists the tables of the service. Named ones are checked now, those of databases before they are first compacted: by
+        """Lists the tables of the service. Named ones are checked now, the others before they are first compacted: by
         their lease, which is created as safely as a snapshot, or else when they are first opened.
         """
         from paimon_cli.jobs.compaction_service import ServedTable
@@ -410,7 +410,7 @@ class Catalog:
             except StorageUnavailable as error:
                 if part not in last:
                     raise
-                self.runtime.warn(f"the tables could not be listed, those of the last round are served: {error}")
+                self.runtime.warn(f"the tables could not be listed, and the list of the last round is used: {error}")
             return last[part]
 
         for location in self._locations(choice, metastore):

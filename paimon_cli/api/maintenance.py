@@ -283,7 +283,7 @@ class Maintenance(OpenedTable):
     def mark_done(self, partition: Partitions, *, actions: Sequence[str] = ()) -> list[MarkedPartition]:
         """Mark partitions as done for the jobs that wait for them.
 
-        `actions`: by default those of the option `partition.mark-done-action`.
+        `actions`: by default what the option `partition.mark-done-action` names.
 
         `success-file` writes `_SUCCESS` into the directory of each partition, `http-report` posts it to
         `partition.mark-done-action.http.url`.

@@ -76,7 +76,7 @@ class Scan:
         return self.to_batches().read_all()
 
     def to_pandas(self, **options: Any) -> Any:
-        """All rows as a pandas DataFrame; `options` are those of `pyarrow.Table.to_pandas`.
+        """All rows as a pandas DataFrame; `options` are passed to `pyarrow.Table.to_pandas`.
 
         Raises `UsageError` where pandas is not installed.
         """

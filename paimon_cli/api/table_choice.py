@@ -1,4 +1,4 @@
-"""Which tables a compaction means: those that are named, those of some databases, or all of a warehouse."""
+"""Which tables a compaction means: named tables, whole databases, or the warehouse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns that a data file stores as those of the read schema (FORMAT.md, section 2).
+"""Stored columns of a data file, converted to the read schema (FORMAT.md, section 2).
 
 Columns of an older schema are matched by field id and cast in one step. Columns that the file lacks are filled: with nulls where
 they were added later, and with what its layout implies where they are system columns.

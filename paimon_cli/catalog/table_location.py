@@ -75,7 +75,7 @@ def locate_table(
     *,
     is_new: bool = False,
 ) -> TableLocation:
-    """Locate TABLE: a path or URL as it is, `db.table` where the catalog has it. `options` are those of the catalog.
+    """Locate TABLE: a path or URL as it is, `db.table` where the catalog has it. `options` are catalog options.
 
     `$branch_b` names a branch, as `branch` does (`UsageError` if they differ), `$ro` selects the read-optimised view,
     `$branch_b$ro` both; other system tables are refused with the command that shows the same data. `is_new`: the table is to be

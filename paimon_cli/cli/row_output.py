@@ -74,7 +74,7 @@ def _shown_at_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def _with_a_sample(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows; the first batch holds as many as the widths of the columns are taken from, if there are so many."""
+    """The rows, with a first batch that is large enough to choose column widths from, if there are enough rows."""
     from paimon_cli.cli.text_view import WIDTH_SAMPLE_ROWS
 
     first: list[pa.RecordBatch] = []

@@ -181,7 +181,7 @@ def columns(rows: Sequence[Bar], y_axis: Axis, x_axis: Axis, height: int = 130) 
 
 
 def binned(items: Sequence[T], most: int = MOST_COLUMNS) -> list[Sequence[T]]:
-    """The items in at most so many neighbouring groups of like size."""
+    """The items in at most `most` groups of neighbours, of about equal size."""
     size = max(1, math.ceil(len(items) / most))
     return [items[begin : begin + size] for begin in range(0, len(items), size)]
 

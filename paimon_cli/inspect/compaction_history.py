@@ -35,7 +35,7 @@ NONE = "none"
 class CompactionRow:
     """One COMPACT snapshot. `files_before` were replaced by `files_after`; `upgraded` of them only changed their level.
 
-    `levels`: those of the files before and after, as `0,3 -> 5`. `seconds`: from the plan to the publication.
+    `levels`: before and after, as `0,3 -> 5`. `seconds`: from the plan to the publication.
     """
 
     snapshot_id: int
@@ -57,7 +57,7 @@ class CompactionRow:
 
 @dataclass(frozen=True)
 class CompactedBucketRow:
-    """What one compaction did to one bucket; columns as those of `CompactionRow`."""
+    """What one compaction did to one bucket; the fields mean what they mean in `CompactionRow`."""
 
     partition: str
     bucket: int

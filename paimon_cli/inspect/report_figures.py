@@ -40,7 +40,7 @@ RANDOM_USERS = "one-off jobs"
 @dataclass(frozen=True)
 class Moment:
     """The table right after one snapshot. `most_runs` and `mean_runs`: sorted runs of a bucket, None for append tables;
-    `space_percent`: bytes above the oldest runs divided by those of the oldest runs.
+    `space_percent`: bytes above the oldest runs divided by the bytes of the oldest runs.
     """
 
     snapshot_id: int

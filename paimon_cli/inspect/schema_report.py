@@ -181,7 +181,7 @@ class OptionExplanation:
 def explain_option(
     key: str, options: Mapping[str, str] | None = None, given: Mapping[str, str] | None = None
 ) -> OptionExplanation:
-    """The option of this key, older key or family, with its value where `options` are those of a table. `NotFound`."""
+    """The option of this key, older key or family, with its value if `options` of a table are given; `NotFound` if unknown."""
     option = find_option(key)
     if option is None:
         near = nearest_key(key, LIKENESS)

@@ -96,7 +96,7 @@ def replays(context: TableContext, last: int | None = None) -> Iterator[Replay]:
 
 
 def _known_snapshots(context: TableContext) -> dict[int, Snapshot]:
-    """The readable snapshots, and those of tags."""
+    """The readable snapshots, and the snapshots of tags."""
     known: dict[int, Snapshot] = {}
     with suppress(DamagedFile):
         known |= {tag.snapshot.id: tag.snapshot for tag in context.tags.all().values()}

@@ -212,7 +212,7 @@ def _names(side: Side) -> list[str]:
 
 
 def _compared_columns(here: Side, there: Side, key: Sequence[str], columns: Sequence[str]) -> tuple[Comparison, list[DataField]]:
-    """The columns of the comparison, those of the key first, with types that hold the values of both sides."""
+    """The columns of the comparison, the key first, with types that hold the values of both sides."""
     sides = [{field.name: field.type for field in side.fields} for side in (here, there)]
     for name in (*key, *columns):
         for side, known in zip((here, there), sides, strict=True):

@@ -148,7 +148,7 @@ def _check_splits(context: TableContext, splits: Sequence[Split]) -> None:
 
 
 def _check_names(context: TableContext, splits: Sequence[Split]) -> None:
-    """Where a name was given to another column, files without field ids would show the one's values as those of the other."""
+    """Refuse a name that a new column took over: in files without field ids it would show values of the old column."""
     owners: dict[str, set[int]] = {}
     for number in context.schemas.ids():
         for column in context.schemas.get(number).fields:

@@ -1,9 +1,9 @@
 """Leases decide which of several services works on something, without a central server.
 
 A lease is a file of a directory of its own, `NAME-N`, created with `put_if_absent`; the one with the highest N counts. Its holder
-renews it by creating N + 1, and releases it by deleting it. A lease that has not been renewed for its time to live belongs to
-nobody: the one who creates the next number has it. That time is measured by the clock of the one who waits, from when it first
-saw the file, so that clocks need not agree.
+renews it by creating N + 1, and releases it by deleting it. A lease that has not been renewed for its time to live has
+expired, and the service that creates the next number takes it over. The waiting service measures that time by its own clock, from
+when it first saw the file, so that clocks need not agree.
 
 A lease only shares work out. A holder that was stopped for longer than its lease lives may go on working beside the new one: what
 keeps the table correct then is the check of each commit.

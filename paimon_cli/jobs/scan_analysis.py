@@ -33,7 +33,7 @@ class ScanPlan:
     """What a scan reads and what it skips, for which reason: `levels` (all, or the top level of `$ro`), counts, bytes.
 
     A split is raw where its files are read as they are, has vectors where they mark some of its rows as deleted (`vector_rows`),
-    and is merged where its files hold several versions of keys. `row_groups`: those of Parquet files in tables that never merge
+    and is merged where its files hold several versions of keys. `row_groups`: of Parquet files in tables that never merge
     (append tables, and those with vectors), of which the condition skips some; None elsewhere and without a condition.
     """
 

@@ -31,7 +31,7 @@ STALE_SECONDS = 900
 
 @dataclass
 class _TableFigures:
-    """What is known of a table; sizes and counts are totals since the service began, `last_*` those of its last compaction."""
+    """What is known of a table; sizes and counts are totals since the service began; `last_*` describes its last compaction."""
 
     state: str = NOTHING
     standing: Standing = NO_BUCKETS

@@ -79,7 +79,7 @@ class Metastore(ABC):
 
     kind: ClassVar[str]
     takes_files: ClassVar[bool] = True
-    """Whether a table may come with files; otherwise a server makes those of a new table."""
+    """Whether a new table may be registered with existing files; otherwise the server creates its files."""
 
     @property
     def storage_options(self) -> Mapping[str, str]:

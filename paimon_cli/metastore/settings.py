@@ -80,7 +80,7 @@ def read_settings(
 ) -> CatalogSettings:
     """The settings of a call. What was given with the call takes precedence over the environment, and that over the file.
 
-    `options` are those of `--option`; `profile` among them is that of `--profile`. A profile that was given with the call takes
+    `options` come from `--option`, and `profile` among them from `--profile`. A profile that was given with the call takes
     precedence over the environment, because it was chosen later. `UsageError` for a file that is not a flat mapping, or an
     unknown profile.
     """

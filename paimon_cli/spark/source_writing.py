@@ -195,9 +195,9 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
 
 
 def delete_unused(context: TableContext, batch: str, committed: Sequence[CommitMessage]) -> None:
-    """Delete the files of a batch that no version of the table names; those of `committed` are in it.
+    """Delete the files of a batch that no version of the table names. Files of `committed` are kept.
 
-    The batch has been committed, so none of its attempts can be any more.
+    The batch has been committed, so none of its attempts can still commit.
     """
     with cleaning_up():
         left = stamped_files(context, batch, {file.file_name for message in committed for file in message.created_files()})

@@ -1,6 +1,6 @@
 """S3, Google Cloud Storage and Azure. A snapshot is published by a conditional put, which one of several writers wins.
 
-The rules of publication are ours, because the answers of obstore are coarser than those of the stores: it reports a conflict of
+The rules of publication are ours, because obstore's answers are coarser than the stores': it reports a conflict of
 two writers at once (409) as an object that exists, and an answer that got lost as a general error.
 """
 
@@ -69,7 +69,7 @@ class ObjectStorage:
         """`UNKNOWN` when no answer came or the store failed; `Refused` if the store does not know conditional puts.
 
         The put is sent once. Where obstore says that the object exists, it is looked for: after a conflict of two writers at once
-        nobody may have made it, and the put is sent again.
+        the object may still be absent, and the put is sent again.
         """
         for attempt in range(_CONFLICT_TRIES):
             if attempt:

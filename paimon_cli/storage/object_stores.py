@@ -69,7 +69,7 @@ _NAMES = {
         "account.oauth2.client.endpoint": "token_endpoint",
     },
 }
-"""Names of Paimon, of pypaimon and of Hadoop -> those of obstore, or ours."""
+"""Option names of Paimon, pypaimon and Hadoop, mapped to obstore's names or ours."""
 _HINTS = {
     Service.S3: "check s3.endpoint, s3.access-key, s3.secret-key and s3.region, or the environment (AWS_...)",
     Service.GOOGLE: "check gs.auth.service.account.json.keyfile, or the environment (GOOGLE_APPLICATION_CREDENTIALS)",
