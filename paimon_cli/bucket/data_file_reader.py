@@ -22,6 +22,7 @@ from paimon_cli.bucket.deletion_vectors import live_rows, packed
 from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
 from paimon_cli.bucket.orc_file import OrcFile, holds_chars, unpadded
 from paimon_cli.bucket.schema_evolution import ReadColumns
+from paimon_cli.datatypes.arrow_types import is_ascii
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_reader import record_count
@@ -60,24 +61,11 @@ def _is_plainly_valid(column: pa.Array) -> bool:
             and _lead_into(column.indices.to_numpy(), column.dictionary)
             and _is_plainly_valid(column.dictionary)
         )
-    return pa.types.is_string(column.type) and _is_ascii(column)
+    return pa.types.is_string(column.type) and is_ascii(column)
 
 
 def _lead_into(indices: np.ndarray, dictionary: pa.Array) -> bool:
     return len(indices) == 0 or 0 <= int(indices.min()) <= int(indices.max()) < len(dictionary)
-
-
-def _is_ascii(texts: pa.Array) -> bool:
-    """Whether all bytes are ASCII: asked of all at once, that is far quicker than checking one text after another.
-
-    Nothing follows for texts that are not: a character might be cut between two of them.
-    """
-    _, offsets, data = texts.buffers()
-    if data is None or len(texts) == 0:
-        return True
-    bounds = np.frombuffer(offsets, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    held = np.frombuffer(data, dtype=np.int8)[int(bounds[0]) : int(bounds[-1])]
-    return len(held) == 0 or int(held.min()) >= 0
 
 
 READ_BUFFER_BYTES, READ_AHEAD_BYTES = 256 << 10, 16 << 20

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 TEXT, JSON = "text", "json"
 """Choices of `--log-format`."""
+INFO, WARNING, ERROR = "info", "warning", "error"
+"""Levels of JSON log lines."""
 
 
 class RoundLines:
@@ -119,9 +121,6 @@ class SilentLog(ServiceLog):
 
     def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
         pass
-
-
-INFO, WARNING, ERROR = "info", "warning", "error"
 
 
 def _now() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,10 +18,12 @@ from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 
 if TYPE_CHECKING:
     from paimon_cli.invariants.repair_plan import RepairPlan
+    from paimon_cli.invariants.violation import Violation
     from paimon_cli.jobs.verify_job import VerifyReport
 
 SHOWN_OF_A_CODE = 20
 """Findings shown for one code in text output; -o json has up to a thousand."""
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 commands = top_level()
@@ -113,15 +117,55 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _write_report(found: VerifyReport, table: str, form: str, path: Path) -> None:
-    from paimon_cli.inspect.ci_reports import document
     from paimon_cli.invariants.violation import INVARIANTS
 
     seen = {result.check for result in found.checks}
     rules = {i.code: i.meaning for i in INVARIANTS if i.check in seen and found.request.wants(i.code)}
     try:
-        path.write_text(document(form, table, rules, found.violations, __version__), encoding="utf-8")
+        path.write_bytes(_junit(table, rules, found.violations) if form == "junit" else _sarif(rules, found.violations))
     except OSError as error:
         raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
+
+
+def _junit(table: str, rules: Mapping[str, str], findings: Sequence[Violation]) -> bytes:
+    """One test case for each rule; warnings are not failures."""
+    from xml.etree import ElementTree as Xml
+
+    def plain(text: str) -> str:
+        """Without control characters, most of which XML cannot represent."""
+        return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+    failed = {finding.code for finding in findings if finding.severity == "error"}
+    suites = Xml.Element("testsuites")
+    counts = {"tests": len(rules), "failures": len(failed & rules.keys()), "errors": 0, "skipped": 0}
+    suite = Xml.SubElement(suites, "testsuite", {"name": "paimon-cli verify", **{key: str(n) for key, n in counts.items()}})
+    for code, meaning in rules.items():
+        case = Xml.SubElement(suite, "testcase", {"classname": plain(table), "name": f"{code} {meaning}"})
+        for finding in (finding for finding in findings if finding.code == code):
+            text = plain(f"{finding.path}: {finding.message}")
+            if finding.severity == "error":
+                Xml.SubElement(case, "failure", {"type": code, "message": text})
+            else:
+                Xml.SubElement(case, "system-out").text = f"warning: {text}"
+    Xml.indent(suites)
+    return bytes(Xml.tostring(suites, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _sarif(rules: Mapping[str, str], findings: Sequence[Violation]) -> bytes:
+    described = [{"id": code, "shortDescription": {"text": meaning}} for code, meaning in rules.items()]
+    results = [
+        {
+            "ruleId": finding.code,
+            "level": finding.severity,
+            "message": {"text": finding.message},
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": finding.path}}}],
+        }
+        for finding in findings
+    ]
+    uri = "https://paimon.apache.org/"
+    driver = {"name": "paimon-cli", "version": __version__, "informationUri": uri, "rules": described}
+    report = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+    return json.dumps(report, indent=2).encode() + b"\n"
 
 
 def _show_text(found: VerifyReport, table: str, pasted: str) -> None:

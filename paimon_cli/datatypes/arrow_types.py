@@ -289,6 +289,17 @@ def values_from_arrow(array: pa.Array, t: DataType) -> list[Any]:
     return list(array.to_pylist())
 
 
+def is_ascii(texts: pa.Array) -> bool:
+    """Whether all bytes of the texts are ASCII, and so valid UTF-8. This takes a tenth of a full validation, which looks at one
+    text after the other; of other texts nothing follows, since a character might be cut between two of them.
+    """
+    _, offsets, data = texts.buffers()
+    if data is None or not len(texts):
+        return True
+    begin, end = np.frombuffer(offsets, np.int32)[[texts.offset, texts.offset + len(texts)]]
+    return end <= begin or bool(np.frombuffer(data, np.int8)[begin:end].min() >= 0)
+
+
 def low_words(decimals: pa.Array) -> np.ndarray:
     """The low 64 bits (int64) of the unscaled value of each DECIMAL; anything below nulls."""
     data = decimals.buffers()[1]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.arrow_types import arrow_type, is_ascii
 from paimon_cli.datatypes.data_type import (
     FLOATING_ROOTS,
     INTEGER_ROOTS,
@@ -119,20 +119,11 @@ def _decimals(array: pa.Array, t: DecimalType) -> pa.Array:
 def _strings(array: pa.Array, t: StringType) -> pa.Array:
     if not pa.types.is_string(array.type):
         raise WrongType(str(array.type))
-    if not _is_ascii(array):
+    if not is_ascii(array):
         attempt(array, VALIDATED, "it is not valid UTF-8")
     if t.length < MAX_LENGTH:
         require(array, pc.less_equal(pc.utf8_length(array), t.length), f"it is longer than {t.length} characters")
     return array
-
-
-def _is_ascii(texts: pa.Array) -> bool:
-    """Whether all bytes of the texts are ASCII, which is valid UTF-8: asking this takes a tenth of a full validation."""
-    _, offsets, data = texts.buffers()
-    if data is None or not len(texts):
-        return True
-    begin, end = np.frombuffer(offsets, np.int32)[[texts.offset, texts.offset + len(texts)]]
-    return end <= begin or bool(np.frombuffer(data, np.int8)[begin:end].min() >= 0)
 
 
 def _binaries(array: pa.Array, t: BinaryType) -> pa.Array:

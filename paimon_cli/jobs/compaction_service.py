@@ -38,10 +38,10 @@ RECHECK_MILLIS = 300_000
 LONGEST_BACKOFF_MILLIS = 600_000
 PROBES_AT_ONCE, LOOKS_AT_ONCE = 32, 8
 MOST_PLANNED_FILES = 50_000
-"""Files in plans that wait for their turns; more of them are planned again when it is their turn."""
+"""Files in plans that wait for their turns; tables beyond this limit are planned again when their turn comes."""
 MOST_PLANS = 200
 TURN_BYTES = 1 << 30
-"""What one table may compact in a round in which others want to, too."""
+"""What one table may compact in a round while other tables wait for their turn."""
 SMALL_BYTES, SMALL_MEMORY, SMALL_AT_ONCE = 8 << 20, 32 << 20, 8
 """Turns that read at most SMALL_BYTES run in parallel, SMALL_AT_ONCE of them, each with SMALL_MEMORY for its merges."""
 MOST_DOUBLINGS = 20
@@ -299,7 +299,7 @@ def _is_conflict(error: PaimonError) -> bool:
 
 
 def raise_failures(tables: Sequence[TableRound], when: str = "") -> None:
-    """Raise the failure of the only table, or one that sums up those of several; a table that has gone is none."""
+    """Raise the failure of the only table, or one error for the failures of several; a table that is gone has not failed."""
     errors = [table.error for table in tables if table.error is not None and table.state != GONE]
     if len(errors) == 1 == len(tables):
         raise errors[0]

@@ -5,8 +5,8 @@ renews it by creating N + 1, and releases it by deleting it. A lease that has no
 expired, and the service that creates the next number takes it over. The waiting service measures that time by its own clock, from
 when it first saw the file, so that clocks need not agree.
 
-A lease only shares work out. A holder that was stopped for longer than its lease lives may go on working beside the new one: what
-keeps the table correct then is the check of each commit.
+A lease only avoids double work. A holder that was paused for longer than its lease lives may go on beside the new one; the
+check of each commit keeps the table correct.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -78,7 +79,7 @@ class _TableFigures:
 
 @dataclass(eq=False)
 class ServiceMetrics:
-    """A watcher of the service that passes on to `inner` what it is informed of. Read by other threads."""
+    """A watcher of the service that passes each event on to `inner`. Other threads read it."""
 
     inner: ServiceWatcher
     clock: Clock
@@ -88,6 +89,9 @@ class ServiceMetrics:
     _waiting: int = 0
     _alive_millis: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._sign_of_life()
 
     def table_begins(self, number: int, table: str) -> Progress:
         self._sign_of_life()
@@ -234,7 +238,7 @@ def listening(metrics: ServiceMetrics, address: str) -> Iterator[str]:
     host, port = parse_address(address)
 
     class Server(ThreadingHTTPServer):
-        address_family = _family(host)
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         daemon_threads = True
 
     try:
@@ -250,12 +254,6 @@ def listening(metrics: ServiceMetrics, address: str) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-def _family(host: str) -> Any:
-    import socket
-
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _handler(metrics: ServiceMetrics) -> type[BaseHTTPRequestHandler]:

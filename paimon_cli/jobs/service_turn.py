@@ -33,7 +33,7 @@ class Upkeep:
     orphans_every_millis: int | None = None
 
     def first_orphans_millis(self, table: str) -> int:
-        """How long after its start a service cleans the orphans of a table: not of all tables at the same time."""
+        """How long after its start a service first cleans the orphans of a table: not of all tables at once."""
         if self.orphans_every_millis is None:
             return _NEVER
         return zlib.crc32(table.encode()) % max(1, self.orphans_every_millis)
@@ -54,9 +54,7 @@ NO_UPKEEP, NOT_KEPT_UP = Upkeep(), UpkeepDone()
 
 @dataclass(frozen=True, order=True)
 class Need:
-    """Sorts tables, the most urgent first: by sorted runs over the trigger, then by the age of the oldest uncompacted commit,
-    then by bytes to read, the fewest first.
-    """
+    """Sorts tables by urgency: most sorted runs over the trigger, then oldest uncompacted commit, then fewest bytes to read."""
 
     runs_below_trigger: int
     since_millis: int

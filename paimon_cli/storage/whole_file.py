@@ -12,13 +12,13 @@ import shutil
 import stat
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
 from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
-from paimon_cli.storage.clock_and_random import RandomSource
+from paimon_cli.storage.clock_and_random import RandomSource, SystemRandom
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import Storage, WrappedStorage, open_sized
 from paimon_cli.storage.storage_for_url import OBJECT_STORES, storage_for_url
@@ -36,11 +36,13 @@ class ScratchDirectory:
     def __init__(self, purpose: str, parent: str | None = None) -> None:
         beside = Path(parent or tempfile.gettempdir())
         _remove_abandoned(beside)
-        hidden = Path(tempfile.mkdtemp(prefix=f".{PREFIX}{purpose}-", dir=beside))
-        lock = _locked(hidden / LOCK)
-        self.path = hidden.with_name(hidden.name[1:])
+        self.path = beside / f"{PREFIX}{purpose}-{SystemRandom().uuid()}"
+        hidden = self.path.with_name(f".{self.path.name}")
+        lock = contextlib.ExitStack()
+        self._removal = weakref.finalize(self, _remove, (hidden, self.path), lock, os.getpid())  # a signal may end us at any line
+        hidden.mkdir(0o700)
+        _hold(hidden / LOCK, lock)
         hidden.rename(self.path)  # under this name others look at the lock, which is held by now
-        self._removal = weakref.finalize(self, _remove, self.path, lock, os.getpid())
 
     def remove(self) -> None:
         self._removal()
@@ -107,24 +109,26 @@ class ScratchStorage(WrappedStorage):
             self._files.delete(own)
 
 
-def _locked(path: Path) -> int | None:
-    """The descriptor that holds the lock. None on a file system without locks: no other process then removes the directory."""
+def _hold(path: Path, held: contextlib.ExitStack) -> None:
+    """Lock a new file until `held` is closed. On a file system without locks there is none: no other process removes the
+    directory then.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
         path.unlink()
-        return None
-    return descriptor
+    else:
+        held.callback(os.close, descriptor)
 
 
-def _remove(path: Path, lock: int | None, owner: int) -> None:
+def _remove(paths: Iterable[Path], lock: contextlib.ExitStack, owner: int) -> None:
     if os.getpid() != owner:  # a fork of the owner
         return
-    shutil.rmtree(path, ignore_errors=True)  # what cannot be removed is temporary
-    if lock is not None:
-        os.close(lock)
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)  # what cannot be removed is temporary
+    lock.close()
 
 
 def _remove_abandoned(beside: Path) -> None:

@@ -52,7 +52,7 @@ BATCH_ROWS = 1_000_000
 TOP_LEVEL = 5
 RATIO, MEGABYTES = 3.0, 1024
 BucketsOf = Callable[[np.ndarray, int], np.ndarray]
-"""The number of the bucket, out of so many in all partitions, that each id lies in."""
+"""The bucket that each id lies in, given the ids and the number of buckets in all partitions."""
 
 
 def new_table(folder: Path, partition_keys: tuple[str, ...], bucket: int) -> TableContext:

@@ -48,8 +48,8 @@ class Comparison:
 class Result:
     """Medians over the rounds in seconds; `ratio` and `wall_ratio` are medians of each round's own ratio.
 
-    CPU seconds are those of this process with all its threads (or what the comparison says), so that neighbours on the
-    machine count little.
+    CPU seconds count this process with all its threads (or what the comparison says), so that other load on the machine
+    matters little.
     """
 
     name: str

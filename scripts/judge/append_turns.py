@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from scripts.judge.peers import PaimonCli
+from scripts.judge.peers import PaimonCli, SparkSql
 
 VECTORS = {"deletion-vectors.enabled": "true"}
 FIXED = {"bucket": "2", "bucket-key": "id"}
@@ -37,60 +36,6 @@ SHAPES: dict[str, dict[str, str]] = {
 }
 COLUMNS = ("id", "p", "v", "s")
 State = Counter[tuple[Any, ...]]
-
-
-SESSION = """
-import json, sys
-from pyspark.sql import SparkSession
-builder = SparkSession.builder.master("local[2]").appName("append turns")
-for key, value in json.loads(sys.argv[1]).items():
-    builder = builder.config(key, value)
-session = builder.getOrCreate()
-session.sparkContext.setLogLevel("OFF")
-for line in sys.stdin:
-    try:
-        answer = {"rows": [list(row) for row in session.sql(json.loads(line)).collect()]}
-    except Exception as error:
-        answer = {"error": str(error)[:2000]}
-    print(json.dumps(answer, default=str), flush=True)
-"""
-
-
-class SparkSql:
-    """Paimon's own engine, run by a Python that has the pyspark of its jars. The warehouse is the folder."""
-
-    def __init__(self, python: Path, jars: Path, warehouse: Path) -> None:
-        settings = {
-            "spark.jars": ",".join(str(jar) for jar in sorted(jars.glob("*.jar"))),
-            "spark.sql.catalog.paimon": "org.apache.paimon.spark.SparkCatalog",
-            "spark.sql.catalog.paimon.warehouse": f"file:{warehouse}",
-            "spark.sql.extensions": "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.ui.enabled": "false",
-            "spark.driver.memory": "2g",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-        }
-        command = [str(python), "-c", SESSION, json.dumps(settings)]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
-        self.sql("CREATE DATABASE IF NOT EXISTS paimon.d")
-
-    def sql(self, text: str) -> list[tuple[Any, ...]]:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(text) + "\n")
-        self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline() or '{"error": "the session has ended"}')
-        if "error" in answer:
-            raise AssertionError(f"java cannot {text}: {answer['error']}")
-        return [tuple(row) for row in answer["rows"]]
-
-    def read(self, table: str) -> State:
-        self.sql(f"REFRESH TABLE paimon.d.{table}")
-        return Counter(self.sql(f"SELECT {', '.join(COLUMNS)} FROM paimon.d.{table}"))
-
-    def close(self) -> None:
-        self._process.communicate()
 
 
 class AppendTurns:
@@ -196,11 +141,12 @@ class AppendTurns:
 
     def check(self) -> None:
         self._same("rows of ours", self._ours())
-        self._same("rows of java", self.java.read(self.name))
+        self.java.sql(f"REFRESH TABLE paimon.d.{self.name}")
+        self._same("rows of java", Counter(self.java.sql(f"SELECT {', '.join(COLUMNS)} FROM paimon.d.{self.name}")))
 
     def _ours(self, *moment: str) -> State:
         rows = self.ours.read(self.path, *moment)
-        return Counter(tuple(None if row[name] is None else row[name] for name in COLUMNS) for row in rows)
+        return Counter(tuple(row[name] for name in COLUMNS) for row in rows)
 
     def _same(self, what: str, found: State) -> None:
         self.compared += 1
@@ -236,7 +182,8 @@ def main() -> int:
     begun, compared, differences = time.monotonic(), 0, 0
     ours = PaimonCli("local")
     with tempfile.TemporaryDirectory(prefix="append-turns-") as folder:
-        java = SparkSql(arguments.python, arguments.jars, Path(folder))
+        java = SparkSql(arguments.python, sorted(arguments.jars.glob("*.jar")), Path(folder))
+        java.sql("CREATE DATABASE IF NOT EXISTS paimon.d")
         for number in range(arguments.tables):
             shape = shapes[number % len(shapes)]
             try:

@@ -41,11 +41,7 @@ class JavaPaimon:
         self._folder.cleanup()
 
     def _request(self, do: str, table: Path, options: Mapping[str, str] | None = None, **arguments: Any) -> list[Row]:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        request = {"do": do, "table": str(table), "options": dict(options or {}), **arguments}
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline() or '{"error": "the JVM has ended"}')
+        answer = _answer(self._process, {"do": do, "table": str(table), "options": dict(options or {}), **arguments})
         if "error" in answer:
             raise AssertionError(f"java cannot {do}: {answer['error']}")
         rows: list[Row] = answer["rows"]
@@ -74,48 +70,43 @@ class JavaPaimon:
         return self._request("incremental", table, first=str(after), last=str(to))
 
 
-SPARK_SESSION = """
-import sys
-from pyspark.sql import SparkSession
-warehouse, jars = sys.argv[1:]
-settings = {
-    "spark.jars": jars, "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC", "spark.sql.catalog.paimon": "org.apache.paimon.spark.SparkCatalog",
-    "spark.sql.catalog.paimon.warehouse": "file:" + warehouse,
-    "spark.sql.extensions": "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions",
-}
-builder = SparkSession.builder.master("local[1]")
-for key, value in settings.items():
-    builder = builder.config(key, value)
-session = builder.getOrCreate()
-session.sparkContext.setLogLevel("OFF")
-for statement in sys.stdin:
-    try:
-        session.sql(statement).collect()
-        print("done", flush=True)
-    except Exception as error:
-        print("error " + str(error).replace("\\n", " ")[:500], flush=True)
-"""
-
-
 class SparkSql:
-    """Statements of Spark SQL with Paimon's own catalog, for what Java does only there. `python` has a pyspark for the jars."""
+    """Spark SQL with Paimon's own catalog `paimon` on a warehouse. `python` has the pyspark that the jars were built for."""
 
-    def __init__(self, python: str, jars: Sequence[Path], warehouse: Path) -> None:
+    def __init__(self, python: Path, jars: Sequence[Path], warehouse: Path) -> None:
+        settings = {
+            "spark.jars": ",".join(map(str, jars)),
+            "spark.sql.catalog.paimon": "org.apache.paimon.spark.SparkCatalog",
+            "spark.sql.catalog.paimon.warehouse": f"file:{warehouse}",
+            "spark.sql.extensions": "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.ui.enabled": "false",
+            "spark.driver.memory": "2g",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        }
+        command = [str(python), str(Path(__file__).with_name("spark_session.py")), json.dumps(settings)]
         pipe = subprocess.PIPE
-        command = [python, "-c", SPARK_SESSION, str(warehouse), ",".join(map(str, jars))]
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
 
-    def run(self, statement: str) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(statement + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline().strip()
-        if answer != "done":
-            raise AssertionError(f"{statement}: {answer or 'the session has ended'}")
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        answer = _answer(self._process, statement)
+        if "error" in answer:
+            raise AssertionError(f"Spark cannot {statement}: {answer['error']}")
+        return [tuple(row) for row in answer["rows"]]
 
     def close(self) -> None:
         self._process.communicate()
+
+
+def _answer(process: subprocess.Popen[str], request: Any) -> dict[str, Any]:
+    """Requests and answers are lines of JSON."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+    answer: dict[str, Any] = json.loads(process.stdout.readline() or '{"error": "the process has ended"}')
+    return answer
 
 
 class PaimonCli:

@@ -12,10 +12,9 @@ import json
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
+from scripts.nightly.pool import pool
 from tests.faults.clock_jumps import play
 
 STEPS = 40
@@ -26,7 +25,7 @@ def try_one(seed: str) -> tuple[str, str]:
     with tempfile.TemporaryDirectory(prefix="clocks-") as folder:
         try:
             play(Path(folder), seed, STEPS)
-        except Exception as failure:
+        except Exception as failure:  # whatever it is, the seed that shows it again must be printed
             return seed, f"{type(failure).__name__}: {failure}"
     return seed, ""
 
@@ -42,8 +41,8 @@ def main() -> int:
         print(try_one(arguments.table)[1] or "nothing wrong")
         return 0
     begun = time.monotonic()
-    with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
-        done = list(pool.map(try_one, (f"{arguments.seed}-{number}" for number in range(arguments.tables))))
+    with pool(arguments.jobs) as processes:
+        done = list(processes.map(try_one, (f"{arguments.seed}-{number}" for number in range(arguments.tables))))
     wrong = [(seed, text) for seed, text in done if text]
     line = {
         "measure": "clock_jumps",

@@ -12,10 +12,9 @@ import json
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
+from scripts.nightly.pool import pool
 from tests.properties.increments import play
 
 STEPS = 40
@@ -42,8 +41,8 @@ def main() -> int:
         return 0
     begun = time.monotonic()
     seeds = [f"{arguments.seed}-{number}" for number in range(arguments.tables)]
-    with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
-        done = list(pool.map(try_one, seeds))
+    with pool(arguments.jobs) as processes:
+        done = list(processes.map(try_one, seeds))
     differences = [(seed, text) for seed, _, text in done if text]
     line = {"measure": "increments", "tables": len(done), "ranges": sum(ranges for _, ranges, _ in done)}
     seconds = round(time.monotonic() - begun, 1)

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from scripts.nightly.pool import pool
 from tests.faults.figures import Figures
 from tests.faults.operations import OPERATIONS
 from tests.faults.runs import Pairs, memory_runs
@@ -47,8 +46,8 @@ def main() -> int:
     portions = [min(PORTION, arguments.pairs - done) for done in range(0, arguments.pairs, PORTION)]
     tasks = [(names[i % len(names)], arguments.seed * 1_000_000 + i, size) for i, size in enumerate(portions)]
     figures = Figures()
-    with ProcessPoolExecutor(arguments.jobs, multiprocessing.get_context("forkserver")) as pool:
-        for found in pool.map(try_pairs, *zip(*tasks, strict=True)):
+    with pool(arguments.jobs) as processes:
+        for found in processes.map(try_pairs, *zip(*tasks, strict=True)):
             figures.add(found)
     seconds = round(time.monotonic() - begun, 1)
     line = {"measure": "pairs_of_faults", "operations": len(names), "seed": arguments.seed, **figures.as_json()}

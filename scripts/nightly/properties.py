@@ -15,11 +15,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 from paimon_cli.errors import PaimonError
+from scripts.nightly.pool import pool
 from tests.properties.shapes import APPEND, ENGINES, random_layout
 from tests.properties.trial import Trial
 
@@ -80,8 +79,8 @@ def main() -> int:
     ]
     made: Counter[str] = Counter()
     found = 0
-    with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
-        for steps, differences in pool.map(play_many, tasks):
+    with pool(arguments.jobs) as processes:
+        for steps, differences in processes.map(play_many, tasks):
             made += steps
             for name, story in differences:
                 found += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import subprocess
@@ -12,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import NotSupported
-from paimon_cli.storage import whole_file
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.whole_file import LOCK, ScratchDirectory, ScratchStorage
 
@@ -72,10 +72,11 @@ def test_the_directory_of_a_killed_process_goes_with_the_next_one(tmp_path: Path
 
 
 def test_a_fork_removes_nothing(tmp_path: Path) -> None:
-    with ScratchDirectory("trial", str(tmp_path)) as directory:
+    scratch = ScratchDirectory("trial", str(tmp_path))
+    with scratch as directory:
         child = os.fork()
         if not child:
-            whole_file._remove(directory, None, os.getppid())
+            scratch.remove()
             os._exit(0)
         os.waitpid(child, 0)
         assert directory.exists()
@@ -136,3 +137,18 @@ def test_new_files_lie_in_the_scratch_directory_and_old_ones_where_they_were(tmp
     assert not directory.exists()
     with pytest.raises(NotSupported, match="on another machine"):
         copy.read_bytes(f"{tmp_path}/bucket-0/new")
+
+
+@pytest.mark.parametrize("step", ["mkdir", "rename"])
+def test_an_interrupt_while_it_is_made_leaves_nothing(tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = getattr(Path, step)
+
+    def interrupted(*arguments: object) -> None:
+        done(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, step, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ScratchDirectory("trial", str(tmp_path))
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []

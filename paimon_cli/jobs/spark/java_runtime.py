@@ -26,7 +26,7 @@ VECTOR_MODULE = "jdk.incubator.vector"
 WRAPPER = """#!/bin/sh
 for argument do
     shift
-    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+    [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
 done
 exec {java} "$@"
 """
@@ -95,7 +95,7 @@ def probe_java(java: Path) -> JavaRuntime | None:
 
 def wrapped_home(java: Path, environment: Mapping[str, str]) -> Path:
     """A JAVA_HOME whose `bin/java` runs `java` without an argument that it rejects; created once per user, then reused."""
-    script = WRAPPER.format(java=shlex.quote(str(java)))
+    script = WRAPPER.format(java=shlex.quote(str(java)), module=VECTOR_MODULE)
     parent = _cache_directory(environment)
     home = parent / f"jre-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     if (home / "bin" / "java").exists():

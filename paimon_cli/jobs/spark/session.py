@@ -201,13 +201,13 @@ def start_spark(request: SparkRequest) -> RunningSpark:
     except (Py4JError, PySparkException, OSError) as error:
         raise StorageUnavailable(
             f"Spark did not start with master {request.master}",
-            _told_in(jvm_log) or str(error).split("\n", 1)[0],
+            _errors_in(jvm_log) or str(error).split("\n", 1)[0],
             "check --master and --spark-conf; -v shows Spark's own log",
         ) from error
 
 
 def spark_confs(request: SparkRequest, directory: Path, jvm_options: Sequence[str] = ()) -> dict[str, str]:
-    """All settings; those of the user take precedence. `jvm_options`: additional ones for a JVM on this machine."""
+    """All settings, overridden by the user's. `jvm_options`: additional ones for a JVM on this machine."""
     confs = {
         **FIXED_CONFS,
         "spark.master": request.master,
@@ -258,17 +258,17 @@ def _spark_context(request: SparkRequest, confs: Mapping[str, str], jvm_log: Pat
 def _spark_environment(request: SparkRequest, java: JavaRuntime) -> dict[str, str]:
     """The environment variables that Spark reads while it starts."""
     values = {"JAVA_HOME": str(java.home)}
-    python = request.confs.get("spark.pyspark.python")
+    python = request.confs.get(WORKERS_PYTHON)
     if request.is_local:
         package_home = str(Path(paimon_cli.__file__).parent.parent)
         values["SPARK_HOME"] = str(Path(pyspark.__file__).parent)  # another installation's jars would not fit this PySpark
         values["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
-        values["PYSPARK_PYTHON"] = python or sys.executable
+        values[WORKERS_PYTHON_VARIABLE] = python or sys.executable
         if package_home not in site.getsitepackages():
             paths = [package_home, os.environ.get("PYTHONPATH", "")]
             values["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     elif python:
-        values["PYSPARK_PYTHON"] = python
+        values[WORKERS_PYTHON_VARIABLE] = python
     return values
 
 
@@ -287,7 +287,7 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _told_in(jvm_log: Path) -> str:
+def _errors_in(jvm_log: Path) -> str:
     """The errors in the JVM's log, or its last line."""
     lines = jvm_log.read_text(errors="replace").splitlines() if jvm_log.exists() else []
     lines = [LOG_PREFIX.sub("", line).strip() for line in lines if line.strip() and not line.startswith("\t")]
