@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
-from paimon_cli.api.maintenance import CompactOptions, Planned, compact_request
-from paimon_cli.api.opened_table import Runtime, check_positive
-from paimon_cli.api.table import Table, check_table_options
-from paimon_cli.api.table_choice import TableChoice
+from paimon_cli.api.catalog_compaction import Compaction
+from paimon_cli.api.maintenance import Planned
+from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
 from paimon_cli.catalog.table_location import TableLocation, locate_table
-from paimon_cli.errors import NotFound, PaimonError, StorageUnavailable, UsageError
-from paimon_cli.metastore.find import find_metastore
-from paimon_cli.metastore.metastore import Metastore, TableIdentifier, is_name
+from paimon_cli.errors import NotFound, PaimonError, UsageError
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.metastore.metastore import TableIdentifier, is_name
 from paimon_cli.metastore.settings import SettingRow, read_settings
 from paimon_cli.options.option_text import counted
-from paimon_cli.storage.catalog_options import split_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -26,20 +23,14 @@ if TYPE_CHECKING:
     from paimon_cli.api.comparison import Versions
     from paimon_cli.api.sql_query import SqlResult
     from paimon_cli.catalog.table_listing import DatabaseRow, TableRow
-    from paimon_cli.history.table_context import TableContext
     from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.inspect.health_report import HealthRow
     from paimon_cli.inspect.lock_report import LockReport, LockRow
     from paimon_cli.jobs.clone_job import ClonedTable
-    from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest
-    from paimon_cli.jobs.compaction_service import ServedTable, ServiceWatcher, TableRound
     from paimon_cli.jobs.comparison import Comparison
-    from paimon_cli.jobs.table_change import Shield
     from paimon_cli.storage.lock_table import HeldLock
 
 
-COMPACTION = "compaction"
-"""Name of the leases of compaction services."""
 NAMED = 5
 """How many tables a message names."""
 
@@ -52,7 +43,7 @@ class DatabaseDrop:
     table_names: tuple[str, ...]
 
 
-class Catalog:
+class Catalog(Compaction):
     """The tables of a warehouse, and of any directory.
 
     The warehouse is `url`, else `PAIMON_WAREHOUSE`, else that of `./paimon.yaml`; tables that are named by paths need none.
@@ -67,37 +58,6 @@ class Catalog:
     >>> [done.state for done in catalog.compact(database="shop")]
     ['nothing to do']
     """
-
-    def __init__(
-        self,
-        url: str | None = None,
-        options: Mapping[str, str] | None = None,
-        *,
-        branch: str | None = None,
-        strict_options: bool = False,
-        allow_unsafe_commit: bool = False,
-        runtime: Runtime | None = None,
-    ) -> None:
-        self.url, self.branch, self.runtime = url, branch, runtime or Runtime()
-        self._options, self._table_options = split_options({key: str(value) for key, value in (options or {}).items()})
-        self._allow_unsafe_commit = allow_unsafe_commit
-        check_table_options(self._table_options, self.runtime, strict=strict_options)
-
-    @classmethod
-    def at(
-        cls,
-        url: str | None,
-        options: Mapping[str, str],
-        table_options: Mapping[str, str],
-        runtime: Runtime,
-        *,
-        branch: str | None = None,
-        allow_unsafe_commit: bool = False,
-    ) -> Catalog:
-        """A catalog whose options are split and checked."""
-        catalog = cls(url, options, branch=branch, allow_unsafe_commit=allow_unsafe_commit, runtime=runtime)
-        catalog._table_options = dict(table_options)
-        return catalog
 
     def tables(self, place: str | None = None, *, database: str | None = None) -> list[TableRow]:
         """The tables of the warehouse, of one database, or below a directory; `place` is a database or a directory.
@@ -150,7 +110,7 @@ class Catalog:
 
         def run() -> DatabaseDrop:
             for location in tables:
-                self._open(location).drop()
+                self._plan_drop(location).run()
             metastore.drop_database(name)
             return plan
 
@@ -160,6 +120,26 @@ class Catalog:
     def drop_database(self, name: str, *, cascade: bool = False) -> DatabaseDrop:
         """Remove a database; with `cascade` drop its tables first."""
         return self.plan_drop_database(name, cascade=cascade).run()
+
+    def plan_drop_table(self, name: str) -> Planned[TableDropped, TableDropped]:
+        """The files that would go with a table, as `Table.plan_drop` lists them.
+
+        If the files of a table are gone, its entry in the catalog can still be dropped. Nothing is deleted in its directory then.
+        """
+        return self._plan_drop(self._locate(name))
+
+    def drop_table(self, name: str) -> TableDropped:
+        """Delete a table for good, and forget its name."""
+        return self.plan_drop_table(name).run()
+
+    def _plan_drop(self, location: TableLocation) -> Planned[TableDropped, TableDropped]:
+        try:
+            table = Table.at(location, self._table_options, self.runtime, may_be_damaged=True)
+        except NotFound:
+            if location.branch != MAIN_BRANCH or (entry := plan_drop_of_entry(location)) is None:
+                raise
+            return entry
+        return table.plan_drop()
 
     def rename_table(self, old: str, new: str) -> None:
         """Give a table of the catalog another name, in one step. Stop its writers first.
@@ -268,193 +248,3 @@ class Catalog:
     def break_lock(self, table: str, *, even_if_valid: bool = False) -> LockRow:
         """Break the commit lock of a table whose holder died. Writers take over expired locks on their own."""
         return self.plan_break_lock(table, even_if_valid=even_if_valid).run()
-
-    def plan_compaction(
-        self,
-        tables: Sequence[str] = (),
-        *,
-        database: str | Sequence[str] | None = None,
-        all_tables: bool = False,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        strategy: str = "full",
-        **options: Unpack[CompactOptions],
-    ) -> Iterator[tuple[Table, CompactionPlan]]:
-        """What `compact` would do to each table. Nothing is changed."""
-        from paimon_cli.jobs.compact_request import plan_compaction
-
-        choice = TableChoice.of(tables, database, all_tables, include, exclude)
-        request = _request(choice, strategy, options)
-
-        def planned(location: TableLocation) -> tuple[Table, CompactionPlan]:
-            table = self._open(location)
-            table.check_call()
-            return table, plan_compaction(table.context, request)
-
-        return map(planned, self._locations(choice, self._metastore))
-
-    def compact(
-        self,
-        tables: Sequence[str] = (),
-        *,
-        database: str | Sequence[str] | None = None,
-        all_tables: bool = False,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        strategy: str = "full",
-        dedicated: bool = False,
-        parallelism: int | None = None,
-        shield: Shield = nullcontext,
-        **options: Unpack[CompactOptions],
-    ) -> Iterator[TableRound]:
-        """Compact tables, databases or the whole warehouse, table by table; the failure of one does not stop the rest.
-
-        `include` and `exclude` are regular expressions of whole names of tables. `dedicated`: warn if writers may compact as
-        well, unless that is how new rows become visible. `shield` holds signals back during a commit. Results come as tables
-        are done.
-        """
-        from paimon_cli.jobs.compact_job import run_compact
-        from paimon_cli.jobs.compaction_service import COMPACTED, FAILED, NOTHING, TableRound
-
-        choice = TableChoice.of(tables, database, all_tables, include, exclude)
-        request, found = _request(choice, strategy, options), self._locations(choice, self._metastore)
-
-        def rounds() -> Iterator[TableRound]:
-            with self.runtime.engine_running(parallelism) as engine:
-                for location in found:
-                    try:
-                        table = self._open_to_compact(location)
-                        if dedicated and not (table.context.mode.awaits_compaction or table.context.mode.postpones_rows):
-                            self._warn_of_other_compactors(table)
-                        context = table.context
-                        summary = run_compact(context, request, engine, self.runtime.new_progress(), shield=shield)
-                    except PaimonError as error:
-                        yield TableRound(location.name, FAILED, error=error)
-                    else:
-                        state = COMPACTED if summary.buckets else NOTHING
-                        yield TableRound(location.name, state, summary, standing=summary.plan.standing)
-
-        return rounds()
-
-    def watch(
-        self,
-        tables: Sequence[str] = (),
-        *,
-        watcher: ServiceWatcher,
-        database: str | Sequence[str] | None = None,
-        all_tables: bool = False,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        strategy: str = "minor",
-        dedicated: bool = False,
-        interval: str = "10 s",
-        max_rounds: int | None = None,
-        parallelism: int | None = None,
-        shield: Shield = nullcontext,
-        lease: str = "1 min",
-        expire: bool = False,
-        orphans_every: str | None = None,
-        **options: Unpack[CompactOptions],
-    ) -> None:
-        """Compact in rounds with a pause of `interval` between them, until interrupted or for `max_rounds`.
-
-        Named tables must exist at the start and may vanish later; databases are listed before each round. `watcher` is informed
-        of each table and round. Services of the same tables share the work: each compacts a table while it holds its lease, and
-        takes over what a dead one has not renewed for the time `lease`; `0 s`: without leases. `expire`: also expire snapshots
-        of tables with new ones, by their own options. `orphans_every`: also delete the orphans of each table at this interval.
-        """
-        from paimon_cli.jobs.compaction_service import CompactionService
-        from paimon_cli.jobs.leases import Leases
-        from paimon_cli.jobs.service_turn import Upkeep
-        from paimon_cli.options.option_text import parse_duration
-        from paimon_cli.storage.clock_and_random import SystemClock, SystemRandom
-
-        pause, lives = parse_duration(interval) / 1000, parse_duration(lease)
-        check_positive(max_rounds=max_rounds)
-        if options.get("if_snapshot") is not None:
-            raise UsageError("--watch cannot be combined with --if-snapshot", "every round makes its own plan")
-        upkeep = Upkeep(expire, None if orphans_every is None else parse_duration(orphans_every))
-        choice = TableChoice.of(tables, database, all_tables, include, exclude)
-        request, clock = _request(choice, strategy, options), SystemClock()
-        leases = Leases(COMPACTION, SystemRandom().uuid(), lives, clock) if lives else None
-        served = self._served(choice, dedicated, has_leases=leases is not None)
-        with self.runtime.engine_running(parallelism) as engine:
-            CompactionService(served, request, engine, clock, watcher, shield, leases, upkeep).run(pause, max_rounds)
-
-    def _served(self, choice: TableChoice, dedicated: bool, has_leases: bool) -> Callable[[], list[ServedTable]]:
-        """Lists the tables of the service. Named ones are checked now, the others before they are first compacted: by
-        their lease, which is created as safely as a snapshot, or else when they are first opened.
-        """
-        from paimon_cli.jobs.compaction_service import ServedTable
-
-        metastore, met = self._metastore, set[str]()
-        last: dict[TableChoice, list[TableLocation]] = {}
-
-        def context_at(location: TableLocation) -> TableContext:
-            table = self._open(location)
-            context = table.context
-            if location.name in met:
-                return context
-            if not (choice.is_listed and has_leases):
-                table.check_commit()
-            if dedicated:
-                self._warn_of_other_compactors(table)
-            met.add(location.name)
-            return context
-
-        def listed(part: TableChoice) -> list[TableLocation]:
-            try:
-                last[part] = list(self._locations(part, metastore))
-            except NotFound:
-                last[part] = []  # all tables of the database are gone; new ones may come
-            except StorageUnavailable as error:
-                if part not in last:
-                    raise
-                self.runtime.warn(f"the tables could not be listed, and the list of the last round is used: {error}")
-            return last[part]
-
-        for location in self._locations(choice, metastore):
-            if not choice.is_listed:
-                context_at(location)
-
-        def served() -> list[ServedTable]:
-            found = (location for part in choice.one_by_one() for location in listed(part))
-            return [ServedTable(location.name, partial(context_at, location)) for location in found]
-
-        return served
-
-    def _locations(self, choice: TableChoice, metastore: Metastore) -> Iterator[TableLocation]:
-        for location in choice.locations(self._locate, metastore, self.branch):
-            yield replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
-
-    @property
-    def _metastore(self) -> Metastore:
-        """The catalog as it is configured now."""
-        return find_metastore(self.url, self._options)
-
-    def _locate(self, table: str, branch: str | None = None) -> TableLocation:
-        location = locate_table(table, self.url, self._options, branch or self.branch)
-        return replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
-
-    def _open(self, location: TableLocation) -> Table:
-        return Table.at(location, self._table_options, self.runtime)
-
-    def table(self, name: str, *, branch: str | None = None) -> Table:
-        """A table of this catalog, by `db.table` or by its path. `NotFound`."""
-        return self._open(self._locate(name, branch))
-
-    def _open_to_compact(self, location: TableLocation) -> Table:
-        table = self._open(location)
-        table.check_commit()
-        return table
-
-    def _warn_of_other_compactors(self, table: Table) -> None:
-        if not table.context.options.write_only:
-            self.runtime.warn(f"{table.name} is not write-only, so its writers may compact as well: set write-only=true")
-
-
-def _request(choice: TableChoice, strategy: str, options: CompactOptions) -> CompactRequest:
-    """The request for each table of a choice."""
-    if options.get("if_snapshot") is not None and (choice.is_listed or len(choice.tables) > 1):
-        raise UsageError("--if-snapshot pins the plan of one table", "snapshot ids of different tables are unrelated")
-    return replace(compact_request(strategy, options), unknown_buckets_allowed=choice.is_listed)

@@ -31,12 +31,18 @@ INCREMENT_MODES = (AUTO, "delta", "changelog", "diff")
 
 @dataclass(frozen=True)
 class TableDropped:
-    """What a drop deletes; `left`: paths that remain, relative to the table's directory."""
+    """What a drop deletes. `left`: paths that remain, relative to the table's directory, which is `path`.
 
+    `only_entry`: the files are gone already, and only the entry in the catalog is removed.
+    """
+
+    table: str
+    path: str
     snapshots: int
     files: int
     size: int
     left: list[str]
+    only_entry: bool = False
 
 
 class Table(Writing, Maintenance, Inspection):
@@ -259,7 +265,8 @@ class Table(Writing, Maintenance, Inspection):
         schema = opened.schemas.latest()
         plan = plan_table_drop(opened.storage, opened.layout, schema)
         left = [path.removeprefix(f"{opened.url}/") for path in plan.stays]
-        goes = TableDropped(len(opened.snapshots.ids()), len(plan.files), total_size(plan.files), left)
+        size, snapshots = total_size(plan.files), len(opened.snapshots.ids())
+        goes = TableDropped(opened.name, opened.url, snapshots, len(plan.files), size, left)
 
         def run() -> TableDropped:
             def delete_files() -> None:
@@ -276,6 +283,22 @@ class Table(Writing, Maintenance, Inspection):
     def drop(self) -> TableDropped:
         """Delete the table for good: its files, snapshots, tags and branches. Other files in its directory stay."""
         return self.plan_drop().run()
+
+
+def plan_drop_of_entry(location: TableLocation) -> Planned[TableDropped, TableDropped] | None:
+    """The removal of an entry at whose location there is no table; None where no catalog keeps entries apart from files."""
+    metastore, identifier = location.metastore, location.identifier
+    if metastore is None or identifier is None or not metastore.keeps_entries:
+        return None
+    storage, root = location.open_storage()
+    left = sorted(entry.name for entry in storage.list_directory(root))
+    goes = TableDropped(location.name, root, 0, 0, 0, left, only_entry=True)
+
+    def run() -> TableDropped:
+        metastore.drop_table(identifier, lambda: None)
+        return goes
+
+    return Planned(goes, run)
 
 
 def check_table_options(options: Mapping[str, str], runtime: Runtime, *, strict: bool) -> None:

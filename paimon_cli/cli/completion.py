@@ -105,7 +105,7 @@ def _of_catalog(context: Any) -> Iterator[Choice]:
 
 
 def _metastore(context: Any) -> Metastore:
-    from paimon_cli.metastore.find import find_metastore
+    from paimon_cli.metastore.settings import find_metastore
     from paimon_cli.storage.catalog_options import split_options
 
     return find_metastore(_given(context, "warehouse"), split_options(_options(context))[0])

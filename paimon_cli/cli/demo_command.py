@@ -21,6 +21,7 @@ from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.results import human_size, say
 from paimon_cli.cli.terminal import NO_PAGER_VARIABLE, is_traced, progress_on_stderr
 from paimon_cli.errors import PaimonError, UsageError
+from paimon_cli.metastore.settings import PROFILE_VARIABLE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +35,7 @@ ACCOUNTS, CHANGES, COMMITS = 200_000, 10_000, 30
 ACCOUNT, BALANCE, DEPOSIT, WITHDRAWAL = 42, 1000, 50, 30
 READS = 3
 WIDTH, INDENT = 78, "   "
+TABLE = "bank.db/accounts"
 
 
 @dataclass(frozen=True)
@@ -84,13 +86,15 @@ def demo(
     os.environ[NO_PAGER_VARIABLE] = "1"  # the story goes on by itself
     if no_color:
         os.environ["NO_COLOR"] = "1"
-    with _folder(keep) as folder:
-        tour = _Tour(call, f"{folder}/bank.db/accounts", folder)
-        result = tour.run()
-        if not call.is_for_people:
-            call.show(Item("DemoResult", None, result if keep is not None else replace(result, table=None)))
-            return
-    _farewell(result, keep)
+    os.environ.pop(PROFILE_VARIABLE, None)
+    with _folder(keep) as folder, _inside(folder):
+        result = _Tour(call, folder).run()
+    if keep is not None:
+        result = replace(result, table=f"{keep}/{TABLE}")
+    if call.is_for_people:
+        _farewell(result, keep)
+    else:
+        call.show(Item("DemoResult", None, result))
 
 
 @contextlib.contextmanager
@@ -107,11 +111,21 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep
 
 
+@contextlib.contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    """Work in the folder, so that no `paimon.yaml` of the user's names another catalog."""
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
 class _Tour:
     """The steps of the demo. Commands run in this process, through the same command group as a command line."""
 
-    def __init__(self, call: Call, table: str, folder: Path) -> None:
-        self._table = table
+    def __init__(self, call: Call, folder: Path) -> None:
         self._folder = folder
         self._tells = call.is_for_people
 
@@ -119,30 +133,30 @@ class _Tour:
         from paimon_cli.api.table import Table
 
         began = time.perf_counter()
+        if self._tells:
+            self._print(("cd", str(self._folder)))
         self._create()
-        opened = Table.open(self._table)  # its calls have no progress bars of their own
+        opened = Table.open(TABLE)  # its calls have no progress bars of their own
         self._commit(opened)
         refused = self._prevent_a_lost_update(opened)
         self._say("3. The LSM tree. Each commit left a sorted run in each bucket, and a reader has to merge all of them:")
-        self._run("lsm", "show", self._table, "--bucket", "0")
+        self._run("lsm", "show", TABLE, "--bucket", "0")
         before, rows = self._measure(opened)
         self._say("4. A compaction merges the runs. Beside writers this is a job of its own: compact --dedicated --watch.")
-        self._run("compact", self._table, "--dedicated", "--strategy", "full", "--engine", "local")
-        self._run("lsm", "show", self._table, "--bucket", "0")
+        self._run("compact", TABLE, "--dedicated", "--strategy", "full", "--engine", "local")
+        self._run("lsm", "show", TABLE, "--bucket", "0")
         after, same_rows = self._measure(opened)
         if not rows.equals(same_rows):
-            raise PaimonError(
-                "the compaction changed the rows", "this is a bug of paimon-cli", f"paimon-cli verify {self._table}"
-            )
+            raise PaimonError("the compaction changed the rows", "this is a bug of paimon-cli", f"paimon-cli verify {TABLE}")
         balance = opened.scan(["balance"], f"id = {ACCOUNT}").to_arrow()["balance"][0].as_py()
         self._compare(before, after)
         seconds = time.perf_counter() - began
-        return DemoResult(self._table, len(opened.snapshot_ids()), refused, balance, before, after, seconds)
+        return DemoResult(None, len(opened.snapshot_ids()), refused, balance, before, after, seconds)
 
     def _create(self) -> None:
         self._say("1. A table with a primary key, in two buckets. It is a directory; any Paimon reader can use it.")
         columns = ("-C", "id BIGINT NOT NULL", "-C", "owner STRING", "-C", "balance BIGINT")
-        self._run("create", self._table, *columns, "--primary-key", "id", "--bucket", "2", "--option", "write-only=true")
+        self._run("create", TABLE, *columns, "--primary-key", "id", "--bucket", "2", "--option", "write-only=true")
 
     def _commit(self, table: Table) -> None:
         self._say(f"   Thirty commits: {ACCOUNTS:,} accounts, then twenty-nine batches of {CHANGES:,} changes.")
@@ -155,27 +169,27 @@ class _Tour:
         finally:
             progress.finish()
         self._say(f"   {COMMITS} commits took {time.perf_counter() - began:.1f} s. These are the last of them:")
-        self._run("snapshots", "ls", self._table, "--limit", "3")
+        self._run("snapshots", "ls", TABLE, "--limit", "3")
 
     def _prevent_a_lost_update(self, table: Table) -> int:
         """Two writers read one account and write it back; the number of commits that were refused."""
         read_at = str(table.snapshot_ids()[-1])
         checked = ("--data-conflict-check", "key", "--read-snapshot", read_at)
         self._say(f"2. A lost update, prevented. Ann and Bob read account {ACCOUNT} at the same moment, and both see {BALANCE}:")
-        self._run("read", self._table, "-w", f"id = {ACCOUNT}")
+        self._run("read", TABLE, "-w", f"id = {ACCOUNT}")
         self._say(f"   Ann pays in {DEPOSIT} and writes {BALANCE + DEPOSIT}. She says which snapshot she has read:")
-        self._run("write", self._table, self._file("ann", BALANCE + DEPOSIT), *checked)
+        self._run("write", TABLE, self._file("ann", BALANCE + DEPOSIT), *checked)
         self._say(f"   Bob takes out {WITHDRAWAL} and writes {BALANCE - WITHDRAWAL}. Ann's {DEPOSIT} would be lost:")
-        refused = self._run("write", self._table, self._file("bob", BALANCE - WITHDRAWAL), *checked)
+        refused = self._run("write", TABLE, self._file("bob", BALANCE - WITHDRAWAL), *checked)
         self._say("   Bob lets the table compute. `update` runs under the check, and starts again if it is overtaken:")
-        self._run("update", self._table, "--set", f"balance = balance - {WITHDRAWAL}", "-w", f"id = {ACCOUNT}")
-        self._run("read", self._table, "-w", f"id = {ACCOUNT}")
+        self._run("update", TABLE, "--set", f"balance = balance - {WITHDRAWAL}", "-w", f"id = {ACCOUNT}")
+        self._run("read", TABLE, "-w", f"id = {ACCOUNT}")
         return int(refused)
 
     def _file(self, name: str, balance: int) -> str:
-        path = self._folder / f"{name}.json"
-        path.write_text(json.dumps({"id": ACCOUNT, "owner": f"owner {ACCOUNT}", "balance": balance}) + "\n")
-        return str(path)
+        path = f"{name}.json"
+        Path(path).write_text(json.dumps({"id": ACCOUNT, "owner": f"owner {ACCOUNT}", "balance": balance}) + "\n")
+        return path
 
     def _measure(self, table: Table) -> tuple[Measure, pa.Table]:
         buckets, taken = table.buckets(), []
@@ -206,14 +220,18 @@ class _Tour:
             first = INDENT if text.startswith(" ") else ""
             say("\n" + textwrap.fill(text.strip(), WIDTH, initial_indent=first, subsequent_indent=INDENT))
 
+    def _print(self, words: Sequence[str]) -> None:
+        from paimon_cli.cli.text_view import bold
+
+        print(bold("\n".join(command_lines(words))))
+
     def _run(self, *words: str) -> bool:
         """Print a command and run it; whether it was refused because of a conflict. Other errors end the demo."""
         from paimon_cli.cli.app import report_failure
-        from paimon_cli.cli.text_view import bold
         from paimon_cli.errors import Conflict
 
         if self._tells:
-            print(bold("\n".join(command_lines(("paimon-cli", *words)))))
+            self._print(("paimon-cli", *words))
         arguments = [*words, *(() if self._tells else ("-o", "json")), *(("--trace",) if is_traced() else ())]
         group: Any = _whole_application()
         with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as streams:

@@ -105,24 +105,27 @@ def _summary_text(done: Dropped, dry_run: bool) -> str:
 def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False) -> None:
     """Delete a table: its files, snapshots, tags and branches. Other files in its directory are kept and listed.
 
+    If the files of a table are gone, only its entry in the catalog is removed.
+
     paimon-cli drop ./wh/shop.db/orders --dry-run
 
     paimon-cli drop ./wh/shop.db/orders --yes
     """
-    opened = call.open(table)
-    planned = opened.plan_drop()
+    planned = call.catalog().plan_drop_table(table)
     goes = planned.plan
-    what = f"table {opened.name} with {counted(goes.snapshots, 'snapshot')}"
     files = f"{counted(goes.files, 'file')} of {human_size(goes.size)}"
+    what = f"table {goes.table} with {counted(goes.snapshots, 'snapshot')}"
+    if goes.only_entry:
+        what = f"the entry of table {goes.table}, at whose location there is no table,"
     if not dry_run:
         confirm(f"{what} ({files}) will be deleted for good", yes)
         planned.run()
-    for line in _about_the_rest(opened.url, goes.left):
+    for line in _about_the_rest(goes.path, goes.left):
         warn(line)
     if dry_run:
-        show_files_to_delete(call, opened, "TableDropPlan", planned.files(), what)
+        show_files_to_delete(call, goes.table, goes.path, "TableDropPlan", planned.files(), what)
     else:
-        call.show(Item("TableDropSummary", opened.name, goes), f"dropped {what}: {files} deleted")
+        call.show(Item("TableDropSummary", goes.table, goes), f"dropped {what}: {files} deleted")
 
 
 def _about_the_rest(url: str, left: list[str]) -> list[str]:
@@ -170,7 +173,7 @@ def _back(call: Call, opened: Table, to: str, dry_run: bool, yes: bool) -> Rolle
     planned = opened.plan_rollback(to)
     headline = _headline(planned.plan)
     if dry_run:
-        show_files_to_delete(call, opened, "RollbackPlan", planned.files(), headline)
+        show_files_to_delete(call, opened.name, opened.url, "RollbackPlan", planned.files(), headline)
         return None
     if not planned.plan.is_needless:
         confirm(headline, yes)

@@ -74,7 +74,7 @@ def expire(
     planned = opened.plan_expire(what, retain_max=retain_max, retain_min=retain_min, older_than=older_than, limit=limit)
     expiry = planned.plan
     if dry_run:
-        show_files_to_delete(call, opened, "ExpiryPlan", planned.files(), _goes(expiry))
+        show_files_to_delete(call, opened.name, opened.url, "ExpiryPlan", planned.files(), _goes(expiry))
         return
     if expiry.names and not yes:
         confirm(f"{_goes(expiry)}{_with_files(planned.files())} will be deleted", yes)
@@ -83,14 +83,13 @@ def expire(
     call.show(Item("ExpirySummary", opened.name, done, shape), _summary_text(done))
 
 
-def show_files_to_delete(call: Call, table: Table, kind: str, files: Sequence[FileToDelete], headline: str) -> None:
-    """Show a dry run: the path of every file relative to the table, and the total."""
+def show_files_to_delete(call: Call, table: str, root: str, kind: str, files: Sequence[FileToDelete], headline: str) -> None:
+    """Show a dry run: the path of every file, relative to `root`, and the total."""
     from paimon_cli.maintain.needed_files import FileToDelete
 
-    root = table.url + "/"
-    rows = [replace(file, path=file.path.removeprefix(root)) for file in files]
+    rows = [replace(file, path=file.path.removeprefix(f"{root}/")) for file in files]
     footer = f"{headline}{_with_files(files)}; nothing was changed (dry run)"
-    call.show(Listing(kind, table.name, FileToDelete, rows, footer=footer))
+    call.show(Listing(kind, table, FileToDelete, rows, footer=footer))
 
 
 def _goes(expiry: Expiry) -> str:

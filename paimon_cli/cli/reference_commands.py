@@ -120,7 +120,7 @@ def remove_tag(
     planned = opened.tags.plan_rm(*names)
     removed = planned.plan.names
     if dry_run:
-        show_files_to_delete(call, opened, "TagRemovalPlan", planned.files(), counted(len(removed), "tag"))
+        show_files_to_delete(call, opened.name, opened.url, "TagRemovalPlan", planned.files(), counted(len(removed), "tag"))
         return
     confirm(f"{counted(len(removed), 'tag')} ({', '.join(removed)}) and the files that only they need will be deleted", yes)
     count = planned.run()
@@ -225,7 +225,7 @@ def fast_forward(
     opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
     planned = opened.branches.plan_fast_forward(name)
     if dry_run:
-        show_files_to_delete(call, opened, "FastForwardPlan", planned.files(), _headline(planned.plan))
+        show_files_to_delete(call, opened.name, opened.url, "FastForwardPlan", planned.files(), _headline(planned.plan))
         return
     if planned.plan.discards:
         confirm(_headline(planned.plan), yes)

@@ -26,6 +26,7 @@ class FileSystemMetastore(Metastore):
     known: set[str] = field(default_factory=set, repr=False, compare=False)
 
     kind = "filesystem"
+    keeps_entries = False
 
     @property
     def has_names(self) -> bool:

@@ -22,11 +22,11 @@ from paimon_cli.datatypes.data_type import (
     TimestampType,
     TimeType,
 )
-from paimon_cli.errors import NotFound, NotSupported, UsageError, cleaning_up
+from paimon_cli.errors import NotFound, NotSupported, UsageError, undone_on_failure
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.hive_client import HiveAddress, HiveLock, user_name
-from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, listed_properties
-from paimon_cli.storage.catalog_options import store_options
+from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, listed_properties, plain_path
+from paimon_cli.storage.catalog_options import database_and_table, store_options
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.storage import Storage, directories_of
 
@@ -132,12 +132,13 @@ class HiveMetastore(Metastore):
                     f"dropping {identifier}", "it is an external table of Hive, whose files stay", "drop it in Hive"
                 )
             client.drop_table(*identifier, False)
-        try:
-            delete_files()
-        except BaseException as failure:
-            with cleaning_up(failure), self._address.connected() as client:
+
+        def restore() -> None:
+            with self._address.connected() as client:
                 client.create_table(table)
-            raise
+
+        with undone_on_failure(restore):
+            delete_files()
 
     def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
         """The metastore moves the directory of a managed table itself, if it can; where it did not, we do."""
@@ -182,7 +183,7 @@ class HiveMetastore(Metastore):
             raise UsageError(f"lock.enabled={enabled}", "allowed: true or false")
         if enabled == "false":
             return storage
-        database, table = identifier or TableIdentifier(*_names_of(root))
+        database, table = identifier or database_and_table(root)
         return GuardedStorage(inner, root, HiveLock(self._address, database, table))
 
     @cached_property
@@ -296,23 +297,11 @@ def _is_paimon(table: Any) -> bool:
 
 
 def _registered(table: Any) -> RegisteredTable:
-    return RegisteredTable(TableIdentifier(table.dbName, table.tableName), _plain(table.sd.location))
+    return RegisteredTable(TableIdentifier(table.dbName, table.tableName), plain_path(table.sd.location))
 
 
 def _database(found: Any) -> Database:
-    return Database(found.name, None if not found.locationUri else _plain(found.locationUri))
-
-
-def _plain(location: str) -> str:
-    """Hadoop writes local paths as `file:/a`."""
-    path = location.removeprefix("file:") if location.startswith("file:") else location
-    return f"/{path.lstrip('/')}" if path != location else location
-
-
-def _names_of(root: str) -> tuple[str, str]:
-    """Database and table of WAREHOUSE/database.db/table."""
-    parent, _, table = root.rpartition("/")
-    return parent.rpartition("/")[2].removesuffix(".db"), table
+    return Database(found.name, None if not found.locationUri else plain_path(found.locationUri))
 
 
 def _check_lower_case(name: str) -> None:

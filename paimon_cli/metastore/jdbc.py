@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Connection, Engine, MetaData, String, Table, delete, insert, inspect, select, update
 from sqlalchemy.exc import IntegrityError
 
-from paimon_cli.errors import UsageError, cleaning_up
+from paimon_cli.errors import UsageError, undone_on_failure
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, listed_properties
 from paimon_cli.storage.catalog_options import DatabaseAddress
@@ -74,13 +74,9 @@ class JdbcMetastore(Metastore):
         with self._connected() as connection:
             properties = {EXISTS: "true", LOCATION: url}
             try:
-                connection.execute(
-                    insert(DATABASE_PROPERTIES),
-                    [
-                        {"catalog_key": self._key, "database_name": name, "property_key": key, "property_value": value}
-                        for key, value in properties.items()
-                    ],
-                )
+                row = {"catalog_key": self._key, "database_name": name}
+                rows = [row | {"property_key": key, "property_value": value} for key, value in properties.items()]
+                connection.execute(insert(DATABASE_PROPERTIES), rows)
             except IntegrityError:
                 raise UsageError(f"database {name} already exists", "the jdbc catalog has it") from None
 
@@ -138,13 +134,14 @@ class JdbcMetastore(Metastore):
                 mine = self._of(table, *identifier)
                 rows[table] = [dict(row) for row in connection.execute(select(table).where(mine)).mappings()]
                 connection.execute(delete(table).where(mine))
-        try:
-            delete_files()
-        except BaseException as failure:
-            with cleaning_up(failure), self._connected() as connection:
+
+        def restore() -> None:
+            with self._connected() as connection:
                 for table in filter(rows.get, rows):
                     connection.execute(insert(table), rows[table])
-            raise
+
+        with undone_on_failure(restore):
+            delete_files()
 
     def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
         """The directory is moved inside of the transaction: if that fails, the name stays."""

@@ -66,6 +66,11 @@ class RegisteredTable(NamedTuple):
     uuid: str | None = None
 
 
+def plain_path(location: str) -> str:
+    """A location as Java writes it: `file:/a` and `file:///a` are the local path `/a`."""
+    return f"/{location.removeprefix('file:').lstrip('/')}" if location.startswith("file:") else location
+
+
 @dataclass(frozen=True)
 class Metastore(ABC):
     """A catalog. `options` are its own (`storage.catalog_options`: endpoint, credentials, commit lock).
@@ -80,6 +85,9 @@ class Metastore(ABC):
     kind: ClassVar[str]
     takes_files: ClassVar[bool] = True
     """Whether a new table may be registered with existing files; otherwise the server creates its files."""
+
+    keeps_entries: ClassVar[bool] = True
+    """Whether it knows names apart from the files, so that an entry can outlive its table."""
 
     @property
     def storage_options(self) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, Refused, UsageError
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier
+from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, plain_path
 from paimon_cli.metastore.rest_client import NoClearAnswer, RestClient
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, settle
@@ -177,12 +177,7 @@ def _registered(database: str, found: Mapping[str, Any]) -> RegisteredTable:
     path = str(found.get("path") or "")
     if not path:
         raise UsageError(f"the server gives {database}.{found.get('name')} no path", "its files cannot be found")
-    return RegisteredTable(TableIdentifier(database, str(found["name"])), _plain(path), found.get("id"))
-
-
-def _plain(path: str) -> str:
-    """Java writes local paths as `file:/a`."""
-    return f"/{path.removeprefix('file:').lstrip('/')}" if path.startswith("file:") else path
+    return RegisteredTable(TableIdentifier(database, str(found["name"])), plain_path(path), found.get("id"))
 
 
 def _type_of(found: Mapping[str, Any]) -> str:

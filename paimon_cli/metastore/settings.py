@@ -1,4 +1,5 @@
-"""What a catalog is configured with: options of the call, the environment, `paimon.yaml` and its profiles.
+"""What a catalog is configured with: options of the call, the environment, `paimon.yaml` and its profiles; and which catalog
+that means.
 
 The file is the one that pypaimon reads: catalog options as a flat mapping. Under `profiles` it may hold further mappings, each of
 which overrides the rest of the file where it is chosen.
@@ -10,17 +11,21 @@ import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.storage.catalog_options import names_secret, without_user_info
+
+if TYPE_CHECKING:
+    from paimon_cli.metastore.metastore import Metastore
 
 CATALOG_FILE = "paimon.yaml"
 WAREHOUSE_VARIABLE, PROFILE_VARIABLE = "PAIMON_WAREHOUSE", "PAIMON_PROFILE"
 PROFILE, PROFILES = "profile", "profiles"
 SETTINGS_PREFIX = "engine."
 """Keys of `paimon.yaml` that are settings of paimon-cli, not options of the catalog."""
-METASTORE, FILESYSTEM = "metastore", "filesystem"
+METASTORE = "metastore"
+FILESYSTEM, JDBC, HIVE, REST = "filesystem", "jdbc", "hive", "rest"
 FLAG, ENVIRONMENT, IN_PROFILE, FILE, DEFAULT = "flag", "environment", "profile", "file", "default"
 HIDDEN = "***"
 
@@ -70,6 +75,47 @@ class CatalogSettings:
     def rows(self) -> list[SettingRow]:
         """All values by key, secrets hidden."""
         return [SettingRow(key, _shown(key, self.values[key]), *self.sources[key]) for key in sorted(self.values)]
+
+
+def find_metastore(
+    warehouse: str | None = None,
+    options: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    directory: str = ".",
+) -> Metastore:
+    """The catalog of `--warehouse` and `--option`, the environment, and `paimon.yaml` in `directory`."""
+    return open_metastore(read_settings(warehouse, options, environment, directory))
+
+
+def open_metastore(settings: CatalogSettings) -> Metastore:
+    """The catalog of these settings; nothing is connected yet. `NotSupported` for a kind that this version does not know."""
+    kind, options = settings.metastore, settings.catalog_options
+    if kind == FILESYSTEM:
+        from paimon_cli.metastore.filesystem import FileSystemMetastore
+
+        del options[METASTORE]
+        return FileSystemMetastore(settings.warehouse, options, settings.flags)
+    if kind == JDBC:
+        try:
+            from paimon_cli.metastore.jdbc import JdbcMetastore
+        except ModuleNotFoundError as error:
+            raise UsageError("a jdbc catalog needs SQLAlchemy", str(error), "pip install 'paimon-cli[jdbc]'") from None
+
+        return JdbcMetastore(settings.warehouse, options, settings.flags)
+    if kind == HIVE:
+        from paimon_cli.metastore.hive import HiveMetastore
+
+        return HiveMetastore(settings.warehouse, options, settings.flags)
+    if kind == REST:
+        from paimon_cli.metastore.rest import RestMetastore
+
+        return RestMetastore(settings.warehouse, options, settings.flags)
+    origin, source = settings.sources[METASTORE]
+    raise NotSupported(
+        f"catalogs of the kind '{kind}' are not supported",
+        f"metastore={kind} ({source or origin}) is none of {', '.join((FILESYSTEM, JDBC, HIVE, REST))}",
+        "correct metastore, or name the table by its path with --option metastore=filesystem",
+    )
 
 
 def read_settings(

@@ -147,10 +147,15 @@ def lock_settings(options: Mapping[str, Any]) -> LockSettings | None:
     )
 
 
+def database_and_table(table_url: str) -> tuple[str, str]:
+    """The names in WAREHOUSE/database.db/table."""
+    parent, _, table = table_url.rstrip("/").rpartition("/")
+    return parent.rpartition("/")[2].removesuffix(".db"), table
+
+
 def lock_id(settings: LockSettings, table_url: str) -> str:
     """`<catalogKey>.<database>.<table>` of a table in WAREHOUSE/database.db/table, as Java's JdbcCatalogLock has it."""
-    parent, _, table = table_url.rstrip("/").rpartition("/")
-    database = parent.rpartition("/")[2].removesuffix(".db")
+    database, table = database_and_table(table_url)
     found = f"{settings.catalog_key}.{database}.{table}"
     if len(found) > settings.key_length:
         raise UsageError(f"the lock name {found} is too long", f"the lock table holds {settings.key_length} characters")

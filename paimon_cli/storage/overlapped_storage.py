@@ -109,8 +109,8 @@ class OverlappedStorage(WrappedStorage):
         """A call waits for the file that it is about, or for all."""
         if call in ("list_directory", "delete_directory"):
             self._wait()
-        elif path in self._sent:
-            self._sent[path][1].exception()
+        elif (sent := self._sent.get(path)) is not None:
+            sent[1].exception()
 
     def honours_condition(self, path: str, data: bytes) -> bool:
         return self.inner.honours_condition(path, data)

@@ -8,7 +8,7 @@ import pytest
 
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
-from paimon_cli.metastore.find import find_metastore
+from paimon_cli.metastore.settings import find_metastore
 
 
 @pytest.fixture(autouse=True)

@@ -37,6 +37,15 @@ def test_the_story_is_true_and_its_commands_can_be_pasted(tmp_path: Path, run: R
     assert len(next_steps) >= 5
 
 
+def test_the_catalog_of_the_directory_is_left_alone(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "paimon.yaml").write_text("metastore: jdbc\nuri: jdbc:postgresql://nowhere.invalid/catalog\nlock.enabled: true\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PAIMON_PROFILE", "production")
+    item = run("demo", "--keep", "bank", "-o", "json").json["item"]
+    assert item["table"] == "bank/bank.db/accounts" and item["commits"] == 33
+    assert Path.cwd() == tmp_path and (tmp_path / item["table"] / "schema").is_dir()
+
+
 def test_figures_as_json(run: Run) -> None:
     item = run("demo", "-o", "json").json["item"]
     assert item["table"] is None and item["refused"] == 1 and item["balance"] == 1020 and item["commits"] == 33

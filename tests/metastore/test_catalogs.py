@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,35 @@ def test_every_command_takes_the_name_of_a_table(call: Call, tmp_path: Path) -> 
     assert call("read", "shop.orders", code=3).err
     call("create", "shop.orders", *COLUMNS)
     assert rows(call, "shop.orders") == []
+
+
+def test_entries_whose_files_are_gone_can_be_dropped(call: Call, tmp_path: Path) -> None:
+    """A file system has no entries: there the table is gone as well."""
+    for name in ("one", "two", "odd"):
+        call("create", f"shop.{name}", *COLUMNS)
+        shutil.rmtree(tmp_path / f"wh/shop.db/{name}")
+    if names(call):
+        planned = call("drop", "shop.one", "--dry-run")
+        assert "the entry of table shop.one" in planned.out and names(call) == ["shop.odd", "shop.one", "shop.two"]
+        assert call("drop", "shop.one", "-y", "-o", "json").json["item"]["only_entry"] is True
+        (tmp_path / "wh/shop.db/odd").mkdir()
+        (tmp_path / "wh/shop.db/odd/notes.txt").write_text("x")
+        assert "notes.txt" in call("drop", "shop.odd", "-y").err
+        assert (tmp_path / "wh/shop.db/odd/notes.txt").exists() and names(call) == ["shop.two"]
+        shutil.rmtree(tmp_path / "wh/shop.db/odd")
+        call("create", "shop.one", *COLUMNS)
+        call("db", "drop", "shop", "--cascade", "-y")
+        assert databases(call) == []
+    assert call("drop", "shop.one", "-y", code=3).err
+
+
+def test_a_table_that_lost_only_its_schemas_keeps_its_entry(call: Call, tmp_path: Path) -> None:
+    call("create", "shop.orders", *COLUMNS)
+    write(call, "shop.orders", {"id": 1, "v": "a"})
+    shutil.rmtree(tmp_path / "wh/shop.db/orders/schema")
+    before = names(call)
+    call("drop", "shop.orders", "-y", code=3)
+    assert names(call) == before and (tmp_path / "wh/shop.db/orders/snapshot").is_dir()
 
 
 def test_what_is_not_there(call: Call) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
-from paimon_cli.metastore.find import find_metastore
 from paimon_cli.metastore.hive import HiveMetastore, hive_type
 from paimon_cli.metastore.hive_client import HiveAddress, HiveLock
+from paimon_cli.metastore.settings import find_metastore
 from tests.cli.calling import Run
 from tests.metastore.hive_server import HiveServer
 

@@ -14,7 +14,7 @@ import pytest
 
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import CommitUnknown, NotFound, NotSupported, PaimonError, StorageUnavailable, UsageError
-from paimon_cli.metastore.find import find_metastore
+from paimon_cli.metastore.settings import find_metastore
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome, publish_snapshot
 from tests.cli.calling import Answer, Run

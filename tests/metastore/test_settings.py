@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import NotSupported, UsageError
-from paimon_cli.metastore.find import find_metastore
-from paimon_cli.metastore.settings import catalog_setting, read_settings
+from paimon_cli.metastore.settings import catalog_setting, find_metastore, read_settings
 from tests.cli.calling import Run
 
 FILE = """

@@ -1,18 +1,75 @@
-"""Which tables a compaction means: named tables, whole databases, or the warehouse."""
+"""An open catalog: how its tables are found and opened, and which of them a call means."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from paimon_cli.catalog.table_location import TableLocation
+from paimon_cli.api.opened_table import Runtime
+from paimon_cli.api.table import Table, check_table_options
+from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.metastore.settings import find_metastore
+from paimon_cli.storage.catalog_options import split_options
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from paimon_cli.metastore.metastore import Metastore
+
+
+class OpenedCatalog:
+    """What all parts of `Catalog` share: its options, and how its tables are opened."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        options: Mapping[str, str] | None = None,
+        *,
+        branch: str | None = None,
+        strict_options: bool = False,
+        allow_unsafe_commit: bool = False,
+        runtime: Runtime | None = None,
+    ) -> None:
+        self.url, self.branch, self.runtime = url, branch, runtime or Runtime()
+        self._options, self._table_options = split_options({key: str(value) for key, value in (options or {}).items()})
+        self._allow_unsafe_commit = allow_unsafe_commit
+        check_table_options(self._table_options, self.runtime, strict=strict_options)
+
+    @classmethod
+    def at(
+        cls,
+        url: str | None,
+        options: Mapping[str, str],
+        table_options: Mapping[str, str],
+        runtime: Runtime,
+        *,
+        branch: str | None = None,
+        allow_unsafe_commit: bool = False,
+    ) -> Self:
+        """A catalog whose options are split and checked."""
+        catalog = cls(url, options, branch=branch, allow_unsafe_commit=allow_unsafe_commit, runtime=runtime)
+        catalog._table_options = dict(table_options)
+        return catalog
+
+    @property
+    def _metastore(self) -> Metastore:
+        """The catalog as it is configured now."""
+        return find_metastore(self.url, self._options)
+
+    def _locate(self, table: str, branch: str | None = None) -> TableLocation:
+        location = locate_table(table, self.url, self._options, branch or self.branch)
+        return replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
+
+    def _open(self, location: TableLocation) -> Table:
+        return Table.at(location, self._table_options, self.runtime)
+
+    def table(self, name: str, *, branch: str | None = None) -> Table:
+        """A table of this catalog, by `db.table` or by its path. `NotFound`."""
+        return self._open(self._locate(name, branch))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,207 @@
+"""Compaction of several tables of a catalog: once, or in rounds as a service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from paimon_cli.api.maintenance import CompactOptions, compact_request
+from paimon_cli.api.opened_catalog import OpenedCatalog, TableChoice
+from paimon_cli.api.opened_table import check_positive
+from paimon_cli.api.table import Table
+from paimon_cli.catalog.table_location import TableLocation
+from paimon_cli.errors import NotFound, PaimonError, StorageUnavailable, UsageError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from paimon_cli.history.table_context import TableContext
+    from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest
+    from paimon_cli.jobs.compaction_service import ServedTable, ServiceWatcher, TableRound
+    from paimon_cli.jobs.table_change import Shield
+    from paimon_cli.metastore.metastore import Metastore
+
+
+COMPACTION = "compaction"
+"""Name of the leases of compaction services."""
+
+
+class Compaction(OpenedCatalog):
+    """The part of `Catalog` that compacts."""
+
+    def plan_compaction(
+        self,
+        tables: Sequence[str] = (),
+        *,
+        database: str | Sequence[str] | None = None,
+        all_tables: bool = False,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        strategy: str = "full",
+        **options: Unpack[CompactOptions],
+    ) -> Iterator[tuple[Table, CompactionPlan]]:
+        """What `compact` would do to each table. Nothing is changed."""
+        from paimon_cli.jobs.compact_request import plan_compaction
+
+        choice = TableChoice.of(tables, database, all_tables, include, exclude)
+        request = _request(choice, strategy, options)
+
+        def planned(location: TableLocation) -> tuple[Table, CompactionPlan]:
+            table = self._open(location)
+            table.check_call()
+            return table, plan_compaction(table.context, request)
+
+        return map(planned, self._locations(choice, self._metastore))
+
+    def compact(
+        self,
+        tables: Sequence[str] = (),
+        *,
+        database: str | Sequence[str] | None = None,
+        all_tables: bool = False,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        strategy: str = "full",
+        dedicated: bool = False,
+        parallelism: int | None = None,
+        shield: Shield = nullcontext,
+        **options: Unpack[CompactOptions],
+    ) -> Iterator[TableRound]:
+        """Compact tables, databases or the whole warehouse, table by table; the failure of one does not stop the rest.
+
+        `include` and `exclude` are regular expressions of whole names of tables. `dedicated`: warn if writers may compact as
+        well, unless that is how new rows become visible. `shield` holds signals back during a commit. Results come as tables
+        are done.
+        """
+        from paimon_cli.jobs.compact_job import run_compact
+        from paimon_cli.jobs.compaction_service import COMPACTED, FAILED, NOTHING, TableRound
+
+        choice = TableChoice.of(tables, database, all_tables, include, exclude)
+        request, found = _request(choice, strategy, options), self._locations(choice, self._metastore)
+
+        def rounds() -> Iterator[TableRound]:
+            with self.runtime.engine_running(parallelism) as engine:
+                for location in found:
+                    try:
+                        table = self._open_to_compact(location)
+                        if dedicated and not (table.context.mode.awaits_compaction or table.context.mode.postpones_rows):
+                            self._warn_of_other_compactors(table)
+                        context = table.context
+                        summary = run_compact(context, request, engine, self.runtime.new_progress(), shield=shield)
+                    except PaimonError as error:
+                        yield TableRound(location.name, FAILED, error=error)
+                    else:
+                        state = COMPACTED if summary.buckets else NOTHING
+                        yield TableRound(location.name, state, summary, standing=summary.plan.standing)
+
+        return rounds()
+
+    def watch(
+        self,
+        tables: Sequence[str] = (),
+        *,
+        watcher: ServiceWatcher,
+        database: str | Sequence[str] | None = None,
+        all_tables: bool = False,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        strategy: str = "minor",
+        dedicated: bool = False,
+        interval: str = "10 s",
+        max_rounds: int | None = None,
+        parallelism: int | None = None,
+        shield: Shield = nullcontext,
+        lease: str = "1 min",
+        expire: bool = False,
+        orphans_every: str | None = None,
+        **options: Unpack[CompactOptions],
+    ) -> None:
+        """Compact in rounds with a pause of `interval` between them, until interrupted or for `max_rounds`.
+
+        Named tables must exist at the start and may vanish later; databases are listed before each round. `watcher` is informed
+        of each table and round. Services of the same tables share the work: each compacts a table while it holds its lease, and
+        takes over what a dead one has not renewed for the time `lease`; `0 s`: without leases. `expire`: also expire snapshots
+        of tables with new ones, by their own options. `orphans_every`: also delete the orphans of each table at this interval.
+        """
+        from paimon_cli.jobs.compaction_service import CompactionService
+        from paimon_cli.jobs.leases import Leases
+        from paimon_cli.jobs.service_turn import Upkeep
+        from paimon_cli.options.option_text import parse_duration
+        from paimon_cli.storage.clock_and_random import SystemClock, SystemRandom
+
+        pause, lives = parse_duration(interval) / 1000, parse_duration(lease)
+        check_positive(max_rounds=max_rounds)
+        if options.get("if_snapshot") is not None:
+            raise UsageError("--watch cannot be combined with --if-snapshot", "every round makes its own plan")
+        upkeep = Upkeep(expire, None if orphans_every is None else parse_duration(orphans_every))
+        choice = TableChoice.of(tables, database, all_tables, include, exclude)
+        request, clock = _request(choice, strategy, options), SystemClock()
+        leases = Leases(COMPACTION, SystemRandom().uuid(), lives, clock) if lives else None
+        served = self._served(choice, dedicated, has_leases=leases is not None)
+        with self.runtime.engine_running(parallelism) as engine:
+            CompactionService(served, request, engine, clock, watcher, shield, leases, upkeep).run(pause, max_rounds)
+
+    def _served(self, choice: TableChoice, dedicated: bool, has_leases: bool) -> Callable[[], list[ServedTable]]:
+        """Lists the tables of the service. Named ones are checked now, the others before they are first compacted: by
+        their lease, which is created as safely as a snapshot, or else when they are first opened.
+        """
+        from paimon_cli.jobs.compaction_service import ServedTable
+
+        metastore, met = self._metastore, set[str]()
+        last: dict[TableChoice, list[TableLocation]] = {}
+
+        def context_at(location: TableLocation) -> TableContext:
+            table = self._open(location)
+            context = table.context
+            if location.name in met:
+                return context
+            if not (choice.is_listed and has_leases):
+                table.check_commit()
+            if dedicated:
+                self._warn_of_other_compactors(table)
+            met.add(location.name)
+            return context
+
+        def listed(part: TableChoice) -> list[TableLocation]:
+            try:
+                last[part] = list(self._locations(part, metastore))
+            except NotFound:
+                last[part] = []  # all tables of the database are gone; new ones may come
+            except StorageUnavailable as error:
+                if part not in last:
+                    raise
+                self.runtime.warn(f"the tables could not be listed, and the list of the last round is used: {error}")
+            return last[part]
+
+        for location in self._locations(choice, metastore):
+            if not choice.is_listed:
+                context_at(location)
+
+        def served() -> list[ServedTable]:
+            found = (location for part in choice.one_by_one() for location in listed(part))
+            return [ServedTable(location.name, partial(context_at, location)) for location in found]
+
+        return served
+
+    def _locations(self, choice: TableChoice, metastore: Metastore) -> Iterator[TableLocation]:
+        for location in choice.locations(self._locate, metastore, self.branch):
+            yield replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
+
+    def _open_to_compact(self, location: TableLocation) -> Table:
+        table = self._open(location)
+        table.check_commit()
+        return table
+
+    def _warn_of_other_compactors(self, table: Table) -> None:
+        if not table.context.options.write_only:
+            self.runtime.warn(f"{table.name} is not write-only, so its writers may compact as well: set write-only=true")
+
+
+def _request(choice: TableChoice, strategy: str, options: CompactOptions) -> CompactRequest:
+    """The request for each table of a choice."""
+    if options.get("if_snapshot") is not None and (choice.is_listed or len(choice.tables) > 1):
+        raise UsageError("--if-snapshot pins the plan of one table", "snapshot ids of different tables are unrelated")
+    return replace(compact_request(strategy, options), unknown_buckets_allowed=choice.is_listed)
