@@ -297,17 +297,16 @@ class Maintenance(OpenedTable):
 
         It is valid as long as the snapshot is kept. `Refused` where Iceberg's readers would see wrong rows.
         """
-        from paimon_cli.jobs.iceberg_export import OutputPlace, export_iceberg
+        from paimon_cli.api.scan import installed
+        from paimon_cli.jobs.iceberg_export import export_iceberg
         from paimon_cli.storage.storage_for_url import storage_for_url
 
+        installed("pyiceberg", "iceberg")
         opened = self.catalog_table
-        self.context.check(SCAN)
-        found = self._snapshot(snapshot)
-        context = self.context if snapshot is None or found is None else self.context.at_schema(found.schema_id)
         place = (opened.storage, opened.layout.root)
         if output_path is not None:
             place = storage_for_url(output_path, opened.store_options)
-        return export_iceberg(context, found, OutputPlace(*place))
+        return export_iceberg(*self._as_scanned(snapshot), *place)
 
     def foreign_reads(self, *, snapshot: int | None = None, argument: str | None = None) -> ForeignReadReport:
         """Whether a reader that knows Parquet alone, and merges nothing, is right about a snapshot, and if not, why.
@@ -316,10 +315,13 @@ class Maintenance(OpenedTable):
         """
         from paimon_cli.invariants.foreign_reads import foreign_read_report
 
+        return foreign_read_report(*self._as_scanned(snapshot), argument)
+
+    def _as_scanned(self, snapshot: int | None) -> tuple[TableContext, Snapshot | None]:
+        """The table with the columns that a scan of the snapshot shows, and the snapshot; by default the latest."""
         self.context.check(SCAN)
         found = self._snapshot(snapshot)
-        context = self.context if snapshot is None or found is None else self.context.at_schema(found.schema_id)
-        return foreign_read_report(context, found, argument)
+        return (self.context if snapshot is None or found is None else self.context.at_schema(found.schema_id)), found
 
     def verify(
         self,

@@ -281,7 +281,8 @@ SHOWN = {
 """Attributes of dataclasses whose columns are not just their fields in order."""
 
 HIDDEN = {
-    "CompactionRow": "commit_user rows_after rows_before upgraded partitions bytes_after bytes_before",
+    "CompactionRow": "commit_user manifests_after manifests_before rows_after rows_before upgraded partitions bytes_after "
+    "bytes_before",
     "BucketRow": "max_seq delete_rows updated max_level total_buckets",
     "IndexedBucketRow": "index_size max_seq delete_rows updated max_level total_buckets skew",
     "FileRow": "dv_cardinality schema_id source created min_seq max_seq delete_rows min_key max_key partition bucket level",

@@ -18,6 +18,9 @@ OPTION = re.compile("-.")
 SAID_TO_SPARK = frozenset({"engine", "spark_threshold", "master", "spark_conf", "print_spark_submit"})
 """Parameters of commands that become options of `spark-submit`, or that mean nothing to a job that runs on Spark anyway."""
 
+ON_SPARK_WITH = {"read": ("output_path", "--output-path")}
+"""Commands that run on Spark only with one of their options: its parameter, and its name."""
+
 
 @dataclass(frozen=True)
 class Submission:
@@ -36,6 +39,9 @@ def line_of(submission: Submission, context: Any) -> list[str]:
     if submission.engine == "local" or (asked is not None and asked.startswith("sc://")):
         flag, why = ("--engine local", "Spark") if submission.engine == "local" else ("--remote", "spark-submit")
         raise UsageError(f"--print-spark-submit cannot be combined with {flag}", f"that runs without {why}")
+    parameter, flag = ON_SPARK_WITH.get(context.command.name, ("", ""))
+    if parameter and context.params[parameter] is None:
+        raise UsageError(f"--print-spark-submit needs {flag}", "without it the command runs in this process", f"add {flag}")
     for key in filter(names_secret, (*submission.options, *confs)):
         why = "what a command prints ends up in logs and histories"
         hint = f"put it into {CATALOG_FILE}, which is sent along, or a setting of Spark into its spark-defaults.conf"

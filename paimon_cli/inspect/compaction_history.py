@@ -1,6 +1,6 @@
 """The history of a table's compactions, as COMPACT snapshots record it: when, by whom, what, how much and for how long.
 
-It outlives the jobs, and holds the compactions of all engines. Only paimon-cli records how long one took.
+It outlives the jobs, and holds the compactions of all engines. Only those of paimon-cli say how long they took.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 
@@ -32,43 +31,54 @@ NONE = "none"
 
 
 @dataclass(frozen=True)
-class CompactionRow:
-    """One COMPACT snapshot. `files_before` were replaced by `files_after`; `upgraded` of them only changed their level.
+class RewrittenFiles:
+    """`files_before` were replaced by `files_after`; `upgraded` of them only changed their level.
 
-    `levels`: before and after, as `0,3 -> 5`. `seconds`: from the plan to the publication.
+    `levels`: before and after, as `0,3 -> 5`.
     """
 
+    levels: str
+    files_before: int
+    files_after: int
+    upgraded: int
+    rows_before: int
+    rows_after: int
+    bytes_before: int
+    bytes_after: int
+
+
+@dataclass(frozen=True)
+class _CompactSnapshot:
     snapshot_id: int
     time: int
     what: str
     commit_user: str
     partitions: tuple[str, ...]
     buckets: int
-    levels: str
-    files_before: int
-    files_after: int
-    upgraded: int
-    rows_before: int
-    rows_after: int
-    bytes_before: int
-    bytes_after: int
+
+
+@dataclass(frozen=True)
+class CompactionRow(RewrittenFiles, _CompactSnapshot):
+    """One COMPACT snapshot, and what it did to data files. `seconds`: from the plan to the publication.
+
+    `manifests_before` and `manifests_after`: all of the table, where only manifests were rewritten; None elsewhere, and where the
+    snapshot before has expired.
+    """
+
+    manifests_before: int | None
+    manifests_after: int | None
     seconds: float | None
 
 
 @dataclass(frozen=True)
-class CompactedBucketRow:
-    """What one compaction did to one bucket; the fields mean what they mean in `CompactionRow`."""
-
+class _Bucket:
     partition: str
     bucket: int
-    levels: str
-    files_before: int
-    files_after: int
-    upgraded: int
-    rows_before: int
-    rows_after: int
-    bytes_before: int
-    bytes_after: int
+
+
+@dataclass(frozen=True)
+class CompactedBucketRow(RewrittenFiles, _Bucket):
+    """What one compaction did to one bucket."""
 
 
 def compaction_rows(context: TableContext, limit: int | None = None, user: str | None = None) -> list[CompactionRow]:
@@ -96,7 +106,7 @@ def compacted_buckets(context: TableContext, snapshot: Snapshot) -> list[Compact
     """What the snapshot did to each bucket, by partition and bucket; nothing if it rewrote manifests alone."""
     changes = _Changes.of(context, snapshot)
     rows = [
-        CompactedBucketRow(partition_text(context, partition), bucket, *changes.figures(entries))
+        CompactedBucketRow(partition_text(context, partition), bucket, **vars(changes.figures(entries)))
         for (partition, bucket), entries in changes.table.rows_by_bucket.items()
     ]
     return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket))
@@ -105,34 +115,34 @@ def compacted_buckets(context: TableContext, snapshot: Snapshot) -> list[Compact
 def _row(context: TableContext, snapshot: Snapshot) -> CompactionRow | None:
     try:
         changes = _Changes.of(context, snapshot)
+        table, took = changes.table, snapshot.work_duration_millis
+        manifests = (None, None) if len(table) else _manifest_counts(context, snapshot)
     except SnapshotGone:
         return None
-    table, took = changes.table, snapshot.work_duration_millis
     buckets = [bucket for _, bucket in table.rows_by_bucket]
     texts = {partition_text(context, partition) for partition, _ in table.rows_by_bucket} - {""}
     return CompactionRow(
-        snapshot.id,
-        snapshot.time_millis,
-        MANIFESTS if not buckets else POSTPONED_ROWS if POSTPONE_BUCKET in buckets else FILES,
-        snapshot.commit_user,
-        tuple(sorted(texts, key=natural_order)),
-        sum(bucket != POSTPONE_BUCKET for bucket in buckets),
-        *changes.figures(np.arange(len(table))),
+        snapshot_id=snapshot.id,
+        time=snapshot.time_millis,
+        what=MANIFESTS if not buckets else POSTPONED_ROWS if POSTPONE_BUCKET in buckets else FILES,
+        commit_user=snapshot.commit_user,
+        partitions=tuple(sorted(texts, key=natural_order)),
+        buckets=sum(bucket != POSTPONE_BUCKET for bucket in buckets),
+        **vars(changes.figures(np.arange(len(table)))),
+        manifests_before=manifests[0],
+        manifests_after=manifests[1],
         seconds=None if took is None else took / 1000,
     )
 
 
-class _Figures(NamedTuple):
-    """In the order of the rows' columns."""
-
-    levels: str
-    files_before: int
-    files_after: int
-    upgraded: int
-    rows_before: int
-    rows_after: int
-    bytes_before: int
-    bytes_after: int
+def _manifest_counts(context: TableContext, snapshot: Snapshot) -> tuple[int | None, int]:
+    """The manifests of the snapshot before, None if it has expired, and of this one."""
+    after = len(context.manifests.manifests_of(snapshot))
+    earlier = context.snapshots.find(snapshot.id - 1)
+    try:
+        return (None if earlier is None else len(context.manifests.manifests_of(earlier))), after
+    except SnapshotGone:
+        return None, after
 
 
 @dataclass(frozen=True)
@@ -152,12 +162,12 @@ class _Changes:
             raise manifests.gone_or_damaged(snapshot, error) from error
         return cls(table, [name for names in table.each("names") for name in names])
 
-    def figures(self, entries: np.ndarray) -> _Figures:
+    def figures(self, entries: np.ndarray) -> RewrittenFiles:
         kinds = self.table.numbers("kinds")[entries]
         before, after = entries[kinds == DELETE], entries[kinds == ADD]
         stay = {self.names[row] for row in before.tolist()} & {self.names[row] for row in after.tolist()}
         rows, sizes = self.table.numbers("row_counts"), self.table.numbers("sizes")
-        return _Figures(
+        return RewrittenFiles(
             f"{self._levels(before)} -> {self._levels(after)}" if len(entries) else "",
             len(before),
             len(after),

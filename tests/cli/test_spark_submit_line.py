@@ -78,3 +78,10 @@ def test_secrets_are_not_printed(run: Run, option: str) -> None:
     answer = run("compact", "t", "--master", "yarn", "--print-spark-submit", option, code=2)
     assert "hush" not in answer.out + answer.err
     assert "would print the value of" in answer.err
+
+
+def test_a_read_has_a_line_only_with_an_output_path(run: Run) -> None:
+    answer = run("read", "t", "--master", "yarn", "--print-spark-submit", "--output", "rows.csv", code=2)
+    assert "--print-spark-submit needs --output-path" in answer.err
+    line = run("read", "t", "--print-spark-submit", "--output-path", "hdfs://nn/out").out
+    assert line.strip().endswith("read t --output-path hdfs://nn/out --engine spark")

@@ -55,7 +55,11 @@ def test_rows_that_got_their_buckets_and_rewritten_manifests_are_named_so(tmp_pa
     Committer(context).compact_manifests(fresh_identity(context))
     newest, *older = compaction_rows(context)
     assert (newest.what, newest.files_before, newest.buckets, newest.levels) == (MANIFESTS, 0, 0, "")
-    assert POSTPONED_ROWS in {row.what for row in older}
+    assert newest.manifests_before is not None and (newest.manifests_before > 1, newest.manifests_after) == (True, 1)
+    assert POSTPONED_ROWS in {row.what for row in older} and {row.manifests_after for row in older} == {None}
+    context.storage.delete(context.layout.snapshot(newest.snapshot_id - 1))
+    expired, *_ = compaction_rows(context)
+    assert (expired.manifests_before, expired.manifests_after) == (None, 1)
 
 
 def test_a_compaction_of_manifests_does_not_count_as_one_of_files(tmp_path: Path) -> None:

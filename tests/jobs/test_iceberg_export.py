@@ -13,7 +13,8 @@ from pyiceberg.table import StaticTable
 
 from paimon_cli import Table
 from paimon_cli.errors import NotFound, NotSupported, Refused, StorageUnavailable
-from paimon_cli.jobs import iceberg_export
+from paimon_cli.jobs import iceberg_metadata
+from paimon_cli.storage.local_storage import LocalStorage
 
 TYPES = {
     "id": "BIGINT NOT NULL",
@@ -185,7 +186,23 @@ def test_a_failure_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def fail(*arguments: Any) -> None:
         raise StorageUnavailable("the store is gone")
 
-    monkeypatch.setattr(iceberg_export, "write_manifest_list", fail)
+    monkeypatch.setattr(iceberg_metadata, "write_manifest_list", fail)
     with pytest.raises(StorageUnavailable):
         table.export_iceberg(str(tmp_path / "out"))
     assert list((tmp_path / "out" / "metadata").iterdir()) == []
+
+
+def test_a_failure_after_the_metadata_leaves_what_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of(tmp_path / "t", ["id BIGINT"], key=None)
+    write(table, [{"id": 1}])
+    overwrite = LocalStorage.overwrite
+
+    def fail_at_the_hint(self: LocalStorage, path: str, data: bytes) -> None:
+        if path.endswith("version-hint.text"):
+            raise StorageUnavailable("the store is gone")
+        overwrite(self, path, data)
+
+    monkeypatch.setattr(LocalStorage, "overwrite", fail_at_the_hint)
+    with pytest.raises(StorageUnavailable):
+        table.export_iceberg(str(tmp_path / "out"))
+    same(table, StaticTable.from_metadata(str(tmp_path / "out" / "metadata" / "v1.metadata.json")))

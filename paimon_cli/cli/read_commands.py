@@ -1,4 +1,4 @@
-"""`read`: print rows, or write them to files."""
+"""`read`, `sql` and `export`: the rows of a table as they are, for queries, and for readers of other formats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from paimon_cli.cli.columns import Column, Item, OutputFormat
-from paimon_cli.cli.command import Call, command, top_level
+from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.parameters import COMMON_PANEL, SnapshotId, TableName, addressable
 from paimon_cli.cli.results import COUNT, counted, human_size, ran, warn
 from paimon_cli.errors import UsageError
@@ -25,6 +25,7 @@ Form = Annotated[
 
 
 commands = top_level()
+export = group("A table for readers of other formats.")
 
 
 @command(commands, "read", runs_jobs=True, output=Form)
@@ -153,3 +154,51 @@ def read(
 def _show_summary(call: Call, table: str, summary: ExportSummary) -> None:
     made = f"{counted(summary.rows, 'row')} in {counted(len(summary.files), 'file')}, {human_size(summary.size)}"
     call.show(Item("ExportSummary", table, summary), f"{made}, {ran(summary)} -> {summary.output_path}")
+
+
+@command(commands, "sql")
+def sql(
+    call: Call,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="One SELECT over tables.", show_default=False)],
+) -> None:
+    """Query tables with DuckDB's SQL: joins, aggregates, window functions. Only reads.
+
+    Tables are db.table of the warehouse, or paths in double quotes; AT (VERSION => 3) reads a snapshot, AT (VERSION =>
+    'nightly') a tag, AT (TIMESTAMP => '2026-11-01') a time. DuckDB asks for the columns and conditions that it needs, so that
+    files are skipped as by `read`. Needs `pip install 'paimon-cli[sql]'`.
+
+    paimon-cli sql "SELECT status, sum(amount) FROM shop.orders GROUP BY ALL" --warehouse ./wh
+
+    paimon-cli sql 'SELECT count(*) FROM "./wh/shop.db/orders" AS o AT (VERSION => 3) WHERE o.amount > 100'
+    """
+    from paimon_cli.cli.row_output import print_rows
+
+    print_rows(call.catalog().sql(query), None, call)
+
+
+@command(export, "iceberg")
+def iceberg(
+    call: Call,
+    table: TableName,
+    output_path: Annotated[
+        str | None,
+        typer.Option("--output-path", metavar="DIR", help="Where its directory `metadata` goes; default the table's directory."),
+    ] = None,
+    snapshot: SnapshotId = None,
+) -> None:
+    """Write Iceberg metadata (version 2) for a snapshot, over the table's own data files.
+
+    For what can be read without a merge: append tables, keyed tables that are fully compacted, and those with deletion vectors,
+    which become position delete files. Anything that Iceberg's readers would see wrongly is refused (exit 7). The metadata is
+    valid as long as the snapshot is kept: tag it. Needs `pip install 'paimon-cli[iceberg]'`.
+
+    paimon-cli export iceberg ./wh/shop.db/orders
+
+    paimon-cli export iceberg ./wh/shop.db/orders --snapshot 12 --output-path ./iceberg/orders
+    """
+    opened = call.open(table)
+    made = opened.export_iceberg(output_path, snapshot=snapshot)
+    text = f"snapshot {made.snapshot_id}: {counted(made.rows, 'row')} in {counted(made.files, 'file')}, {human_size(made.size)}"
+    if made.delete_files:
+        text += f"; {counted(made.deleted_rows, 'deleted row')} in {counted(made.delete_files, 'delete file')}"
+    call.show(Item("IcebergExport", opened.name, made), f"{text} -> {made.metadata}")
