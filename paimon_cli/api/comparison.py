@@ -1,4 +1,4 @@
-"""What the sides of a comparison are: tables at their versions, or files."""
+"""Opens the sides of a comparison by name: a table, a table at one of its versions, or files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from paimon_cli.api.opened_table import Runtime
     from paimon_cli.api.table import Table
     from paimon_cli.ingest.text_form import TextForm
-    from paimon_cli.jobs.comparison import Comparison, FileSide, TableSide
+    from paimon_cli.jobs.comparison import Comparison
+    from paimon_cli.jobs.comparison_sides import FileSide, TableSide
 
 
 class Tables(Protocol):
@@ -80,7 +81,7 @@ def compare_sides(
 
 def _table_side(catalog: Tables, text: str, mark: str, versions: Mapping[str, object]) -> TableSide | None:
     """The table of this name, perhaps at a version; None if files are meant."""
-    from paimon_cli.jobs.comparison import TableSide
+    from paimon_cli.jobs.comparison_sides import TableSide
     from paimon_cli.jobs.row_scan import ReadRequest
 
     snapshot, tag, branch = (versions.get(f"{name}_{mark}") for name in ("snapshot", "tag", "branch"))
@@ -116,7 +117,7 @@ def _file_side(catalog: Tables, path: str, table: TableSide, format: str | None,
     """Files with columns of the table's types; columns that the table lacks get the types that the files have."""
     from paimon_cli.ingest.inference import columns_of_file
     from paimon_cli.ingest.row_sources import FileRows
-    from paimon_cli.jobs.comparison import FileSide
+    from paimon_cli.jobs.comparison_sides import FileSide
 
     options = table.table.store_options
     try:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from paimon_cli.datatypes.data_type import INTEGER_ROOTS, BinaryType, DataType, DecimalType, StringType, TimestampType
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.read.selection import quoted_name
 from paimon_cli.sql.predicate import parse_predicate
 
 _OPERATORS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -63,7 +64,8 @@ class _Reader:
         if self._takes("if_else(is_valid("):
             return self._one_of()
         self._expect("(")
-        return self._comparison() if self._name_follows() else self._joined()
+        compared = self._compared()
+        return self._joined() if compared is None else self._comparison(*compared)
 
     def _joined(self) -> str | None:
         """Two conditions; of an AND one may be unknown, and the other still holds."""
@@ -77,24 +79,25 @@ class _Reader:
             return (left or right) if is_and else None
         return f"({left} {'AND' if is_and else 'OR'} {right})"
 
-    def _name_follows(self) -> bool:
-        return any(_COMPARED.match(self._text, self._place + len(name)) for name in self._here())
+    def _compared(self) -> tuple[str, re.Match[str]] | None:
+        """The name that stands here, with the operator and the literal after it; None if a condition does."""
+        for name in self._here():
+            if found := _COMPARED.match(self._text, self._place + len(name)):
+                return name, found
+        return None
 
     def _here(self) -> list[str]:
         return [name for name in self._types if self._text.startswith(name, self._place)]
 
-    def _comparison(self) -> str | None:
-        name = next(name for name in self._here() if _COMPARED.match(self._text, self._place + len(name)))
-        found = _COMPARED.match(self._text, self._place + len(name))
-        assert found is not None
+    def _comparison(self, name: str, found: re.Match[str]) -> str | None:
         self._place = found.end()
         literal = _literal(found[2], self._types[name])
-        return None if literal is None else f"{_quoted(name)} {_OPERATORS[found[1]]} {literal}"
+        return None if literal is None else f"{quoted_name(name)} {_OPERATORS[found[1]]} {literal}"
 
     def _tested(self, test: str, end: str) -> str:
         name = self._name(end)
         self._expect(end)
-        return f"{_quoted(name)} {test}"
+        return f"{quoted_name(name)} {test}"
 
     def _one_of(self) -> str | None:
         name = self._name("), is_in(")
@@ -105,7 +108,7 @@ class _Reader:
         self._place = found.end()
         literals = [_literal(item.strip(), self._types[name]) for item in found[1].split(",")]
         known = [literal for literal in literals if literal is not None]
-        return f"{_quoted(name)} IN ({', '.join(known)})" if len(known) == len(literals) else None
+        return f"{quoted_name(name)} IN ({', '.join(known)})" if len(known) == len(literals) else None
 
     def _name(self, end: str) -> str:
         for name in self._here():
@@ -123,10 +126,6 @@ class _Reader:
     def _expect(self, word: str) -> None:
         if not self._takes(word):
             raise _Unreadable
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _literal(text: str, t: DataType) -> str | None:

@@ -119,7 +119,7 @@ class SqlResult:
         try:
             with _as_our_errors(self._datasets):
                 for batch in self._rows:
-                    columns = [_cast(column, t) for column, t in zip(batch.columns, schema.types, strict=True)]
+                    columns = [column.cast(t) for column, t in zip(batch.columns, schema.types, strict=True)]
                     yield pa.RecordBatch.from_arrays(columns, schema=schema)
         finally:
             self._rows.close()
@@ -288,7 +288,3 @@ def _type_of(column: pa.Field) -> Any:
     except NotSupported as error:
         hint = f"cast it in the query: {_identifier(column.name)}::VARCHAR"
         raise NotSupported(f"column '{column.name}' is a {column.type}", "Paimon has no such type", hint) from error
-
-
-def _cast(column: pa.Array, t: pa.DataType) -> pa.Array:
-    return column if column.type.equals(t) else column.cast(t)

@@ -1,4 +1,4 @@
-"""Charts as SVG text: bars, ranges, lines and columns, in colours that the page around them names (`STYLE`).
+"""Charts as SVG text, in colours that the page around them names (`STYLE`), and the HTML of figures and tables around them.
 
 Every chart has a title and a description for those who cannot see it, and a bounded number of shapes. All texts are escaped.
 """
@@ -6,8 +6,8 @@ Every chart has a title and a description for those who cannot see it, and a bou
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from html import escape as escape_html
 from typing import TypeVar
 
@@ -15,9 +15,11 @@ WIDTH = 720
 LABELS, NOTES, ROW = 190, 110, 20
 """Pixels for the labels left of bars, for the notes right of them, and for one row."""
 MOST_POINTS, MOST_COLUMNS = 240, 60
-LONGEST_LABEL = 30
+LONGEST_LABEL, LONGEST_TEXT = 30, 300
 _TOP, _BOTTOM = 14, 26
 T = TypeVar("T")
+Chart = tuple[float, list[str]]
+"""The height of a chart, and its shapes."""
 
 STYLE = """\
 :root { color-scheme: light dark; --page: #ffffff; --panel: #f6f8fa; --ink: #1c2430; --faint: #566171; --line: #d5dbe3;
@@ -29,7 +31,7 @@ STYLE = """\
   --append: #56b1e6; --compact: #4cc39c; --overwrite: #ff8a4c; --analyze: #9aa3ae; --accent: #6fa8f5; --soft: #6fa8f533;
   --good: #4ac26b; --care: #d4a72c; --bad: #ff7b72; } }
 svg text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: var(--ink); }
-svg .faint { fill: var(--faint); } svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
+svg .faint { fill: var(--faint); } svg .end { text-anchor: end; }
 svg .axis { stroke: var(--line); stroke-width: 1; } svg .line { fill: none; stroke: var(--accent); stroke-width: 2; }
 svg .area { fill: var(--soft); stroke: none; } svg .second { fill: none; stroke: var(--l0); stroke-width: 2; }
 svg .back { fill: var(--page); }
@@ -100,7 +102,7 @@ class Axis:
 
     text: Callable[[float], str]
     base: int = 10
-    ends: tuple[str, str] = field(default=("", ""))
+    ends: tuple[str, str] = ("", "")
 
 
 def drawing(ident: str, title: str, description: str, height: float, body: Sequence[str], *, standalone: bool = False) -> str:
@@ -116,7 +118,33 @@ def drawing(ident: str, title: str, description: str, height: float, body: Seque
     )
 
 
-def bars(rows: Sequence[Bar]) -> tuple[float, list[str]]:
+def figure(
+    ident: str, title: str, says: str, chart: Chart, legend: Sequence[tuple[str, str]] = (), heading: str | None = None
+) -> str:
+    """A chart in a page, with the colours and meanings of its `legend`."""
+    items = "".join(f'<li><i style="background: var(--{colour})"></i>{escape(text)}</li>' for colour, text in legend)
+    key = f'<ul class="legend">{items}</ul>' if items else ""
+    svg = drawing(ident, title, says[:LONGEST_TEXT], *chart)
+    return f'<figure><h3>{escape(heading or title)}</h3>{key}<div class="scroll">{svg}</div></figure>'
+
+
+def table_of(
+    titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[int] = (), summary: str = "The same as a table"
+) -> str:
+    """A table in a page, folded away below its `summary`; the columns `numbers` are aligned on the right."""
+    right, right_aligned = frozenset(numbers), ' class="number"'
+
+    def cell(tag: str, number: int, text: str) -> str:
+        short = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
+        return f"<{tag}{right_aligned if number in right else ''}>{escape(short)}</{tag}>"
+
+    head = "".join(cell("th", number, title) for number, title in enumerate(titles))
+    body = "".join(f"<tr>{''.join(cell('td', number, text) for number, text in enumerate(row))}</tr>\n" for row in rows)
+    content = f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>"
+    return f'<details><summary>{escape(summary)}</summary><div class="scroll">{content}</div></details>'
+
+
+def bars(rows: Sequence[Bar]) -> Chart:
     """Horizontal bars of stacked parts on one scale: the height and the shapes."""
     body, room = [], WIDTH - LABELS - NOTES
     most = max((row.total for row in rows), default=0) or 1
@@ -131,7 +159,7 @@ def bars(rows: Sequence[Bar]) -> tuple[float, list[str]]:
     return max(1, len(rows)) * ROW, body
 
 
-def ranges(rows: Sequence[Range]) -> tuple[float, list[str]]:
+def ranges(rows: Sequence[Range]) -> Chart:
     """Ranges of one common axis, one below the other."""
     body, room = [], WIDTH - LABELS - NOTES
     for number, row in enumerate(rows):
@@ -143,7 +171,7 @@ def ranges(rows: Sequence[Range]) -> tuple[float, list[str]]:
     return max(1, len(rows)) * ROW, body
 
 
-def lines(series: Sequence[Line], y_axis: Axis, x_axis: Axis, height: int = 150) -> tuple[float, list[str]]:
+def lines(series: Sequence[Line], y_axis: Axis, x_axis: Axis, height: int = 150) -> Chart:
     """Lines in steps of one: a value holds until the next one."""
     left, right, top, bottom = 74, WIDTH - 8, _TOP, height - _BOTTOM
     xs = [x for line in series for x, _ in line.points]
@@ -166,7 +194,7 @@ def lines(series: Sequence[Line], y_axis: Axis, x_axis: Axis, height: int = 150)
     return height, [*body, *_ends(left, height, x_axis)]
 
 
-def columns(rows: Sequence[Bar], y_axis: Axis, x_axis: Axis, height: int = 130) -> tuple[float, list[str]]:
+def columns(rows: Sequence[Bar], y_axis: Axis, x_axis: Axis, height: int = 130) -> Chart:
     """Stacked columns side by side."""
     left, top, bottom = 74, _TOP, height - _BOTTOM
     most = nice_ceiling(max((row.total for row in rows), default=0), y_axis.base)

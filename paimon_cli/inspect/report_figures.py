@@ -167,7 +167,7 @@ def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigur
 
 
 def table_state(table: CatalogTable, commits: int = 6) -> TableState:
-    """The latest state, for a look again and again."""
+    """The latest state, cheap enough to be asked for every few seconds."""
     context, snapshot = table.context, table.snapshots.latest()
     states = list(bucket_files(context, snapshot).values())
     has_keys = bool(context.schema.primary_keys)

@@ -6,10 +6,11 @@ Every chart is followed by the same figures as a table. Colours follow the reade
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 
 from paimon_cli.inspect.charts import (
+    LONGEST_TEXT,
     STYLE,
     Axis,
     Bar,
@@ -19,19 +20,19 @@ from paimon_cli.inspect.charts import (
     bars,
     binned,
     columns,
-    drawing,
     escape,
+    figure,
     level_class,
     lines,
     ranges,
+    table_of,
 )
 from paimon_cli.inspect.health_report import HEALTHY, NEEDS_CARE
 from paimon_cli.inspect.report_figures import BucketLevels, Moment, ReportFigures, Tree
 from paimon_cli.options.option_text import counted, human_size
 
 MOST_LINES, MOST_VALUES = 60, 100
-"""Lines of a table below a chart, and columns and options that are listed."""
-LONGEST_TEXT = 300
+"""The most lines of a table below a chart, and the most columns and options that are listed."""
 KIND_ORDER = ("APPEND", "COMPACT", "OVERWRITE", "ANALYZE")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -144,14 +145,14 @@ def _history(figures: ReportFigures) -> Iterator[str]:
     across = Axis(str, ends=(_moment(first), _moment(last)))
     size = [Line([(n, moment.size) for n, moment in enumerate(moments)])]
     says = f"{human_size(first.size)} {span} became {human_size(last.size)}"
-    yield _figure("size", "Bytes of live data files", says, lines(size, Axis(_size, 1024), across))
+    yield figure("size", "Bytes of live data files", says, lines(size, Axis(_size, 1024), across))
     files = [Line([(n, moment.files) for n, moment in enumerate(moments)])]
     says = f"{counted(first.files, 'file')} {span} became {last.files:,}"
-    yield _figure("files", "Live data files", says, lines(files, Axis(_whole), across))
+    yield figure("files", "Live data files", says, lines(files, Axis(_whole), across))
     if figures.has_keys:
         yield from _amplification(moments, across, span)
     shown = [group[-1] for group in binned(moments, MOST_LINES)]
-    yield _table(
+    yield table_of(
         ("Snapshot", "Time (UTC)", "Files", "Size", *(("Most runs", "Mean runs", "Space") if figures.has_keys else ())),
         ([f"{m.snapshot_id}", _time(m.millis), f"{m.files:,}", human_size(m.size), *_runs_cells(m)] for m in reversed(shown)),
         numbers=(0, 2, 3, 4, 5, 6),
@@ -167,10 +168,10 @@ def _amplification(moments: Sequence[Moment], across: Axis, span: str) -> Iterat
     mean = Line([(n, m.mean_runs or 0) for n, m in enumerate(moments)])
     says = f"sorted runs of a bucket that a reader merges, {span}: at most {max(m.most_runs or 0 for m in moments)}"
     legend = [("accent", "mean of the buckets"), ("l0", "the bucket with most")]
-    yield _figure("runs", "Read amplification", says, lines([mean, most], Axis(_whole), across), legend)
+    yield figure("runs", "Read amplification", says, lines([mean, most], Axis(_whole), across), legend)
     space = Line([(n, m.space_percent or 0) for n, m in enumerate(moments)])
     says = f"bytes above the oldest runs in percent of these, {span}: now {moments[-1].space_percent}%"
-    yield _figure("space", "Space amplification", says, lines([space], Axis(lambda value: f"{value:g}%"), across))
+    yield figure("space", "Space amplification", says, lines([space], Axis(lambda value: f"{value:g}%"), across))
 
 
 def _commits(figures: ReportFigures) -> Iterator[str]:
@@ -188,7 +189,7 @@ def _commits(figures: ReportFigures) -> Iterator[str]:
     says = f"{counted(len(figures.kinds), 'snapshot')}: " + ", ".join(f"{total[kind]:,} {kind}" for kind in kinds)
     ends = (f"snapshot {figures.kinds[0][0]}", f"snapshot {figures.kinds[-1][0]}")
     legend = [(kind.lower(), kind) for kind in kinds]
-    yield _figure("kinds", "Snapshot history", says, columns(groups, Axis(_whole), Axis(str, ends=ends)), legend)
+    yield figure("kinds", "Snapshot history", says, columns(groups, Axis(_whole), Axis(str, ends=ends)), legend)
     rows = [
         Bar(
             row.user,
@@ -198,8 +199,8 @@ def _commits(figures: ReportFigures) -> Iterator[str]:
         for row in figures.committers
     ]
     says = "; ".join(f"{row.user} {row.commits:,}" for row in figures.committers)
-    yield _figure("users", "Commits by user", says, bars(rows), legend)
-    yield _table(
+    yield figure("users", "Commits by user", says, bars(rows), legend)
+    yield table_of(
         ("User", "Users", *kinds, "Last commit (UTC)"),
         (
             [row.user, f"{row.users:,}", *(f"{row.kinds.get(kind, 0):,}" for kind in kinds), _time(row.last)]
@@ -239,8 +240,8 @@ def _buckets(figures: ReportFigures) -> Iterator[str]:
     legend = [(level_class(level), f"L{level}") for level in levels]
     total = sum(bucket.size for bucket in figures.buckets)
     says = f"{counted(len(figures.buckets), 'bucket')} with {human_size(total)}, bytes of each level"
-    yield _figure("levels", "Bytes by level", says, bars(level_bars(figures.buckets)), legend)
-    yield _table(
+    yield figure("levels", "Bytes by level", says, bars(level_bars(figures.buckets)), legend)
+    yield table_of(
         ("Bucket", "Size", "Files", "Runs", *(f"L{level}" for level in levels)),
         (
             [
@@ -268,7 +269,7 @@ def _spread(figures: ReportFigures) -> Iterator[str]:
         label = counted(low, what) if low == high else f"{low:,} to {counted(high, what)}"
         rows.append(Bar(label, [Part(count, "bar", f"{label}: {counted(count, 'bucket')}")], counted(count, "bucket")))
     says = f"how many of the {figures.bucket_count:,} buckets have how many {what}s"
-    yield _figure("spread", f"All buckets by number of {what}s", says, bars(rows))
+    yield figure("spread", f"All buckets by number of {what}s", says, bars(rows))
 
 
 def tree_ranges(tree: Tree) -> list[Range]:
@@ -296,8 +297,8 @@ def _trees(figures: ReportFigures) -> Iterator[str]:
         left = f"; {counted(tree.runs_left, 'run')} before the oldest not shown" if tree.runs_left else ""
         says = f"{counted(len(tree.runs) + tree.runs_left, 'sorted run')}, key ranges{left}"
         legend = [(level_class(level), f"L{level}") for level in levels]
-        yield _figure(f"tree{number}", tree.place, says, ranges(tree_ranges(tree)), legend, heading=f"{tree.place}: {says}")
-        yield _table(
+        yield figure(f"tree{number}", tree.place, says, ranges(tree_ranges(tree)), legend, heading=f"{tree.place}: {says}")
+        yield table_of(
             ("Run", "Level", "Files", "Size", "Records", "Lowest key", "Highest key", "Overlaps"),
             (
                 [
@@ -333,8 +334,8 @@ def _debt(figures: ReportFigures) -> Iterator[str]:
         for row in debt.rows
     ]
     says = "; ".join(f"{row.label} {row.note}" for row in rows)
-    yield _figure("debt", "Bytes to read, by bucket", says, bars(rows))
-    yield _table(
+    yield figure("debt", "Bytes to read, by bucket", says, bars(rows))
+    yield table_of(
         ("Partition", "Bucket", "Why", "Runs now", "Runs after", "To read", "To write"),
         (
             [
@@ -351,42 +352,15 @@ def _definition(figures: ReportFigures) -> Iterator[str]:
     table = figures.description
     yield "<h2>Definition</h2>"
     yield f"<p><code>{escape(table.path)}</code></p>"
-    yield _table(
+    yield table_of(
         ("Column", "Type", "Key", "Comment"),
         ([column.name, column.type, column.key, column.comment or ""] for column in table.columns[:MOST_VALUES]),
         summary=counted(len(table.columns), "column"),
     )
     options = sorted(table.options.items())
-    yield _table(
+    yield table_of(
         ("Option", "Value"), ([key, value] for key, value in options[:MOST_VALUES]), summary=counted(len(options), "option")
     )
-
-
-Chart = tuple[float, list[str]]
-
-
-def _figure(
-    ident: str, title: str, says: str, chart: Chart, legend: Sequence[tuple[str, str]] = (), heading: str | None = None
-) -> str:
-    items = "".join(f'<li><i style="background: var(--{colour})"></i>{escape(text)}</li>' for colour, text in legend)
-    key = f'<ul class="legend">{items}</ul>' if items else ""
-    svg = drawing(ident, title, says[:LONGEST_TEXT], *chart)
-    return f'<figure><h3>{escape(heading or title)}</h3>{key}<div class="scroll">{svg}</div></figure>'
-
-
-def _table(
-    titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[int] = (), summary: str = "The same as a table"
-) -> str:
-    right, right_aligned = frozenset(numbers), ' class="number"'
-
-    def cell(tag: str, number: int, text: str) -> str:
-        short = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
-        return f"<{tag}{right_aligned if number in right else ''}>{escape(short)}</{tag}>"
-
-    head = "".join(cell("th", number, title) for number, title in enumerate(titles))
-    body = "".join(f"<tr>{''.join(cell('td', number, text) for number, text in enumerate(row))}</tr>\n" for row in rows)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>"
-    return f'<details><summary>{escape(summary)}</summary><div class="scroll">{table}</div></details>'
 
 
 def _key(values: Sequence[object]) -> str:

@@ -1,10 +1,10 @@
-"""The first snapshot in which some row matches a condition, or in which none does any more, found by halving."""
+"""Finds the first snapshot in which some row matches a condition, or in which no row does, by binary search."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.options.option_catalog import SCAN
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from paimon_cli.metadata.snapshot import Snapshot
 
 Expect = Literal["some", "none"]
-EXPECTED = ("some", "none")
+EXPECTED: tuple[Expect, ...] = get_args(Expect)
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,8 @@ def bisect_snapshots(
     if not holds(ids[-1]):
         raise _never(table, where, expect, tried, ids)
     low, high = -1, len(ids) - 1  # it holds at `high`, and not at `low`
-    if len(ids) > 1 and holds(ids[0]):
-        high = 0
-    elif len(ids) > 1:
-        low = 0
+    if high > 0:
+        low, high = (-1, 0) if holds(ids[0]) else (0, high)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(ids[middle]) else (middle, high)
@@ -108,24 +106,24 @@ def _result(
     found: Snapshot, where: str, expect: str, before: int | None, ids: Sequence[int], tried: Sequence[TriedSnapshot]
 ) -> Bisection:
     return Bisection(
-        where,
-        expect,
-        found.id,
-        next(one.rows for one in tried if one.snapshot_id == found.id),
-        before,
-        found.commit_kind,
-        found.time_millis,
-        found.commit_user,
-        found.commit_identifier,
-        ids[0],
-        ids[-1],
-        tried,
+        where=where,
+        expect=expect,
+        snapshot_id=found.id,
+        rows=next(one.rows for one in tried if one.snapshot_id == found.id),
+        before=before,
+        kind=found.commit_kind,
+        time=found.time_millis,
+        commit_user=found.commit_user,
+        commit_identifier=found.commit_identifier,
+        first_snapshot=ids[0],
+        last_snapshot=ids[-1],
+        tried=tried,
     )
 
 
 def _nothing_to_search(table: CatalogTable, first: int | None, last: int | None) -> NotFound | UsageError:
     if first is not None and last is not None and first > last:
-        return UsageError(f"--from {first} --to {last}", "the first snapshot is not above the last one")
+        return UsageError(f"--from {first} --to {last}", "the first snapshot must not come after the last one")
     hint = f"paimon-cli snapshots ls {table.layout.argument}"
     return NotFound(f"no snapshots of {table.name} to search", "there are none in this range", hint)
 

@@ -6,37 +6,25 @@ NaN equals NaN, null equals null, and -0.0 is not 0.0.
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, OpenRun, SpillDirectory, merge_in_passes
-from paimon_cli.casts.column_cast import cast_column, keeps_values
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.canonical_form import canonical_column, canonical_rows
 from paimon_cli.datatypes.data_type import DataField, DataType, NestedType
-from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.key_order import group_starts, order_words
 from paimon_cli.errors import UsageError
-from paimon_cli.ingest.faults import Tally
-from paimon_cli.ingest.json_rows import Needed
-from paimon_cli.ingest.row_sources import FileRows
-from paimon_cli.ingest.rows import IncomingRows
-from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
+from paimon_cli.jobs.comparison_sides import Side, compared_fields, nullable_inside, shared_key
 from paimon_cli.lsm.row_difference import differing
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine, SortedRows, WholeRowEngine
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
-from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.sql.predicate import parse_predicate
-
-if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
 
 RUN_BYTES = 96 << 20
 """Bytes of the rows that are sorted in memory at a time, without the copies made while they are sorted."""
@@ -47,80 +35,6 @@ COUNT = "_COUNT"
 SORTED_AS = "_SORTED_AS_"
 """Prefix of the columns that hold nested values as text, because nested values have no order."""
 ONLY_HERE, ONLY_THERE, DIFFERENT = "only here", "only there", "different"
-
-
-class Side(Protocol):
-    """One side of a comparison. `key`: the columns that identify a row; none if there are none."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def fields(self) -> Sequence[DataField]: ...
-    @property
-    def key(self) -> Sequence[str]: ...
-    def batches(self, fields: Sequence[DataField], where: str | None) -> Iterator[pa.RecordBatch]:
-        """The rows that match, with columns of these names and types."""
-        ...
-
-
-@dataclass(frozen=True)
-class TableSide:
-    """A table at one of its versions, which `request` names."""
-
-    name: str
-    table: CatalogTable
-    request: ReadRequest
-
-    @functools.cached_property
-    def _schema(self) -> TableSchema:
-        return plan_rows(self.table, replace(self.request, limit=0)).context.schema
-
-    @property
-    def fields(self) -> Sequence[DataField]:
-        return self._schema.fields
-
-    @property
-    def key(self) -> Sequence[str]:
-        return self._schema.primary_keys
-
-    def batches(self, fields: Sequence[DataField], where: str | None) -> Iterator[pa.RecordBatch]:
-        select = ",".join("`" + field.name.replace("`", "``") + "`" for field in fields)
-        own = self._schema.fields_of([field.name for field in fields])
-        for batch in plan_rows(self.table, replace(self.request, select=select, where=where)).rows():
-            columns = [_as_type(c, f.type, wanted.type) for c, f, wanted in zip(batch.columns, own, fields, strict=True)]
-            yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-@dataclass(frozen=True)
-class FileSide:
-    """Files, read as a write reads them. `fields` are its columns, with the types of the table that it is compared with."""
-
-    name: str
-    source: FileRows
-    fields: Sequence[DataField]
-    key: Sequence[str] = ()
-
-    def batches(self, fields: Sequence[DataField], where: str | None) -> Iterator[pa.RecordBatch]:
-        schema = TableSchema(0, tuple(_nullable(field) for field in self.fields), 0, (), (), {}, None, 0)
-        predicate = None if where is None else parse_predicate(where, schema)
-        wanted = {field.name for field in fields} | set(predicate.columns if predicate else ())
-        read = replace(schema, fields=tuple(field for field in schema.fields if field.name in wanted))
-        rows, tally, names = IncomingRows(read, source=self.source), Tally(), [field.name for field in fields]
-        for split in self.source.plan():
-            for raw in self.source.raw_rows(split, schema.fields, Needed()):
-                kept = raw.batch.select([name for name in raw.batch.schema.names if name in wanted])
-                batch = rows.conform(raw._replace(batch=kept), split, tally)
-                yield (batch if predicate is None else predicate.filtered(batch)).select(names)
-
-
-def _nullable(field: DataField) -> DataField:
-    return DataField(field.id, field.name, field.type.with_nullable(True))
-
-
-def _as_type(column: pa.Array, own: DataType, wanted: DataType) -> pa.Array:
-    if own == wanted or isinstance(own, NestedType):
-        return column
-    return cast_column(column, own, wanted)
 
 
 @dataclass(frozen=True)
@@ -150,8 +64,8 @@ class Comparison:
     there: str
     key: Sequence[str]
     columns: Sequence[str]
-    columns_only_here: Sequence[str]
-    columns_only_there: Sequence[str]
+    columns_only_here: Sequence[str] = ()
+    columns_only_there: Sequence[str] = ()
     rows_here: int = 0
     rows_there: int = 0
     equal: int = 0
@@ -183,8 +97,12 @@ def compare(
     of each kind are kept.
     Raises `UsageError` for a key that repeats, and for columns that cannot be compared.
     """
-    key = _shared_key(here, there) if key is None else tuple(key)
-    result, fields = _compared_columns(here, there, key, columns)
+    key = shared_key(here, there) if key is None else tuple(key)
+    fields = compared_fields(here, there, key, columns)
+    result = Comparison(here.name, there.name, key, [field.name for field in fields[len(key) :]])
+    if not columns:
+        result.columns_only_here = _missing(here, there)
+        result.columns_only_there = _missing(there, here)
     work = _Work(result, fields, limit)
     with SpillDirectory() as spill:
         runs = [run for number, side in ((HERE, here), (THERE, there)) for run in work.runs(side, number, where, spill, advance)]
@@ -193,63 +111,9 @@ def compare(
     return result
 
 
-def _shared_key(here: Side, there: Side) -> tuple[str, ...]:
-    """The key of one side, whose columns the other must have, too; none if neither has a key."""
-    keys = [tuple(side.key) for side in (here, there) if side.key]
-    if not keys:
-        return ()
-    if len(set(map(frozenset, keys))) > 1:
-        why = f"{', '.join(keys[0])} and {', '.join(keys[1])}"
-        raise UsageError("the tables have different primary keys", why, "name the columns of one with --key")
-    missing = [name for name in keys[0] for side in (here, there) if name not in _names(side)]
-    if missing:
-        raise UsageError(f"column '{missing[0]}' of the primary key is not on both sides", hint="name other columns with --key")
-    return keys[0]
-
-
-def _names(side: Side) -> list[str]:
-    return [field.name for field in side.fields]
-
-
-def _compared_columns(here: Side, there: Side, key: Sequence[str], columns: Sequence[str]) -> tuple[Comparison, list[DataField]]:
-    """The columns of the comparison, the key first, with types that hold the values of both sides."""
-    sides = [{field.name: field.type for field in side.fields} for side in (here, there)]
-    for name in (*key, *columns):
-        for side, known in zip((here, there), sides, strict=True):
-            if name not in known:
-                raise UsageError(f"{side.name} has no column '{name}'", f"its columns are {', '.join(known)}")
-    chosen = [name for name in (columns or sides[0]) if name in sides[1] and name not in key]
-    if not chosen and not key:
-        raise UsageError("there is nothing to compare", f"{here.name} and {there.name} have no column in common")
-    only_here, only_there = ([name for name in mine if name not in other] for mine, other in (sides, sides[::-1]))
-    fields = [DataField(0, name, _common_type(name, *(side[name] for side in sides))) for name in (*key, *chosen)]
-    nested = next((one for one in fields[: len(key)] if isinstance(one.type, NestedType)), None)
-    if nested is not None:
-        raise UsageError(f"column '{nested.name}' cannot be a key", f"{type_to_sql(nested.type)} has no order")
-    return Comparison(here.name, there.name, key, chosen, *(([], []) if columns else (only_here, only_there))), fields
-
-
-def _common_type(name: str, here: DataType, there: DataType) -> DataType:
-    if isinstance(here, NestedType) or isinstance(there, NestedType):
-        same = _plain(arrow_type(here)).equals(_plain(arrow_type(there)))
-        wanted = here if same else None
-    else:
-        wanted = here if keeps_values(there, here) else there if keeps_values(here, there) else None
-    if wanted is None:
-        what = f"column '{name}' is {type_to_sql(here)} on one side and {type_to_sql(there)} on the other"
-        raise UsageError(what, "no type holds the values of both", "choose other columns with --select")
-    return wanted.with_nullable(True)
-
-
-def _plain(t: pa.DataType) -> pa.DataType:
-    """The type with nulls allowed everywhere."""
-    if pa.types.is_struct(t):
-        return pa.struct([pa.field(inner.name, _plain(inner.type)) for inner in t])
-    if pa.types.is_map(t):
-        return pa.map_(_plain(t.key_type), _plain(t.item_type))
-    if pa.types.is_list(t):
-        return pa.list_(pa.field("element", _plain(t.value_type)))
-    return t
+def _missing(side: Side, other: Side) -> list[str]:
+    known = {field.name for field in other.fields}
+    return [field.name for field in side.fields if field.name not in known]
 
 
 @dataclass(frozen=True)
@@ -315,7 +179,7 @@ class _Work:
     def _prepared(self, batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
         count = batch.num_rows
         columns = {
-            field.name: _cast(column, _plain(arrow_type(field.type)))
+            field.name: column.cast(nullable_inside(arrow_type(field.type)))
             for field, column in zip(self._fields, batch.columns, strict=True)
         }
         columns |= {SORTED_AS + field.name: _sortable(columns[field.name], field.type) for field in self._nested}
@@ -394,10 +258,6 @@ class _Work:
         for row in canonical_rows(chosen, self._fields):
             key = {name: row.pop(name) for name in self.result.key}
             yield key or None, row
-
-
-def _cast(column: pa.Array, t: pa.DataType) -> pa.Array:
-    return column if column.type.equals(t) else column.cast(t)
 
 
 def _sortable(column: pa.Array, t: DataType) -> pa.Array:

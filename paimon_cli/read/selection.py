@@ -71,6 +71,11 @@ def selected(schema: TableSchema, text: str | None) -> Selection:
     return selection
 
 
+def quoted_name(name: str) -> str:
+    """The name in backquotes, as conditions and `quoted_names` take it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def quoted_names(text: str) -> tuple[str, ...]:
     """Names separated by commas, plain or in backquotes or double quotes (doubled inside). `UsageError` if a quote is open."""
     names: list[str] = []

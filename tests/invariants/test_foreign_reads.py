@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from paimon_cli import Table
 from paimon_cli.history.live_files import bucket_files
@@ -105,11 +104,10 @@ def test_files_that_are_not_parquet(tmp_path: Path) -> None:
     assert [finding.code for finding in table.foreign_reads().findings] == ["not-parquet"]
 
 
-@pytest.mark.parametrize("buckets", ["-2"])
-def test_rows_that_wait_for_their_buckets(tmp_path: Path, buckets: str) -> None:
+def test_rows_that_wait_for_their_buckets(tmp_path: Path) -> None:
     columns = ["id BIGINT NOT NULL", "v STRING"]
     options = {"file.format": "parquet"}
-    table = Table.create(str(tmp_path / "t"), columns=columns, primary_key="id", bucket=int(buckets), options=options)
+    table = Table.create(str(tmp_path / "t"), columns=columns, primary_key="id", bucket=-2, options=options)
     write(table, [1, 2], "a")
     found = [finding.code for finding in table.foreign_reads().findings]
     assert "waiting-for-buckets" in found

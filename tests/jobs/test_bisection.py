@@ -59,7 +59,7 @@ def test_what_never_holds(table: Table) -> None:
         table.bisect("id = 7", expect="none")
     with pytest.raises(NotFound, match="no snapshots"):
         table.bisect("id = 7", first=30)
-    with pytest.raises(UsageError, match="not above"):
+    with pytest.raises(UsageError, match="must not come after"):
         table.bisect("id = 7", first=3, last=2)
     with pytest.raises(UsageError):
         table.bisect("nope = 1")

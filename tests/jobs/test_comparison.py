@@ -54,14 +54,17 @@ def catalog(tmp_path: Path) -> Catalog:
     return Catalog(str(tmp_path / "wh"))
 
 
-@pytest.mark.parametrize("run_bytes", [comparison.RUN_BYTES, 2000])
-@pytest.mark.parametrize("seed", range(3))
-def test_whole_rows_are_counted(
-    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, seed: int, run_bytes: int
-) -> None:
-    monkeypatch.setattr(comparison, "RUN_BYTES", run_bytes)
+@pytest.fixture(params=[comparison.RUN_BYTES, 2000], ids=["in memory", "on disk"])
+def run_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each side is one run in memory, or many on disk that are merged in several passes."""
+    monkeypatch.setattr(comparison, "RUN_BYTES", request.param)
     monkeypatch.setattr(comparison, "SPILLED_BATCH_BYTES", 500)
     monkeypatch.setattr(comparison, "MOST_RUNS", 2)
+
+
+@pytest.mark.usefixtures("run_bytes")
+@pytest.mark.parametrize("seed", range(3))
+def test_whole_rows_are_counted(tmp_path: Path, catalog: Catalog, seed: int) -> None:
     counts = []
     for name, salt in (("a", 0), ("b", 10)):
         context = make_table(tmp_path / name, TYPES, (), bucket=-1)
@@ -82,14 +85,9 @@ def test_whole_rows_are_counted(
     assert shown == {"only here": here - there, "only there": there - here}
 
 
-@pytest.mark.parametrize("run_bytes", [comparison.RUN_BYTES, 2000])
+@pytest.mark.usefixtures("run_bytes")
 @pytest.mark.parametrize("seed", range(3))
-def test_rows_are_paired_by_key(
-    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, seed: int, run_bytes: int
-) -> None:
-    monkeypatch.setattr(comparison, "RUN_BYTES", run_bytes)
-    monkeypatch.setattr(comparison, "SPILLED_BATCH_BYTES", 500)
-    monkeypatch.setattr(comparison, "MOST_RUNS", 2)
+def test_rows_are_paired_by_key(tmp_path: Path, catalog: Catalog, seed: int) -> None:
     sides = []
     for name, salt in (("a", 0), ("b", 10)):
         context = make_table(tmp_path / name, TYPES, ["k", "s"], bucket=3, options={"primary-key.nullable": "true"})
