@@ -41,7 +41,7 @@ def line_of(submission: Submission, context: Any) -> list[str]:
         raise UsageError(f"--print-spark-submit cannot be combined with {flag}", f"that runs without {why}")
     parameter, flag = ON_SPARK_WITH.get(context.command.name, ("", ""))
     if parameter and context.params[parameter] is None:
-        raise UsageError(f"--print-spark-submit needs {flag}", "without it the command runs in this process", f"add {flag}")
+        raise UsageError(f"--print-spark-submit needs {flag}", "without it the command runs in this process", f"add {flag} DIR")
     for key in filter(names_secret, (*submission.options, *confs)):
         why = "what a command prints ends up in logs and histories"
         hint = f"put it into {CATALOG_FILE}, which is sent along, or a setting of Spark into its spark-defaults.conf"
