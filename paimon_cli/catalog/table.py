@@ -155,6 +155,8 @@ class CatalogTable(TableHistory):
 
 def _with_what_is_there(missing: NotFound, table: CatalogTable) -> NotFound:
     """The error with what lies in the directory instead, if that is known."""
+    if table.metastore is not None and table.identifier is not None and table.metastore.keeps_entries:
+        return table.metastore.no_files(table.identifier, table.url)
     known = what_lies_at(table.storage, table.url)
     return missing if known is None else NotFound(missing.what, known, "give the path of a Paimon table", **missing.details)
 

@@ -113,19 +113,20 @@ def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False
     """
     planned = call.catalog().plan_drop_table(table)
     goes = planned.plan
-    files = f"{counted(goes.files, 'file')} of {human_size(goes.size)}"
-    what = f"table {goes.table} with {counted(goes.snapshots, 'snapshot')}"
     if goes.only_entry:
-        what = f"the entry of table {goes.table}, at whose location there is no table,"
+        what, files = f"the entry of table {goes.table}", "its files are gone already"
+    else:
+        what = f"table {goes.table} with {counted(goes.snapshots, 'snapshot')}"
+        files = f"{counted(goes.files, 'file')} of {human_size(goes.size)} deleted"
     if not dry_run:
-        confirm(f"{what} ({files}) will be deleted for good", yes)
+        confirm(f"{what} ({files.removesuffix(' deleted')}) will be deleted for good", yes)
         planned.run()
     for line in _about_the_rest(goes.path, goes.left):
         warn(line)
     if dry_run:
         show_files_to_delete(call, goes.table, goes.path, "TableDropPlan", planned.files(), what)
     else:
-        call.show(Item("TableDropSummary", goes.table, goes), f"dropped {what}: {files} deleted")
+        call.show(Item("TableDropSummary", goes.table, goes), f"dropped {what}: {files}")
 
 
 def _about_the_rest(url: str, left: list[str]) -> list[str]:

@@ -86,9 +86,11 @@ class FileSystemMetastore(Metastore):
 
     def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
         old_url, new_url = self.table(old).url, self.table(new).url
-        if not self.has_schema(old_url):
-            raise self.no_table(old)
         self.mover(old, old_url, new, new_url)()
+
+    def no_files(self, identifier: TableIdentifier, url: str) -> NotFound:
+        """Without files there is no table, because there are no entries."""
+        return self.no_table(identifier)
 
     def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:
         """The schema file is all that there is."""

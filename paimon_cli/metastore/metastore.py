@@ -195,8 +195,11 @@ class Metastore(ABC):
     def mover(self, old: TableIdentifier, old_url: str, new: TableIdentifier, new_url: str) -> Callable[[], None]:
         """What moves the directory of a table in one step.
 
-        `Refused` where the storage has no such step, `UsageError` if something lies at the new place; nothing is done then.
+        `Refused` where the storage has no such step, `UsageError` if something lies at the new place, `NotFound` if there is no
+        table at the old one; nothing is done then.
         """
+        if not self.has_schema(old_url):
+            raise self.no_files(old, old_url)
         storage, target = self.open_directory(new_url)
         _, source = self.open_directory(old_url)
         if storage.list_directory(target):
@@ -222,6 +225,14 @@ class Metastore(ABC):
             f"there is no table {identifier}",
             f"the {self.kind} catalog does not know it",
             f"paimon-cli tables ls {identifier.database}{self.flags}",
+        )
+
+    def no_files(self, identifier: TableIdentifier, url: str) -> NotFound:
+        """The error where an entry has outlived its table."""
+        return NotFound(
+            f"table {identifier} has lost its files",
+            f"the {self.kind} catalog says that it lies at {url}, where there is no table",
+            f"restore the files, or remove the entry: paimon-cli drop {identifier}{self.flags}",
         )
 
     def unsupported(self, work: str, hint: str = "") -> NotSupported:

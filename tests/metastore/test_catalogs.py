@@ -125,7 +125,9 @@ def test_entries_whose_files_are_gone_can_be_dropped(call: Call, tmp_path: Path)
     for name in ("one", "two", "odd"):
         call("create", f"shop.{name}", *COLUMNS)
         shutil.rmtree(tmp_path / f"wh/shop.db/{name}")
+    assert "shop.one" in call("tables", "rename", "shop.one", "shop.new", code=3).err
     if names(call):
+        assert "table shop.one has lost its files" in call("describe", "shop.one", code=3).err
         planned = call("drop", "shop.one", "--dry-run")
         assert "the entry of table shop.one" in planned.out and names(call) == ["shop.odd", "shop.one", "shop.two"]
         assert call("drop", "shop.one", "-y", "-o", "json").json["item"]["only_entry"] is True
