@@ -38,7 +38,6 @@ WRITERS = {
     "pypaimon": ("pypaimon 2.1", ("pypaimon-2.1",)),
     "rust": ("paimon-rust 0.4", ("rust-0.4",)),
 }
-CONTINUED = "python -m scripts.judge.goldens"
 PICTURE_ACCOUNTS, PICTURE_CHANGES, PICTURE_COMMITS, PICTURE_COMPACTIONS = 40_000, 3_000, 30, (7, 14, 20, 25)
 BLOCK = re.compile(r"(<!-- generated: (\w+) .*?-->\n).*?(<!-- end -->)", re.DOTALL)
 _FLAG = re.compile(r"\[/?[a-z ]+\]")

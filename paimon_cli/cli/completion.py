@@ -250,6 +250,12 @@ def _users(context: Any, incomplete: str) -> Iterator[Choice]:
     yield from _starting((Choice(user, "commit user") for user in sorted(users)), incomplete)
 
 
+def _lab_cases(context: Any, incomplete: str) -> Iterator[Choice]:
+    from paimon_cli.lab.case_catalog import CASES
+
+    yield from _starting((Choice(case.name, case.title) for case in CASES), incomplete)
+
+
 def _starting(choices: Iterable[Choice], incomplete: str) -> Iterator[Choice]:
     return (choice for choice in choices if choice.value.startswith(incomplete))
 
@@ -261,6 +267,7 @@ OF_ARGUMENTS: dict[str, Completer] = {
     **dict.fromkeys(("before", "after", "snapshot"), _named_snapshots),
     **dict.fromkeys(("tag", "names"), _tags),
     "name": _branches,
+    "case": _lab_cases,
     "column": _columns,
     "consumer": _consumers,
     "schema": _schemas,

@@ -182,3 +182,10 @@ def completes_in_fish(folder: Path, shell: str) -> None:
     script = f"paimon-cli --show-completion fish | source; {lines}"
     done = subprocess.run([shell, "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=100)
     assert done.stdout.splitlines() == ["daily\ttag", "merge-engine=partial-update", "wh/shop.db/"]
+
+
+def test_cases_of_the_lab(complete: Complete) -> None:
+    from paimon_cli.lab.case_catalog import CASES
+
+    assert complete("paimon-cli lab run ") == [case.name for case in CASES]
+    assert complete("paimon-cli lab run topology-") == ["topology-1", "topology-2"]
