@@ -274,6 +274,7 @@ class _Partitions:
                 self.numbers[value] = len(self.numbers)
                 self._kept.append(self._wanted.keeps_partition(value))
         counts = np.bincount(codes[piece.kinds == ADD], minlength=len(values))
+        counts -= np.bincount(codes[piece.kinds == DELETE], minlength=len(values))
         for value, count in zip(values, counts.tolist(), strict=True):
             self._wanted.count_files(value, count)
         numbers = np.array([self.numbers[value] for value in values], dtype=np.int32)

@@ -212,7 +212,7 @@ class FileFilter:
         return self._keep_partition is None or self._keep_partition(partition)
 
     def count_files(self, partition: bytes, files: int) -> None:
-        """Called with the number of ADD entries of a partition, wanted or not; maybe several times for one."""
+        """Called with the ADD entries less the DELETE entries of a partition, wanted or not; maybe several times for one."""
 
 
 ALL_FILES = FileFilter()

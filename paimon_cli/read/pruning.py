@@ -227,6 +227,7 @@ class Pruning(FileFilter):
         self._bounds = TableBounds(context)
         self._read_indexes = context.options.file_index_read_enabled
         self._kept_partitions: dict[bytes, bool] = {}
+        self._files_of: dict[bytes, int] = {}
         self._buckets_of: dict[int, frozenset[int] | None] = {}
 
     @property
@@ -258,8 +259,12 @@ class Pruning(FileFilter):
         return kept
 
     def count_files(self, partition: bytes, files: int) -> None:
-        self.counts.files += files
-        self.counts.files_skipped_by_partition += 0 if self.keeps_partition(partition) else files
+        """A partition whose ADDs stand in skipped manifests may seem to have lost files; it counts as empty."""
+        before = self._files_of.get(partition, 0)
+        self._files_of[partition] = before + files
+        change = max(0, before + files) - max(0, before)
+        self.counts.files += change
+        self.counts.files_skipped_by_partition += 0 if self.keeps_partition(partition) else change
 
     def keeps_bucket(self, bucket: int, bucket_count: int) -> bool:
         """`bucket_count`: the number of buckets in its partition."""
