@@ -90,6 +90,8 @@ PLACES = {name: (place, panel) for panel, commands in PANELS.items() for name, p
 
 ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
 """The words of the command line."""
+_MARKUP = re.compile(r"(?<!\\)\[(?=[a-z])")
+"""A bracket that Rich would take for markup, such as that of `paimon-cli[sql]`."""
 _WHOLE_NUMBER = re.compile(r"\s*[-+]?[0-9]+\s*", re.ASCII)
 
 
@@ -104,6 +106,10 @@ class PlainHelp:
         if completion.is_wanted():
             completion.attach(parameters)
         return parameters
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.help: str | None = _MARKUP.sub(r"\\[", self.help or "")
+        super().format_help(ctx, formatter)  # type: ignore[misc]
 
 
 def _no_type(ctx: Any) -> str | None:

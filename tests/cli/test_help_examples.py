@@ -101,6 +101,11 @@ def test_every_help_begins_with_its_use_and_ends_in_examples(name: str) -> None:
     )
 
 
+def test_brackets_are_no_markup(run: Run) -> None:
+    assert "'paimon-cli[sql]'" in run("sql", "--help").out
+    assert "'paimon-cli[iceberg]'" in run("export", "iceberg", "--help").out
+
+
 @pytest.mark.parametrize(("name", "example"), [pair for pair in EXAMPLES if not PARSED.search(pair[1])])
 def test_the_example_works(
     name: str, example: str, home: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
