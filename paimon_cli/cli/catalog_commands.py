@@ -10,7 +10,7 @@ import typer
 from paimon_cli.cli.columns import Item, Listing, columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
-from paimon_cli.cli.results import confirm, counted, human_size
+from paimon_cli.cli.results import confirm, counted, human_size, say
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 
 commands = top_level()
@@ -189,8 +189,17 @@ def describe(call: Call, table: TableName) -> None:
 
     paimon-cli describe shop.orders --warehouse ./wh -o json
     """
+    from paimon_cli.cli.text_view import say_findings
+    from paimon_cli.inspect.table_description import TableDescription
+
     opened = call.open(table)
-    call.show(Item("TableDescription", opened.name, opened.describe()))
+    described = opened.describe()
+    columns = columns_of(TableDescription)
+    lists_findings = call.is_for_people and bool(described.health)
+    call.show(Item("TableDescription", opened.name, described, columns[:-1] if lists_findings else columns))
+    if lists_findings:
+        say("\nTo do")
+        say_findings(described.health)
 
 
 schemas = group("Schemas of a table: one for each change.")

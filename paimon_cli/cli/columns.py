@@ -34,6 +34,7 @@ from paimon_cli.cli.results import (
     TEXT,
     TIME,
     WALL_CLOCK,
+    WHOLE_TEXT,
     Kind,
 )
 from paimon_cli.errors import UsageError
@@ -104,6 +105,7 @@ KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.s
     "IcebergExport.format_version": ID,
     "LsmRow.read_amplification": COUNT,
     "OptionExplanation.refused": NAMES,
+    "OptionRow.key": WHOLE_TEXT,
     "PlanLine.buckets": ID,
     "PlanLine.files": TEXT,
     "PlanLine.level": TEXT,
@@ -282,16 +284,20 @@ SHOWN = {
 
 HIDDEN = {
     "CompactionRow": "commit_user manifests_after manifests_before rows_after rows_before upgraded partitions bytes_after "
-    "bytes_before",
+    "bytes_before files_after files_before levels",
     "BucketRow": "max_seq delete_rows updated max_level total_buckets",
+    "HealthRow": "buckets size snapshots uncompacted_seconds files",
     "IndexedBucketRow": "index_size max_seq delete_rows updated max_level total_buckets skew",
     "FileRow": "dv_cardinality schema_id source created min_seq max_seq delete_rows min_key max_key partition bucket level",
     "KeyVersion": "file commit_user partition bucket until level sequence",
     "ManifestRow": "schema_id",
+    "OptionRow": "immutable origin status default description",
     "PartitionRow": "done updated",
     "PlanLine": "files figures rewrite space_amplification picked write read",
     "RunRow": "overlap delete_rows max_key min_key files",
+    "SchemaRow": "highest_field_id comment partition_keys primary_keys",
     "SnapshotRow": "commit_user schema_id files_deleted files_added",
+    "TableRow": "columns snapshot_id bucket partition_keys time primary_keys",
     "TagRow": "time_retained schema_id created",
 }
 """Columns that a narrow terminal hides, in this order. Subclasses share it."""

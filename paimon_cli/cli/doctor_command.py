@@ -15,7 +15,7 @@ from paimon_cli import __version__
 from paimon_cli.cli.columns import Column, Item, Listing, columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.parameters import TableName, Yes
-from paimon_cli.cli.results import confirm, counted, human_size, printable, say
+from paimon_cli.cli.results import confirm, counted, human_size, say
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 
 commands = top_level()
@@ -38,7 +38,7 @@ def doctor(
     paimon-cli doctor
     """
     from paimon_cli.api.inspection import examine_installation
-    from paimon_cli.cli.text_view import wrapped
+    from paimon_cli.cli.text_view import say_findings, wrapped
     from paimon_cli.inspect.doctor_rules import Diagnosis
     from paimon_cli.jobs.doctor_job import Fact
 
@@ -52,10 +52,7 @@ def doctor(
         for item in results:
             if isinstance(item, Fact):
                 say(wrapped(f"ok       {item.subject}: {item.message}", indent=9))
-        for item in findings:
-            say(wrapped(f"{item.severity.upper():<7}  {item.code}  {item.subject}: {printable(item.message)}", indent=9))
-            if item.command:
-                say(f"         run: {printable(item.command)}")
+        say_findings(findings)
         say(counted(len(findings), "finding"))
     if findings:
         raise typer.Exit(FINDINGS_EXIT_CODE)
@@ -101,7 +98,7 @@ def health(
 
     paimon-cli health --database shop --warehouse ./wh
     """
-    from paimon_cli.cli.text_view import wrapped
+    from paimon_cli.cli.text_view import say_findings
     from paimon_cli.inspect.health_report import HealthRow
 
     rows = call.catalog().health(tables or (), database=database, argument=call.pasted)
@@ -114,10 +111,7 @@ def health(
     if call.is_for_people:
         for row in ill:
             say(f"{row.table}: {row.verdict}")
-            for item in row.findings:
-                say(wrapped(f"  {item.severity.upper():<7}  {item.code}  {item.subject}: {printable(item.message)}", indent=11))
-                if item.command:
-                    say(f"           run: {printable(item.command)}")
+            say_findings(row.findings, margin="  ")
     if ill:
         raise typer.Exit(FINDINGS_EXIT_CODE)
 

@@ -111,6 +111,7 @@ def _same(value: Any) -> Any:
 
 
 TEXT = Kind(_same, str)
+WHOLE_TEXT = Kind(_same, str, may_shorten=False)
 FLAG = Kind(_same, lambda value: "yes" if value else "no")
 ID = Kind(_same, str, right_aligned=True)
 COUNT = Kind(_same, lambda value: f"{value:,}", right_aligned=True)

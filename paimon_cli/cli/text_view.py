@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from paimon_cli.cli.columns import RECORDS, Item, Listing, field_names
-from paimon_cli.cli.results import ABSENT, View, cell_text, say
+from paimon_cli.cli.results import ABSENT, View, cell_text, printable, say
 from paimon_cli.cli.terminal import paged
 
 WIDTH_SAMPLE_ROWS = 1000
@@ -81,7 +81,10 @@ def _show_item(item: Item, view: View) -> None:
     lines = [column for column in titled if column.kind is not RECORDS]
     width = max(cell_len(str(column.title)) for column in lines)
     for column in lines:
-        print(f"{column.title:<{width}}  {column.kind.text(getattr(item.row, column.name))}".rstrip())
+        text, indent = column.kind.text(getattr(item.row, column.name)), width + len(GAP)
+        line = f"{column.title:<{indent}}{text}".rstrip()
+        has_long_word = indent + max(map(cell_len, text.split()), default=0) > shutil.get_terminal_size().columns
+        print(line if has_long_word else wrapped(line, indent))
     for column in titled:
         if column.kind is RECORDS:
             _show_records(str(column.title), getattr(item.row, column.name), view)
@@ -92,6 +95,15 @@ def _show_records(title: str, rows: Sequence[Any], view: View) -> None:
     if rows:
         names = field_names(type(rows[0]))
         print_table([Header(name) for name in names], ([cell_text(getattr(row, name)) for name in names] for row in rows), view)
+
+
+def say_findings(findings: Iterable[Any], margin: str = "") -> None:
+    """Each finding with its command on a line of its own, which is never cut."""
+    for found in findings:
+        head = f"{margin}{found.severity.upper():<7}  "
+        say(wrapped(f"{head}{found.code}  {printable(found.finding)}", indent=len(head)))
+        if found.command:
+            say(f"{' ' * len(head)}run: {printable(found.command)}")
 
 
 def wrapped(text: str, indent: int = 2) -> str:

@@ -38,6 +38,10 @@ class Diagnosis:
     message: str
     command: str = ""
 
+    @property
+    def finding(self) -> str:
+        return f"{self.subject}: {self.message}"
+
 
 class ExaminedTable:
     """What the rules examine, read once. `argument`: the table as commands take it."""
@@ -100,7 +104,7 @@ def files_are_not_small(examined: ExaminedTable) -> Iterator[Diagnosis]:
         files = sum(len(bucket.files) for bucket in small)
         command = f"paimon-cli compact {examined.argument} --strategy full"
         message = f"{len(small)} of {len(examined.buckets)} buckets hold {counted(files, 'file')} far below {target >> 20} MB"
-        yield Diagnosis("PD011", WARNING, "files", message, command if examined.context.schema.primary_keys else "")
+        yield Diagnosis("PD011", WARNING, "files", message, command)
 
 
 def runs_are_few(examined: ExaminedTable) -> Iterator[Diagnosis]:

@@ -12,7 +12,7 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.doctor_rules import ERROR, Diagnosis, ExaminedTable, findings_of
 
-HEALTHY, NEEDS_CARE, DAMAGED, UNREADABLE = "healthy", "needs care", "damaged", "unreadable"
+HEALTHY, NEEDS_CARE, CRITICAL, UNREADABLE = "healthy", "needs care", "critical", "unreadable"
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class HealthRow:
 
     @property
     def pain(self) -> tuple[int, int, int]:
-        """By which a warehouse is sorted, the worst first: damage, findings, sorted runs."""
+        """By which a warehouse is sorted, the worst first: errors, findings, sorted runs."""
         errors = sum(finding.severity == ERROR for finding in self.findings)
         return -errors, -len(self.findings), -(self.most_runs or 0)
 
@@ -42,7 +42,7 @@ def health_of(context: TableContext, name: str, argument: str) -> HealthRow:
     """Examine a table. `argument` names it in the commands of the findings."""
     examined = ExaminedTable(context, argument)
     findings = tuple(findings_of(examined))
-    verdict = DAMAGED if any(f.severity == ERROR for f in findings) else NEEDS_CARE if findings else HEALTHY
+    verdict = CRITICAL if any(f.severity == ERROR for f in findings) else NEEDS_CARE if findings else HEALTHY
     try:
         files = [file for bucket in (*examined.buckets, *examined.postponed) for file in bucket.files]
         runs = max(examined.runs, default=0) if context.schema.primary_keys else None

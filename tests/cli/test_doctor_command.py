@@ -73,6 +73,15 @@ def test_sorted_runs_and_small_files(tmp_path: Path) -> None:
     assert findings(context) == {}
 
 
+def test_small_files_without_a_key(tmp_path: Path, run: Run) -> None:
+    table = tables.make_table(tmp_path / "t", {"n": "INT"}, [], bucket=-1)
+    for number in range(12):
+        tables.write(table, [{"n": number}])
+    command = findings(table)["PD011"].command.replace(" T ", f" {table.url} ")
+    run(*command.split()[1:], "--engine", "local")
+    assert findings(reopened(table)) == {}
+
+
 def test_nobody_compacts(tmp_path: Path) -> None:
     context = reopened(made(tmp_path, 20), **{"write-only": "true"})
     assert findings(context)["PD013"].command == "paimon-cli compact T --dedicated --watch"

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.cells import cell_len
 
 from paimon_cli.cli import text_view
+from paimon_cli.cli.columns import Column, Item, Listing, columns_of
 from paimon_cli.cli.results import View
 from paimon_cli.cli.text_view import Header, print_table
+from paimon_cli.inspect.health_report import HealthRow
+from tests.cli.calling import Run
+from tests.tables import make_table, write
 
 HEADERS = [("Name", False), ("Rows", True)]
 Width = Callable[[int], None]
@@ -113,3 +119,44 @@ def test_later_rows_may_be_wider_than_the_first(capsys: pytest.CaptureFixture[st
     monkeypatch.setattr(text_view, "WIDTH_SAMPLE_ROWS", 1)
     assert print_table(HEADERS, (["x" * n, str(n)] for n in (1, 9))) == 2
     assert lines(capsys) == ["Name  Rows", "x        1", "xxxxxxxxx     9"]
+
+
+def test_a_warehouse_on_eighty_columns_keeps_one_line_per_table(
+    capsys: pytest.CaptureFixture[str], terminal: Width, tmp_path: Path
+) -> None:
+    terminal(80)
+    row = HealthRow("shop.customers", "needs care", 12_345, 987_654_321, 1_024, 25, 1_000, 86_400.0)
+    text_view.show(Listing("HealthList", None, columns_of(HealthRow)[:-1], [row]))
+    head, line, *_ = lines(capsys)
+    assert head.startswith("Table           Verdict     ") and line.startswith("shop.customers  needs care  ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("ls", "WAREHOUSE"), ("schemas", "ls", "TABLE"), ("options", "ls", "TABLE", "--all"), ("compactions", "ls", "TABLE")],
+)
+def test_lists_on_eighty_columns_are_tables(run: Run, terminal: Width, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    terminal(80)
+    table = make_table(tmp_path / "shop.db" / "customers", {"id": "INT NOT NULL", "d": "INT NOT NULL"}, ["id", "d"], ["d"])
+    for number in range(5):
+        write(table, [{"id": number, "d": 20_260_101}])
+    run("compact", table.url, "--engine", "local")
+    shown = run(*(word.replace("WAREHOUSE", str(tmp_path)).replace("TABLE", table.url) for word in arguments)).out.splitlines()
+    assert shown and not shown[0].startswith("--")
+    assert max(map(cell_len, shown)) <= 80
+    if arguments[0] == "options":
+        assert "write.data-evolution.update-conflict-retry.max-attempts" in "\n".join(shown), "keys are to be copied"
+
+
+def test_commands_that_mend_are_never_cut(run: Run, terminal: Width, tmp_path: Path) -> None:
+    terminal(80)
+    table = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"], options={"write-only": "true"})
+    for number in range(9):
+        write(table, [{"id": number}])
+    assert f"         run: paimon-cli compact {table.url} --dedicated" in run("describe", table.url).out.splitlines()
+
+
+def test_long_texts_of_an_item_hang_and_long_words_stay(capsys: pytest.CaptureFixture[str], terminal: Width) -> None:
+    item = SimpleNamespace(note="one two three four five six", path="x" * 40)
+    text_view.show(Item("Thing", None, item, [Column("note", "Note"), Column("path", "Path")]))
+    assert lines(capsys) == ["Note  one two three four five", "      six", "Path  " + "x" * 40]
