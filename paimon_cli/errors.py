@@ -158,3 +158,19 @@ class CommitUnknown(PaimonError):
     """The storage gave no clear answer to the publication: it may have happened. Nothing was deleted."""
 
     code, exit_code = "PC-COMMIT-UNKNOWN", 11
+
+
+def install_command(extra: str) -> str:
+    """The command, as hints show it, that installs the packages of an extra of this one."""
+    return f"pip install 'paimon-cli[{extra}]'"
+
+
+@contextlib.contextmanager
+def importing(what: str, extra: str, kind: type[PaimonError] = UsageError) -> Iterator[None]:
+    """Around imports of optional packages: `kind` with `what` and the command that installs them, where one is missing."""
+    try:
+        yield
+    except ImportError as missing:
+        if (missing.name or "").startswith("paimon_cli"):
+            raise
+        raise kind(what, str(missing).split("\n", 1)[0], install_command(extra)) from None

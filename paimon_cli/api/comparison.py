@@ -52,8 +52,8 @@ def compare_sides(
 ) -> Comparison:
     """Open both sides and compare them; files take the types of the table that they are compared with."""
     from paimon_cli.api.opened_table import check_names
+    from paimon_cli.datatypes.type_text import quoted_names
     from paimon_cli.jobs.comparison import compare
-    from paimon_cli.read.selection import quoted_names
 
     check_names(versions, Versions)
     if limit < 0:

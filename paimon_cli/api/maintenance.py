@@ -297,11 +297,9 @@ class Maintenance(OpenedTable):
 
         It is valid as long as the snapshot is kept. `Refused` where Iceberg's readers would see wrong rows.
         """
-        from paimon_cli.api.scan import installed
         from paimon_cli.jobs.iceberg_export import export_iceberg
         from paimon_cli.storage.storage_for_url import storage_for_url
 
-        installed("pyiceberg", "iceberg")
         opened = self.catalog_table
         place = (opened.storage, opened.layout.root)
         if output_path is not None:

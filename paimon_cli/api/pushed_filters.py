@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 
 from paimon_cli.datatypes.data_type import INTEGER_ROOTS, BinaryType, DataType, DecimalType, StringType, TimestampType
+from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.read.selection import quoted_name
 from paimon_cli.sql.predicate import parse_predicate
 
 _OPERATORS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}

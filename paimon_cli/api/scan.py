@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.opened_table import check_positive
-from paimon_cli.errors import UsageError
+from paimon_cli.datatypes.type_text import quoted_name
+from paimon_cli.errors import UsageError, importing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,12 +150,9 @@ class Scan:
 
 def installed(name: str, extra: str = "") -> Any:
     """A module that the package itself does not need. `UsageError` that names the extra, by default the module's own name."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise UsageError(
-            f"the package {name} is not installed", str(error), f"pip install 'paimon-cli[{extra or name}]'"
-        ) from None
+    with importing(f"the package {name} is not installed", extra or name):
+        module = import_module(name)
+    return module
 
 
 def plan_scan(
@@ -242,7 +240,7 @@ class Changes:
 def _selected(name: str) -> str:
     """A name as `--select` takes it. Fields (`a.b`) and quoted names stay as they are."""
     plain = name.replace(".", "").replace("_", "").isalnum()
-    return name if plain or name[:1] in ('"', "`") else "`" + name.replace("`", "``") + "`"
+    return name if plain or name[:1] in ('"', "`") else quoted_name(name)
 
 
 def increment_of(text: str, mode: str) -> Increment:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from paimon_cli.api.maintenance import Planned, compact_request
 from paimon_cli.api.opened_table import OpenedTable, Partitions, Self, check_choice, check_names, check_positive, partition_list
+from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
@@ -389,7 +390,7 @@ def _assignments(given: str | Sequence[str] | Mapping[str, Any]) -> Iterable[str
 
 
 def _column(name: str) -> str:
-    return name if name.isidentifier() else "`" + name.replace("`", "``") + "`"
+    return name if name.isidentifier() else quoted_name(name)
 
 
 def _expression(value: Any) -> str:

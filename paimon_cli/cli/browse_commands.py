@@ -14,7 +14,7 @@ from paimon_cli.cli.columns import OutputFormat, columns_of, csv_line, envelope
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.parameters import TableName
 from paimon_cli.cli.results import TIME, counted, human_size, printable
-from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.errors import NotFound, UsageError, importing
 from paimon_cli.options.option_text import parse_duration
 
 if TYPE_CHECKING:
@@ -58,14 +58,9 @@ def tui(
 
 
 def _browser(call: Call, place: str | None, seconds: float) -> Browser:
-    try:
+    with importing("the terminal browser needs Textual", "tui"):
         from paimon_cli.cli.browser import Browser
-    except ModuleNotFoundError as missing:
-        if not (missing.name or "").startswith("textual"):
-            raise
-        raise UsageError(
-            "the terminal browser is not installed", "it needs Textual", "pip install 'paimon-cli[tui]'"
-        ) from missing
+
     return Browser(_first_level(call, place), seconds)
 
 

@@ -276,7 +276,7 @@ def _field_names(text: str | None) -> tuple[str, ...]:
     if text is None:
         return ()
     if "`" in text or '"' in text:
-        from paimon_cli.read.selection import quoted_names  # loads Arrow
+        from paimon_cli.datatypes.type_text import quoted_names
 
         found = quoted_names(text)
     else:

@@ -23,7 +23,7 @@ from paimon_cli.datatypes.data_type import (
     TimeType,
     VectorType,
 )
-from paimon_cli.datatypes.type_text import check_field_names, parse_type_text
+from paimon_cli.datatypes.type_text import check_field_names, parse_type_text, quoted_name
 from paimon_cli.errors import UsageError
 
 
@@ -123,7 +123,7 @@ def _type_text(t: DataType) -> str:
 
 
 def _field_sql(field: DataField) -> str:
-    text = f"`{field.name.replace('`', '``')}` {type_to_sql(field.type)}"
+    text = f"{quoted_name(field.name)} {type_to_sql(field.type)}"
     if field.description:
         quoted = field.description.replace("'", "''")
         text += f" COMMENT '{quoted}'"

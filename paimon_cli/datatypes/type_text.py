@@ -1,4 +1,4 @@
-"""Parses type texts such as `DECIMAL(10, 2) NOT NULL` (FORMAT.md, section 2; Java DataTypeJsonParser)."""
+"""Parses type texts such as `DECIMAL(10, 2) NOT NULL` (FORMAT.md, section 2; Java DataTypeJsonParser), and names in quotes."""
 
 from __future__ import annotations
 
@@ -287,3 +287,29 @@ class _Reader:
             type=self._text,
             position=position,
         )
+
+
+_NAME = re.compile(r'\s*(?:(?P<quoted>`(?:[^`]|``)+`|"(?:[^"]|"")+")\s*|(?P<plain>[^,`"\s][^,]*)?)(?:,|$)')
+
+
+def quoted_name(name: str) -> str:
+    """The name in backquotes, as conditions and `quoted_names` take it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quoted_names(text: str) -> tuple[str, ...]:
+    """Names separated by commas, plain or in backquotes or double quotes (doubled inside). `UsageError` if a quote is open."""
+    names: list[str] = []
+    place = 0
+    while place < len(text):
+        found = _NAME.match(text, place)
+        if found is None:
+            what = f"cannot read the names {text}"
+            raise UsageError(what, "names are separated by commas, and quotes must be closed", 'such as id,`last name`,"a,b"')
+        if found["quoted"]:
+            quote = found["quoted"][0]
+            names.append(found["quoted"][1:-1].replace(quote * 2, quote))
+        elif found["plain"]:
+            names.append(found["plain"].strip())
+        place = found.end()
+    return tuple(names)

@@ -13,6 +13,7 @@ from paimon_cli.casts.column_cast import cast_column, keeps_values
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import DataField, DataType, NestedType
 from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.json_rows import Needed
@@ -20,7 +21,6 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.read.selection import quoted_name
 from paimon_cli.sql.predicate import parse_predicate
 
 if TYPE_CHECKING:

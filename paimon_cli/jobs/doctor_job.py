@@ -11,17 +11,16 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paimon_cli.errors import Refused, StorageUnavailable, UsageError
+from paimon_cli.errors import Refused, StorageUnavailable, UsageError, install_command
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.doctor_rules import ERROR, WARNING, Diagnosis, ExaminedTable, findings_of
 from paimon_cli.jobs.spark.java_runtime import broken_java_home, find_java
 from paimon_cli.options.option_text import human_size
 from paimon_cli.storage.guarded_storage import check_commits, race_probes
 from paimon_cli.storage.process_limits import usable_memory
+from paimon_cli.storage.storage_for_url import OBJECT_STORES
 
 PACKAGES = ("pyarrow", "pyspark", "fastavro", "numpy", "pandas", "fsspec", "typer", "pyroaring")
-_EXTRAS = {"s3": ("s3", "s3a"), "gcs": ("gs",), "azure": ("abfs", "abfss", "az")}
-OPTIONAL = {f"{scheme}://": ("obstore", f"paimon-cli[{extra}]") for extra, schemes in _EXTRAS.items() for scheme in schemes}
 RACES = 8
 LITTLE_MEMORY, LITTLE_DISK = 1 << 30, 1 << 30
 """Bytes below which bigger jobs are likely to fail."""
@@ -77,9 +76,9 @@ def examine_table(context: TableContext, argument: str) -> Iterator[Fact | Diagn
 
 
 def _examine_storage(context: TableContext) -> Iterator[Fact | Diagnosis]:
-    for scheme, (module, package) in OPTIONAL.items():
-        if context.url.startswith(scheme) and importlib.util.find_spec(module) is None:
-            yield Diagnosis("PD003", ERROR, "storage", f"{scheme} needs {module}", f"pip install '{package}'")
+    extra = OBJECT_STORES.get(context.url.partition("://")[0])
+    if extra is not None and importlib.util.find_spec("obstore") is None:
+        yield Diagnosis("PD003", ERROR, "storage", f"{context.url} needs the package obstore", install_command(extra))
     try:
         yield from _try_commits(context)
     except StorageUnavailable as error:

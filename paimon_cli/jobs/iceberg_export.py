@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow.parquet as pq
 
 from paimon_cli.bucket.data_file_reader import decoding, file_format
-from paimon_cli.errors import NotFound, NotSupported, Refused, undone_on_failure
+from paimon_cli.errors import NotFound, NotSupported, Refused, importing, undone_on_failure
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.foreign_reads import retractions
 from paimon_cli.metadata.snapshot import Snapshot
@@ -37,11 +37,12 @@ class IcebergExport:
 
 
 def export_iceberg(context: TableContext, snapshot: Snapshot | None, storage: Storage, directory: str) -> IcebergExport:
-    """Write metadata below a directory, as `metadata/vN.metadata.json` of snapshot N. Needs pyiceberg.
+    """Write metadata below a directory, as `metadata/vN.metadata.json` of snapshot N.
 
     `Refused` where Iceberg readers would see wrong rows, `NotSupported` for types and formats that they do not have.
     """
-    from paimon_cli.jobs.iceberg_metadata import IcebergWriter  # loads pyiceberg, which is optional
+    with importing("the export for Iceberg needs the package pyiceberg", "iceberg"):
+        from paimon_cli.jobs.iceberg_metadata import IcebergWriter
 
     if snapshot is None:
         hint = f"paimon-cli write {context.layout.argument} FILE"

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
-from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError
+from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError, importing
 from paimon_cli.options.option_text import parse_duration
 from paimon_cli.storage.catalog_options import DEFAULT_ACQUIRE_TIMEOUT, DEFAULT_MAX_SLEEP
 from paimon_cli.storage.clock_and_random import Clock, SystemClock
@@ -64,13 +64,12 @@ class HiveAddress:
             transport.close()
 
     def _connect(self) -> tuple[Any, Any, Any]:
-        try:
+        with importing("a hive catalog needs a Thrift client", "hive"):
             from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
             from thrift.protocol.TBinaryProtocol import TBinaryProtocol
             from thrift.transport.TSocket import TSocket
             from thrift.transport.TTransport import TBufferedTransport, TTransportException
-        except ImportError as error:
-            raise UsageError("a hive catalog needs a Thrift client", str(error), "pip install 'paimon-cli[hive]'") from None
+
         failure: Exception = OSError("no address")
         for host, port in self.hosts:
             plain = TSocket(host, port)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError
+from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError, importing
 from paimon_cli.storage.catalog_options import redact, without_user_info
 
 _TIMEOUT_SECONDS = 60
@@ -130,10 +130,9 @@ class RestClient:
 
     @cached_property
     def _pool(self) -> Any:
-        try:
+        with importing("a rest catalog needs urllib3", "rest"):
             import urllib3
-        except ImportError as error:
-            raise UsageError("a rest catalog needs urllib3", str(error), "pip install 'paimon-cli[rest]'") from None
+
         return urllib3.PoolManager(retries=urllib3.Retry(False), timeout=urllib3.Timeout(_TIMEOUT_SECONDS))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.errors import NotSupported, UsageError, importing
 from paimon_cli.storage.catalog_options import names_secret, without_user_info
 
 if TYPE_CHECKING:
@@ -96,10 +96,8 @@ def open_metastore(settings: CatalogSettings) -> Metastore:
         del options[METASTORE]
         return FileSystemMetastore(settings.warehouse, options, settings.flags)
     if kind == JDBC:
-        try:
+        with importing("a jdbc catalog needs SQLAlchemy", "jdbc"):
             from paimon_cli.metastore.jdbc import JdbcMetastore
-        except ModuleNotFoundError as error:
-            raise UsageError("a jdbc catalog needs SQLAlchemy", str(error), "pip install 'paimon-cli[jdbc]'") from None
 
         return JdbcMetastore(settings.warehouse, options, settings.flags)
     if kind == HIVE:

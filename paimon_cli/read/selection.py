@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -14,12 +13,12 @@ import pyarrow.compute as pc
 
 from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, SpillDirectory, SpilledRun
 from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.type_text import quoted_names
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.expressions import ColumnValue, SortKey
 
 NESTED_NAME = "."
-_NAME = re.compile(r'\s*(?:(?P<quoted>`(?:[^`]|``)+`|"(?:[^"]|"")+")\s*|(?P<plain>[^,`"\s][^,]*)?)(?:,|$)')
 
 
 @dataclass(frozen=True)
@@ -69,29 +68,6 @@ def selected(schema: TableSchema, text: str | None) -> Selection:
     if len(set(selection.names)) < len(values):
         raise UsageError("a column is selected twice", ", ".join(selection.names))
     return selection
-
-
-def quoted_name(name: str) -> str:
-    """The name in backquotes, as conditions and `quoted_names` take it."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def quoted_names(text: str) -> tuple[str, ...]:
-    """Names separated by commas, plain or in backquotes or double quotes (doubled inside). `UsageError` if a quote is open."""
-    names: list[str] = []
-    place = 0
-    while place < len(text):
-        found = _NAME.match(text, place)
-        if found is None:
-            what = f"cannot read the names {text}"
-            raise UsageError(what, "names are separated by commas, and quotes must be closed", 'such as id,`last name`,"a,b"')
-        if found["quoted"]:
-            quote = found["quoted"][0]
-            names.append(found["quoted"][1:-1].replace(quote * 2, quote))
-        elif found["plain"]:
-            names.append(found["plain"].strip())
-        place = found.end()
-    return tuple(names)
 
 
 SORT_BYTES = 128 << 20

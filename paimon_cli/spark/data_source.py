@@ -31,6 +31,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.spark.reading import check_types, read_partition, split_partitions
 from paimon_cli.spark.source_options import SourceOptions
 
@@ -98,7 +99,7 @@ class PaimonReader(DataSourceReader):
     def _columns(self, arguments: dict[str, Any]) -> list[str]:
         """The columns of the schema but `rowkind`, quoted."""
         names = self._schema.names[1:] if arguments["row_kind"] else self._schema.names
-        return ["`" + name.replace("`", "``") + "`" for name in names]
+        return [quoted_name(name) for name in names]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self._schema)
@@ -122,7 +123,7 @@ def condition_text(one: Filter) -> str | None:
     attribute: tuple[str, ...] = getattr(one, "attribute", ())
     if len(attribute) != 1:
         return None
-    name = "`" + attribute[0].replace("`", "``") + "`"
+    name = quoted_name(attribute[0])
     if isinstance(one, (IsNull, IsNotNull)):
         return f"{name} IS {'NOT ' if isinstance(one, IsNotNull) else ''}NULL"
     if isinstance(one, In):

@@ -22,6 +22,7 @@ from paimon_cli.datatypes.data_type import (
     TimestampType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import NotSupported
 from paimon_cli.sql.conditions import Always, And, Compare, Condition, IsNull, OneOf, Or
 from paimon_cli.sql.expressions import ColumnValue
@@ -100,7 +101,7 @@ def spark_condition(condition: Condition) -> Column | None:
     term = condition.term
     if not isinstance(term, ColumnValue) or term.path:
         return None
-    column = F.col(_quoted(term.name))
+    column = F.col(quoted_name(term.name))
     if isinstance(condition, IsNull):
         found = column.isNull()
     elif term.type.root not in COMPARED_ROOTS:
@@ -122,10 +123,6 @@ def _joined(condition: And | Or) -> Column | None:
     return reduce(Column.__and__ if isinstance(condition, And) else Column.__or__, known)
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def columns_of(names: Sequence[str]) -> list[Column]:
     """Columns by their exact names, dots and all."""
-    return [F.col(_quoted(name)) for name in names]
+    return [F.col(quoted_name(name)) for name in names]

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StringType, StructField, StructType
 
 from paimon_cli.api.table import Table
+from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import NotFound
 from paimon_cli.jobs.row_scan import ROW_KIND
 from paimon_cli.spark.reading import check_types, read_partition, split_partitions
@@ -88,7 +89,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin == last:
             return []
         table, where = self._options.table(), self._options.get("where")
-        columns = ["`" + name.replace("`", "``") + "`" for name in self._schema.names if name != ROW_KIND]
+        columns = [quoted_name(name) for name in self._schema.names if name != ROW_KIND]
         if begin == NOTHING_READ:
             scan = table.scan(columns, where, snapshot=last, row_kind=True)
         else:

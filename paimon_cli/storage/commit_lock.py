@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.errors import StorageUnavailable, UsageError
+from paimon_cli.errors import StorageUnavailable, importing
 from paimon_cli.storage.catalog_options import LockSettings, lock_id
 from paimon_cli.storage.clock_and_random import Clock, RandomSource, SystemClock, SystemRandom
 
@@ -152,11 +152,10 @@ def break_lock(settings: LockSettings, lock: HeldLock) -> bool:
 
 
 def _lock_table(settings: LockSettings) -> LockTable:
-    try:
+    with importing("the commit lock needs SQLAlchemy", "jdbc"):
         from paimon_cli.storage.lock_table import LockTable
         from paimon_cli.storage.sql_database import open_database
-    except ImportError as error:
-        raise UsageError("the commit lock needs SQLAlchemy", str(error), "pip install 'paimon-cli[jdbc]'") from None
+
     return LockTable(open_database(settings), settings.key_length)
 
 

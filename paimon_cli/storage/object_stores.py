@@ -22,7 +22,7 @@ from typing import Any
 from obstore.exceptions import BaseError, GenericError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
+from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, importing
 from paimon_cli.storage.catalog_options import names_secret, redact, without_user_info
 
 
@@ -248,13 +248,10 @@ def _profile() -> tuple[dict[str, str], str | None]:
 
 
 def _boto3_provider(profile: str) -> Any:
-    try:
+    with importing(f"the AWS profile {profile} needs the package boto3", "aws-profiles"):
         import boto3
         from obstore.auth.boto3 import Boto3CredentialProvider
-    except ImportError as error:
-        raise UsageError(
-            f"the AWS profile {profile} needs the package boto3", str(error), "pip install 'paimon-cli[aws-profiles]'"
-        ) from None
+
     return Boto3CredentialProvider(boto3.session.Session(profile_name=profile))
 
 

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import importing
 from paimon_cli.storage.catalog_options import file_system_options, lock_settings, without_user_info
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.storage import Storage
 
-LOCAL, OBJECT_STORES, _HDFS = {"", "file", "local"}, {"s3", "s3a", "gs", "abfs", "abfss", "az"}, {"hdfs", "webhdfs"}
+LOCAL, _HDFS = {"", "file", "local"}, {"hdfs", "webhdfs"}
+OBJECT_STORES = {"s3": "s3", "s3a": "s3", "gs": "gcs", "abfs": "azure", "abfss": "azure", "az": "azure"}
+"""The extra of this package that brings the client of each scheme."""
 _TRUSTED = LOCAL | {"memory"}
 """Where exclusive creation is certain, without a trial."""
 
@@ -52,13 +54,11 @@ def _storage(scheme: str, url: str, options: Mapping[str, Any]) -> Storage:
 
         return MemoryStorage()
     if scheme in OBJECT_STORES:
-        try:
+        with importing(f"{scheme}:// needs the package obstore", OBJECT_STORES[scheme]):
             from paimon_cli.storage.object_storage import ObjectStorage
             from paimon_cli.storage.object_stores import SCHEMES, StoreSettings
             from paimon_cli.storage.overlapped_storage import OverlappedStorage
-        except ImportError as error:
-            extra = {"gs": "gcs", "s3": "s3", "s3a": "s3"}.get(scheme, "azure")
-            raise UsageError(f"{scheme}:// needs the package obstore", str(error), f"pip install 'paimon-cli[{extra}]'") from None
+
         return OverlappedStorage(ObjectStorage(StoreSettings.from_options(SCHEMES[scheme], options)))
     if scheme in _HDFS:
         from paimon_cli.storage.fsspec_storage import HdfsStorage

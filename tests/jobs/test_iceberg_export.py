@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from paimon_cli import Table
-from paimon_cli.errors import NotFound, NotSupported, Refused, StorageUnavailable
+from paimon_cli.errors import NotFound, NotSupported, Refused, StorageUnavailable, UsageError
 from paimon_cli.jobs import iceberg_metadata
 from paimon_cli.storage.local_storage import LocalStorage
 
@@ -206,3 +207,12 @@ def test_a_failure_after_the_metadata_leaves_what_it_names(tmp_path: Path, monke
     with pytest.raises(StorageUnavailable):
         table.export_iceberg(str(tmp_path / "out"))
     same(table, StaticTable.from_metadata(str(tmp_path / "out" / "metadata" / "v1.metadata.json")))
+
+
+def test_pyiceberg_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of(tmp_path / "t", ["id BIGINT"], key=None)
+    monkeypatch.setitem(sys.modules, "pyiceberg.conversions", None)
+    monkeypatch.delitem(sys.modules, "paimon_cli.jobs.iceberg_metadata", raising=False)
+    with pytest.raises(UsageError, match="needs the package pyiceberg") as missing:
+        table.export_iceberg()
+    assert missing.value.hint == "pip install 'paimon-cli[iceberg]'"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -197,7 +198,8 @@ def test_a_database_that_is_not_there() -> None:
 
 
 def test_without_sqlalchemy_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "paimon_cli.storage.lock_table", None)
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    monkeypatch.delitem(sys.modules, "paimon_cli.storage.lock_table", raising=False)
     with pytest.raises(UsageError) as failure:
         CommitLock(LockSettings("jdbc:sqlite:x"), TABLE).check()
     assert failure.value.hint == "pip install 'paimon-cli[jdbc]'"

@@ -51,7 +51,7 @@ def test_each_scheme_has_its_storage() -> None:
     assert kind_of("gs://bucket/wh/t") == (OverlappedStorage, "gs://bucket/wh/t")
     azure = "abfss://box@account.dfs.core.windows.net/wh/t"
     assert kind_of(azure) == (OverlappedStorage, azure), "the container is no user"
-    assert set(SCHEMES) == OBJECT_STORES
+    assert set(SCHEMES) == set(OBJECT_STORES)
     assert kind_of("webhdfs://node:9870/wh/t") == (HdfsStorage, "webhdfs://node:9870/wh/t")
 
 

@@ -16,11 +16,11 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-from pyspark.errors import PySparkException, PySparkImportError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
+from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, importing
 from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.spark.engine import MOST_PARTITIONS, outcome_of
 from paimon_cli.jobs.spark.job import explained
@@ -162,13 +162,11 @@ def connected(url: str, confs: Mapping[str, str]) -> SparkSession:
         hint = "check the address, and that a Spark Connect server runs there"
         raise StorageUnavailable(f"no Spark Connect server at {host}:{port}", str(error), hint) from error
     try:
-        builder = SparkSession.builder.remote(url)
-        for key, value in confs.items():
-            builder = builder.config(key, value)
-        return builder.create()
-    except PySparkImportError as error:
-        hint = "pip install 'paimon-cli[connect]'"
-        raise UsageError("packages for Spark Connect are not installed", str(error).split("\n", 1)[0], hint) from error
+        with importing("packages for Spark Connect are not installed", "connect"):
+            builder = SparkSession.builder.remote(url)
+            for key, value in confs.items():
+                builder = builder.config(key, value)
+            return builder.create()
     except PySparkException as failure:
         raise explained(failure) from failure
 

@@ -17,7 +17,7 @@ from types import ModuleType
 import numpy as np
 from pyroaring import BitMap
 
-from paimon_cli.errors import BadInput, NotSupported
+from paimon_cli.errors import BadInput, NotSupported, importing
 from paimon_cli.lsm.aggregators.aggregator import StepByStep
 
 EMPTY, NOT_EMPTY = 0, 1
@@ -224,12 +224,9 @@ def hll_sketch(column: str) -> StepByStep:
 
 def sketch_library(function: str) -> ModuleType:
     """The package that knows the sketches' form, for that aggregate function."""
-    try:
-        return importlib.import_module("datasketches")
-    except ImportError as missing:
-        raise NotSupported(
-            f"the aggregate function {function}", "it needs the package datasketches", "pip install 'paimon-cli[sketches]'"
-        ) from missing
+    with importing(f"the aggregate function {function} needs the package datasketches", "sketches", NotSupported):
+        datasketches = importlib.import_module("datasketches")
+    return datasketches
 
 
 def _joined_bitmaps(held: bytes, added: bytes) -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from paimon_cli.datatypes.type_text import quoted_names
 from paimon_cli.errors import UsageError
-from paimon_cli.read.selection import quoted_names
 
 NAMES = {
     "": (),
