@@ -11,16 +11,16 @@ from typing import Any
 
 from paimon_cli.datatypes.data_type import (
     ArrayType,
-    BinaryType,
     DataField,
     DataType,
     DecimalType,
     MapType,
     MultisetType,
     RowType,
+    SpatialType,
     StringType,
     TimestampType,
-    TimeType,
+    VectorType,
 )
 from paimon_cli.errors import NotFound, NotSupported, UsageError, undone_on_failure
 from paimon_cli.metadata.table_schema import TableSchema
@@ -36,6 +36,14 @@ SERDE, STORAGE_HANDLER = "org.apache.paimon.hive.PaimonSerDe", "org.apache.paimo
 EXTERNAL_TABLE, MANAGED_TABLE = "EXTERNAL_TABLE", "MANAGED_TABLE"
 _BATCH = 300
 _LONGEST_CHAR, _LONGEST_VARCHAR, _LONGEST_COMMENT = 255, 65535, 256
+_HIVE_NAMES = {
+    "BINARY": "binary",
+    "VARBINARY": "binary",
+    "BLOB": "binary",
+    "TIME": "string",
+    "VARIANT": "struct<value:binary,metadata:binary>",
+}
+"""What Hive shows of types that it has no such name for."""
 _NOT_IN_METASTORE = ("metastore.partitioned-table", "metastore.tag-to-partition")
 
 
@@ -117,10 +125,11 @@ class HiveMetastore(Metastore):
             if self._has(client, identifier):
                 return False
         place = self.place_of_new_table(identifier)
+        entry = self._hive_table(identifier, schema, place)
         if not publish() and not self.was_left_by_a_creation(place, schema):
             raise self.unknown_files(identifier, place)
         with self._address.connected() as client:
-            client.create_table(self._hive_table(identifier, schema, place))
+            client.create_table(entry)
         return True
 
     def drop_table(self, identifier: TableIdentifier, delete_files: Callable[[], None]) -> None:
@@ -168,8 +177,8 @@ class HiveMetastore(Metastore):
             gone = listed_properties(old).keys() - listed_properties(new).keys()
             kept = {key: value for key, value in table.parameters.items() if key not in gone}
             table.parameters = kept | self._parameters(new)
-            table.sd.cols = [_column(field) for field in new.fields]
             with self._refusals() as refused:
+                table.sd.cols = [_column(field) for field in new.fields]
                 client.alter_table_with_cascade(*identifier, table, True)
         if not refused:
             return []
@@ -206,6 +215,8 @@ class HiveMetastore(Metastore):
             yield found
         except (ttypes.InvalidOperationException, ttypes.MetaException) as error:
             found.append(str(error.message).split("\n")[0])
+        except NotSupported as error:
+            found.append(f"{error.what}: {error.why}")
 
     def _has(self, client: Any, identifier: TableIdentifier) -> bool:
         """Whether there is a table of ours; `UsageError` if another one has that name."""
@@ -274,15 +285,15 @@ def hive_type(data_type: DataType) -> str:
         return f"map<{hive_type(data_type.element)},int>"
     if isinstance(data_type, MapType):
         return f"map<{hive_type(data_type.key)},{hive_type(data_type.value)}>"
-    if isinstance(data_type, ArrayType):
+    if isinstance(data_type, ArrayType | VectorType):
         return f"array<{hive_type(data_type.element)}>"
     if isinstance(data_type, RowType):
         return f"struct<{','.join(f'{field.name}:{hive_type(field.type)}' for field in data_type.fields)}>"
-    if isinstance(data_type, BinaryType):
-        return "binary"
     if isinstance(data_type, TimestampType):
         return "timestamp"
-    return "string" if isinstance(data_type, TimeType) else data_type.root.lower()
+    if isinstance(data_type, SpatialType):
+        raise NotSupported(f"a column of type {data_type.root} in a hive catalog", "Hive has no such type")
+    return _HIVE_NAMES.get(data_type.root, data_type.root.lower())
 
 
 def _column(field: DataField) -> Any:

@@ -2,7 +2,8 @@
 
 Within a block of `storage.written_behind` a small new file counts as written when it has been handed to a thread. Whatever could
 show it, or rely on it, waits first: nothing is published, and the file is not read, listed or deleted, before it has arrived. If
-one of the files could not be stored, the next publication raises that, and is not made.
+one of the files could not be stored, the next publication raises that, and is not made; where none follows, the end of the block
+raises it.
 
 Small files that will be opened soon (`storage.will_open`) are fetched side by side, each by one request.
 """
@@ -38,6 +39,8 @@ class OverlappedStorage(WrappedStorage):
         self._blocks = 0
         self._pool: ThreadPoolExecutor | None = None
         self._sent: dict[str, tuple[int, Future[None]]] = {}
+        self._raised: set[str] = set()
+        """Files that could not be stored, and whose job was told so."""
         self._fetched: dict[str, tuple[int, Future[memoryview]]] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -54,12 +57,17 @@ class OverlappedStorage(WrappedStorage):
 
     @contextlib.contextmanager
     def behind(self) -> Iterator[None]:
-        """Hand new files over until the block ends, which waits for them. Blocks may overlap: then they share their failures."""
+        """Hand new files over until the block ends, which waits for them. Blocks may overlap: then they share their failures.
+
+        A failure that no publication has raised is raised here, unless the block ends with another error.
+        """
         with self._changed:
             self._blocks += 1
             self._pool = self._pool or ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="paimon-cli-send")
         try:
             yield
+            if any(path not in self._raised for path in self._failed()):
+                self.settle()
         finally:
             with self._changed:
                 self._blocks -= 1
@@ -67,7 +75,8 @@ class OverlappedStorage(WrappedStorage):
             if pool is not None:
                 pool.shutdown()
                 with self._changed:
-                    self._sent = {} if not self._blocks else self._sent
+                    if not self._blocks:
+                        self._sent, self._raised = {}, set()
 
     def will_open(self, files: Iterable[tuple[str, int]]) -> None:
         """See `storage.will_open`."""
@@ -98,12 +107,17 @@ class OverlappedStorage(WrappedStorage):
 
     def settle(self) -> None:
         """See `storage.OverlapsRequests`. What failed goes on failing until no block is open: no overlapping job may miss it."""
+        failed = self._failed()
+        self._raised.update(failed)
+        for one in failed.values():
+            one.result()
+
+    def _failed(self) -> dict[str, Future[None]]:
+        """What could not be stored, after all that was handed over has arrived or failed; only that is kept."""
         self._wait()
         with self._changed:
-            failed = {path: sent for path, sent in self._sent.items() if not sent[1].done() or sent[1].exception() is not None}
-            self._sent = failed
-        for _, one in failed.values():
-            one.result()
+            self._sent = {path: sent for path, sent in self._sent.items() if not (sent[1].done() and sent[1].exception() is None)}
+            return {path: one for path, (_, one) in self._sent.items() if one.done()}
 
     def before(self, call: str, path: str) -> None:
         """A call waits for the file that it is about, or for all."""

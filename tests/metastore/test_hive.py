@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.datatypes.data_type import VectorType
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
 from paimon_cli.metastore.hive import HiveMetastore, hive_type
@@ -174,7 +175,19 @@ def test_the_address_may_stand_in_hive_site(tmp_path: Path) -> None:
         ("ARRAY<DECIMAL(4, 1)>", "array<decimal(4,1)>"),
         ("MAP<STRING, ROW<a INT, b DATE>>", "map<string,struct<a:int,b:date>>"),
         ("MULTISET<INT>", "map<int,int>"),
+        ("VARIANT", "struct<value:binary,metadata:binary>"),
+        ("BLOB", "binary"),
     ],
 )
 def test_types_of_hive(sql: str, expected: str) -> None:
     assert hive_type(parse_sql_type(sql)) == expected
+
+
+@pytest.mark.parametrize("sql", ["GEOMETRY", "ARRAY<GEOGRAPHY>"])
+def test_types_that_hive_has_no_name_for(sql: str) -> None:
+    with pytest.raises(NotSupported, match=r"a column of type GEO\w+ in a hive catalog"):
+        hive_type(parse_sql_type(sql))
+
+
+def test_a_vector_is_an_array_in_hive() -> None:
+    assert hive_type(VectorType(element=parse_sql_type("FLOAT"), length=3)) == "array<float>"

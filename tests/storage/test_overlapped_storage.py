@@ -95,6 +95,21 @@ def test_nothing_is_published_without_a_file_that_failed(
     assert storage.put_if_absent(target, b"{}") is PutOutcome.CREATED, "the next job has nothing to do with it"
 
 
+def test_the_end_of_a_block_raises_what_no_publication_has_raised(
+    storage: OverlappedStorage, proxy: S3Proxy, bucket: str
+) -> None:
+    proxy.rule = failing("/d/lost")
+    with pytest.raises(StorageUnavailable, match="AccessDenied"), storage.behind():
+        storage.write_new(f"{bucket}/d/lost", b"x")
+        storage.write_new(f"{bucket}/d/stored", b"x")
+    assert storage.put_if_absent(f"{bucket}/d/next", b"{}") is PutOutcome.CREATED
+    with pytest.raises(KeyError), storage.behind():
+        storage.write_new(f"{bucket}/d/lost", b"x")
+        raise KeyError
+    with storage.behind():
+        storage.write_new(f"{bucket}/d/other", b"x")
+
+
 def test_blocks_that_overlap_share_their_failures(storage: OverlappedStorage, proxy: S3Proxy, bucket: str) -> None:
     """Whose file it was is not known, so neither job may publish."""
     proxy.rule = failing("/e/lost")
