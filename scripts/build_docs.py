@@ -17,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from griffe import Docstring, Extension, Object
+
 import paimon_cli
 from paimon_cli import Table
 
@@ -28,7 +30,7 @@ NAVIGATION: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Start", ("index.md", "tutorial.md")),
     ("Tables", ("loading.md", "reading.md", "kinds-of-tables.md", "merge-engines.md", "compaction.md")),
     ("Running it", ("concurrency.md", "operations.md", "service.md", "catalogs.md", "object-stores.md")),
-    ("Spark and Python", ("engines.md", "spark.md", "yarn.md", "kubernetes.md", "library.md")),
+    ("Spark and Python", ("engines.md", "spark.md", "yarn.md", "kubernetes.md", "library.md", "python-api.md")),
     ("Reference", ("commands.md", "options.md", "exit-codes.md", "json.md", "FORMAT.md")),
     ("Background", ("ARCHITECTURE.md", "decisions.md", "speed.md", "CHANGELOG.md")),
 )
@@ -40,6 +42,7 @@ WRITERS = {
 }
 PICTURE_ACCOUNTS, PICTURE_CHANGES, PICTURE_COMMITS, PICTURE_COMPACTIONS = 40_000, 3_000, 30, (7, 14, 20, 25)
 BLOCK = re.compile(r"(<!-- generated: (\w+) .*?-->\n).*?(<!-- end -->)", re.DOTALL)
+_EXAMPLE = re.compile(r"^(>>> .*(?:\n.+)*)", re.MULTILINE)
 _FLAG = re.compile(r"\[/?[a-z ]+\]")
 
 
@@ -232,6 +235,14 @@ def renew() -> None:
     PICTURES.mkdir(exist_ok=True)
     (PICTURES / "lsm-tree.svg").write_text(lsm_picture() + "\n", encoding="utf-8")
     (PICTURES / "speed.svg").write_text(speed_picture() + "\n", encoding="utf-8")
+
+
+class FencedExamples(Extension):
+    """mkdocstrings: the examples of docstrings as code blocks. In Markdown alone, `>>>` would be three nested quotations."""
+
+    def on_instance(self, *, obj: Object, **_: Any) -> None:
+        if obj.docstring is not None:
+            obj.docstring = Docstring(_EXAMPLE.sub(r"```pycon\n\1\n```", obj.docstring.value), parent=obj)
 
 
 def on_config(config: Any) -> Any:

@@ -78,6 +78,10 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(build, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert {"index.html", "tutorial.html", "commands.html", "FORMAT.html"} <= {page.name for page in tmp_path.iterdir()}
+    api = (tmp_path / "python-api.html").read_text(encoding="utf-8")
+    for name in ("table.Table.expire", "scan.Scan.to_batches", "versions.Tags.create", "catalog.Catalog.sql"):
+        assert f'id="paimon_cli.api.{name}"' in api, name
+    assert "&gt;&gt;&gt;" not in api.replace('<span class="gp">&gt;&gt;&gt; </span>', ""), "an example outside of a code block"
 
 
 def test_every_page_of_the_navigation_is_there_or_made() -> None:

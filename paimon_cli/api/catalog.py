@@ -50,7 +50,7 @@ class Catalog(Compaction):
     `options` holds catalog options (`s3.endpoint`; `profile` chooses a profile of that file) and table options, which override
     the options that each table stores.
 
-    >>> catalog = Catalog(str(getfixture("tmp_path")))
+    >>> catalog = Catalog("lake")
     >>> Table.create("shop.orders", columns=["id BIGINT NOT NULL"], primary_key="id", bucket=1, warehouse=catalog.url)
     Table('shop.orders')
     >>> [(table.table, table.records) for table in catalog.tables()]

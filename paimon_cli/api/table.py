@@ -53,9 +53,8 @@ class Table(Writing, Maintenance, Inspection):
     All failures are the errors of `paimon_cli.errors`; warnings go through Python's `warnings`.
 
     >>> import pyarrow as pa
-    >>> path = str(getfixture("tmp_path") / "shop.db" / "orders")
     >>> columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
-    >>> table = Table.create(path, schema=columns, primary_key=["id"], options={"bucket": "2"})
+    >>> table = Table.create("shop/orders", schema=columns, primary_key=["id"], options={"bucket": "2"})
     >>> table.write(pa.table({"id": [1, 2, 2], "name": ["a", "b", "c"]})).rows
     2
     >>> table.scan(where="id = 2").to_arrow().to_pylist()

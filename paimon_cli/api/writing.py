@@ -286,10 +286,10 @@ class Writing(OpenedTable):
 class Stage:
     """Staged writes, each in a file of its own.
 
-    >>> table, file = example_table(), getfixture("tmp_path") / "orders.stage"
-    >>> table.write(more_rows(), stage=str(file)).snapshots
+    >>> table = example_table()
+    >>> table.write(more_rows(), stage="orders.stage").snapshots
     ()
-    >>> [snapshot.id for snapshot in table.stage.commit(str(file)).snapshots]
+    >>> [snapshot.id for snapshot in table.stage.commit("orders.stage").snapshots]
     [2]
     """
 

@@ -32,12 +32,12 @@ CASES = [test for name in MODULES for test in examples(import_module(f"paimon_cl
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_example(case: doctest.DocTest, tmp_path: Path) -> None:
+def test_example(case: doctest.DocTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     known: dict[str, Any] = {
         "Table": Table,
         "example_table": lambda: example_table(tmp_path),
         "more_rows": lambda: pa.table({"id": [4], "name": ["d"], "price": [40.0]}),
-        "getfixture": lambda name: {"tmp_path": tmp_path}[name],
     }
     case.globs.update(known)
     report: list[str] = []
