@@ -60,12 +60,18 @@ def footer_bytes(source: BinaryIO) -> bytes:
     """The footer as it lies in the file. `ValueError` as `read_footer`."""
     size = source.seek(0, os.SEEK_END)
     tail = _read(source, max(0, size - TAIL_GUESS), min(size, TAIL_GUESS))
+    length = footer_size(tail, size)
+    return tail[-length - TAIL : -TAIL] if length + TAIL <= len(tail) else _read(source, size - length - TAIL, length)
+
+
+def footer_size(tail: bytes, size: int) -> int:
+    """Of a file of `size` bytes that ends with `tail`. `ValueError` as `read_footer`."""
     if tail[-4:] != MAGIC or len(tail) < TAIL + len(MAGIC):
         raise ValueError("it does not end as a Parquet file does")
     (length,) = struct.unpack_from("<I", tail, len(tail) - TAIL)
     if length + TAIL > size:
         raise ValueError(f"a footer of {length} bytes does not fit into it")
-    return tail[-length - TAIL : -TAIL] if length + TAIL <= len(tail) else _read(source, size - length - TAIL, length)
+    return int(length)
 
 
 def read_ranges(source: BinaryIO, extents: Iterable[tuple[int, int]], gap: int) -> list[bytes]:

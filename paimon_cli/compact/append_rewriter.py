@@ -27,8 +27,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import Rewrite
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, DataFileMeta
 from paimon_cli.metadata.data_file_schema import INSERT, FileLayout, merge_rows
+from paimon_cli.metadata.encoded_footer import FooterFrame
 from paimon_cli.metadata.index_files import BloomFilter
-from paimon_cli.metadata.parquet_footer import FooterFrame
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.storage.storage import open_sized
 
@@ -64,7 +64,7 @@ class AppendRewriter(Rewriter):
         return frame if all(self._has_frame(file, frame) for file in step.files) else own
 
     def _has_frame(self, file: DataFileMeta, frame: FooterFrame) -> bool:
-        with self._stored(file) as stored:
+        with self._stored(file, frame) as stored:
             return stored is not None and stored.frame == frame
 
     def _fill(self, writer: DataFileWriter, step: Rewrite) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class AppendRewriter(Rewriter):
 
     def _is_copied(self, writer: DataFileWriter, frame: FooterFrame, file: DataFileMeta, number: int) -> bool:
         """Copy the file, if it can be copied into files with the frame."""
-        with self._stored(file) as stored:
+        with self._stored(file, frame) as stored:
             if stored is None or stored.frame != frame:
                 return False
             filters = self._filters(file)
@@ -105,7 +105,7 @@ class AppendRewriter(Rewriter):
         return self._context.data_file_path(*self._task.bucket_id, file)
 
     @contextmanager
-    def _stored(self, file: DataFileMeta) -> Iterator[StoredGroups | None]:
+    def _stored(self, file: DataFileMeta, like: FooterFrame | None = None) -> Iterator[StoredGroups | None]:
         """The row groups of the file; None if its rows have to be decoded, or if it cannot be read: decoding it says why."""
         is_like_new = file.schema_id == self._context.schema.id and file.write_cols is None
         if not is_like_new or file_format(file.file_name) != PARQUET or file.file_name in self._task.marked:
@@ -117,11 +117,11 @@ class AppendRewriter(Rewriter):
             yield None
             return
         with source:
-            yield self._worth_copying(file, source)
+            yield self._worth_copying(file, source, like)
 
-    def _worth_copying(self, file: DataFileMeta, source: BinaryIO) -> StoredGroups | None:
+    def _worth_copying(self, file: DataFileMeta, source: BinaryIO, like: FooterFrame | None) -> StoredGroups | None:
         try:
-            stored = StoredGroups(source)
+            stored = StoredGroups(source, like)
         except DECODE_ERRORS:
             return None
         options, groups = self._context.options, stored.groups

@@ -14,7 +14,7 @@ from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import Rewrite
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, CommitMessage, DataFileMeta, file_facts
-from paimon_cli.metadata.parquet_footer import FooterFrame
+from paimon_cli.metadata.encoded_footer import FooterFrame
 
 
 class Rewriter(ABC):

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.metadata.data_file import ALL_FILES, FileFilter, IndexManifestEntry, ManifestEntry, ManifestFileMeta
@@ -40,13 +40,20 @@ class SnapshotGone(NotFound):
 
 @dataclass(frozen=True)
 class ManifestReader:
-    """Reads `manifest/`. `threads` is how many manifests are fetched at once when there are many; 1 keeps all calls in order."""
+    """Reads `manifest/`. `threads` is how many manifests are fetched at once when there are many; 1 keeps all calls in order.
+
+    Pickles without what it keeps.
+    """
 
     storage: Storage
     layout: TableLayout
     threads: int = 8
     _contents: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False)
     _lists: dict[str, list[ManifestFileMeta]] = field(default_factory=dict, compare=False, repr=False)
+    _decoded: dict[tuple[tuple[str, int], ...], list[ManifestTable]] = field(default_factory=dict, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ManifestReader, (self.storage, self.layout, self.threads)
 
     @property
     def _few(self) -> int:
@@ -126,7 +133,7 @@ class ManifestReader:
 
         if self.threads < 2 or sum(map(len, groups)) <= self._few:
             for group in groups:
-                yield manifest_table.decode_manifests([self._named_content(meta) for meta in group], partitions)
+                yield self._decoded_group(group, partitions)
             return
         with ThreadPoolExecutor(self.threads) as fetching, ThreadPoolExecutor(1) as joining:
             fetched = deque([fetching.submit(self._named_content, meta) for meta in group] for group in groups)
@@ -139,6 +146,21 @@ class ManifestReader:
                 waiting = opened
             if waiting:
                 yield [some.result().columns() for some in waiting]
+
+    def _decoded_group(self, group: Sequence[ManifestFileMeta], partitions: Collection[bytes] | None) -> list[ManifestTable]:
+        """Entries that had to be made objects are kept, if they are few: a commit asks for those that its plan has read."""
+        from paimon_cli.metadata.manifest_table import decode_manifests
+
+        key = tuple((meta.file_name, meta.file_size) for meta in group)
+        known = self._decoded.get(key)
+        if known is not None:
+            return known
+        tables = decode_manifests([self._named_content(meta) for meta in group], partitions)
+        few = sum(map(len, tables)) < _MANY_ENTRIES
+        if partitions is None and few and all(table.records.are_objects for table in tables):
+            self._decoded.clear()
+            self._decoded[key] = tables
+        return tables
 
     def compacted_files(self, snapshot: Snapshot) -> bool:
         """Whether the commit was a compaction of data files: one of manifests alone changes no file."""

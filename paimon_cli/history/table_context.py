@@ -281,7 +281,7 @@ class TableContext(TableHistory):
         """The directory that holds the directories of partitions or buckets: the table's own, or one below it."""
         return f"{self.layout.root}/{self._data_prefix}".rstrip("/")
 
-    @property
+    @cached_property
     def _data_prefix(self) -> str:
         """'' or 'directory/', by `data-file.path-directory`."""
         directory = (self.options.data_file_path_directory or "").strip("/")

@@ -107,6 +107,9 @@ def _cut(data: bytes, at: int, size: int) -> bytes:
 
 
 def read_number(data: bytes, at: int) -> tuple[int, int]:
+    value = data[at]
+    if value < 0x80:
+        return value >> 1 ^ -(value & 1), at + 1
     value, at = read_varint(data, at)
     return value >> 1 ^ -(value & 1), at
 
@@ -196,9 +199,9 @@ def struct_list(elements: Sequence[Struct]) -> tuple[int, tuple[int, list[Struct
 class Number(NamedTuple):
     """A number within encoded bytes, which begins and ends there."""
 
-    value: int
     begin: int
     end: int
+    value: int
 
 
 Wanted = Mapping[int, "Wanted | None"]
@@ -225,17 +228,8 @@ class EncodedStruct(NamedTuple):
         """The number; 0 where it is missing."""
         return self.numbers[field].value if field in self.numbers else 0
 
-    def replaced(self, values: Mapping[Number, int]) -> bytes:
-        """The struct with other values for some of its numbers, also of those in its parts."""
-        out, at = bytearray(), self.begin
-        for number in sorted(values, key=lambda number: number.begin):
-            out += self.data[at : number.begin]
-            put_number(out, values[number])
-            at = number.end
-        return bytes(out + self.data[at : self.end])
 
-
-def _encoded_struct(data: bytes, begin: int, wanted: Wanted) -> EncodedStruct:
+def encoded_struct(data: bytes, begin: int, wanted: Wanted) -> EncodedStruct:
     """A footer has thousands of fields, so numbers and short texts are read or skipped without further calls."""
     at, field = begin, 0
     numbers: dict[int, Number] = {}
@@ -261,11 +255,11 @@ def _encoded_struct(data: bytes, begin: int, wanted: Wanted) -> EncodedStruct:
                     shift += 7
                     at += 1
             if inside is not _UNWANTED:
-                numbers[field] = tuple.__new__(Number, (value >> 1 ^ -(value & 1), start, at))
+                numbers[field] = tuple.__new__(Number, (start, at, value >> 1 ^ -(value & 1)))
                 continue
             others.append(field)
         elif kind == STRUCT and inside:
-            part = _encoded_struct(data, at, inside)
+            part = encoded_struct(data, at, inside)
             parts[field], at = [part], part.end
         elif kind == LIST and inside:
             parts[field], at = encoded_structs(data, at, inside)
@@ -283,7 +277,7 @@ def encoded_structs(data: bytes, at: int, wanted: Wanted) -> tuple[list[EncodedS
         raise ValueError(f"a list of Thrift's type {kind}, not of structs")
     structs = []
     for _ in range(size):
-        structs.append(_encoded_struct(data, at, wanted))
+        structs.append(encoded_struct(data, at, wanted))
         at = structs[-1].end
     return structs, at
 

@@ -122,7 +122,7 @@ def _record_of(value: object) -> dict[str, Any]:
 def _plain(content: object) -> object:
     """What fastavro takes: it would understand a tuple as the choice of a branch of a union."""
     if isinstance(content, tuple):
-        return [_plain(item) for item in content]
+        return [item if type(item) in _ATOMS else _plain(item) for item in content]
     return _record_of(content) if type(content) in _COLUMNS else content
 
 

@@ -21,18 +21,12 @@ from paimon_cli.metadata.compact_thrift import (
     LIST,
     STRUCT,
     TRUE,
-    EncodedStruct,
     Struct,
-    Wanted,
     decode,
     encode,
-    encoded_structs,
     list_head,
     number,
-    put_list_head,
-    put_number,
     read_number,
-    skip,
 )
 
 MAGIC = b"PAR1"
@@ -77,60 +71,6 @@ class Footer:
     @property
     def row_count(self) -> int:
         return int(self.fields.required(3))
-
-
-_VERSION, _SCHEMA, _ROWS, _GROUPS = (1 << 4 | kind for kind in (I32, LIST, I64, LIST))
-"""How the first four fields of a footer begin."""
-_ENCRYPTION = (8, 9)
-
-
-_METADATA_NUMBERS: Wanted = dict.fromkeys((4, 7, 9, 10, 11, 14, 15))
-_CHUNK_NUMBERS: Wanted = {**dict.fromkeys((2, 4, 5, 6, 7)), 3: _METADATA_NUMBERS}
-GROUP_NUMBERS: Wanted = {**dict.fromkeys((3, 5, 7)), 1: _CHUNK_NUMBERS}
-
-
-def _after(data: bytes, at: int, head: int) -> int:
-    """Where the value of the field begins that `at` must be the head of."""
-    if data[at] != head:
-        raise ValueError("its footer does not begin with version, schema, rows and row groups")
-    return at + 1
-
-
-@dataclass(frozen=True)
-class FooterFrame:
-    """A footer without its rows, as bytes: what the files that one writer wrote by one schema have in common.
-
-    `before`: the version and the schema. `after`: what follows the row groups: key-value metadata, the writer, column orders.
-    """
-
-    before: bytes
-    after: bytes
-
-    @staticmethod
-    def split(footer: bytes) -> tuple[FooterFrame, int, list[EncodedStruct]]:
-        """With the count of rows and the row groups. `ValueError` for an order of fields that no known writer uses."""
-        at = skip(footer, _after(footer, 0, _VERSION), I32)
-        end = skip(footer, _after(footer, at, _SCHEMA), LIST)
-        rows, at = read_number(footer, _after(footer, end, _ROWS))
-        groups, at = encoded_structs(footer, _after(footer, at, _GROUPS), GROUP_NUMBERS)
-        if at > len(footer):
-            raise ValueError("it is cut off")
-        return FooterFrame(footer[:end], footer[at:]), rows, groups
-
-    def around(self, rows: int, groups: Sequence[bytes]) -> bytes:
-        """A footer with these rows and row groups."""
-        out = bytearray(self.before)
-        out.append(_ROWS)
-        put_number(out, rows)
-        out.append(_GROUPS)
-        put_list_head(out, STRUCT, len(groups))
-        return b"".join([out, *groups, self.after])
-
-    @property
-    def columns(self) -> list[str] | None:
-        """The names of the columns; None in files that are encrypted."""
-        footer = Footer(self.around(0, ()))
-        return None if any(field in footer.fields for field in _ENCRYPTION) else list(footer.columns)
 
 
 def _subtree(elements: Sequence[Struct], place: int, is_repeated: bool) -> tuple[int, list[Leaf]]:

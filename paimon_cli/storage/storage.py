@@ -85,15 +85,6 @@ class Storage(Protocol):
 
 
 @runtime_checkable
-class ReadsRanges(Protocol):
-    """A store where each read is a request, so that a reader with a plan makes few of them (`ranged_file`)."""
-
-    def open_sized(self, path: str, size: int) -> BinaryIO:
-        """As `open_input`, for a file whose size is known; a missing file may show at the first read only."""
-        ...
-
-
-@runtime_checkable
 class OverlapsRequests(Protocol):
     """A store to which new files may be on their way after the call that wrote them, and others before they are opened."""
 
@@ -154,8 +145,13 @@ def is_remote(storage: Storage) -> bool:
 
 
 def open_sized(storage: Storage, path: str, size: int) -> BinaryIO:
-    """A seekable reader of a file whose size the caller knows, which saves asking for it."""
-    return storage.open_sized(path, size) if isinstance(storage, ReadsRanges) else storage.open_input(path)
+    """A seekable reader of a file whose size the caller knows, which saves asking for it.
+
+    A store where each read is a request has a method of this name, whose reader makes few of them (`ranged_file`). A missing file
+    may then show at the first read only.
+    """
+    opened: Callable[[str, int], BinaryIO] | None = getattr(storage, "open_sized", None)
+    return storage.open_input(path) if opened is None else opened(path, size)
 
 
 def written_behind(storage: Storage) -> AbstractContextManager[None]:

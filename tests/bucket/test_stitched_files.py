@@ -21,7 +21,8 @@ from paimon_cli.bucket.stitched_files import StitchedFile, StoredGroups, own_fra
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.compact_thrift import Struct, decode, encode
 from paimon_cli.metadata.data_file_schema import FileLayout
-from paimon_cli.metadata.parquet_footer import MAGIC, FooterFrame
+from paimon_cli.metadata.encoded_footer import FooterFrame
+from paimon_cli.metadata.parquet_footer import MAGIC
 from tests.tables import make_table
 
 COLUMNS = {
