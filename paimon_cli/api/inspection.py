@@ -385,7 +385,7 @@ def simulate(
         elif table is not None:
             replayed, what = history_workload(table.context), f"the history of {table.name}"
         else:
-            hint = "paimon-cli simulate --commits 200 --rows 10000 --update-ratio 0.5"
+            hint = "paimon-cli simulate --commits 100 --rows 1000 --update-ratio 0.5"
             raise UsageError("nothing to simulate", "name a table, or describe a workload", hint)
         baseline = TableOptions(dict(options or {})) if table is None else table.context.options
 

@@ -118,7 +118,7 @@ def compare(
 
     In each round every writer reads some counters of a table, raises them by one and commits; refused commits are not retried.
 
-    paimon-cli lab granularity --writers 8 --keys 200
+    paimon-cli lab granularity --writers 8 --rounds 3
 
     paimon-cli lab granularity --writers 4 --rounds 3 -o csv
     """

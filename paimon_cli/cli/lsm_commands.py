@@ -215,7 +215,7 @@ def simulate(
 
     paimon-cli simulate ./wh/shop.db/orders --set num-sorted-run.compaction-trigger=10 --compare
 
-    paimon-cli simulate --commits 200 --rows 10000 --update-ratio 0.5
+    paimon-cli simulate --commits 100 --rows 1000 --update-ratio 0.5
     """
     from paimon_cli.api.inspection import simulate as run_simulation
     from paimon_cli.inspect.compaction_scenarios import ScenarioRow

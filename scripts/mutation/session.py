@@ -19,7 +19,6 @@ from typing import NoReturn
 
 import pytest
 from _pytest.main import pytest_runtestloop
-from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build" / "mutation"
@@ -114,8 +113,6 @@ def with_tests(program: Callable[[Session], int], only: Sequence[str] = ()) -> i
     WORK.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    settings.register_profile("mutation", database=None, derandomize=True)
-    settings.load_profile("mutation")
     running = _Program(program, test_files(only))
     pytest.main([*OPTIONS, *running.files], plugins=[running])
     return running.result

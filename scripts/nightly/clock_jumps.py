@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from scripts.nightly.pool import pool
+from scripts.nightly.pool import each
 from tests.faults.clock_jumps import play
 
 STEPS = 40
@@ -41,8 +41,7 @@ def main() -> int:
         print(try_one(arguments.table)[1] or "nothing wrong")
         return 0
     begun = time.monotonic()
-    with pool(arguments.jobs) as processes:
-        done = list(processes.map(try_one, (f"{arguments.seed}-{number}" for number in range(arguments.tables))))
+    done = list(each(arguments.jobs, try_one, (f"{arguments.seed}-{number}" for number in range(arguments.tables))))
     wrong = [(seed, text) for seed, text in done if text]
     line = {
         "measure": "clock_jumps",

@@ -13,10 +13,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+from scripts.nightly.pool import pool
 from tests.hostile.file_fuzzer import FuzzFigures, fuzz
 from tests.hostile.specimens import all_specimens
 
@@ -31,7 +32,7 @@ def work(files: int, seed: int) -> FuzzFigures:
 def isolated(files: int, seed: int) -> FuzzFigures:
     """A portion in a process of its own: a library decoder that crashes costs this portion, and is reported with its seed."""
     try:
-        with ProcessPoolExecutor(1) as process:
+        with pool(1) as process:
             return process.submit(work, files, seed).result()
     except BrokenProcessPool:
         return FuzzFigures(failures=[f"seed {seed}: a decoder killed its process"])
@@ -45,8 +46,8 @@ def main() -> int:
     arguments = parser.parse_args()
     begun = time.monotonic()
     portions = [min(PORTION, arguments.files - done) for done in range(0, arguments.files, PORTION)]
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        parts = list(pool.map(isolated, portions, range(arguments.seed, arguments.seed + len(portions))))
+    with ThreadPoolExecutor(arguments.jobs) as threads:
+        parts = list(threads.map(isolated, portions, range(arguments.seed, arguments.seed + len(portions))))
     failures = [failure for part in parts for failure in part.failures]
     for failure in failures[:50]:
         print(failure)

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from scripts.nightly.pool import pool
+from scripts.nightly.pool import each
 from tests.properties.increments import play
 
 STEPS = 40
@@ -27,6 +27,8 @@ def try_one(seed: str) -> tuple[str, int, str]:
             return seed, play(Path(folder), seed, STEPS), ""
         except AssertionError as difference:
             return seed, 0, str(difference)
+        except Exception as failure:  # whatever it is, the seed that shows it again must be printed
+            return seed, 0, f"{type(failure).__name__}: {failure}"
 
 
 def main() -> int:
@@ -41,8 +43,7 @@ def main() -> int:
         return 0
     begun = time.monotonic()
     seeds = [f"{arguments.seed}-{number}" for number in range(arguments.tables)]
-    with pool(arguments.jobs) as processes:
-        done = list(processes.map(try_one, seeds))
+    done = list(each(arguments.jobs, try_one, seeds))
     differences = [(seed, text) for seed, _, text in done if text]
     line = {"measure": "increments", "tables": len(done), "ranges": sum(ranges for _, ranges, _ in done)}
     seconds = round(time.monotonic() - begun, 1)

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from scripts.nightly.pool import pool
+from scripts.nightly.pool import each
 from tests.faults.figures import Figures
 from tests.faults.operations import OPERATIONS
 from tests.faults.runs import Pairs, memory_runs
@@ -25,8 +25,9 @@ PORTION = 2000
 """Pairs of one task."""
 
 
-def try_pairs(name: str, seed: int, pairs: int) -> Figures:
-    """That many pairs of faults on one operation."""
+def try_pairs(task: tuple[str, int, int]) -> Figures:
+    """An operation, a seed, and how many pairs of faults to try on it."""
+    name, seed, pairs = task
     with tempfile.TemporaryDirectory(prefix="pairs-") as folder, quick_metadata():
         runs = memory_runs(OPERATIONS[name], Path(folder))
         drawn = Pairs(runs, seed)
@@ -46,9 +47,8 @@ def main() -> int:
     portions = [min(PORTION, arguments.pairs - done) for done in range(0, arguments.pairs, PORTION)]
     tasks = [(names[i % len(names)], arguments.seed * 1_000_000 + i, size) for i, size in enumerate(portions)]
     figures = Figures()
-    with pool(arguments.jobs) as processes:
-        for found in processes.map(try_pairs, *zip(*tasks, strict=True)):
-            figures.add(found)
+    for found in each(arguments.jobs, try_pairs, tasks):
+        figures.add(found)
     seconds = round(time.monotonic() - begun, 1)
     line = {"measure": "pairs_of_faults", "operations": len(names), "seed": arguments.seed, **figures.as_json()}
     print(json.dumps({**line, "seconds": seconds}))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import multiprocessing
+import os
 import random
 import sys
 import time
@@ -23,6 +23,7 @@ from pathlib import Path
 from paimon_cli.lab.simulation.exploration import Result, explore, sample
 from paimon_cli.lab.simulation.run import Run, replay
 from paimon_cli.lab.simulation.schedule import GO
+from scripts.nightly.pool import each
 from tests.simulation import append_scenarios, kind_scenarios, vector_scenarios
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.quick_metadata import quick_metadata
@@ -172,35 +173,34 @@ def collect(chosen: Sequence[Task], jobs: int, keep: Callable[[Measure], None]) 
     wrong: list[str] = []
     odd: list[str] = []
     begun = last = time.monotonic()
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for done in pool.imap(carry_out, chosen):
-            task, result = done.task, done.result
-            measure = measures.get(task.measure)
-            if measure is None:
-                for ended in list(measures.values())[-1:]:
-                    keep(ended)
-                measure = measures[task.measure] = Measure(task.measure)
-                begun = last
-            last = time.monotonic()
-            measure.schedules += result.schedules
-            measure.ended += result.ended
-            measure.states += result.states
-            measure.steps += result.steps
-            measure.findings += len(result.findings)
-            measure.cpu_seconds = round(measure.cpu_seconds + done.cpu_seconds, 1)
-            measure.seconds = round(last - begun, 1)
-            if task.scenario not in measure.scenarios:
-                measure.scenarios.append(task.scenario)
-            if done.digests:
-                digests.setdefault(task.scenario, set()).update(done.digests)
-                measure.distinct = sum(map(len, digests.values()))
-            wrong += map(str, result.findings)
-            different = f", {measure.distinct:,} of them different" if measure.distinct else ""
-            so_far = f"{measure.schedules:,} schedules{different}, {measure.findings} wrong, {measure.cpu_seconds:,.0f} s of CPU"
-            print(f"{task.measure}: {task.scenario}: {so_far}", file=sys.stderr, flush=True)
-            if task.schedules is None and not result.complete and not result.findings:
-                measure.incomplete += 1
-                odd.append(f"{task.measure}: {task.scenario} did not end as it should")
+    for done in each(jobs, carry_out, chosen):
+        task, result = done.task, done.result
+        measure = measures.get(task.measure)
+        if measure is None:
+            for ended in list(measures.values())[-1:]:
+                keep(ended)
+            measure = measures[task.measure] = Measure(task.measure)
+            begun = last
+        last = time.monotonic()
+        measure.schedules += result.schedules
+        measure.ended += result.ended
+        measure.states += result.states
+        measure.steps += result.steps
+        measure.findings += len(result.findings)
+        measure.cpu_seconds = round(measure.cpu_seconds + done.cpu_seconds, 1)
+        measure.seconds = round(last - begun, 1)
+        if task.scenario not in measure.scenarios:
+            measure.scenarios.append(task.scenario)
+        if done.digests:
+            digests.setdefault(task.scenario, set()).update(done.digests)
+            measure.distinct = sum(map(len, digests.values()))
+        wrong += map(str, result.findings)
+        different = f", {measure.distinct:,} of them different" if measure.distinct else ""
+        so_far = f"{measure.schedules:,} schedules{different}, {measure.findings} wrong, {measure.cpu_seconds:,.0f} s of CPU"
+        print(f"{task.measure}: {task.scenario}: {so_far}", file=sys.stderr, flush=True)
+        if task.schedules is None and not result.complete and not result.findings:
+            measure.incomplete += 1
+            odd.append(f"{task.measure}: {task.scenario} did not end as it should")
     for ended in list(measures.values())[-1:]:
         keep(ended)
     return list(measures.values()), wrong, odd
@@ -224,7 +224,7 @@ def main() -> int:
         default=20_000,
         help="those of tables with vectors and changelogs, and of each kind of buckets",
     )
-    parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="measures whose name holds this word")
     arguments = parser.parse_args()

@@ -42,7 +42,7 @@ CASES = [
     *((KEYS, file_format) for file_format in ("orc", "avro")),
 ]
 NAMES = [f"{len(columns)} columns, {file_format}" for columns, file_format in CASES]
-QUICK = settings(max_examples=6, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None)
+QUICK = settings(max_examples=6, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None)
 """Shrinking would take minutes: an example writes a table."""
 
 

@@ -57,7 +57,7 @@ CUTS = (
     {"parquet.page.row.count.limit": "2", "file.block-size": "300 b", "target-file-row-num": "25"},
 )
 FORMATS = ("parquet", "orc", "avro")
-QUICK = settings(max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None)
+QUICK = settings(max_examples=4, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None)
 """Shrinking would take minutes: an example writes a table."""
 
 

@@ -54,7 +54,7 @@ runs_of_keys = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(runs_of_keys, st.integers(2, 4), st.integers(1, 5), st.booleans(), st.booleans())
 def test_passes_change_nothing(
     given_runs: list[list[tuple[int, int]]], most: int, batch_rows: int, repeat: bool, drops_nothing: bool

@@ -50,7 +50,7 @@ TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
     ),
     "deep": (pa.list_(pa.struct([("x", pa.list_(pa.string()))])), [[{"x": ["a", None]}, None], [{"x": None}], None]),
 }
-QUICK = settings(max_examples=25, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None)
+QUICK = settings(max_examples=25, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None)
 
 
 def table(repeated: int = 1) -> pa.Table:

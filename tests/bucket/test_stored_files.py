@@ -213,7 +213,7 @@ def test_only_additions_are_shown() -> None:
     assert without_retractions(kept) is kept
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 14), st.integers(2, 5))
 def test_no_more_runs_are_open_than_allowed(count: int, most: int) -> None:
     """Each run holds one row of its own key and one of a key that all have."""

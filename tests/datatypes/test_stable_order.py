@@ -23,7 +23,7 @@ def by_lexsort(words: list[np.ndarray]) -> np.ndarray:
     return np.lexsort(tuple(reversed(words)))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data(), st.integers(0, 60), st.lists(st.sampled_from(VALUES), min_size=1, max_size=5))
 def test_orders_as_lexsort_does(data: st.DataObject, rows: int, columns: list[st.SearchStrategy[int]]) -> None:
     words = [np.array(data.draw(st.lists(column, min_size=rows, max_size=rows)), dtype=np.int64) for column in columns]

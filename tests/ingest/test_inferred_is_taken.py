@@ -56,7 +56,7 @@ FORMS = st.builds(
     timezone=st.sampled_from([None, "UTC", "Asia/Kolkata"]),
     timestamp_formats=st.sampled_from([(), ("%Y-%m-%d",), ("%Y-%m-%d %H:%M:%S%z", "%H:%M %Y-%m-%d")]),
 )
-SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def table_of(source: Path, form: TextForm) -> TableSchema:

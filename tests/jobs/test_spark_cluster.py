@@ -28,14 +28,19 @@ def cluster_engine(spark_cluster: SparkCluster) -> Iterator[SparkEngine]:
     engine.stop()
 
 
-def test_executors_import_the_shipped_package(cluster_engine: SparkEngine) -> None:
+def test_executors_import_the_shipped_package(cluster_engine: SparkEngine, tmp_path: Path) -> None:
     def task(number: int) -> tuple[str, str]:
+        """Ends when the other executor has taken a task too."""
         import os
         import time
+        from pathlib import Path
 
         import paimon_cli.write.table_writer
 
-        time.sleep(1)  # long enough for the other executor to take a task too
+        deadline = time.monotonic() + 120
+        (tmp_path / Path.cwd().name).touch()
+        while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
         return os.getcwd(), paimon_cli.write.table_writer.__file__
 
     places = cluster_engine.run_tasks(task, list(range(4)))

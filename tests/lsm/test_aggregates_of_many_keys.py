@@ -203,7 +203,7 @@ CASES: dict[str, tuple[Aggregator, pa.DataType, st.SearchStrategy[Any], list[int
 def test_many_keys_at_once(name: str) -> None:
     function, column_type, values, codes, step = CASES[name]
 
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=20)
     @given(histories(values, codes))
     def check(keys: list[list[Operation]]) -> None:
         assert merged(function, column_type, keys) == [fold(step)(operations) for operations in keys]
@@ -216,7 +216,7 @@ def test_many_keys_at_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("skip_nulls", [False, True])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(keys=histories(st.none() | st.integers(0, 9), [ADD, REVERSED]))
 @example(keys=[[(ADD, None), (REVERSED, 0), (SET, None), (ADD, 5)]])
 @example(keys=[[(SET, 7), (REVERSED, None), (SET, 8), (ADD, 5)]])

@@ -36,7 +36,7 @@ def numbers_of(made: Bitmap64) -> set[int]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(NUMBERS | FAR, NUMBERS | FAR)
 def test_unions_are_unions_of_sets(one: set[int], other: set[int]) -> None:
     joined = Bitmap64.deserialize(bitmap(one).serialize())

@@ -55,14 +55,14 @@ def _one_key(records: list[Record], key: int, expected: Callable[[list[Record]],
 
 
 @given(RECORDS, st.booleans(), st.sampled_from([deduplicated, first_row]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_engines_that_choose_a_row(rows: list[Any], ignore: bool, engine: Any) -> None:
     name = "first-row" if engine is first_row else "deduplicate"
     _check({"merge-engine": name, "ignore-delete": str(ignore).lower()}, rows, lambda records: engine(records, ignore))
 
 
 @given(RECORDS | ADDED, st.data(), st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_aggregation(rows: list[Any], data: st.DataObject, remove: bool) -> None:
     chosen = {at: data.draw(st.sampled_from(choices)) for at, choices in FUNCTIONS.items()}
     functions = [chosen.get(at, "last_non_null_value") for at in range(1, len(NAMES))]
@@ -74,7 +74,7 @@ def test_aggregation(rows: list[Any], data: st.DataObject, remove: bool) -> None
 
 
 @given(RECORDS | ADDED, st.sampled_from(["plain", "ignore", "remove"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_partial_update_without_groups(rows: list[Any], mode: str) -> None:
     options = {"merge-engine": "partial-update"}
     options |= {"ignore-delete": "true"} if mode == "ignore" else {}
@@ -83,7 +83,7 @@ def test_partial_update_without_groups(rows: list[Any], mode: str) -> None:
 
 
 @given(RECORDS | ADDED, st.data(), st.booleans())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_partial_update_with_sequence_groups(rows: list[Any], data: st.DataObject, together: bool) -> None:
     groups = [([4, 5], [1, 2, 6])] if together else [([4], [1, 6]), ([5], [2, 3])]
     grouped = [at for _, others in groups for at in others]

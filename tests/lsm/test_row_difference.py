@@ -29,7 +29,7 @@ def run_of(version: dict[int, str | None], number: int) -> pa.RecordBatch:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(VERSION, VERSION, st.booleans())
 def test_difference_by_key(old: dict[int, str | None], new: dict[int, str | None], both_sides: bool) -> None:
     expected = []
@@ -95,7 +95,7 @@ def test_equal_values_have_equal_codes(type_: pa.DataType, values: list[object],
     assert found == equal
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from([None, "a", "b"])), st.lists(st.sampled_from([None, "a", "b"])))
 def test_rows_without_keys_are_counted(old: list[str | None], new: list[str | None]) -> None:
     gone, come = unmatched(*(pa.table({"v": pa.array(side, pa.string())}) for side in (old, new)))

@@ -91,7 +91,7 @@ class SlowTree:
         self.runs[:count] = [(level, made)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     COMMITS,
     BEGIN,
@@ -238,7 +238,7 @@ def slow_leveled(
 MODELS = st.lists(st.integers(1, 40).map(model), min_size=1, max_size=2)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(

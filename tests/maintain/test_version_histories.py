@@ -197,4 +197,4 @@ def _text(context: TableContext, number: int) -> bytes:
 
 
 TestVersions = Versions.TestCase
-TestVersions.settings = settings(max_examples=12, stateful_step_count=16, deadline=None, suppress_health_check=list(HealthCheck))
+TestVersions.settings = settings(max_examples=12, stateful_step_count=16, suppress_health_check=list(HealthCheck))

@@ -57,7 +57,7 @@ ages = st.lists(st.integers(0, 6), min_size=1, max_size=9)
 small = st.integers(0, 10)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     first=st.integers(1, 4),
     ages=ages,
@@ -93,7 +93,7 @@ def test_snapshots(
     assert list(found) == going and (found.stop == first + len(going) or not going)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     ages=ages,
     beyond=st.integers(1, 3),
@@ -171,7 +171,7 @@ def test_what_is_asked_for_goes_over_the_options() -> None:
     assert Retention.of(limited.options).asking(limited, None, None, None, 2).limit == 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(told=st.dictionaries(st.sampled_from("abcd"), small, max_size=4), limit=small, own=st.booleans())
 def test_consumers(told: dict[str, int], limit: int, own: bool) -> None:
     context = paper_table({"consumer.expiration-time": f"{limit} ms"} if own else {})
@@ -190,7 +190,7 @@ def test_consumers(told: dict[str, int], limit: int, own: bool) -> None:
     assert own or expire_consumers(context) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(made=st.lists(st.tuples(small, st.none() | small), max_size=5), limit=st.none() | small)
 def test_tags(made: list[tuple[int, int | None]], limit: int | None) -> None:
     """A tag with a time limit goes when that is over; `older_than` takes all that were made before, if need be by their files."""

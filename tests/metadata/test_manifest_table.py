@@ -65,7 +65,7 @@ def assert_same(found: list[ManifestTable], expected: list[ManifestEntry]) -> No
         ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.lists(ENTRIES, max_size=6), st.integers(1, 3)), max_size=3))
 def test_columns_are_those_of_the_entries(manifests: list[tuple[list[ManifestEntry], int]]) -> None:
     files = [(f"manifest-{number}", manifest(entries, size)) for number, (entries, size) in enumerate(manifests)]

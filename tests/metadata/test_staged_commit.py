@@ -71,7 +71,7 @@ STAGED = StagedCommit(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(messages, max_size=2).map(tuple))
 def test_messages_come_back_as_they_were(given_messages: tuple[CommitMessage, ...]) -> None:
     staged = replace(STAGED, messages=given_messages)

@@ -98,7 +98,6 @@ def test_engines_beside_the_oracle(engine: str) -> None:
         max_examples=tables,
         stateful_step_count=STEPS_OF_A_TABLE,
         derandomize=True,
-        deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate],

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.read.split_reader import read_side_by_side
+from tests.threads import no_thread_left
 
 
 def read(split: int) -> Iterator[pa.RecordBatch]:
@@ -33,18 +34,16 @@ def test_a_failure_of_a_later_split_comes_in_its_turn() -> None:
     rows: list[pa.RecordBatch] = []
     with pytest.raises(LookupError, match="gone"):
         rows.extend(read_side_by_side(range(3), failing, 3))
-    before = threading.active_count()
     stream = read_side_by_side(range(3), failing, 3)
-    assert [next(stream)["n"][0].as_py() for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(LookupError, match="gone"):
-        next(stream)
-    assert threading.active_count() == before
+    with no_thread_left():
+        assert [next(stream)["n"][0].as_py() for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(LookupError, match="gone"):
+            next(stream)
 
 
 def test_a_caller_that_has_enough_leaves_no_thread() -> None:
-    before = threading.active_count()
-    stream = read_side_by_side(range(9), read, 4)
-    next(stream)
-    assert isinstance(stream, Generator)
-    stream.close()
-    assert threading.active_count() == before
+    with no_thread_left():
+        stream = read_side_by_side(range(9), read, 4)
+        next(stream)
+        assert isinstance(stream, Generator)
+        stream.close()

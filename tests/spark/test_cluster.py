@@ -46,8 +46,8 @@ def summing_table(folder: Path, buckets: int = 2) -> Table:
     return Table.open(make_table(folder / "t", COLUMNS, ["k"], bucket=buckets, options=SUMS).url)
 
 
-def killing_once(marker: Path, victim: Callable[[], int]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Passes rows on; the first task that gets a row kills a process after it, in the middle of its partition."""
+def killing_once(marker: Path, kill: Callable[[], None]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Passes rows on; the first task that gets a row kills after it, in the middle of its partition."""
 
     def pass_on(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -58,26 +58,30 @@ def killing_once(marker: Path, victim: Callable[[], int]) -> Callable[[Batches],
                 pass
             else:
                 time.sleep(0.5)
-                os.kill(victim(), signal.SIGKILL)
+                kill()
             yield batch.slice(1)
 
     return pass_on
 
 
-def executor_of_task() -> int:
-    """The JVM above the daemon that has forked this Python process."""
-    fields = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[1])
+def this_worker() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("victim", [os.getpid, executor_of_task])
+def this_executor() -> None:
+    """With all that it has started: a Python worker that outlives its executor may still finish a file."""
+    os.kill(parent_of(os.getppid()), signal.SIGKILL)
+    os.killpg(0, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kill", [this_worker, this_executor])
 @pytest.mark.parametrize("way", ["write", "format"])
 def test_a_write_whose_worker_is_killed_counts_once(
-    cluster_session: SparkSession, tmp_path: Path, way: str, victim: Callable[[], int]
+    cluster_session: SparkSession, tmp_path: Path, way: str, kill: Callable[[], None]
 ) -> None:
     table = summing_table(tmp_path)
     rows = cluster_session.range(0, 4000, 1, 4).selectExpr("id % 1000 as k", "1L as n")
-    rows = rows.mapInArrow(killing_once(tmp_path / "killed", victim), "k long, n long")
+    rows = rows.mapInArrow(killing_once(tmp_path / "killed", kill), "k long, n long")
     if way == "write":
         spark.write(rows, table.url)
     else:
@@ -94,7 +98,7 @@ def test_a_micro_batch_whose_worker_is_killed_counts_once(cluster_session: Spark
     for number in range(3):
         (tmp_path / "source" / f"{number}.json").write_text("".join(f'{{"k": {k}, "n": 1}}\n' for k in range(200)))
     rows = cluster_session.readStream.schema("k long, n long").option("maxFilesPerTrigger", 1).json(str(tmp_path / "source"))
-    rows = rows.mapInArrow(killing_once(tmp_path / "killed", executor_of_task), "k long, n long")
+    rows = rows.mapInArrow(killing_once(tmp_path / "killed", this_executor), "k long, n long")
     writer = rows.writeStream.format("paimon").option("checkpointLocation", str(tmp_path / "checkpoint"))
     writer.trigger(availableNow=True).start(table.url).awaitTermination()
     assert (tmp_path / "killed").exists()
@@ -123,35 +127,34 @@ def test_a_compaction_whose_executor_is_killed_loses_nothing(cluster_session: Sp
 
 
 def kill_an_executor(when: Callable[[], object], done: threading.Event) -> None:
-    """As soon as the first new file is there, with its Python workers: one that outlives it may still finish a file."""
+    """As soon as the first new file is there, with the Python workers below its daemon, which are a process group."""
     while not when() and not done.is_set():
         time.sleep(0.002)
-    for entry in Path("/proc").iterdir():
-        if (
-            entry.name.isdigit()
-            and b"CoarseGrainedExecutorBackend" in command_of(entry)
-            and is_below(int(entry.name), os.getpid())
-        ):
-            workers = [int(other.name) for other in Path("/proc").iterdir() if other.name.isdigit()]
-            for process in sorted(number for number in workers if number != os.getpid() and is_below(number, int(entry.name))):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-            return
+    processes = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    executor = next(p for p in processes if b"CoarseGrainedExecutorBackend" in command_of(p) and is_below(p, os.getpid()))
+    daemons = [process for process in processes if parent_of(process) == executor]
+    os.kill(executor, signal.SIGKILL)
+    for daemon in daemons:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(daemon, signal.SIGKILL)
 
 
-def command_of(process: Path) -> bytes:
+def command_of(process: int) -> bytes:
     try:
-        return (process / "cmdline").read_bytes()
+        return Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:
         return b""
 
 
+def parent_of(process: int) -> int:
+    """0 where it has ended."""
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
 def is_below(process: int, ancestor: int) -> bool:
-    while process > 1:
-        if process == ancestor:
-            return True
-        try:
-            process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-    return False
+    while process > 1 and process != ancestor:
+        process = parent_of(process)
+    return process == ancestor

@@ -70,7 +70,7 @@ def _bounds(values: list[Any], exact: bool, length: int) -> ColumnBounds:
     return ColumnBounds(len(values), nulls, low, high, exact and low == high and nulls == 0)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(CONDITIONS, TABLE_ROWS, st.booleans(), st.sets(st.sampled_from(["i", "s", "n", "g"])))
 def test_what_bounds_exclude_no_row_selects(sql: str, rows: list[dict[str, Any]], exact: bool, hidden: set[str]) -> None:
     predicate = parse_predicate(sql, SCHEMA)

@@ -148,7 +148,7 @@ ROWS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 @given(CONDITIONS, ROWS)
 def test_conditions_choose_the_rows_for_which_they_are_true(condition: Meaning, rows: list[Row]) -> None:
     predicate = parse_predicate(condition.sql, SCHEMA)

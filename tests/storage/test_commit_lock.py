@@ -46,6 +46,13 @@ def rows(database: dict[str, str]) -> list[tuple[Any, ...]]:
     return sql(database, "SELECT lock_id, expire_time_seconds, lock_owner IS NOT NULL FROM paimon_distributed_locks")
 
 
+def make_older(database: dict[str, str], seconds: int) -> None:
+    """Let the locks that are held look as if they had been taken this long ago."""
+    is_sqlite = "sqlite" in database["uri"]
+    then = f"datetime('now', '-{seconds} seconds')" if is_sqlite else f"LOCALTIMESTAMP - INTERVAL '{seconds} seconds'"
+    sql(database, f"UPDATE paimon_distributed_locks SET acquired_at = {then}")
+
+
 def make_java_table(database: dict[str, str], owner: str = "") -> None:
     sql(
         database,
@@ -117,10 +124,11 @@ def test_a_failure_inside_gives_the_lock_back(database: dict[str, str]) -> None:
 
 
 def test_a_dead_holder_is_followed_after_its_expiry(database: dict[str, str]) -> None:
-    with CommitLock(settings(database, "1 s"), TABLE).held() as dead:
+    with CommitLock(settings(database), TABLE).held() as dead:
+        make_older(database, 19)
         begun = time.monotonic()
         with CommitLock(settings(database), TABLE).held() as heir:
-            assert 0.8 < time.monotonic() - begun < 3
+            assert 0.8 < time.monotonic() - begun < 15
             with pytest.raises(StorageUnavailable, match="was lost before the commit"):
                 dead.confirm()
             assert dead.release() is False
@@ -147,9 +155,9 @@ def test_a_clock_that_was_set_back_is_not_trusted(database: dict[str, str]) -> N
 
 
 def test_the_age_of_the_row_counts_even_if_our_clock_stands_still(database: dict[str, str]) -> None:
-    with CommitLock(settings(database, "2 s"), TABLE, SteppingClock()).held() as lease:
+    with CommitLock(settings(database), TABLE, SteppingClock()).held() as lease:
         lease.confirm()
-        time.sleep(2.1)
+        make_older(database, 12)
         with pytest.raises(StorageUnavailable):
             lease.confirm()
 
@@ -160,7 +168,7 @@ def test_a_holder_written_in_java(database: dict[str, str]) -> None:
     sql(database, insert, seconds=1)
     begun = time.monotonic()
     with CommitLock(settings(database), TABLE).held() as lease:
-        assert 0.8 < time.monotonic() - begun < 3
+        assert 0.8 < time.monotonic() - begun < 15
         lease.confirm()
         # Java before it had owners releases by name, without regard to the holder.
         sql(database, "DELETE FROM paimon_distributed_locks WHERE lock_id = 'jdbc.shop.orders'")
@@ -244,9 +252,9 @@ def test_after_a_kill_the_next_one_waits_for_the_expiry_at_most(database: dict[s
     os.kill(holder.pid, signal.SIGKILL)
     holder.join()
     begun = time.monotonic()
-    with CommitLock(settings(database, "2 s"), TABLE).held() as lease:
+    with CommitLock(settings(database), TABLE).held() as lease:
         lease.confirm()
-    assert time.monotonic() - begun < 2 + 2, "the expiry, and what databases round it up to"
+    assert time.monotonic() - begun < 15, "by the expiry that the dead holder has asked for, not by one's own"
 
 
 # ---- the table of locks, statement by statement -------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 
 from paimon_cli.storage.process_limits import MOST_CORES, usable_cores
 from paimon_cli.storage.threads import Ahead, ReadAhead, together
+from tests.threads import no_thread_left
 
 ROWS = 1000
 BYTES = ROWS * 8
@@ -63,7 +64,7 @@ def test_makes_as_many_as_it_has_room_for(room: int) -> None:
 
     full = threading.Event()
     with ReadAhead(items(), room * BYTES) as ahead:
-        assert full.wait(10) and len(made) == wanted
+        assert full.wait(60) and len(made) == wanted
         assert [batch["n"][0].as_py() for batch in ahead] == list(range(20))
 
 
@@ -81,10 +82,8 @@ def test_a_failure_comes_behind_what_was_made_before() -> None:
 
 def test_leaving_early_ends_the_thread() -> None:
     made: list[int] = []
-    before = threading.active_count()
-    with ReadAhead(batches(10_000, made), BYTES) as ahead:
+    with no_thread_left(), ReadAhead(batches(10_000, made), BYTES) as ahead:
         next(iter(ahead))
-    assert threading.active_count() == before
     assert len(made) < 10
 
 

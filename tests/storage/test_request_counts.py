@@ -27,7 +27,7 @@ from tests.storage.s3_server import S3Server
 
 pytestmark = pytest.mark.xdist_group("s3")
 
-DELAY = 0.12
+DELAY = 0.2
 MB = 1 << 20
 
 
@@ -44,11 +44,12 @@ class Store:
     proxy: S3Proxy
     table: str
     options: dict[str, str]
+    delay: float = 0
 
     def run(self, *arguments: str, stdin: str | None = None) -> str:
         guarded_storage._proven.clear()
         self.proxy.forget()
-        self.proxy.delay = DELAY
+        self.proxy.delay = self.delay
         pairs = [word for key, value in self.options.items() for word in ("--option", f"{key}={value}")]
         command, *rest = arguments
         result = CliRunner().invoke(app, [command, self.table, *rest, *pairs], input=stdin)
@@ -77,6 +78,7 @@ def store(s3_server: S3Server, proxy: S3Proxy) -> Store:
     store.run("create", "-C", "k INT NOT NULL", "-C", "v STRING", "--primary-key", "k", "--bucket", "1")
     for key in range(3):
         store.write(key)
+    store.delay = DELAY
     return store
 
 

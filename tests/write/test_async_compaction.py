@@ -30,6 +30,7 @@ from tests.properties.oracle import Change, Row
 from tests.properties.shapes import ENGINES, Layout, random_changes, random_layout
 from tests.properties.trial import Trial
 from tests.tables import compact, data_files, live_files, make_table, rows, write
+from tests.threads import no_thread_left
 
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
 FLUSHES = {"write-buffer-size": "4 kb", "write-buffer-spillable": "false"}
@@ -160,10 +161,9 @@ def test_threads_compact_beside_and_end_with_the_write(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(bucket_compactor, "run_compaction", watched)
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=3, options=FLUSHES)
-    before = set(threading.enumerate())
     given = [{"k": k % 900, "v": f"value {k}"} for k in range(20_000)]
-    write(context, given, compaction="async", threads=2)
-    assert set(threading.enumerate()) == before
+    with no_thread_left():
+        write(context, given, compaction="async", threads=2)
     assert workers and all(name.startswith("compaction") for name in workers)
     assert sorted(rows(context), key=lambda row: row["k"]) == sorted(given[-900:], key=lambda row: row["k"])  # type: ignore[arg-type,return-value]
     append = context.snapshots.get(1)
@@ -181,12 +181,10 @@ def test_a_compaction_that_fails_stops_the_writer_and_is_what_is_told(tmp_path: 
         raise StorageUnavailable("the disk is full")
 
     monkeypatch.setattr(MergeRewriter, "rewrite", failing)
-    threads = set(threading.enumerate())
     bad: list[dict[str, Any]] = [*({"k": k, "v": "x" * 50} for k in range(300_000)), {"k": None, "v": "bad"}]
-    with pytest.raises(StorageUnavailable, match="the disk is full"):
+    with no_thread_left(), pytest.raises(StorageUnavailable, match="the disk is full"):
         write(context, bad, compaction="async", threads=2)
     assert data_files(context) == before
-    assert set(threading.enumerate()) == threads
 
 
 def test_a_bad_row_gives_up_what_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,11 +202,10 @@ def test_a_bad_row_gives_up_what_is_at_work(tmp_path: Path, monkeypatch: pytest.
             raise
 
     monkeypatch.setattr(MergeRewriter, "rewrite", slow)
-    with pytest.raises(BadInput, match="a bad row"):
+    with no_thread_left(), pytest.raises(BadInput, match="a bad row"):
         write(context, [{"k": k, "v": "x" * 50} for k in range(2000)], compaction="async", engine=EndsBadly())
     assert ended == [True]
     assert not data_files(context)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("compaction")]
 
 
 class EndsBadly(LocalEngine):
@@ -231,10 +228,9 @@ def test_an_interrupt_leaves_neither_thread_nor_file(tmp_path: Path, monkeypatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr(TableWriter, "finish", interrupted)
-    threads = set(threading.enumerate())
-    with pytest.raises(KeyboardInterrupt):
+    with no_thread_left(), pytest.raises(KeyboardInterrupt):
         write(context, [{"k": k % 500, "v": "x"} for k in range(20_000)], compaction="async", threads=2)
-    assert taken and set(threading.enumerate()) == threads
+    assert taken
     assert not data_files(context)
 
 

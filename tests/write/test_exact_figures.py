@@ -413,7 +413,7 @@ def test_buckets_are_not_begun_once_one_has_failed(tmp_path: Path, monkeypatch: 
         begun.append(bucket.path)
         if len(begun) == 1:
             raise StorageUnavailable("the disk is full")
-        threading.Event().wait(0.02)
+        threading.Event().wait(0.1)
         return WrittenBucket(CommitMessage(EMPTY_ROW, 1, 2))
 
     monkeypatch.setattr(BucketWriter, "finish", finish)
