@@ -28,7 +28,7 @@ from paimon_cli.metadata.table_layout import MAIN_BRANCH, POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import CURRENT_VERSION, TableSchema
 from paimon_cli.options.option_text import counted
-from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions, renamed_in_options
+from paimon_cli.options.table_options import VECTORS_ENABLED, renamed_in_options
 from paimon_cli.storage.clock_and_random import Clock, SystemClock
 
 
@@ -47,7 +47,7 @@ def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clo
     `UsageError` for a change that Paimon refuses; nothing is written then.
     """
     refuse_secrets(_set_options(changes))
-    for _ in range(TableOptions(table.schemas.latest().options).commit_max_retries + 1):
+    for _ in range(table.schemas.latest().typed_options.commit_max_retries + 1):
         old = table.schemas.latest()
         new = altered_schema(old, changes, table.snapshots.latest_id() is not None, (clock or SystemClock()).now_millis())
         if _same(old, new):
@@ -116,9 +116,9 @@ def _check_vectors_switch(table: CatalogTable, old: TableSchema, new: TableSchem
     Switched on, readers no longer merge, and skip level 0; switched off, they no longer look at vectors. So a bucket must hold
     one sorted run above level 0 without retractions, or no vector.
     """
-    enabled = TableOptions(new.options).deletion_vectors_enabled
+    enabled = new.typed_options.deletion_vectors_enabled
     latest = table.snapshots.latest()
-    if TableOptions(old.options).deletion_vectors_enabled == enabled or latest is None or not new.primary_keys:
+    if old.typed_options.deletion_vectors_enabled == enabled or latest is None or not new.primary_keys:
         return
     context = table.context
     for bucket in bucket_files(context, latest).values():
@@ -138,7 +138,7 @@ def _check_lookup_switch(table: CatalogTable, old: TableSchema, new: TableSchema
     With lookup a row above level 0 holds what lies below it; without, all rows of a key together make the result. Both give the
     same as long as a bucket has one sorted run above level 0.
     """
-    shadows = [TableMode.of(schema, TableOptions(schema.options)).lower_level_shadows for schema in (old, new)]
+    shadows = [TableMode.of(schema, schema.typed_options).lower_level_shadows for schema in (old, new)]
     latest = table.snapshots.latest()
     if shadows[0] == shadows[1] or latest is None:
         return
@@ -155,7 +155,7 @@ def _check_lookup_switch(table: CatalogTable, old: TableSchema, new: TableSchema
 
 def _check_postponed(table: CatalogTable, old: TableSchema, new: TableSchema) -> None:
     """`UsageError` if rows would wait in `bucket-postpone` where no compaction looks for them any more."""
-    before, after = (TableOptions(schema.options).bucket for schema in (old, new))
+    before, after = (schema.typed_options.bucket for schema in (old, new))
     latest = table.snapshots.latest()
     if before != POSTPONE_BUCKET or after == POSTPONE_BUCKET or latest is None:
         return

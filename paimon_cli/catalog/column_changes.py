@@ -14,7 +14,6 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import boolean, read_option
-from paimon_cli.options.table_options import TableOptions
 
 Path = tuple[str, ...]
 """A column, or a field of a nested one: names of ROW fields, `element` of ARRAY and MULTISET, `value` of MAP."""
@@ -216,7 +215,7 @@ class ColumnChanges:
             self._refuse_partition_column(change.path, "given another type")
             if is_key:
                 raise UsageError(f"column '{top_level}' cannot be given another type", "it is a primary key column")
-        may_be_null = TableOptions(self.schema.options).primary_key_nullable
+        may_be_null = self.schema.typed_options.primary_key_nullable
         if is_key and change.nullable is not None and change.nullable != may_be_null:
             stays = "nullable" if may_be_null else "NOT NULL"
             raise UsageError(f"column '{top_level}' must stay {stays}", "it is a primary key column")

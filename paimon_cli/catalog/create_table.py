@@ -17,7 +17,6 @@ from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import WRITE
-from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_random import Clock, SystemClock
 
 PLAIN_PRECISION = 6
@@ -86,7 +85,7 @@ def _refuse_unwritable(name: str, schema: TableSchema) -> None:
     limits = writing_limits(schema)
     if not limits:
         return
-    hint = TableMode.of(schema, TableOptions(schema.options)).hint(WRITE)
+    hint = TableMode.of(schema, schema.typed_options).hint(WRITE)
     raise NotSupported(
         f"cannot create {name}", "; ".join(limits), hint or "leave that out, or create the table with another Paimon engine"
     )
@@ -94,14 +93,14 @@ def _refuse_unwritable(name: str, schema: TableSchema) -> None:
 
 def writing_limits(schema: TableSchema) -> list[str]:
     """What paimon-cli cannot do with such a table, as text; the table itself is valid for other engines."""
-    mode = TableMode.of(schema, TableOptions(schema.options))
+    mode = TableMode.of(schema, schema.typed_options)
     engine = engine_limit(schema) if mode.has_keys else None
     return [*mode.limits(WRITE), *([engine] if engine else []), *_limits_of_files(schema)]
 
 
 def _limits_of_files(schema: TableSchema) -> list[str]:
     """What its data files could not hold, as text."""
-    options = TableOptions(schema.options)
+    options = schema.typed_options
     formats = {options.file_format.lower(), *(text.lower() for text in options.file_format_per_level.values())}
     codecs = {options.file_compression, *options.file_compression_per_level.values()}
     special = [column.type for column in schema.fields if _is_special(column.type)] + _odd_partitions(schema)

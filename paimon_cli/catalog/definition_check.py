@@ -28,7 +28,7 @@ def check_engine(definition: TableDefinition) -> None:
 def engine_limit(schema: TableSchema) -> str | None:
     """What paimon-cli cannot merge in such a table; None if it can."""
     try:
-        merge_engine(schema, TableOptions(schema.options))
+        merge_engine(schema, schema.typed_options)
     except NotSupported as limit:
         return f"this version does not support {limit.what}: {limit.why}"
     return None

@@ -15,7 +15,6 @@ from typing import Annotated, Any, cast
 import typer
 
 from paimon_cli import __version__
-from paimon_cli.cli import completion
 from paimon_cli.cli.command_groups import ARGUMENTS, CommandsOnDemand, HelpfulGroup
 from paimon_cli.cli.results import printable
 from paimon_cli.cli.terminal import discard_stdout, flush_stderr, flush_stdout, is_traced, prepare_streams
@@ -97,6 +96,7 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 
 _JSON_LOGS = ("--log-format json", "--log-format=json")
+_ASKS_FOR_COMPLETION = re.compile(r"--(show|install)-completion")
 INTERRUPTED = 130
 SYSTEM_MEMORY = ("ARROW_DEFAULT_MEMORY_POOL", "system")
 """As fast as Arrow's own pool, and it returns freed memory: a write needs two thirds of the memory."""
@@ -121,7 +121,10 @@ class BoundedGroup(HelpfulGroup):
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *positional: Any, **settings: Any) -> Any:
         arguments = list(sys.argv[1:] if args is None else args)
         ARGUMENTS.set(arguments)
-        completion.use_own_scripts(arguments)
+        if any(map(_ASKS_FOR_COMPLETION.match, arguments)):
+            from paimon_cli.cli.completion import use_own_scripts
+
+            use_own_scripts()
         settings["standalone_mode"] = False
         try:
             code = super().main(arguments, prog_name or "paimon-cli", *positional, **settings)

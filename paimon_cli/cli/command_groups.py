@@ -4,6 +4,7 @@ commands.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -15,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from paimon_cli.cli import completion
+from paimon_cli.cli.terminal import COMPLETION_VARIABLE
 
 PANELS = {
     "Data": {
@@ -103,8 +104,10 @@ class PlainHelp:
         for parameter in parameters:
             if getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument":
                 parameter.display_type_rich = _no_type
-        if completion.is_wanted():
-            completion.attach(parameters)
+        if COMPLETION_VARIABLE in os.environ:
+            from paimon_cli.cli.completion import attach  # shells ask for words, and nothing else needs them
+
+            attach(parameters)
         return parameters
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

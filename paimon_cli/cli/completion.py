@@ -6,19 +6,19 @@ A completer has two seconds, and never reports an error: then there is nothing t
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from paimon_cli.cli.terminal import COMPLETION_VARIABLE
+
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.metastore.metastore import Metastore
     from paimon_cli.options.option_catalog import Option
 
-VARIABLE = "_PAIMON_CLI_COMPLETE"
 MOST_CHOICES = 500
 NEWEST = 50
 """How many snapshots are offered."""
@@ -36,11 +36,6 @@ class Choice:
 
 Completer = Callable[[Any, str], Iterable[Choice]]
 """From the parsed command line and the word so far to what may stand there."""
-
-
-def is_wanted() -> bool:
-    """Whether this process was started by a shell to complete a word."""
-    return VARIABLE in os.environ
 
 
 def attach(parameters: Iterable[Any]) -> None:
@@ -293,7 +288,7 @@ OF_OPTIONS: dict[str, Completer] = {
     "user": _users,
 }
 
-_ASK = f"{VARIABLE}=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args"
+_ASK = f"{COMPLETION_VARIABLE}=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args"
 BASH = f"""
 %(complete_func)s() {{
     local line="${{COMP_LINE:0:COMP_POINT}}" IFS=$'\\n' word prefix choice value
@@ -351,12 +346,10 @@ end
 
 complete --command %(prog_name)s --no-files --arguments "(%(complete_func)s)"
 """
-_OF_SCRIPTS = re.compile(r"--(show|install)-completion")
 
 
-def use_own_scripts(arguments: Iterable[str]) -> None:
+def use_own_scripts() -> None:
     """Let `--show-completion` and `--install-completion` give these scripts: they complete `key=` and `url:`, and quote names."""
-    if any(_OF_SCRIPTS.match(argument) for argument in arguments):
-        from typer import _completion_shared
+    from typer import _completion_shared
 
-        _completion_shared._completion_scripts |= {"bash": BASH, "zsh": ZSH, "fish": FISH}
+    _completion_shared._completion_scripts |= {"bash": BASH, "zsh": ZSH, "fish": FISH}

@@ -165,6 +165,8 @@ class ProgressBar:
             self._bar = None
 
 
+COMPLETION_VARIABLE = "_PAIMON_CLI_COMPLETE"
+"""Set by a shell that starts this program to complete a word."""
 TRACE_VARIABLE = "PAIMON_CLI_TRACE"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.:/=$%")
 

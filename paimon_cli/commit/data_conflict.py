@@ -23,7 +23,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS, TableOptions
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
 OFF, PARTITION, BUCKET, RANGE, KEY = DATA_CONFLICT_CHECKS
 
@@ -90,7 +90,7 @@ def meets_distributed_rows(context: TableContext, messages: Sequence[CommitMessa
 
 def _postpones_buckets(context: TableContext) -> bool:
     """Also for a job that rewrites partitions of such a table as if it had a number of buckets."""
-    return POSTPONE_BUCKET in (context.options.bucket, TableOptions(context.schema.options).bucket)
+    return POSTPONE_BUCKET in (context.options.bucket, context.schema.typed_options.bucket)
 
 
 def check_of_buckets(

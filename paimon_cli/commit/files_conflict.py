@@ -31,7 +31,7 @@ from paimon_cli.metadata.data_file import (
 from paimon_cli.metadata.manifests import may_hold_any
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions
+from paimon_cli.options.table_options import VECTORS_ENABLED
 
 PartitionCount = tuple[bytes, int]
 """A partition, and a number of buckets that a file in it was written for."""
@@ -176,7 +176,7 @@ def check_postponed(context: TableContext, changes: SnapshotChanges) -> None:
     if not any(entry.kind == ADD and entry.is_postponed for entry in changes.entries):
         return
     newest = context.schemas.get(context.schemas.newest_id(context.schema.id))
-    if TableOptions(newest.options).bucket != POSTPONE_BUCKET:
+    if newest.typed_options.bucket != POSTPONE_BUCKET:
         raise FilesConflict(
             f"the option bucket of {context.address} was changed to {newest.options.get('bucket')}",
             "rows that wait for buckets would never get them",

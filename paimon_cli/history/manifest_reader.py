@@ -13,7 +13,7 @@ from paimon_cli.metadata.data_file import ALL_FILES, FileFilter, IndexManifestEn
 from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest, decode_manifest_list
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
-from paimon_cli.storage.storage import Storage, is_remote
+from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.threads import in_parallel, together
 
 if TYPE_CHECKING:  # they load numpy, which commands on snapshots do without
@@ -57,7 +57,7 @@ class ManifestReader:
 
     @property
     def _few(self) -> int:
-        return 1 if is_remote(self.storage) else _FEW
+        return 1 if self.storage.is_remote else _FEW
 
     def manifest_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
         """The lists read last are kept: a commit asks for those of the latest snapshot more than once."""
@@ -94,16 +94,18 @@ class ManifestReader:
     def manifests_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """All manifests of a snapshot, oldest first: those of the base list, then those of the delta list."""
         try:
-            base, delta = together(
-                [
-                    lambda: self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size),
-                    lambda: self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
-                ],
-                at_once=is_remote(self.storage) and self.threads > 1,
-            )
+            if not self.storage.is_remote or self.threads < 2:
+                return self._base_list(snapshot) + self._delta_list(snapshot)
+            base, delta = together([lambda: self._base_list(snapshot), lambda: self._delta_list(snapshot)])
             return base + delta
         except DamagedFile as error:
             raise self.gone_or_damaged(snapshot, error) from error
+
+    def _base_list(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        return self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
+
+    def _delta_list(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        return self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
 
     def entries(self, manifests: Sequence[ManifestFileMeta]) -> Iterator[list[ManifestEntry]]:
         """Entries of each manifest, in order; many manifests are fetched side by side."""
@@ -167,7 +169,7 @@ class ManifestReader:
         if snapshot.commit_kind != COMPACT or snapshot.delta_record_count:
             return snapshot.commit_kind == COMPACT
         try:
-            return bool(self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size))
+            return bool(self._delta_list(snapshot))
         except DamagedFile:
             return True
 
@@ -205,7 +207,7 @@ class ManifestReader:
 
     def _named_content(self, meta: ManifestFileMeta) -> tuple[str, bytes]:
         path = self.layout.manifest(meta.file_name)
-        if not is_remote(self.storage):
+        if not self.storage.is_remote:
             return path, self._content(path, meta.file_size)
         content = self._contents.pop(path, None) or self._content(path, meta.file_size)
         self._contents[path] = content  # a commit looks at those that its plan has read

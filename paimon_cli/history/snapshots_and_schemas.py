@@ -14,7 +14,7 @@ from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, StorageUnava
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, SNAPSHOT_PREFIX, TableLayout, parse_hint, parse_numbered
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.storage.storage import PutOutcome, Storage, is_remote
+from paimon_cli.storage.storage import PutOutcome, Storage
 from paimon_cli.storage.threads import Ahead, together
 
 _LONGEST_WALK = 32
@@ -38,17 +38,17 @@ class SnapshotHistory:
 
     def fetch_hint(self) -> None:
         """Begin to read the LATEST hint for the next call, where that takes a trip to a store. An old hint does no harm."""
-        if is_remote(self.storage):
+        if self.storage.is_remote:
             self._hint_ahead.begin(lambda: self._hint(self.layout.latest_hint))
 
     def fetch_latest(self) -> None:
         """Begin to read the newest snapshot for the plan of a job, which follows soon."""
-        if is_remote(self.storage):
+        if self.storage.is_remote:
             self._latest_ahead.begin(self._find_latest)
 
     def last_seen(self) -> Snapshot | None:
         """What `latest` found last: where looking again takes trips, a commit builds on it, and its put shows if it is old."""
-        return self._seen[-1] if self._seen and is_remote(self.storage) else None
+        return self._seen[-1] if self._seen and self.storage.is_remote else None
 
     def latest_id(self) -> int | None:
         """The newest snapshot, None for a table without any. Neither a stale hint nor a stale listing hides a newer one."""
@@ -80,18 +80,15 @@ class SnapshotHistory:
 
     def latest_to_plan(self) -> Snapshot | None:
         """`latest`, or what `fetch_latest` has begun to read a moment ago: a plan may be overtaken anyway."""
-        return self._noted(self._latest_ahead.take(self._find_latest))
+        return self._noted(self._latest_ahead.take(self._find_latest) if self.storage.is_remote else self._find_latest())
 
     def _noted(self, found: Snapshot | None) -> Snapshot | None:
         self._seen[:] = [] if found is None else [found]
         return found
 
     def _find_latest(self) -> Snapshot | None:
-        hint = self._hint_ahead.take(lambda: self._hint(self.layout.latest_hint))
-        if is_remote(self.storage):
-            if hint is not None and (walked := self._walk(hint)) is not None:
-                return walked
-        elif hint is not None and not self.exists(hint + 1) and (hinted := self.find(hint)) is not None:
+        hinted = self._after_fetched_hint() if self.storage.is_remote else self._at_hint()
+        if hinted is not None:
             return hinted
         for _ in range(_TRIES):
             newest = self.latest_id()
@@ -102,9 +99,17 @@ class SnapshotHistory:
                 return snapshot
         raise NotFound(f"the newest snapshot of {self.layout.root} keeps vanishing", "another job is deleting snapshots")
 
-    def _walk(self, hint: int) -> Snapshot | None:
-        """The newest snapshot from a hint on; the snapshot itself and the one after it are read at once."""
-        found, above = together([lambda: self.find(hint), lambda: self.find(hint + 1)], True)
+    def _at_hint(self) -> Snapshot | None:
+        """The newest snapshot if the hint is right."""
+        hint = self._hint(self.layout.latest_hint)
+        return None if hint is None or self.exists(hint + 1) else self.find(hint)
+
+    def _after_fetched_hint(self) -> Snapshot | None:
+        """The newest snapshot from the hint on; the snapshot that it names and the one after it are read at once."""
+        hint = self._hint_ahead.take(lambda: self._hint(self.layout.latest_hint))
+        if hint is None:
+            return None
+        found, above = together([lambda: self.find(hint), lambda: self.find(hint + 1)])
         for _ in range(_LONGEST_WALK):
             if above is None:
                 return found
@@ -266,10 +271,10 @@ class SchemaHistory:
 
         Most tables have the one schema that they were created with. Numbers have no gaps.
         """
-        if not is_remote(self.storage):
+        if not self.storage.is_remote:
             return None
         try:
-            first, second = together([lambda: self._find(0), lambda: self._find(1)], True)
+            first, second = together([lambda: self._find(0), lambda: self._find(1)])
         except DamagedFile:
             return None
         return first if second is None else None

@@ -155,7 +155,7 @@ class TableContext(TableHistory):
             storage, root = storage_for_url(url, storage_options, confined=True)
         schemas = SchemaHistory(storage, TableLayout(root, branch)) if opened is None else opened.schemas
         schema = schema or schemas.latest()
-        options = TableOptions({**schema.options, **(dynamic_options or {})})
+        options = schema.typed_options.with_overrides(dynamic_options) if dynamic_options else schema.typed_options
         clock, random, trace = clock or SystemClock(), random or SystemRandom(), trace or NoTrace()
         context = TableContext(root, storage, schema, options, clock, random, branch=branch, trace=trace)
         context.__dict__.update(layout=schemas.layout, schemas=schemas)  # which keeps the schema that it has read

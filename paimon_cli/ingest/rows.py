@@ -223,7 +223,7 @@ class IncomingRows:
 
     @cached_property
     def _keys_may_be_null(self) -> bool:
-        return TableOptions(self.schema.options).primary_key_nullable
+        return self.schema.typed_options.primary_key_nullable
 
     def _is_key(self, name: str) -> bool:
         """Whether the column says which row is meant. A delete in a table whose rows may move needs no partition to find them."""

@@ -36,7 +36,6 @@ from paimon_cli.metadata.data_file import ADD, BucketId, DataFileMeta, ManifestE
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_mode import FULL_COMPACTION, INPUT, LOOKUP
-from paimon_cli.options.table_options import TableOptions
 
 Rows = Iterator[pa.RecordBatch]
 
@@ -133,7 +132,7 @@ def _between(context: TableContext, before: Snapshot | None, after: Snapshot, kn
 
 
 def _producer(context: TableContext, snapshot: Snapshot) -> str:
-    return TableOptions(context.schemas.get(snapshot.schema_id).options).changelog_producer
+    return context.schemas.get(snapshot.schema_id).typed_options.changelog_producer
 
 
 def _changes(context: TableContext, commits: Sequence[Snapshot]) -> dict[BucketId, BucketFiles]:

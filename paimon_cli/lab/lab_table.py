@@ -42,7 +42,7 @@ from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TYPED_OPTIONS, TableOptions
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TYPED_OPTIONS
 from paimon_cli.storage.memory_storage import MemoryStorage
 
 A = TypeVar("A")
@@ -146,7 +146,7 @@ class LabTable:
     @functools.cached_property
     def context(self) -> TableContext:
         """The table as an observer sees it."""
-        options = TableOptions(self._schema.options)
+        options = self._schema.typed_options
         return TableContext(self._layout.root, self._memory, self._schema, options, self._clock, LabRandom(0), read_threads=1)
 
     def rows(self, snapshot: Snapshot | None = None, context: TableContext | None = None) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ def _check_order(schema: TableSchema, options: TableOptions) -> None:
     """Paimon compares whole lists, maps and rows, too."""
     groups = options.sequence_groups.items() if options.merge_engine == "partial-update" else ()
     for key, names in (("sequence.field", options.sequence_fields), *((key, fields) for key, (fields, _) in groups)):
-        for field in schema.fields_of(names):
+        for field in map(schema.field, names):
             if field.type.root in UNORDERED_ROOTS:
                 raise NotSupported(f"{key} with {field.name} {type_to_sql(field.type)}", "only plain values have an order")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
@@ -28,7 +28,7 @@ from paimon_cli.metadata.data_file import (
     ManifestFileMeta,
     SimpleStats,
 )
-from paimon_cli.metadata.table_layout import plain_name
+from paimon_cli.metadata.table_layout import check_plain_names
 
 VERSION, _INDEX_VERSION = 2, 1
 _NO_STATS = SimpleStats()
@@ -163,18 +163,16 @@ def _head(version: int, entry: ManifestEntry | IndexManifestEntry) -> dict[str, 
 
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
     """Entries in the order of the file. `DamagedFile` on malformed bytes, `NotSupported` on manifests before version 2."""
-    partitions: dict[bytes, bytes] = {}  # the same partition repeats in most entries: keep one object of it
-    return [_entry(content, path, partitions) for content in decode_container(data, path, ENTRY)]
+    return _entries(decode_container(data, path, ENTRY), path)
 
 
 def entries_of(blocks: Iterable[tuple[int, bytes]], schema: RecordSchema, path: str) -> list[ManifestEntry]:
     """The entries of decompressed blocks, in a schema that was checked; errors as `decode_manifest`."""
-    partitions: dict[bytes, bytes] = {}
     try:
         records = records_of(blocks, schema)
     except damage_errors() as error:
         raise damaged(path, error) from error
-    return [_entry(record, path, partitions) for record in records]
+    return _entries(records, path)
 
 
 def entry_of(encoded: bytes, schema: RecordSchema, path: str) -> ManifestEntry:
@@ -183,24 +181,30 @@ def entry_of(encoded: bytes, schema: RecordSchema, path: str) -> ManifestEntry:
         content = read_value(io.BytesIO(encoded), schema.item)
     except damage_errors() as error:
         raise damaged(path, error) from error
-    return _entry(content, path, {})
+    return _entries([content], path)[0]
+
+
+def _entries(records: Sequence[dict[str, Any]], path: str) -> list[ManifestEntry]:
+    partitions: dict[bytes, bytes] = {}  # the same partition repeats in most entries: keep one object of it
+    entries = [_entry(record, path, partitions) for record in records]
+    check_plain_names((name for entry in entries for name in (entry.file.file_name, *entry.file.extra_files)), path)
+    return entries
 
 
 def _entry(content: dict[str, Any], path: str, partitions: dict[bytes, bytes]) -> ManifestEntry:
     _expect_version(content["_VERSION"], VERSION, f"{path} has manifest")
     partition = partitions.setdefault(content["_PARTITION"], content["_PARTITION"])
-    file = _data_file(content["_FILE"], path)
+    file = _data_file(content["_FILE"])
     return ManifestEntry(content["_KIND"], partition, content["_BUCKET"], content["_TOTAL_BUCKETS"], file)
 
 
-def _data_file(content: dict[str, Any], path: str) -> DataFileMeta:
+def _data_file(content: dict[str, Any]) -> DataFileMeta:
     source = content.get("_FILE_SOURCE")
     listed, written = content.get("_VALUE_STATS_COLS"), content.get("_WRITE_COLS")
     content |= {
-        "_FILE_NAME": plain_name(content["_FILE_NAME"], path),
         "_KEY_STATS": _stats_of(content["_KEY_STATS"]),
         "_VALUE_STATS": _stats_of(content["_VALUE_STATS"]),
-        "_EXTRA_FILES": tuple(plain_name(name, path) for name in content.get("_EXTRA_FILES") or ()),
+        "_EXTRA_FILES": tuple(content.get("_EXTRA_FILES") or ()),
         "_FILE_SOURCE": _SOURCE_NAMES.get(source) if isinstance(source, str) else source,
         "_VALUE_STATS_COLS": None if listed is None else tuple(listed),
         "_WRITE_COLS": None if written is None else tuple(written),
@@ -218,9 +222,9 @@ def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
     manifests = []
     for content in decode_container(data, path, _LIST_ENTRY):
         _expect_version(content["_VERSION"], VERSION, f"{path} has manifest")
-        content["_FILE_NAME"] = plain_name(content["_FILE_NAME"], path)
         content["_PARTITION_STATS"] = _stats_of(content["_PARTITION_STATS"])
         manifests.append(ManifestFileMeta(*_fields_of(ManifestFileMeta, content)))
+    check_plain_names((meta.file_name for meta in manifests), path)
     return manifests
 
 
@@ -237,18 +241,19 @@ def decode_index_manifest(data: bytes, path: str) -> list[IndexManifestEntry]:
         _expect_version(content["_VERSION"], _INDEX_VERSION, f"{path} has index manifest")
         if content.get("_GLOBAL_INDEX") is not None:
             raise NotSupported(f"{path} has a global index {content['_INDEX_TYPE']}", "global indexes are not supported")
-        content["_FILE_NAME"] = plain_name(content["_FILE_NAME"], path)
-        content["_DELETIONS_VECTORS_RANGES"] = _vector_ranges(content.get("_DELETIONS_VECTORS_RANGES"), path)
+        content["_DELETIONS_VECTORS_RANGES"] = _vector_ranges(content.get("_DELETIONS_VECTORS_RANGES"))
         file = IndexFileMeta(*_fields_of(IndexFileMeta, content))
         entries.append(IndexManifestEntry(content["_KIND"], content["_PARTITION"], content["_BUCKET"], file))
+    files = [entry.index_file for entry in entries]
+    check_plain_names((file.file_name for file in files), path)
+    check_plain_names((marked.data_file_name for file in files for marked in file.deletion_vector_ranges or ()), path)
     return entries
 
 
-def _vector_ranges(listed: list[dict[str, Any] | None] | None, path: str) -> tuple[DeletionVectorRange, ...] | None:
+def _vector_ranges(listed: list[dict[str, Any] | None] | None) -> tuple[DeletionVectorRange, ...] | None:
     if listed is None:
         return None
-    ranges = [DeletionVectorRange(*_fields_of(DeletionVectorRange, item)) for item in listed if item is not None]
-    return tuple(replace(found, data_file_name=plain_name(found.data_file_name, path)) for found in ranges)
+    return tuple(DeletionVectorRange(*_fields_of(DeletionVectorRange, item)) for item in listed if item is not None)
 
 
 def partition_stats(entry_counts: Mapping[bytes, int], types: Sequence[DataType]) -> SimpleStats:

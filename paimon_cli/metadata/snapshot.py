@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from paimon_cli.errors import DamagedFile
-from paimon_cli.metadata.table_layout import plain_name
+from paimon_cli.metadata.table_layout import check_plain_names
 
 CURRENT_VERSION = 3
 APPEND, COMPACT, OVERWRITE, ANALYZE = "APPEND", "COMPACT", "OVERWRITE", "ANALYZE"
@@ -150,8 +150,7 @@ def _parsed(content: Mapping[str, Any], path: str) -> Snapshot:
         values[name] = value
     if values.get("watermark") == _NO_WATERMARK:
         del values["watermark"]
-    for name in _FILE_NAMES & values.keys():
-        plain_name(values[name], path)
+    check_plain_names((values[name] for name in _FILE_NAMES & values.keys()), path)
     return Snapshot(**values)
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from paimon_cli.errors import DamagedFile
 from paimon_cli.metadata.data_file import CommitMessage
-from paimon_cli.metadata.table_layout import plain_name
+from paimon_cli.metadata.table_layout import check_plain_names
 
 T = TypeVar("T")
 
@@ -125,8 +125,7 @@ class StagedCommit:
         except (ValueError, RecursionError) as error:
             hint = "write the rows again; the files of the damaged one will be found as orphans"
             raise DamagedFile(f"{path} holds no staged commit", str(error), hint, path=path) from error
-        for name in _file_names(staged.messages):
-            plain_name(name, path)
+        check_plain_names(_file_names(staged.messages), path)
         return staged
 
 

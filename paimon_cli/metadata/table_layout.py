@@ -6,6 +6,7 @@ Names that come out of metadata must stay inside the directory that they belong 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 
 from paimon_cli.errors import DamagedFile
 
@@ -105,8 +106,9 @@ def is_plain_name(name: str) -> bool:
     return bool(name) and not any(c in name for c in "/\\\0") and name not in (".", "..")
 
 
-def plain_name(name: str, path: str) -> str:
-    """`name` itself; `DamagedFile` naming the metadata file `path` if it could lead to another directory."""
-    if not is_plain_name(name):
-        raise DamagedFile(f"{path} names a file {name!r}", "file names in metadata must not lead to another directory", path=path)
-    return name
+def check_plain_names(names: Iterable[str], path: str) -> None:
+    """Raise `DamagedFile` about the metadata file `path` if a name that it holds could lead to another directory."""
+    for name in names:
+        if not is_plain_name(name):
+            why = "file names in metadata must not lead to another directory"
+            raise DamagedFile(f"{path} names a file {name!r}", why, path=path)

@@ -13,6 +13,7 @@ from paimon_cli.datatypes.field_types import field_from_json, field_to_json
 from paimon_cli.datatypes.type_text import check_field_names
 from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.metadata.snapshot import dump_java_json
+from paimon_cli.options.table_options import TableOptions
 
 CURRENT_VERSION = 3
 
@@ -30,6 +31,11 @@ class TableSchema:
     comment: str | None
     time_millis: int
     version: int = CURRENT_VERSION
+
+    @cached_property
+    def typed_options(self) -> TableOptions:
+        """The options of the schema, parsed; calls may put dynamic ones on top (`TableContext.options`)."""
+        return TableOptions(self.options)
 
     @cached_property
     def _by_name(self) -> dict[str, DataField]:

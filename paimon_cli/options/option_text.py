@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from paimon_cli.errors import UsageError
 
@@ -102,6 +103,26 @@ def _invalid(key: str, text: str, allowed: str) -> UsageError:
     return UsageError(
         f"option '{key}' cannot be '{text}'", f"allowed: {allowed}", f"set {key} to an allowed value", key=key, value=text
     )
+
+
+@dataclass(frozen=True, eq=False)
+class TypedOption(Generic[T]):
+    """Declares one option: the value set under `key` or an older key, else `default`, which may depend on other options.
+
+    `TableOptions` holds the values as plain attributes. A text that does not fit has none there, so Python asks this descriptor,
+    which raises `UsageError` with key, value and what is allowed.
+    """
+
+    key: str
+    default: T | Callable[[Any], T]
+    read: Callable[[str], T]
+    older_keys: tuple[str, ...] = ()
+
+    def __get__(self, options: Any, owner: type[object] | None = None) -> T:
+        for key in (self.key, *self.older_keys):
+            if key in options.raw:
+                return read_option(key, options.raw[key], self.read)
+        return self.default(options) if callable(self.default) else self.default
 
 
 def text(value: str) -> str:

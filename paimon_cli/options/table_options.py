@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from paimon_cli.errors import UsageError
 from paimon_cli.options import option_text as read
-from paimon_cli.options.option_text import parse_size, read_option
-
-T = TypeVar("T")
+from paimon_cli.options.option_text import TypedOption, parse_size, read_option
 
 MB = 1024 * 1024
 _MAX_LONG = 2**63 - 1
@@ -53,26 +49,6 @@ def _unlimited_or_positive(value: str) -> int:
     if number == 0:
         raise ValueError("-1 for no limit, or a whole number from 1")
     return number
-
-
-@dataclass(frozen=True, eq=False)
-class TypedOption(Generic[T]):
-    """Declares one option: the value set under `key` or an older key, else `default`, which may depend on other options.
-
-    `TableOptions` holds the values as plain attributes. A text that does not fit has none there, so Python asks this descriptor,
-    which raises `UsageError` with key, value and what is allowed.
-    """
-
-    key: str
-    default: T | Callable[[TableOptions], T]
-    read: Callable[[str], T]
-    older_keys: tuple[str, ...] = ()
-
-    def __get__(self, options: TableOptions, owner: type[object] | None = None) -> T:
-        for key in (self.key, *self.older_keys):
-            if key in options.raw:
-                return read_option(key, options.raw[key], self.read)
-        return self.default(options) if callable(self.default) else self.default
 
 
 class TableOptions:
@@ -192,8 +168,8 @@ class TableOptions:
 
     # compaction
     compaction_trigger = TypedOption("num-sorted-run.compaction-trigger", 5, read.whole_number(1))
-    num_levels = TypedOption("num-levels", lambda options: options.compaction_trigger + 1, read.whole_number(2))
-    _stop_trigger = TypedOption(
+    num_levels = TypedOption[int]("num-levels", lambda options: options.compaction_trigger + 1, read.whole_number(2))
+    _stop_trigger = TypedOption[int](
         "num-sorted-run.stop-trigger", lambda options: options.compaction_trigger + 3, read.whole_number(0)
     )
     max_size_amplification_percent = TypedOption("compaction.max-size-amplification-percent", 200, read.whole_number(0))
@@ -213,7 +189,7 @@ class TableOptions:
     offpeak_start_hour = TypedOption("compaction.offpeak.start.hour", -1, read.whole_number(-1, 23))
     offpeak_end_hour = TypedOption("compaction.offpeak.end.hour", -1, read.whole_number(-1, 23))
     offpeak_ratio = TypedOption("compaction.offpeak-ratio", 0, read.whole_number(0))
-    lookup_compact_max_interval = TypedOption(
+    lookup_compact_max_interval = TypedOption[int](
         "lookup-compact.max-interval", lambda options: 2 * options.compaction_trigger, read.whole_number(1)
     )
     lookup_wait = TypedOption("lookup-wait", True, read.boolean, ("changelog-producer.lookup-wait",))
@@ -238,13 +214,13 @@ class TableOptions:
     snapshot_num_retained_min = TypedOption("snapshot.num-retained.min", 10, read.whole_number(1))
     snapshot_num_retained_max = TypedOption("snapshot.num-retained.max", 2**31 - 1, read.whole_number(1))
     snapshot_time_retained = TypedOption("snapshot.time-retained", 3_600_000, read.parse_duration)
-    changelog_num_retained_min = TypedOption(
+    changelog_num_retained_min = TypedOption[int](
         "changelog.num-retained.min", lambda options: options.snapshot_num_retained_min, read.whole_number(1)
     )
-    changelog_num_retained_max = TypedOption(
+    changelog_num_retained_max = TypedOption[int](
         "changelog.num-retained.max", lambda options: options.snapshot_num_retained_max, read.whole_number(1)
     )
-    changelog_time_retained = TypedOption(
+    changelog_time_retained = TypedOption[int](
         "changelog.time-retained", lambda options: options.snapshot_time_retained, read.parse_duration
     )
     snapshot_expire_limit = TypedOption("snapshot.expire.limit", 50, read.whole_number(1))

@@ -12,7 +12,6 @@ import pyarrow as pa
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.bucket_functions import bucket_key_limit, row_buckets
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.table_options import TableOptions
 from paimon_cli.sql.conditions import And, BoundsOf, Compare, Condition, OneOf
 from paimon_cli.sql.expressions import ColumnValue
 
@@ -54,7 +53,7 @@ class Predicate:
 
     def buckets(self, total_buckets: int) -> frozenset[int] | None:
         """The buckets that matching rows can be in; None if the condition does not fix the bucket key."""
-        names, function = self.schema.bucket_key_names, TableOptions(self.schema.options).bucket_function
+        names, function = self.schema.bucket_key_names, self.schema.typed_options.bucket_function
         types = self.schema.types_of(names)
         if not names or total_buckets < 1 or bucket_key_limit(function, types) is not None:
             return None

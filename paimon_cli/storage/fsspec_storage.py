@@ -38,6 +38,8 @@ class FsspecStorage:
     user info.
     """
 
+    is_remote = False
+
     def __init__(self, url: str, options: Mapping[str, Any] | None = None, random: RandomSource | None = None) -> None:
         self._url = url
         self._random = random or SystemRandom()

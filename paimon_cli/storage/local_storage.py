@@ -28,6 +28,8 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 class LocalStorage:
     """`Storage` over absolute paths. What it wrote survives a power cut: file and directory are synced before a call returns."""
 
+    is_remote = False
+
     def __init__(self, random: RandomSource | None = None) -> None:
         self._random = random or SystemRandom()
 

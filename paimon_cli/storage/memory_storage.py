@@ -32,6 +32,8 @@ class MemoryStorage:
     whole, when its writer closes it. As on disk, the name of a new file must not be taken.
     """
 
+    is_remote = False
+
     def __init__(self, space: str = "", clock: Clock | None = None) -> None:
         self._name = space
         self._clock = clock or SystemClock()

@@ -40,6 +40,11 @@ class Storage(Protocol):
     Other failures of the store surface as `StorageUnavailable`.
     """
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether each call waits for an answer over a network, so that several at once take the time of one."""
+        ...
+
     def read_bytes(self, path: str) -> bytes:
         """Whole content of a small file (metadata)."""
         ...
@@ -137,11 +142,6 @@ class MovesDirectories(Protocol):
     def move_directory(self, path: str, target: str) -> None:
         """Move a directory with all below it to a place where nothing lies."""
         ...
-
-
-def is_remote(storage: Storage) -> bool:
-    """Whether each call waits for an answer over a network, so that several at once take the time of one."""
-    return bool(getattr(storage, "is_remote", False))
 
 
 def open_sized(storage: Storage, path: str, size: int) -> BinaryIO:
@@ -252,7 +252,7 @@ class WrappedStorage:
 
     @property
     def is_remote(self) -> bool:
-        return is_remote(self.inner)
+        return self.inner.is_remote
 
     def before(self, call: str, path: str) -> None:
         """Called before each call that is passed on."""
@@ -266,7 +266,7 @@ class WrappedStorage:
         return self.inner.open_input(path)
 
     def open_sized(self, path: str, size: int) -> BinaryIO:
-        if not is_remote(self.inner):
+        if not self.inner.is_remote:
             return self.open_input(path)
         self.before("open_input", path)
         return open_sized(self.inner, path, size)

@@ -33,10 +33,8 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T], threads: int) ->
             yield from pool.map(function, portion)
 
 
-def together(calls: Sequence[Callable[[], R]], at_once: bool) -> list[R]:
-    """The results of calls that wait for a store, made `at_once` or one after the other; the first error, when all have ended."""
-    if not at_once or len(calls) < 2:
-        return [call() for call in calls]
+def together(calls: Sequence[Callable[[], R]]) -> list[R]:
+    """The results of calls that wait for a store, made at the same time; the first error, when all have ended."""
     with ThreadPoolExecutor(len(calls)) as pool:
         begun = [pool.submit(call) for call in calls]
     return [one.result() for one in begun]

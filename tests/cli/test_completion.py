@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from paimon_cli import Table
 from paimon_cli.cli import completion
 from paimon_cli.cli.app import app
+from paimon_cli.cli.terminal import COMPLETION_VARIABLE
 
 SHELLS = [shell for shell in ("bash", "zsh", "fish") if shutil.which(shell)]
 Complete = Callable[[str], list[str]]
@@ -48,7 +49,7 @@ def complete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
     monkeypatch.chdir(folder)
 
     def ask(line: str) -> list[str]:
-        asks = {completion.VARIABLE: "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args", "_TYPER_COMPLETE_ARGS": line}
+        asks = {COMPLETION_VARIABLE: "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args", "_TYPER_COMPLETE_ARGS": line}
         answer = CliRunner().invoke(app, [], env=asks, prog_name="paimon-cli")
         assert not answer.stderr
         return [word.split("\t")[0] for word in answer.stdout.splitlines() if word]

@@ -102,6 +102,8 @@ class Fault:
 class FaultyStorage:
     """A local storage that counts its calls and lets one of them fail."""
 
+    is_remote = False
+
     def __init__(self, fault: Fault | None = None) -> None:
         self.inner = LocalStorage()
         self.calls: list[str] = []

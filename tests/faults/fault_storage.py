@@ -41,6 +41,8 @@ class FaultStorage:
     happened in their directory before; other deletes and new files may be taken back, each on its own.
     """
 
+    is_remote = False
+
     def __init__(self, inner: Storage, fault_of: NoteCall, rival: Callable[[], object] | None = None) -> None:
         """`rival` happens once, just before the first put."""
         self.rival = rival

@@ -108,8 +108,7 @@ class TestAhead:
         assert pickle.loads(pickle.dumps(ahead)).take(lambda: 2) == 2
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-def test_calls_together(at_once: bool) -> None:
+def test_calls_together() -> None:
     done: list[int] = []
 
     def fail() -> int:
@@ -119,7 +118,7 @@ def test_calls_together(at_once: bool) -> None:
         done.append(1)
         return 1
 
-    assert together([lambda: 1, lambda: 2], at_once) == [1, 2]
+    assert together([lambda: 1, lambda: 2]) == [1, 2]
     with pytest.raises(ValueError, match="no"):
-        together([fail, note], at_once)
-    assert done == ([1] if at_once else []), "side by side all of them end first"
+        together([fail, note])
+    assert done == [1], "all of them end first"

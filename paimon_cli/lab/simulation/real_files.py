@@ -66,6 +66,8 @@ def _is_same(call: Call, answer: Any) -> bool:
 class NotedStorage:
     """The storage of an actor, whose calls are noted. `known`: calls that were made before; they are not made again."""
 
+    is_remote = False
+
     def __init__(self, inner: Any, known: Sequence[Call] = ()) -> None:
         self._inner = inner
         self._known = iter(known)

@@ -122,7 +122,7 @@ class Scenario:
 
     @cached_property
     def options(self) -> TableOptions:
-        return TableOptions(self.schema.options)
+        return self.schema.typed_options
 
     @cached_property
     def files(self) -> Mapping[str, bytes]:

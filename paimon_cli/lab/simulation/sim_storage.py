@@ -79,6 +79,8 @@ class SimDisk:
 class DiskStorage:
     """The disk as an observer sees it: a read-only `Storage` outside of the schedule, whose reads are not steps."""
 
+    is_remote = False
+
     def __init__(self, disk: SimDisk) -> None:
         self._disk = disk
 
@@ -150,6 +152,8 @@ class Caller(Protocol):
 
 class SimStorage:
     """The `Storage` of one actor, with the reduction that the scenario allows."""
+
+    is_remote = False
 
     def __init__(self, disk: SimDisk, scenario: Scenario, actor: Caller) -> None:
         layout = scenario.layout
