@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from paimon_cli.api.opened_table import OpenedTable, Partitions, Runtime, check_choice, check_positive
+from paimon_cli.api.opened_table import OpenedTable, Partitions, Runtime, check_positive
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from paimon_cli.history.live_files import BucketNumbers
     from paimon_cli.inspect.advice_rules import Advice
     from paimon_cli.inspect.bucket_report import BucketRow, PartitionRow
-    from paimon_cli.inspect.compaction_history import CompactedBucketRow, CompactionRow
     from paimon_cli.inspect.compaction_scenarios import LsmExplanation, ScenarioRow
     from paimon_cli.inspect.doctor_rules import Diagnosis
     from paimon_cli.inspect.file_report import EntryRow, FileDetails, FileRow, RowGroupRow
@@ -24,14 +22,10 @@ if TYPE_CHECKING:
     from paimon_cli.inspect.index_report import IndexRow, VectorRow
     from paimon_cli.inspect.lsm_report import LsmRow
     from paimon_cli.inspect.report_figures import TableState
-    from paimon_cli.inspect.schema_report import OptionExplanation, OptionRow, SchemaChange, SchemaDetails, SchemaRow
     from paimon_cli.inspect.table_description import TableDescription
-    from paimon_cli.inspect.version_report import ManifestRow, SnapshotDetails, SnapshotRow
-    from paimon_cli.jobs.bisection import Bisection
+    from paimon_cli.inspect.version_report import ManifestRow
     from paimon_cli.jobs.doctor_job import Fact
     from paimon_cli.lsm.compaction_simulation import OnCommit, SimulatedWorkload
-    from paimon_cli.read.difference import FileChange, RowChange
-    from paimon_cli.read.key_history import KeyVersion
 
 
 class Inspection(OpenedTable):
@@ -45,103 +39,6 @@ class Inspection(OpenedTable):
         from paimon_cli.inspect.table_description import describe_table
 
         return describe_table(self.catalog_table)
-
-    def snapshots(self, *, limit: int | None = None, kind: str | None = None, user: str | None = None) -> list[SnapshotRow]:
-        """Snapshots, the newest first: at most `limit`, only of a `kind` (APPEND, COMPACT, OVERWRITE, ANALYZE) or `user`."""
-        from paimon_cli.inspect.version_report import snapshot_rows
-
-        return snapshot_rows(self.catalog_table, limit, kind, user)
-
-    def snapshot(self, snapshot: int | str = "latest") -> SnapshotDetails:
-        """All fields of one snapshot: an id, `latest` or `earliest`. `NotFound`."""
-        from paimon_cli.inspect.version_report import snapshot_details
-
-        return snapshot_details(self.catalog_table, self.catalog_table.named_snapshot(str(snapshot)))
-
-    def compactions(self, *, limit: int | None = None, user: str | None = None) -> list[CompactionRow]:
-        """The compactions that snapshots record, the newest first: at most `limit`, only of a `user`."""
-        from paimon_cli.inspect.compaction_history import compaction_rows
-
-        return compaction_rows(self.context, limit, user)
-
-    def compaction(self, snapshot: int | str = "latest") -> list[CompactedBucketRow]:
-        """What one compaction did to each bucket; `latest` is the newest COMPACT snapshot. `NotFound`."""
-        from paimon_cli.inspect.compaction_history import compacted_buckets, compaction_snapshot
-
-        return compacted_buckets(self.context, compaction_snapshot(self.catalog_table, str(snapshot)))
-
-    def snapshot_ids(self) -> Sequence[int]:
-        """The ids of all snapshots, ascending."""
-        return self.catalog_table.snapshots.ids()
-
-    def file_changes(self, before: int | str, after: int | str = "latest") -> list[FileChange]:
-        """The data files that two snapshots do not share: `snapshots diff --files`."""
-        from paimon_cli.read.difference import file_changes
-
-        return file_changes(self.context, *map(self.catalog_table.named_snapshot, (str(before), str(after))))
-
-    def row_changes(self, before: int | str, after: int | str = "latest", *, limit: int | None = None) -> Iterator[RowChange]:
-        """The rows that read differently at two snapshots, lazily: `snapshots diff --rows`."""
-        from paimon_cli.read.difference import row_changes
-
-        one, other = (self.catalog_table.named_snapshot(str(name)) for name in (before, after))
-        return islice(row_changes(self.context, one, other), limit)
-
-    def bisect(
-        self, where: str, *, expect: Literal["some", "none"] = "some", first: int | None = None, last: int | None = None
-    ) -> Bisection:
-        """The first snapshot in which some rows match a condition, or none do, found by halving those from `first` to `last`.
-
-        `NotFound` if it does not hold in the last one.
-        """
-        from paimon_cli.jobs.bisection import EXPECTED, bisect_snapshots
-
-        check_choice("expect", expect, EXPECTED)
-        progress = self.runtime.new_progress()
-        progress.start("Reading snapshots", None)
-        try:
-            return bisect_snapshots(self.catalog_table, where, expect=expect, first=first, last=last, advance=progress.advance)
-        finally:
-            progress.finish()
-
-    def schemas(self) -> list[SchemaRow]:
-        """Schemas, the newest first: one for each change of the table."""
-        from paimon_cli.inspect.schema_report import schema_rows
-
-        return schema_rows(self.catalog_table)
-
-    def schema(self, schema: int | str = "latest") -> SchemaDetails:
-        """The columns, keys and options of one schema: an id or `latest`. `NotFound`."""
-        from paimon_cli.inspect.schema_report import schema_details
-
-        return schema_details(self.catalog_table.named_schema(str(schema)))
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        """The options set in the latest schema."""
-        return dict(self.catalog_table.schemas.latest().options)
-
-    def option_rows(self, *, every: bool = False) -> list[OptionRow]:
-        """Options with their meaning and default; `every`: also those that are not set (`options ls --all`)."""
-        from paimon_cli.inspect.schema_report import option_rows
-
-        opened = self.catalog_table
-        return option_rows(opened.schemas.latest().options, opened.options, every=every)
-
-    def explain_option(self, key: str) -> OptionExplanation:
-        """What an option is, what paimon-cli makes of it, and its value in this table (`options explain`). `NotFound`."""
-        from paimon_cli.inspect.schema_report import explain_option
-
-        opened = self.catalog_table
-        return explain_option(key, opened.schemas.latest().options, opened.options)
-
-    def schema_changes(self, before: int | str | None = None, after: int | str = "latest") -> list[SchemaChange]:
-        """How two schemas differ, `before` by default the one below `after`: `schemas diff`. `NotFound`."""
-        from paimon_cli.inspect.schema_report import schema_below, schema_changes
-
-        new = self.catalog_table.named_schema(str(after))
-        old = schema_below(self.catalog_table, new) if before is None else self.catalog_table.named_schema(str(before))
-        return schema_changes(old, new)
 
     def manifests(self, *, snapshot: int | None = None, lists: Sequence[str] | None = None) -> list[ManifestRow]:
         """Manifests of a snapshot, list by list; `lists`: some of base, delta, changelog and index."""
@@ -236,15 +133,6 @@ class Inspection(OpenedTable):
 
         rows = vector_rows(self.context, self._snapshot(snapshot), self._partitions(partition), self._buckets(bucket))
         return [row for row in rows if row.level is None] if dangling else rows
-
-    def blame(self, key: Mapping[str, Any]) -> list[KeyVersion]:
-        """Every stored version of a key, or of a part of it: commit, file, level, sequence number, kind and values."""
-        from paimon_cli.read.key_history import key_history, key_predicate
-
-        return key_history(
-            self.context,
-            key_predicate(self.context, {name: None if value is None else str(value) for name, value in key.items()}),
-        )
 
     def doctor(self, *, argument: str | None = None) -> list[Fact | Diagnosis]:
         """Facts and findings about the table and its storage.
@@ -396,20 +284,6 @@ def simulate(
         return Simulation(what, scenarios(replayed, baseline, set or {}, compare, compact_every, on_scenario))
     finally:
         progress.finish()
-
-
-def all_options() -> list[OptionRow]:
-    """All options that a table can set, with meaning and default (`options ls --all`)."""
-    from paimon_cli.inspect.schema_report import option_rows
-
-    return option_rows({}, {}, every=True)
-
-
-def explain_option(key: str) -> OptionExplanation:
-    """What an option is, and what paimon-cli makes of it (`options explain`). `NotFound`."""
-    from paimon_cli.inspect.schema_report import explain_option
-
-    return explain_option(key)
 
 
 def examine_installation() -> list[Fact | Diagnosis]:

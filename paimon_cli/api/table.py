@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from paimon_cli.api.history import History
 from paimon_cli.api.inspection import Inspection
+from paimon_cli.api.integrity import Integrity
 from paimon_cli.api.maintenance import Maintenance, Planned
 from paimon_cli.api.opened_table import Runtime, check_choice
 from paimon_cli.api.writing import Writing
@@ -45,7 +47,7 @@ class TableDropped:
     only_entry: bool = False
 
 
-class Table(Writing, Maintenance, Inspection):
+class Table(Writing, Maintenance, Integrity, Inspection, History):
     """An Apache Paimon table.
 
     Opening one reads its latest schema and nothing else; Arrow is loaded when rows or statistics are needed, Spark when a job is

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paimon_cli.cli.columns import OutputFormat, columns_of, csv_line, envelope
+from paimon_cli.cli.columns import columns_of
 from paimon_cli.cli.command import Call, command, top_level
+from paimon_cli.cli.output import OutputFormat, csv_line, envelope
 from paimon_cli.cli.parameters import TableName
 from paimon_cli.cli.results import TIME, counted, human_size, printable
 from paimon_cli.errors import NotFound, UsageError, importing

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from paimon_cli.cli.columns import Item, Listing, columns_of
+from paimon_cli.cli.columns import columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
+from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, say
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
@@ -280,7 +281,7 @@ def list_options(
 
     paimon-cli options ls ./wh/shop.db/orders --all --fields key,value,default
     """
-    from paimon_cli.api.inspection import all_options
+    from paimon_cli.api.history import all_options
     from paimon_cli.inspect.schema_report import OptionRow
 
     if table is None:
@@ -308,7 +309,7 @@ def explain_option(
 
     paimon-cli options explain fields.amount.aggregate-function ./wh/shop.db/orders
     """
-    from paimon_cli.api.inspection import explain_option
+    from paimon_cli.api.history import explain_option
     from paimon_cli.inspect.schema_report import OptionExplanation
 
     opened = None if table is None else call.open(table)

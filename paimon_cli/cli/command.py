@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from paimon_cli.cli.columns import Column, Item, Listing, OutputFormat, show_data, with_fields
+from paimon_cli.cli.columns import Column
 from paimon_cli.cli.command_groups import ARGUMENTS, HelpfulGroup, PlainCommand
+from paimon_cli.cli.output import Item, Listing, OutputFormat, show_data, with_fields
 from paimon_cli.cli.parameters import (
     BranchName,
     CommonOptions,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from paimon_cli.cli.columns import Item, Listing
 from paimon_cli.cli.command import Call, command, top_level
+from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, Buckets, Partitions, split_buckets, split_partitions
 from paimon_cli.cli.results import say
 from paimon_cli.errors import UsageError

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paimon_cli.cli.columns import Listing, columns_of
+from paimon_cli.cli.columns import columns_of
 from paimon_cli.cli.command import Call
+from paimon_cli.cli.output import Listing
 from paimon_cli.cli.results import ABSENT, counted, human_size, ran
 from paimon_cli.errors import Refused
 

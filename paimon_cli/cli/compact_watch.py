@@ -15,8 +15,8 @@ from rich.live import Live
 from rich.table import Table as Grid
 from rich.text import Text
 
-from paimon_cli.cli.columns import OutputFormat, check_fields, envelope
 from paimon_cli.cli.compact_view import summary_line
+from paimon_cli.cli.output import OutputFormat, check_fields, envelope
 from paimon_cli.cli.results import counted, human_size, note, printable, rfc3339, warn
 from paimon_cli.errors import UsageError
 from paimon_cli.storage.catalog_options import without_user_info

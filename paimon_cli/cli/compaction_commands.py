@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paimon_cli.cli.columns import Item, Listing
 from paimon_cli.cli.command import Call, command, group, top_level
+from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, addressable
 from paimon_cli.cli.results import counted, human_size
 

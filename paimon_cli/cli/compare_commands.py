@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from paimon_cli.cli.columns import Item
 from paimon_cli.cli.command import Call, command, top_level
+from paimon_cli.cli.output import Item
 from paimon_cli.cli.parameters import SourceFormat, TableName, addressable
 from paimon_cli.cli.results import cell_text, counted, printable, rfc3339
 from paimon_cli.errors import FINDINGS_EXIT_CODE

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paimon_cli.cli.columns import Item
 from paimon_cli.cli.command import Call, command, top_level
+from paimon_cli.cli.output import Item
 from paimon_cli.cli.results import human_size, say
 from paimon_cli.cli.terminal import NO_PAGER_VARIABLE, is_traced, progress_on_stderr
 from paimon_cli.errors import PaimonError, UsageError

@@ -12,8 +12,9 @@ from typing import Annotated
 import typer
 
 from paimon_cli import __version__
-from paimon_cli.cli.columns import Column, Item, Listing, columns_of
+from paimon_cli.cli.columns import Column, columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
+from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, say
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paimon_cli.cli.columns import Item
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.expire_command import show_files_to_delete
+from paimon_cli.cli.output import Item
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Identity, TableName, Yes, split_partitions
 from paimon_cli.cli.results import confirm, counted, human_size, say, warn
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from paimon_cli.cli.columns import Column, Item, Listing, columns_of
+from paimon_cli.cli.columns import Column, columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
+from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
 from paimon_cli.cli.results import COUNT, SIZE, Kind, confirm, counted, human_size
 

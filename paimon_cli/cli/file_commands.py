@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from paimon_cli.cli.columns import Column, Item, Listing, columns_of
+from paimon_cli.cli.columns import Column, columns_of
 from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, addressable, split_buckets, split_partitions
 from paimon_cli.cli.results import counted, human_size
 from paimon_cli.errors import UsageError

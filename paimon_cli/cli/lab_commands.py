@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
-from paimon_cli.cli.columns import Item, Listing
 from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import ConflictGranularity
 from paimon_cli.cli.results import counted, say
 from paimon_cli.cli.terminal import progress_on_stderr

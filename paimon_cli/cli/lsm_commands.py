@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paimon_cli.cli.columns import Item, Listing
 from paimon_cli.cli.command import Call, command, group, top_level
+from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, split_buckets, split_pairs, split_partitions
 from paimon_cli.cli.results import TIME, counted, human_size, printable, say
 from paimon_cli.cli.terminal import paged

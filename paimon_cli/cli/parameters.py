@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from paimon_cli.cli.columns import OutputFormat
+from paimon_cli.cli.output import OutputFormat
 from paimon_cli.errors import UsageError
 
 COMMON_PANEL, COMMIT_PANEL = "Common", "Commit"

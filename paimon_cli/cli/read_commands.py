@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from paimon_cli.cli.columns import Column, Item, OutputFormat
+from paimon_cli.cli.columns import Column
 from paimon_cli.cli.command import Call, command, group, top_level
+from paimon_cli.cli.output import Item, OutputFormat
 from paimon_cli.cli.parameters import COMMON_PANEL, SnapshotId, TableName, addressable
 from paimon_cli.cli.results import COUNT, counted, human_size, ran, warn
 from paimon_cli.errors import UsageError

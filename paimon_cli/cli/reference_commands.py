@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paimon_cli.cli.columns import Column, Item, Listing
+from paimon_cli.cli.columns import Column
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.expire_command import show_files_to_delete
+from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, say
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.cli.columns import OutputFormat, check_fields, envelope
+from paimon_cli.cli.output import OutputFormat, check_fields, envelope
 from paimon_cli.cli.results import View, counted, printable, say
 from paimon_cli.cli.terminal import paged, write_bytes
 from paimon_cli.datatypes.canonical_form import canonical_texts

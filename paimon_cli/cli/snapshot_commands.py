@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from paimon_cli.cli.columns import Item, Listing, OutputFormat
 from paimon_cli.cli.command import Call, command, group, top_level
+from paimon_cli.cli.output import Item, Listing, OutputFormat
 from paimon_cli.cli.parameters import TableName, addressable, split_partitions
 from paimon_cli.cli.results import counted
 from paimon_cli.errors import UsageError

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paimon_cli.cli.columns import Item, Listing
 from paimon_cli.cli.command import Call, command, group, top_level
+from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Partitions, TableName, Yes, split_partitions
 from paimon_cli.cli.results import confirm, counted, human_size, ran
 

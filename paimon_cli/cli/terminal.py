@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.cli.columns import OutputFormat
+from paimon_cli.cli.output import OutputFormat
 from paimon_cli.cli.results import note, rfc3339
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.storage.clock_and_random import Clock, SystemClock

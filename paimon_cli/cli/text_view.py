@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from paimon_cli.cli.columns import RECORDS, Item, Listing, field_names
+from paimon_cli.cli.columns import RECORDS, field_names
+from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.results import ABSENT, View, cell_text, printable, say
 from paimon_cli.cli.terminal import paged
 

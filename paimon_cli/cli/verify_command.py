@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from paimon_cli import __version__
-from paimon_cli.cli.columns import Item, Listing
 from paimon_cli.cli.command import Call, command, top_level
+from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, SnapshotId, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, printable, ran, say
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
@@ -69,7 +69,7 @@ def verify(
     paimon-cli verify ./wh/shop.db/orders --all-snapshots --report junit checks.xml
     """
     if list_codes:
-        from paimon_cli.api.maintenance import invariants
+        from paimon_cli.api.integrity import invariants
         from paimon_cli.invariants.violation import Invariant
 
         call.show(Listing("InvariantList", None, Invariant, invariants()))

@@ -1,7 +1,13 @@
-"""The commit loop: read the latest snapshot, check, prepare, publish; after a lost race start again (FORMAT.md, section 10.2).
+"""The commit protocol: how commit messages become a snapshot (FORMAT.md, section 10.2).
 
-Before the publication only new files are written, which no snapshot names, and the publication is one atomic operation of the
-storage. So a commit happens as a whole or not at all, wherever it stops.
+1. read the latest snapshot; stop if it, or one before it, holds this commit already (`deduplication`).
+2. check that no other commit contradicts this one (`data_conflict`, `files_conflict`).
+3. prepare: write manifests, manifest lists and, in memory, the snapshot (`prepared_snapshot`).
+4. publish: create `snapshot-N`, only if it does not exist (`snapshot_publish`); after a lost race start again at 1.
+5. announce: write the LATEST hint.
+
+Before step 4 only new files are written, which no snapshot names, and step 4 is one atomic operation of the storage. So a commit
+happens as a whole or not at all, wherever it stops.
 """
 
 from __future__ import annotations
@@ -109,13 +115,21 @@ class Committer:
         append, compact = append_changes(messages, check_append_files), compact_changes(messages)
         steps: list[CommitStep] = []
         if not append.is_empty or (compact.is_empty and self._context.options.commit_force_create_snapshot):
-            is_checked = (self._checks_data or meets_distributed_rows(self._context, messages)) and not append.is_empty
-            check = check_of_messages(self._context, identity, messages, append.read_snapshot_id) if is_checked else None
-            if not keeps_numbers:
-                check = all_of(check, self._check_of_homes(identity, messages))
-            steps.append(CommitStep((lambda latest: append) if keeps_numbers else self._ordered(lambda latest: append), check))
+            check = None if append.is_empty else self._check_of_append(identity, messages, append)
+            if keeps_numbers:
+                steps.append(CommitStep(lambda latest: append, check))
+            else:
+                checks = all_of(check, self._check_of_homes(identity, messages))
+                steps.append(CommitStep(self._ordered(lambda latest: append), checks))
         check = check_of_buckets(self._context, identity, messages, compact.read_snapshot_id) if rows_are_new else None
         return self._commit([*steps, *_compaction(compact, check)], identity, watermark, work_begin_millis)
+
+    def _check_of_append(
+        self, identity: CommitIdentity, messages: Sequence[CommitMessage], append: SnapshotChanges
+    ) -> CheckData | None:
+        if not self._checks_data and not meets_distributed_rows(self._context, messages):
+            return None
+        return check_of_messages(self._context, identity, messages, append.read_snapshot_id)
 
     def overwrite(
         self,
@@ -191,14 +205,16 @@ class Committer:
     def _publish(
         self, step: CommitStep, own: Deduplication, watermark: int | None, work_begin_millis: int | None
     ) -> CommitResult:
-        """Make one snapshot; after a lost race again, on top of the snapshot that won it."""
+        """Make one snapshot by the steps above; each attempt builds on the snapshot that won the race before it.
+
+        Delta manifests are written once, unless the changes depend on the latest snapshot.
+        """
         context, writer, attempts = self._context, MetadataWriter(self._context), RetryPolicy(self._context)
         delta: DeltaManifests | None = None
         for attempt in attempts:
             try:
                 with discarded_on(writer, PaimonError, Unpublished), _unpublished():
-                    seen = context.snapshots.last_seen() if attempt == 1 else None
-                    latest = seen or context.snapshots.latest()
+                    latest = self._latest(attempt)
                     changes = step.changes_on(latest)
                     is_made = own.committed_since_begin(latest, changes.kind)
                     if is_made or self._is_needless(step, changes, latest):
@@ -222,6 +238,11 @@ class Committer:
             writer.discard(prepared.files)
         writer.discard(writer.written)
         raise attempts.exhausted()
+
+    def _latest(self, attempt: int) -> Snapshot | None:
+        """The snapshot to build on. Where each look takes a request, the first attempt trusts what the plan has seen."""
+        seen = self._context.snapshots.last_seen() if attempt == 1 else None
+        return seen or self._context.snapshots.latest()
 
     def _check(self, step: CommitStep, changes: SnapshotChanges, latest: Snapshot | None, attempt: int) -> None:
         added = sum(entry.kind == ADD for entry in changes.entries)

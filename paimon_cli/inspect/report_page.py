@@ -10,25 +10,22 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 
 from paimon_cli.inspect.charts import (
-    LONGEST_TEXT,
     STYLE,
     Axis,
     Bar,
     Line,
     Part,
-    Range,
     bars,
     binned,
     columns,
     escape,
     figure,
-    level_class,
     lines,
-    ranges,
     table_of,
 )
 from paimon_cli.inspect.health_report import HEALTHY, NEEDS_CARE
-from paimon_cli.inspect.report_figures import BucketLevels, Moment, ReportFigures, Tree
+from paimon_cli.inspect.report_buckets import compaction_debt, key_ranges, levels_of_buckets
+from paimon_cli.inspect.report_figures import Moment, ReportFigures
 from paimon_cli.options.option_text import counted, human_size
 
 MOST_LINES, MOST_VALUES = 60, 100
@@ -64,7 +61,7 @@ ol.findings { padding-left: 1.3rem; } ol.findings li { margin: .5rem 0; } pre { 
 
 def report_page(figures: ReportFigures, version: str) -> str:
     """The page as text."""
-    sections = (_head, _findings, _history, _commits, _buckets, _trees, _debt, _definition)
+    sections = (_head, _findings, _history, _commits, levels_of_buckets, key_ranges, compaction_debt, _definition)
     body = "\n".join(part for section in sections for part in section(figures))
     policy = "default-src &#39;none&#39;; style-src &#39;unsafe-inline&#39;"
     made = f"Made by paimon-cli {escape(version)} on {_time(figures.millis)} UTC from the metadata of the table."
@@ -210,144 +207,6 @@ def _commits(figures: ReportFigures) -> Iterator[str]:
     )
 
 
-def level_bars(buckets: Sequence[BucketLevels]) -> list[Bar]:
-    """The bytes of each level of each bucket."""
-    return [
-        Bar(
-            bucket.place,
-            [
-                Part(size, level_class(level), f"L{level}: {human_size(size)} in {counted(bucket.files_by_level[level], 'file')}")
-                for level, size in sorted(bucket.size_by_level.items())
-            ],
-            f"{human_size(bucket.size)}, {_runs_or_files(bucket)}",
-        )
-        for bucket in buckets
-    ]
-
-
-def _runs_or_files(bucket: BucketLevels) -> str:
-    return counted(bucket.files, "file") if bucket.runs is None else counted(bucket.runs, "run")
-
-
-def _buckets(figures: ReportFigures) -> Iterator[str]:
-    if not figures.buckets:
-        return
-    yield "<h2>Levels of the buckets</h2>" if figures.has_keys else "<h2>Buckets</h2>"
-    left = figures.bucket_count - len(figures.buckets)
-    if left:
-        yield f'<p class="faint">The {len(figures.buckets)} buckets with most to merge, of {figures.bucket_count:,}.</p>'
-    levels = sorted({level for bucket in figures.buckets for level in bucket.size_by_level})
-    legend = [(level_class(level), f"L{level}") for level in levels]
-    total = sum(bucket.size for bucket in figures.buckets)
-    says = f"{counted(len(figures.buckets), 'bucket')} with {human_size(total)}, bytes of each level"
-    yield figure("levels", "Bytes by level", says, bars(level_bars(figures.buckets)), legend)
-    yield table_of(
-        ("Bucket", "Size", "Files", "Runs", *(f"L{level}" for level in levels)),
-        (
-            [
-                bucket.place,
-                human_size(bucket.size),
-                f"{bucket.files:,}",
-                "-" if bucket.runs is None else f"{bucket.runs}",
-                *(human_size(bucket.size_by_level[level]) if level in bucket.size_by_level else "" for level in levels),
-            ]
-            for bucket in figures.buckets
-        ),
-        numbers=range(1, len(levels) + 4),
-    )
-    if left:
-        yield from _spread(figures)
-
-
-def _spread(figures: ReportFigures) -> Iterator[str]:
-    what = "sorted run" if figures.has_keys else "file"
-    spread = sorted(figures.runs_of_buckets.items())
-    rows = []
-    for group in binned(spread, 20):
-        low, high = group[0][0], group[-1][0]
-        count = sum(buckets for _, buckets in group)
-        label = counted(low, what) if low == high else f"{low:,} to {counted(high, what)}"
-        rows.append(Bar(label, [Part(count, "bar", f"{label}: {counted(count, 'bucket')}")], counted(count, "bucket")))
-    says = f"how many of the {figures.bucket_count:,} buckets have how many {what}s"
-    yield figure("spread", f"All buckets by number of {what}s", says, bars(rows))
-
-
-def tree_ranges(tree: Tree) -> list[Range]:
-    """The key range of each sorted run of a bucket, the newest first."""
-    return [
-        Range(
-            f"run {run.run}, L{run.level}",
-            *run.span,
-            level_class(run.level),
-            f"{counted(run.rows, 'record')} from {_key(run.min_key)} to {_key(run.max_key)}, overlaps {run.overlap - 1}",
-            human_size(run.size),
-        )
-        for run in tree.runs
-    ]
-
-
-def _trees(figures: ReportFigures) -> Iterator[str]:
-    if not figures.trees:
-        return
-    yield "<h2>Key ranges of the sorted runs</h2>"
-    lesson = "From the lowest key of a bucket to its highest, the newest run first. A reader merges the runs that overlap."
-    yield f'<p class="faint">{lesson}</p>'
-    for number, tree in enumerate(figures.trees):
-        levels = sorted({run.level for run in tree.runs})
-        left = f"; {counted(tree.runs_left, 'run')} before the oldest not shown" if tree.runs_left else ""
-        says = f"{counted(len(tree.runs) + tree.runs_left, 'sorted run')}, key ranges{left}"
-        legend = [(level_class(level), f"L{level}") for level in levels]
-        yield figure(f"tree{number}", tree.place, says, ranges(tree_ranges(tree)), legend, heading=f"{tree.place}: {says}")
-        yield table_of(
-            ("Run", "Level", "Files", "Size", "Records", "Lowest key", "Highest key", "Overlaps"),
-            (
-                [
-                    *(f"{run.run}", f"L{run.level}", f"{run.files:,}", human_size(run.size), f"{run.rows:,}"),
-                    *(_key(run.min_key), _key(run.max_key), f"{run.overlap - 1}"),
-                ]
-                for run in tree.runs
-            ),
-            numbers=(0, 1, 2, 3, 4, 7),
-        )
-
-
-def _debt(figures: ReportFigures) -> Iterator[str]:
-    debt = figures.debt
-    yield "<h2>Compaction debt</h2>"
-    if debt.refusal is not None:
-        yield f"<p>This version does not compact the table: {escape(debt.refusal)}.</p>"
-        return
-    new = f" Level 0 holds {human_size(debt.level_0_bytes)}." if figures.has_keys else ""
-    if not debt.due:
-        yield f"<p>No compaction is due in {counted(debt.buckets, 'bucket')}.{new}</p>"
-        return
-    yield (
-        f"<p>A compaction is due in {debt.due:,} of {counted(debt.buckets, 'bucket')}. It would read "
-        f"{human_size(debt.read_bytes)}, and write about {human_size(debt.write_bytes)}.{new}</p>"
-    )
-    rows = [
-        Bar(
-            f"{row.partition} / bucket {row.bucket}" if row.partition else f"bucket {row.bucket}",
-            [Part(row.read_bytes, "bar", f"{row.reason}: reads {human_size(row.read_bytes)}")],
-            human_size(row.read_bytes),
-        )
-        for row in debt.rows
-    ]
-    says = "; ".join(f"{row.label} {row.note}" for row in rows)
-    yield figure("debt", "Bytes to read, by bucket", says, bars(rows))
-    yield table_of(
-        ("Partition", "Bucket", "Why", "Runs now", "Runs after", "To read", "To write"),
-        (
-            [
-                *(row.partition or "-", f"{row.bucket}", row.reason, f"{row.runs_before}", f"{row.runs_after}"),
-                *(human_size(row.read_bytes), human_size(row.write_bytes)),
-            ]
-            for row in debt.rows
-        ),
-        numbers=(1, 3, 4, 5, 6),
-    )
-
-
 def _definition(figures: ReportFigures) -> Iterator[str]:
     table = figures.description
     yield "<h2>Definition</h2>"
@@ -361,11 +220,6 @@ def _definition(figures: ReportFigures) -> Iterator[str]:
     yield table_of(
         ("Option", "Value"), ([key, value] for key, value in options[:MOST_VALUES]), summary=counted(len(options), "option")
     )
-
-
-def _key(values: Sequence[object]) -> str:
-    text = ", ".join(map(str, values))
-    return text if len(text) <= LONGEST_TEXT // 4 else f"{text[: LONGEST_TEXT // 4]}…"
 
 
 def _moment(moment: Moment) -> str:

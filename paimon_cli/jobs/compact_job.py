@@ -1,6 +1,12 @@
-"""`compact`: plan buckets at a snapshot, run their compactions as engine tasks, commit a COMPACT snapshot.
+"""`compact`: merges the sorted runs of buckets.
 
-The buckets are independent: one that fails, or that another job has changed meanwhile, does not cost the others their work.
+1. plan: pick runs of each bucket at one snapshot (`plan_compaction`).
+2. run: one task of the engine per bucket merges the runs into new files (`compact_bucket`); what fails leaves no files.
+3. commit: a COMPACT snapshot replaces the files (`commit_results`). Buckets that another job compacted meanwhile are planned
+   again, left out, or end the job.
+
+The buckets are independent: one that fails, or has a conflict, does not cost the others their work. In tables with postponed
+buckets a stage of its own comes first, which gives waiting rows their buckets.
 """
 
 from __future__ import annotations
@@ -78,63 +84,96 @@ def run_compact(
     shield: Shield = contextlib.nullcontext,
     ready: CompactionPlan | None = None,
 ) -> CompactSummary:
-    """One round: plan, compact, commit. With `retry`, buckets with a conflict are planned again from the latest snapshot.
+    """Compact the buckets of a request; with `retry`, those with a conflict are planned again from the latest snapshot.
 
-    `ready`: a plan for this request, to begin with.
+    `ready`: a plan for this request, to begin with. `states`: what is remembered of buckets from round to round.
     If buckets are left out in the end, the others stay committed: `PartialSuccess`, or the error itself if none was committed.
     """
-    started = context.clock.now_millis()
-    total, remembered = Outcome(), {} if states is None else states
-    replans_allowed = MAX_REPLANS if request.on_conflict == RETRY and request.at_snapshot is None else 0
-
-    def distribute_rows(only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
-        new_files = NewFiles(context, new_stamp(context), shield, started)
-        plan = plan_compaction(context, request, new_files.stamp, remembered, only)
-        return plan, _distribute_rows(new_files, request, plan, engine, progress)
-
-    def compact_buckets(only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
-        new_files = NewFiles(context, new_stamp(context), shield, started)
-        limits, gave_out = request.limits.after(total.committed), bool(total.committed)
-        rest = replace(request, limits=limits, unknown_buckets_allowed=request.unknown_buckets_allowed or gave_out)
-        if ready is not None and only is None and not gave_out:
-            plan = ready.prepared(new_files.stamp, limits)
-        else:
-            plan = plan_compaction(context, rest, new_files.stamp, remembered, only)
-        with written_behind(context.storage):
-            results = _compact_buckets(new_files, request, plan, engine, progress)
-            with shield():
-                outcome = commit_results(new_files, results, engine)
-        _remember(remembered, plan, outcome)
-        return plan, outcome
-
-    plan, replans = None, 0
-    for run_round in ([distribute_rows] if context.mode.bucket_mode is BucketMode.POSTPONED else []) + [compact_buckets]:
-        try:
-            done, first, again = _until_settled(run_round, replans_allowed)
-        except PaimonError as error:
-            _tell_what_stays(error, total)
-            raise
-        total.add_stage(done)
-        plan, replans = plan or first, replans + again
-    seconds = (context.clock.now_millis() - started) / 1000
-    summary = CompactSummary.of(total, plan or CompactionPlan(None), replans + len(total.conflicts), engine, seconds)
-    _raise_what_is_left(request, total, summary)
+    work = _Compaction(context, request, engine, progress, {} if states is None else states, shield, ready)
+    if context.mode.bucket_mode is BucketMode.POSTPONED:
+        work.run(work.distribute_rows)
+    work.run(work.compact_buckets)
+    summary = work.summary()
+    _raise_what_is_left(request, work.total, summary)
     return summary
 
 
-RunRound = Callable[[frozenset[BucketId] | None], tuple[CompactionPlan, Outcome]]
-"""Plans and does one stage of a compaction, of these buckets or of all."""
+Stage = Callable[[frozenset[BucketId] | None], tuple[CompactionPlan, Outcome]]
+"""Plans, runs and commits one stage of a compaction, of these buckets or of all."""
 
 
-def _until_settled(run_round: RunRound, replans_allowed: int) -> tuple[Outcome, CompactionPlan, int]:
+@dataclass
+class _Compaction:
+    """A compaction under way. `total` and `replans` add up all stages; `plan` is the first plan of the first stage."""
+
+    context: TableContext
+    request: CompactRequest
+    engine: Engine
+    progress: Progress
+    states: States
+    shield: Shield
+    ready: CompactionPlan | None
+    total: Outcome = field(default_factory=Outcome)
+    plan: CompactionPlan | None = None
+    replans: int = 0
+
+    def __post_init__(self) -> None:
+        self.started = self.context.clock.now_millis()
+
+    def run(self, stage: Stage) -> None:
+        """Run a stage until no bucket has a conflict, as far as the request allows."""
+        allowed = MAX_REPLANS if self.request.on_conflict == RETRY and self.request.at_snapshot is None else 0
+        try:
+            done, plan, replans = _until_settled(stage, allowed)
+        except PaimonError as error:
+            _tell_what_stays(error, self.total)
+            raise
+        self.total.add_stage(done)
+        self.plan, self.replans = self.plan or plan, self.replans + replans
+
+    def distribute_rows(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
+        """Give postponed rows their buckets."""
+        new_files = self._new_files()
+        plan = plan_compaction(self.context, self.request, new_files.stamp, self.states, only)
+        return plan, _distribute_rows(new_files, self.request, plan, self.engine, self.progress)
+
+    def compact_buckets(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
+        """Merge the runs of buckets."""
+        new_files = self._new_files()
+        plan = self._plan_of_buckets(new_files.stamp, only)
+        with written_behind(self.context.storage):
+            results = _compact_buckets(new_files, self.request, plan, self.engine, self.progress)
+            with self.shield():
+                outcome = commit_results(new_files, results, self.engine)
+        _remember(self.states, plan, outcome)
+        return plan, outcome
+
+    def _plan_of_buckets(self, stamp: str, only: frozenset[BucketId] | None) -> CompactionPlan:
+        limits, distributed = self.request.limits.after(self.total.committed), bool(self.total.committed)
+        if self.ready is not None and only is None and not distributed:
+            return self.ready.prepared(stamp, limits)
+        allowed = self.request.unknown_buckets_allowed or distributed
+        rest = replace(self.request, limits=limits, unknown_buckets_allowed=allowed)
+        return plan_compaction(self.context, rest, stamp, self.states, only)
+
+    def _new_files(self) -> NewFiles:
+        return NewFiles(self.context, new_stamp(self.context), self.shield, self.started)
+
+    def summary(self) -> CompactSummary:
+        seconds = (self.context.clock.now_millis() - self.started) / 1000
+        plan, conflicts = self.plan or CompactionPlan(None), self.replans + len(self.total.conflicts)
+        return CompactSummary.of(self.total, plan, conflicts, self.engine, seconds)
+
+
+def _until_settled(stage: Stage, replans_allowed: int) -> tuple[Outcome, CompactionPlan, int]:
     """Run a stage, and again for the buckets with a conflict; also the first plan, and how often there was another."""
     total = Outcome()
-    first, outcome = run_round(None)
+    first, outcome = stage(None)
     total.add_round(outcome)
     for replans in range(replans_allowed):
         if not total.conflicts:
             return total, first, replans
-        total.add_round(run_round(frozenset(total.conflicts))[1])
+        total.add_round(stage(frozenset(total.conflicts))[1])
     return total, first, replans_allowed
 
 

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli import Catalog, Runtime, Table
-from paimon_cli.api.inspection import all_options, examine_installation, simulate
-from paimon_cli.api.maintenance import invariants
+from paimon_cli.api.history import all_options
+from paimon_cli.api.inspection import examine_installation, simulate
+from paimon_cli.api.integrity import invariants
 from paimon_cli.errors import BadInput, NotFound, Refused, UsageError
 from paimon_cli.jobs.write_job import WriteSummary
 from tests.api.test_examples import example_table

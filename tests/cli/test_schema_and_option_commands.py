@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli import Table
-from paimon_cli.api.inspection import all_options, explain_option
+from paimon_cli.api.history import all_options, explain_option
 from paimon_cli.errors import NotFound
 from paimon_cli.inspect.schema_report import SchemaChange, schema_changes
 from paimon_cli.options.option_catalog import OPTIONS

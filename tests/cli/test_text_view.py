@@ -11,7 +11,8 @@ import pytest
 from rich.cells import cell_len
 
 from paimon_cli.cli import text_view
-from paimon_cli.cli.columns import Column, Item, Listing, columns_of
+from paimon_cli.cli.columns import Column, columns_of
+from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.results import View
 from paimon_cli.cli.text_view import Header, print_table
 from paimon_cli.inspect.health_report import HealthRow

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from paimon_cli.cli.columns import OutputFormat
 from paimon_cli.cli.compact_watch import LiveDisplay, RoundLines
+from paimon_cli.cli.output import OutputFormat
 from paimon_cli.errors import FilesConflict, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import CompactRequest

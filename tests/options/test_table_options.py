@@ -9,8 +9,7 @@ import pytest
 from paimon_cli.errors import UsageError
 from paimon_cli.options import table_options
 from paimon_cli.options.option_catalog import OPTIONS
-from paimon_cli.options.option_text import parse_duration, parse_size
-from paimon_cli.options.option_text import TypedOption
+from paimon_cli.options.option_text import TypedOption, parse_duration, parse_size
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TYPED_OPTIONS, TableOptions
 
 MB = 1 << 20

@@ -1,0 +1,106 @@
+"""What commands print: listings and single items, as JSON in an envelope, JSON lines or CSV for machines."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from paimon_cli.cli.columns import Column, columns_of
+from paimon_cli.errors import UsageError
+
+API_VERSION = "paimon-cli/v1"
+
+
+class OutputFormat(str, enum.Enum):
+    """Choices of `-o`."""
+
+    TABLE = "table"
+    JSON = "json"
+    NDJSON = "ndjson"
+    CSV = "csv"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Rows of a dataclass, or of chosen columns; `heading` and `footer` are for people only."""
+
+    kind: str
+    table: str | None
+    shape: type | Sequence[Column]
+    rows: Sequence[Any]
+    heading: str = ""
+    footer: str = ""
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        return columns_of(self.shape) if isinstance(self.shape, type) else self.shape
+
+
+@dataclass(frozen=True)
+class Item:
+    """A single item: one line per column in text, a header and one line in CSV. `shape`: columns other than those of its type."""
+
+    kind: str
+    table: str | None
+    row: Any
+    shape: Sequence[Column] = ()
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        return self.shape or columns_of(type(self.row))
+
+
+def with_fields(result: Listing | Item, names: Sequence[str]) -> Listing | Item:
+    """The result with the named columns alone, in that order; those that text tables leave out are shown, too. `UsageError`."""
+    columns = {column.name: column for column in result.columns}
+    check_fields(names, list(columns))
+    return replace(result, shape=[columns[name].shown() for name in names])
+
+
+def check_fields(names: Sequence[str], known: Sequence[str]) -> None:
+    """`UsageError` for a name that the result does not have, or that is given twice."""
+    for number, name in enumerate(names):
+        if name not in known:
+            raise UsageError(f"--fields: there is no field '{name}'", f"the fields are {', '.join(known)}")
+        if name in names[:number]:
+            raise UsageError(f"--fields names '{name}' twice", "each field is shown once")
+
+
+def envelope(kind: str, table: str | None, **content: Any) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": kind, "table": table, **content}
+
+
+def show_data(result: Listing | Item, output: OutputFormat) -> None:
+    """Print on stdout in one of the formats for machines."""
+    columns = result.columns
+    rows = result.rows if isinstance(result, Listing) else [result.row]
+    items = [{column.name: column.kind.json(getattr(row, column.name)) for column in columns} for row in rows]
+    if output is OutputFormat.CSV:
+        sys.stdout.write(csv_line(column.name for column in columns))
+        sys.stdout.writelines(csv_line(item.values()) for item in items)
+    elif output is OutputFormat.NDJSON:
+        sys.stdout.writelines(json_line(item) + "\n" for item in items)
+    else:
+        content: dict[str, Any] = {"items": items} if isinstance(result, Listing) else {"item": items[0]}
+        print(json.dumps(envelope(result.kind, result.table, **content), ensure_ascii=False, indent=2))
+
+
+def csv_line(values: Iterable[Any]) -> str:
+    """Null is an empty cell, the empty text a quoted one; nested values are JSON."""
+    return ",".join(map(_csv_cell, values)) + "\n"
+
+
+def _csv_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json_line(value)
+    quoted = text.replace('"', '""')
+    return f'"{quoted}"' if not text or any(sign in text for sign in ',"\r\n') else text
+
+
+def json_line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
