@@ -60,17 +60,17 @@ class SnapshotChanges:
         return not (self.entries or self.changelog or self.new_indexes or self.deleted_indexes)
 
     def numbered_by_snapshot(self, snapshot_id: int) -> SnapshotChanges:
-        """The same changes; new files have the id as their sequence numbers."""
+        """These changes, with the id of the snapshot as the sequence number of all rows in new files."""
         entries = (replace(e, file=e.file.numbered(snapshot_id)) if e.kind == ADD else e for e in self.entries)
         return replace(self, entries=tuple(entries))
 
 
 ChangesOn = Callable[[Snapshot | None], SnapshotChanges]
-"""The changes to make if that snapshot is the latest; asked again at every attempt."""
+"""Returns the changes to make on top of the latest snapshot; called for every attempt."""
 
 
 def append_changes(messages: Sequence[CommitMessage], check_files: bool) -> SnapshotChanges:
-    """The append halves. With deletes or deletion vectors the snapshot is an OVERWRITE, as Java has it since 1.3."""
+    """The changes of the append halves of messages. With deletes or deletion vectors it is an OVERWRITE, as in Java since 1.3."""
 
     deleted = _entries(DELETE, messages, lambda m: m.deleted_files)
     new_indexes = _indexes(ADD, messages, lambda m: m.new_index_files)
@@ -88,7 +88,7 @@ def append_changes(messages: Sequence[CommitMessage], check_files: bool) -> Snap
 
 
 def compact_changes(messages: Sequence[CommitMessage]) -> SnapshotChanges:
-    """The compact halves."""
+    """The changes of the compact halves of messages."""
     before = _entries(DELETE, messages, lambda m: m.compact_before)
     return SnapshotChanges(
         kind=COMPACT,

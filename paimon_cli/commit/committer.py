@@ -79,7 +79,7 @@ class CommitResult:
 
 @dataclass(frozen=True)
 class CommitStep:
-    """One snapshot to make; `check_data` is None without a data conflict check. `rewrites_manifests`: that is what it is for."""
+    """One snapshot to make; `check_data`: its data conflict check, if any. `rewrites_manifests`: it changes no files of data."""
 
     changes_on: ChangesOn
     check_data: CheckData | None = None
@@ -174,7 +174,7 @@ class Committer:
         return Deduplication(self._context, identity).already_committed()
 
     def _ordered(self, changes_on: ChangesOn) -> ChangesOn:
-        """With `sequence.snapshot-ordering` new files bear the id of their snapshot, which is another one in each attempt."""
+        """With `sequence.snapshot-ordering` new files get the id of their snapshot, which differs from attempt to attempt."""
         if not self._context.options.sequence_snapshot_ordering:
             return changes_on
         return lambda latest: changes_on(latest).numbered_by_snapshot(1 if latest is None else latest.id + 1)
@@ -308,7 +308,7 @@ _JITTER = 0.2
 
 
 class RetryPolicy:
-    """1, 2, ... with a growing wait in between, until `commit.max-retries` or `commit.timeout` is spent.
+    """Counts attempts from 1, with a growing wait in between, until `commit.max-retries` or `commit.timeout` is spent.
 
     As in Java there is one attempt more than retries, and the timeout is checked before a wait, not after it.
     """
@@ -332,8 +332,7 @@ class RetryPolicy:
 
     @property
     def elapsed_millis(self) -> int:
-        """Since the first attempt began."""
-
+        """Time since the first attempt began."""
         return self._context.clock.now_millis() - self.begin_millis
 
     def exhausted(self) -> StorageUnavailable:

@@ -48,7 +48,7 @@ class Written(Protocol):
         ...
 
     def first_in_the_way(self, suspects: Iterator[Foreign]) -> Foreign | None:
-        """The first of the files that `meets` let pass that does contradict the commit."""
+        """The first file that contradicts the commit, of those that `meets` lets pass."""
         ...
 
 
@@ -89,7 +89,7 @@ def meets_distributed_rows(context: TableContext, messages: Sequence[CommitMessa
 
 
 def _postpones_buckets(context: TableContext) -> bool:
-    """Also for a job that rewrites partitions of such a table as if it had a number of buckets."""
+    """Whether the buckets of the table are postponed, even if this job overrides the option to rewrite partitions."""
     return POSTPONE_BUCKET in (context.options.bucket, context.schema.typed_options.bucket)
 
 
@@ -102,14 +102,14 @@ def check_of_buckets(
 
 
 def check_of_homes(context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> CheckData:
-    """That no key ends up in two buckets, where a key may live in any partition; whatever the granularity."""
+    """A check that no key ends up in two buckets, for tables whose keys may live in any partition. Ignores the granularity."""
     written = [message for message in messages if message.has_append]
     read = min(((m.read_snapshot_id if m.keys_read_at is None else m.keys_read_at) or 0 for m in written), default=0)
     return DataConflictCheck(context, identity, KeysElsewhere(context, written), read, error=BucketsConflict).check
 
 
 def all_of(*checks: CheckData | None) -> CheckData | None:
-    """One check in place of several; None for none."""
+    """A check that runs all of these; None if there is none."""
     given = [check for check in checks if check is not None]
 
     def check(latest: Snapshot | None) -> None:
@@ -126,7 +126,7 @@ def check_of_partitions(
     read_snapshot_id: int | None,
     keeps_postponed: bool = False,
 ) -> CheckData:
-    """For whole partitions, as an overwrite replaces them whatever the granularity."""
+    """A check of whole partitions, which an overwrite replaces whatever the granularity."""
 
     def holds(entry: ManifestEntry) -> bool:
         return written(entry.partition) and not (keeps_postponed and entry.is_postponed)
@@ -165,7 +165,7 @@ class WrittenRanges:
         return entry.bucket_id in self._whole or self._overlaps(entry.bucket_id, entry)
 
     def _overlaps(self, bucket_id: BucketId, entry: ManifestEntry) -> bool:
-        """Whether the keys of the file may be among those that we write to the bucket."""
+        """Whether the key range of the file meets one of ours in that bucket."""
         low, high = self._bounds(entry.file)
         ranges = self._ranges.get(bucket_id, [])
         nearest = bisect_left(ranges, low, key=itemgetter(1))
@@ -237,7 +237,7 @@ class KeysElsewhere(WrittenKeys):
         return None
 
     def _others(self, bucket_id: BucketId) -> Iterator[BucketId]:
-        """Our other buckets that may hold the same keys."""
+        """Our files in other buckets that may hold the same keys."""
         part = self._key_part(bucket_id.partition)
         return (own for own in self._files if own != bucket_id and self._key_part(own.partition) == part)
 
@@ -315,7 +315,7 @@ class DataConflictCheck:
             raise self._undecided(f"snapshot {snapshot.id} has expired") from error
 
     def _is_own(self, snapshot: Snapshot) -> bool:
-        """Commits of one user without identifiers are several jobs', so they are strangers to each other."""
+        """Whether this commit made the snapshot. Jobs may share a user, so commits without an identifier are never recognised."""
         own = (self._identity.user, self._identity.identifier)
         return self._identity.is_repeatable and (snapshot.commit_user, snapshot.commit_identifier) == own
 

@@ -38,7 +38,7 @@ PartitionCount = tuple[bytes, int]
 
 
 def check_bucket_counts(context: TableContext, counts: Iterable[PartitionCount]) -> None:
-    """Raise `FilesConflict` if two files of one partition disagree; dynamic buckets (count -1) have nothing to agree on."""
+    """Raise `FilesConflict` if two files of one partition were written for different numbers of buckets; dynamic (-1) is skipped."""
 
     first: dict[bytes, int] = {}
     for partition, count in counts:
@@ -108,7 +108,7 @@ def _counts_of(entries: Iterable[ManifestEntry]) -> list[PartitionCount]:
 def who_removed(
     context: TableContext, latest: Snapshot | None, entry: ManifestEntry, read_snapshot_id: int | None
 ) -> Snapshot | None:
-    """The snapshot whose delta deletes the file, looking from the newest down to what the job had read; None if not found."""
+    """The newest snapshot after the one that the job had read whose delta deletes the file; None if there is none."""
     if latest is None:
         return None
     for snapshot in context.snapshots.newest_first():
@@ -120,7 +120,7 @@ def who_removed(
                 if any(e.kind == DELETE and e.identity == entry.identity for e in entries):
                     return snapshot
         except (NotFound, DamagedFile):
-            return None  # expired while we looked: the conflict stands all the same
+            return None  # it expired meanwhile: the conflict remains
     return None
 
 
@@ -172,7 +172,7 @@ def check_vectors_switch(context: TableContext, changes: SnapshotChanges, schema
 
 
 def check_postponed(context: TableContext, changes: SnapshotChanges) -> None:
-    """Raise `FilesConflict` if rows are to wait for buckets in a table that has got a number of them since."""
+    """Raise `FilesConflict` for postponed rows in a table whose number of buckets has been set since."""
     if not any(entry.kind == ADD and entry.is_postponed for entry in changes.entries):
         return
     newest = context.schemas.get(context.schemas.newest_id(context.schema.id))

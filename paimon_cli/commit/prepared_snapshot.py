@@ -68,14 +68,14 @@ class MetadataWriter:
         return name
 
     def discard(self, paths: Iterable[str]) -> None:
-        """Delete files that this commit wrote; whatever the storage does not let go is found as an orphan later."""
+        """Delete files that this commit wrote; what cannot be deleted is found as an orphan later."""
         for path in paths:
             with contextlib.suppress(StorageUnavailable), self._context.trace.timed("discard", file=path.rpartition("/")[2]):
                 self._context.storage.delete(path)
 
 
 _OUTWEIGHS = 2
-"""Minor compactions leave a manifest alone that has this many times the entries of all manifests after it."""
+"""A minor compaction keeps a manifest with this many times the entries of all manifests after it."""
 
 
 def merge_manifests(
@@ -125,7 +125,7 @@ def merging_fully(context: TableContext) -> TableContext:
 
 
 def manifests_worth_rewriting(context: TableContext, latest: Snapshot | None) -> list[ManifestFileMeta]:
-    """What a full compaction of this snapshot's manifests would rewrite; none if as many, with the same entries, came of it."""
+    """What a full compaction of this snapshot's manifests would rewrite; none if that would give as many manifests with the same entries."""
     rewritten = [] if latest is None else manifests_to_rewrite(context, context.manifests.manifests_of(latest))
     size, target = sum(meta.file_size for meta in rewritten), context.options.manifest_target_file_size
     gains = any(meta.num_deleted_files for meta in rewritten) or len(rewritten) > max(1, -(-size // target))
@@ -181,7 +181,7 @@ ListName = tuple[str, int]
 
 @dataclass(frozen=True)
 class DeltaManifests:
-    """Manifests and lists with the changes themselves: as long as the changes are the same, every attempt can use them."""
+    """Manifests and lists with the changes themselves: every attempt with the same changes uses them."""
 
     changes: SnapshotChanges
     delta: ListName
@@ -200,7 +200,7 @@ class DeltaManifests:
 
 @dataclass(frozen=True)
 class PreparedSnapshot:
-    """A snapshot ready to be published, and the paths of the files that are of no use for another attempt."""
+    """A snapshot ready to be published, and the paths of the files that another attempt cannot use."""
 
     snapshot: Snapshot
     files: tuple[str, ...]
@@ -208,7 +208,7 @@ class PreparedSnapshot:
 
 @dataclass(frozen=True)
 class CommitFacts:
-    """What a snapshot says of its commit: whose it is, the number of this attempt, and when the first one began.
+    """What a snapshot records of its commit: identity, watermark, number of the attempt, and when the first one began.
 
     `work_begin_millis`: when the work began whose files are committed, None if that is not noted.
     """
@@ -294,7 +294,7 @@ def _latest_watermark(given: int | None, latest: Snapshot | None) -> int | None:
 def _index_manifest(
     context: TableContext, latest: Snapshot | None, changes: SnapshotChanges, writer: MetadataWriter
 ) -> str | None:
-    """A new index manifest if the commit touches index files; else the previous one goes on."""
+    """A new index manifest if the commit changes index files, else that of the latest snapshot."""
     if not (changes.new_indexes or changes.deleted_indexes):
         return latest.index_manifest if latest else None
     previous = context.manifests.index_entries(latest) if latest else []

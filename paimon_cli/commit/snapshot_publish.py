@@ -33,7 +33,7 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
                 outcome = publish_snapshot(context.storage, path, content, None if base is None else base.uuid)
                 facts["outcome"] = outcome.name.lower()
         except StorageUnavailable as error:
-            if attempt:  # this put was not made, but an earlier one may have been
+            if attempt:  # this put failed, but an earlier one may have succeeded
                 raise _unknown(context, snapshot, f"after a put without a clear answer the storage failed: {error}") from error
             raise
         published = content if outcome is PutOutcome.CREATED else _read_back(context, path, content)
@@ -41,7 +41,7 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
             return False
         if published is not None:
             is_ours = _is_in_history(context, snapshot, base)
-            if attempt and not is_ours:  # what became of the earlier puts has expired, too
+            if attempt and not is_ours:  # the outcome of the earlier puts has expired too
                 raise _unknown(context, snapshot, "its number has expired since the first attempt")
             return is_ours
         context.clock.sleep(context.options.commit_min_retry_wait * 2**attempt / 1000)

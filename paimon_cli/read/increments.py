@@ -35,7 +35,7 @@ CHANGES = "changes"
 ARRIVALS = "arrivals"
 """DELTA with the rows that wait for their buckets, as a stream of such a table sees them when they are written."""
 LEAST_MILLIS = 10**11
-"""A smaller number is an id."""
+"""Smaller numbers are snapshot ids, greater ones epoch millis."""
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,7 @@ class Pruning(FileFilter):
 
     @property
     def levels(self) -> str:
-        """The levels that are read, for people."""
+        """The levels that are read, as a text for people."""
         if self._top_level is not None:
             return f"{self._top_level} only"
         return ABOVE_0 if self._hides_level_0 else ALL_LEVELS
@@ -306,7 +306,7 @@ class Pruning(FileFilter):
         )
 
     def _may_hold_indexed(self, entry: ManifestEntry) -> bool:
-        """Only asked where statistics do not help: an index may lie in a file of its own."""
+        """Checked last, because an index may be in a file of its own."""
         if self._predicate is None or not self._read_indexes or not FileFilters.has_any(entry.file):
             return True
         return self._predicate.may_match(self._bounds.of_indexed(entry.partition, entry.bucket, entry.file))

@@ -102,7 +102,7 @@ def _joined(columns: list[pa.Array], separator: str) -> pa.Buffer:
 
 
 def _for_arrow(column: pa.Array, field: DataField) -> pa.Array:
-    """Numbers as they are: Arrow writes them as their canonical form has them."""
+    """Numbers unchanged, since Arrow writes them in their canonical form."""
     return column if field.type.root in INTEGER_ROOTS or field.type.root == "BOOLEAN" else canonical_texts(column, field.type)
 
 
@@ -120,5 +120,5 @@ def _quoted_where_needed(texts: pa.Array) -> pa.Array:
 
 
 def _holds_special(texts: pa.Array) -> bool:
-    """A look at all bytes at once, which is much cheaper than one at each text."""
+    """Searches all bytes at once, which is much cheaper than text by text."""
     return bool(_SPECIAL_BYTES[np.frombuffer(text_bytes(texts), dtype=np.uint8)].any()) if len(texts) else False

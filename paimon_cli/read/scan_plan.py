@@ -47,7 +47,7 @@ class Split:
 
     @property
     def files(self) -> tuple[DataFileMeta, ...]:
-        """All that have to be read."""
+        """All files to be read."""
         return tuple(file for bucket in (*(self.before or ()), self.bucket, *self.beside) for file in bucket.files)
 
     @property
@@ -113,7 +113,7 @@ class PlannedSplits(Sequence[Split]):
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size of the files in bytes."""
         return int(self.buckets.table.numbers("sizes")[self.files].sum())
 
     @property
@@ -204,7 +204,7 @@ MOST_LONE_FILES = 64
 """Up to here each file that needs no merge is a split of its own, so that several readers can share a bucket."""
 _BUCKETS = 1 << 32
 _MOST = 1 << 62
-"""Sums of sizes and limits stay below."""
+"""Greater than any sum of sizes and limits."""
 
 
 @dataclass(frozen=True)

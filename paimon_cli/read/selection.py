@@ -29,7 +29,7 @@ class Selection:
 
     @property
     def fields(self) -> tuple[DataField, ...]:
-        """Names and types of what is given."""
+        """Names and types of the output columns."""
         named = zip(self.names, self.values, strict=True)
         return tuple(DataField(n, name, value.type.with_nullable(True)) for n, (name, value) in enumerate(named))
 
@@ -75,7 +75,7 @@ SORT_BYTES = 128 << 20
 MOST_RUNS = 32
 """Runs that are merged at a time; with more there are further passes."""
 TOP_ROWS = 1 << 16
-"""Rows that are collected before the first few of them are chosen again."""
+"""Rows that are collected before the first of them are selected again."""
 
 
 @dataclass(frozen=True)

@@ -93,12 +93,12 @@ Part = TypeVar("Part")
 def read_side_by_side(
     splits: Sequence[Part], read: Callable[[Part], Iterator[pa.RecordBatch]], threads: int
 ) -> Iterator[pa.RecordBatch]:
-    """What `read` gives for each split, in order; up to `threads` splits are at work while the caller takes rows."""
+    """The rows that `read` yields for each split, in order; up to `threads` splits are read while the caller takes rows."""
     if threads < 2 or len(splits) < 2:
         for split in splits:
             yield from read(split)
         return
-    waiting = iter(splits)  # of very many each is made when its turn comes
+    waiting = iter(splits)  # a split of a large plan is made when its turn comes
     with ExitStack() as running:
         streams: deque[ReadAhead[pa.RecordBatch]] = deque()
         for _ in range(len(splits)):
@@ -108,7 +108,7 @@ def read_side_by_side(
 
 
 def in_parts(context: TableContext, splits: Sequence[Split], readers: int) -> Sequence[Split]:
-    """The splits for this many readers, in order. Where no rows are merged, files and their row groups become splits."""
+    """The splits cut so that this many readers are busy, in order: where no rows are merged, by file and row group."""
     if readers < 2 or len(splits) >= PARTED_SPLITS * readers or context.mode.reads_merge or not context.schema.primary_keys:
         return splits
     return [part for split in splits for part in _parts(split)]
@@ -133,7 +133,7 @@ def scan_to_arrow(
     keep_kinds: bool = False,
     threads: int = 1,
 ) -> pa.Table:
-    """What `read_split` gives of all splits, in their order, `threads` of them at a time; chunks are not put together."""
+    """The rows of all splits as one table, in their order, `threads` splits at a time; chunks are not combined."""
 
     def read(split: Split) -> Iterator[pa.RecordBatch]:
         return read_split(context, split, columns, predicate, keep_kinds)

@@ -53,7 +53,7 @@ class ScanOption:
 
 
 def chosen_option(options: Mapping[str, str]) -> ScanOption | None:
-    """What the options choose; None for a read of the latest snapshot. Raises UsageError for choices that contradict."""
+    """The choice that the options make; None for the latest snapshot. `UsageError` for contradicting choices."""
     mode = options.get(MODE, "default").strip().lower()
     if mode in _BY_CREATION:
         raise NotSupported(f"{MODE}={mode}", "reads cannot start at the creation time of a file", f"leave {MODE} out")
@@ -194,7 +194,7 @@ def _shown(millis: int) -> str:
 
 
 def moment_of(text: str, now_millis: int) -> int:
-    """Epoch millis: that long before now for a duration with a unit, else RFC 3339 text or epoch millis. `UsageError`."""
+    """Epoch millis of a moment: a duration with a unit before now, RFC 3339 text, or epoch millis. `UsageError`."""
     number = plain_number(text)
     if number is None:
         with suppress(UsageError):

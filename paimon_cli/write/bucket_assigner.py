@@ -22,7 +22,7 @@ from paimon_cli.options.table_options import TableOptions
 MOST_BUCKETS = 2**15 - 1
 """Bucket numbers of a partition are below this: Java keeps them in 16 signed bits."""
 SLICE = 1 << 26
-"""Rows assigned at once, at most: it takes 8 bytes each to sort them."""
+"""The most rows that are assigned at once: sorting takes 8 bytes for each."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Limits:
 
     @property
     def end(self) -> int:
-        """The number after the last bucket."""
+        """One more than the greatest bucket number allowed."""
         return MOST_BUCKETS if self.most_buckets is None else min(self.most_buckets, MOST_BUCKETS)
 
 
@@ -88,7 +88,7 @@ class OpenBuckets:
         return chosen
 
     def _opened(self) -> int | None:
-        """The lowest number of our own that is free; None once the option's limit is reached."""
+        """The lowest free number of this assigner; None once the option's limit is reached."""
         while self._next in self._counts:
             self._next += self._share.count
         if self._next < self._limits.end:
@@ -104,7 +104,7 @@ class OpenBuckets:
         return None
 
     def _spread(self, hashes: KeyHashes) -> Buckets:
-        """Beyond the limit keys go to any bucket, evenly. Java draws it; here the hash decides, so that it can be repeated."""
+        """Beyond the limit keys go to any bucket, evenly. Java picks one at random; here the hash decides, repeatably."""
         known = np.array(sorted(self._counts), np.uint16)
         mixed = (hashes.view(np.uint32) * np.uint32(0x9E3779B1)) >> np.uint32(16)
         return known[mixed % len(known)]
@@ -134,7 +134,7 @@ class Assigners:
         return {number: Share(number, self.count) for number in numbers}
 
     def own(self, hashes: KeyHashes) -> KeyHashes:
-        """The hashes whose keys may come."""
+        """The hashes of keys that belong to this share."""
         return hashes if self.only is None else hashes[self.of(hashes) == self.only]
 
 
@@ -160,7 +160,7 @@ class PartitionAssigner:
         return assigned
 
     def _assign(self, hashes: KeyHashes, assigned: Buckets, packed: npt.NDArray[np.uint64]) -> None:
-        """Sort by hash, for the search, and then by row: numpy sorts faster than it goes to memory in disorder."""
+        """Sort by hash, for the search, and then by row: in numpy a sort costs less than random access to memory."""
         _sort_by_hash(hashes, packed)
         repeated: list[tuple[np.ndarray, np.ndarray]] = []
         for begin, ordered, buckets in self.known.find(packed):
@@ -197,7 +197,7 @@ class PartitionAssigner:
         return chosen
 
     def added(self) -> Iterable[tuple[int, KeyHashes]]:
-        """Each bucket that got new hashes, with those hashes."""
+        """The new hashes of each bucket that has any."""
         if not self._added:
             return
         hashes, buckets = (np.concatenate(parts) for parts in zip(*self._added, strict=True))

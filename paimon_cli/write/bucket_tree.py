@@ -1,4 +1,4 @@
-"""The files of one bucket during a write: flushes add to them, compactions make them fewer."""
+"""The files of one bucket during a write: flushes add files, compactions reduce them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paimon_cli.write.write_plan import CompactBucket
 
 
 class InThisThread(Executor):
-    """Does what is submitted at once, so that every run of a program is the same."""
+    """An executor that runs each task when it is submitted, so that every run of a program is the same."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -28,7 +28,7 @@ class InThisThread(Executor):
 
 
 class Compactions:
-    """The compactions that one task has at work, where `executor` runs them. Leaving the `with` block ends them all."""
+    """The compactions that one task has running, on `executor`. Leaving the `with` block ends them all."""
 
     def __init__(self, context: TableContext, compact_bucket: CompactBucket, executor: Executor) -> None:
         self._context = context
@@ -50,7 +50,7 @@ class Compactions:
             raise
 
     def check(self) -> None:
-        """Raise what a compaction has failed with: a writer that cannot finish should not go on."""
+        """Raise the error of a failed compaction, because the writer could not finish either."""
         if self._first_failure is not None:
             raise self._first_failure
 
@@ -59,7 +59,7 @@ class Compactions:
         self._given_up.set()
 
     def close(self) -> None:
-        """Wait until nothing is at work any more."""
+        """Wait until no compaction is running."""
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
@@ -84,7 +84,7 @@ class BucketTree:
         self._before: dict[str, DataFileMeta] = {}
         self._after: dict[str, DataFileMeta] = {}
         self.has_unseen_runs = True
-        """Whether there is something that no compaction has looked at."""
+        """Whether files were added since the last compaction began."""
         self.compaction_lost: str | None = None
         """Why compaction was dropped."""
 
@@ -95,7 +95,7 @@ class BucketTree:
 
     @property
     def run_count(self) -> int:
-        """Sorted runs: each file of level 0, each level above that has files."""
+        """The number of sorted runs: files of level 0, and levels above it that have files."""
         levels = [file.level for file in self._live]
         return levels.count(0) + len(set(levels) - {0})
 
@@ -106,7 +106,7 @@ class BucketTree:
         self.has_unseen_runs = True
 
     def begin_compaction(self) -> bool:
-        """Offer the bucket to the compaction; False if one is at work, or all that is there was offered before."""
+        """Start a compaction; False if one is running, or if nothing was added since the last one began."""
         if self._compactions is None or self._running is not None or not self.has_unseen_runs:
             return False
         self.has_unseen_runs = False
@@ -159,7 +159,7 @@ class BucketTree:
             self._context.storage.delete(self._context.data_file_path_of(self._start.partition, self._start.bucket, name))
 
     def _drop_compaction(self, conflict: FilesConflict) -> None:
-        """Nothing could be committed of earlier results either: they, too, replace files that are gone."""
+        """Drop earlier results as well, because they replace files that are gone."""
         self._compactions, self.compaction_lost = None, str(conflict)
         self._live = [*self._start.files, *self._flushed]
         self._replace_index_files(self._index_files, self._start.index_files)

@@ -110,7 +110,7 @@ class KeyPlacement:
         return np.asarray(numbers[routed.codes])
 
     def _following_rows(self, v: Versions) -> tuple[Rows, Buckets]:
-        """A key goes where its rows say. A retraction goes where its key is; of a key that is nowhere it is dropped, unless the
+        """A key goes where its rows say. A retraction goes where its key lives; that of an unknown key is dropped, unless the
         changelog has all rows as they come.
         """
         rows = np.arange(len(v.partitions))
@@ -125,7 +125,7 @@ class KeyPlacement:
         return partitions, np.where(last_new >= v.starts[v.keys], chosen[last_new], v.home_buckets[v.keys])
 
     def _at_home(self, v: Versions) -> tuple[Rows, Buckets]:
-        """A key stays in the place that its first row has led to."""
+        """All rows of a key go where its first row went."""
         is_new = v.home_partitions == ABSENT
         partitions = np.where(is_new, v.partitions[v.starts], v.home_partitions)[v.keys]
         chosen = self._choose(v, partitions, v.starts[is_new])
@@ -158,7 +158,7 @@ class KeyPlacement:
     def _deletes(
         self, v: Versions, batches: Sequence[pa.RecordBatch], partitions: Rows, buckets: Buckets
     ) -> Iterator[pa.RecordBatch]:
-        """-D for each place that a key leaves, with the values of the row that it leaves for."""
+        """A -D row for each bucket that a key leaves, with the values of the row that moves it."""
         before = v.shifted(partitions, v.home_partitions)
         leaving = np.flatnonzero((partitions != before) & (before != ABSENT))
         if len(leaving) == 0:
@@ -176,7 +176,7 @@ class KeyPlacement:
         yield with_buckets(rows, v.shifted(buckets, v.home_buckets)[leaving])
 
     def _moved(self, batch: pa.RecordBatch, partitions: Rows) -> pa.RecordBatch:
-        """The rows with the columns of these partitions."""
+        """The rows with their partition columns replaced by those of these partitions."""
         numbers, codes = np.unique(partitions, return_inverse=True)
         values = [self._context.partition_values(self._partitions.names[number]) for number in numbers.tolist()]
         names, types = self._context.schema.partition_keys, self._context.partition_types
@@ -270,7 +270,7 @@ class Arrivals:
         self._batches, self._size = [], 0
 
     def portions(self) -> Iterator[list[pa.RecordBatch]]:
-        """Rows that are placed together: no key is in two portions. One portion as they came, or several in key order."""
+        """Portions of rows, with no key in two of them: one in the order of arrival, or several in key order."""
         if not self._runs:
             if self._batches:
                 yield self._batches

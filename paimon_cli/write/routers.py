@@ -62,11 +62,11 @@ class Router(Protocol):
     """Decides which partition and bucket each row belongs to."""
 
     def route(self, batch: pa.RecordBatch) -> Routed:
-        """Rows in the order of arrival; those to be written may be others than those that came."""
+        """Route rows, which come in the order of arrival. The rows to be written may differ from those given."""
         ...
 
     def finish(self) -> Mapping[BucketId, IndexFileMeta]:
-        """After the last row: the index files that the new rows of their buckets need."""
+        """Called after the last row: the index files that buckets need for their new rows."""
         ...
 
 
@@ -205,7 +205,7 @@ class DynamicRouter(AssignerRouter):
         return dict(zip(files, read, strict=True))
 
     def finish(self) -> dict[BucketId, IndexFileMeta]:
-        """Each bucket that got new keys has another file, with its old hashes and the new ones."""
+        """A new index file for each bucket with new keys, with its old hashes and the new ones."""
         made = {}
         for partition, assigner in self._partitions_seen.items():
             old = self._indexes.of(self._context, partition)
