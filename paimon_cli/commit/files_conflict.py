@@ -38,7 +38,7 @@ PartitionCount = tuple[bytes, int]
 
 
 def check_bucket_counts(context: TableContext, counts: Iterable[PartitionCount]) -> None:
-    """Raise `FilesConflict` if two files of one partition were written for different numbers of buckets; dynamic (-1) is skipped."""
+    """Raise `FilesConflict` if two files of one partition have different numbers of buckets; dynamic buckets (-1) are skipped."""
 
     first: dict[bytes, int] = {}
     for partition, count in counts:

@@ -125,7 +125,7 @@ def merging_fully(context: TableContext) -> TableContext:
 
 
 def manifests_worth_rewriting(context: TableContext, latest: Snapshot | None) -> list[ManifestFileMeta]:
-    """What a full compaction of this snapshot's manifests would rewrite; none if that would give as many manifests with the same entries."""
+    """What a full compaction of this snapshot's manifests would rewrite; none if there is nothing to gain."""
     rewritten = [] if latest is None else manifests_to_rewrite(context, context.manifests.manifests_of(latest))
     size, target = sum(meta.file_size for meta in rewritten), context.options.manifest_target_file_size
     gains = any(meta.num_deleted_files for meta in rewritten) or len(rewritten) > max(1, -(-size // target))

@@ -44,7 +44,7 @@ class BucketFiles:
 
 @dataclass(frozen=True, eq=False)
 class LazyBuckets(Mapping[BucketId, BucketFiles]):
-    """Buckets whose files become objects when a bucket is looked up, every time again. Picklable."""
+    """Buckets by partition and number; the files of a bucket become objects at each lookup. Picklable."""
 
     table: FileTable
     index_files: Mapping[BucketId, tuple[IndexFileMeta, ...]]
@@ -81,7 +81,7 @@ class CommittedState:
 
 
 def committed_state(buckets: LazyBuckets) -> CommittedState:
-    """No files are made objects for it."""
+    """The committed state of all buckets, computed from columns."""
     table = buckets.table
     return CommittedState(table.greatest_by_bucket("max_sequences"), table.newest_by_bucket("total_buckets"))
 
@@ -91,7 +91,7 @@ BucketNumbers = Sequence[int | range]
 
 
 def bucket_numbers(asked: BucketNumbers | None) -> frozenset[int] | None:
-    """Each of the numbers; None for none, which means all buckets."""
+    """The bucket numbers that are meant; None for all buckets."""
     return frozenset(number for one in asked for number in ((one,) if isinstance(one, int) else one)) if asked else None
 
 
@@ -120,7 +120,7 @@ BucketCounts = Mapping[bytes, Collection[int]]
 """Each partition with the numbers of buckets that its files were written for."""
 
 _MOST_PARTITIONS = 64
-"""Of more partitions nothing is kept for the next commit."""
+"""The most partitions of which results are kept for the next commit."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class LiveBuckets:
 
 
 def live_files_of_buckets(context: TableContext, snapshot: Snapshot, bucket_ids: Collection[BucketId]) -> LiveBuckets:
-    """Reads only manifests that may hold those partitions and were not read before."""
+    """The live files of some buckets; reads only manifests that may hold their partitions and are not cached."""
     partitions = {partition: context.partition_values(partition) for partition, _ in bucket_ids}
     manifests = context.manifests.manifests_of(snapshot)
 
@@ -166,7 +166,7 @@ def _in_cached(manifests: Sequence[CachedManifest], bucket_ids: Collection[Bucke
 
 
 def _bucket_counts(partition: bytes, parts: Sequence[PartitionEntries]) -> Collection[int]:
-    """Only where entries disagree does it matter which of them are live."""
+    """Bucket counts by partition; live files are determined only where entries disagree."""
     added = frozenset[int]().union(*(part.bucket_counts for part in parts))
     if len(added) < 2:
         return added

@@ -1,4 +1,4 @@
-"""Manifests that were read or written before: they never change, so the next commit of a process reads only what is new.
+"""A cache of manifests, which never change: the next commit of a process reads only new ones.
 
 A commit looks at all manifests of the latest snapshot that may hold entries of its partitions; nearly all of them are those
 that the commit before looked at. Of big manifests only the partitions that were asked for are kept.
@@ -21,23 +21,23 @@ from paimon_cli.metadata.manifest_table import ManifestTable
 _MANY_ENTRIES = 2000
 """Of manifests with this many entries only some partitions are read."""
 _MANY_IN_ALL = 200
-"""The same, where the manifests to read have many entries together."""
+"""The lower limit that counts where the manifests to read have many entries in all."""
 _MOST_BYTES = 128 << 20
 _ENTRY_BYTES = 2000
-"""About what an entry takes as an object."""
+"""The approximate size of an entry as an object."""
 _MOST_OBJECTS = 5000
 _MOST_KEYS = 100_000
 
 
 @dataclass
 class PartitionEntries:
-    """What one manifest holds of one partition."""
+    """The entries of one partition in one manifest."""
 
     table: FileTable
     _by_bucket: dict[int, ManifestTable] = field(default_factory=dict)
 
     def in_bucket(self, bucket: int) -> ManifestTable | None:
-        """The entries of a bucket, as objects from then on; None without any."""
+        """The entries of a bucket, kept as objects; None if there are none."""
         rows = self._rows.get(bucket)
         if rows is None:
             return None
@@ -100,7 +100,7 @@ class CachedManifest:
 
 
 class ManifestCache:
-    """Reads manifests through `reader` and keeps those that were asked for last, up to some size. Pickles without them."""
+    """Reads manifests through `reader` and keeps the most recently used, up to some size. Pickles without them."""
 
     def __init__(self, reader: ManifestReader) -> None:
         self._reader = reader
@@ -161,7 +161,7 @@ class ManifestCache:
             found[_key(meta)].add(pieces, asked)
 
     def _keep(self, found: dict[tuple[str, int], CachedManifest]) -> None:
-        """Move those asked for last to the end, and drop from the front."""
+        """Move the most recently used to the end, and drop from the front."""
         for key, cached in found.items():
             self._forget(key)
             self._cached[key], self._sizes[key] = cached, cached.size

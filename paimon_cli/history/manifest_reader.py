@@ -60,7 +60,7 @@ class ManifestReader:
         return 1 if self.storage.is_remote else _FEW
 
     def manifest_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
-        """The lists read last are kept: a commit asks for those of the latest snapshot more than once."""
+        """The manifests in a list. Recent lists are kept, because a commit reads those of the latest snapshot more than once."""
         manifests = self._lists.get(name)
         if manifests is None:
             path = self.layout.manifest(name)
@@ -108,7 +108,7 @@ class ManifestReader:
         return self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
 
     def entries(self, manifests: Sequence[ManifestFileMeta]) -> Iterator[list[ManifestEntry]]:
-        """Entries of each manifest, in order; many manifests are fetched side by side."""
+        """Entries of each manifest, in order; many manifests are fetched in parallel."""
         threads = self.threads if len(manifests) > self._few else 1
         return in_parallel(lambda meta: self.manifest(meta.file_name, meta.file_size), manifests, threads)
 
@@ -174,7 +174,7 @@ class ManifestReader:
             return True
 
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
-        """What the commit of this snapshot added and deleted."""
+        """The entries that the commit of this snapshot added: its ADDs and DELETEs."""
         try:
             return [e for entries in self.entries(self.manifest_list(snapshot.delta_manifest_list)) for e in entries]
         except DamagedFile as error:
@@ -187,7 +187,7 @@ class ManifestReader:
     def live_files_in(
         self, snapshot: Snapshot, manifests: Iterable[ManifestFileMeta], wanted: FileFilter = ALL_FILES
     ) -> FileTable:
-        """Live files by the entries of some manifests of the snapshot: all that may hold what is wanted."""
+        """The live files in those manifests of the snapshot that may hold what is wanted."""
         from paimon_cli.history.file_table import FileTable
 
         chosen = [*manifests]
@@ -229,7 +229,7 @@ class ManifestReader:
         return content
 
     def gone_or_damaged(self, snapshot: Snapshot, error: DamagedFile) -> NotFound | DamagedFile:
-        """A missing manifest is no damage if its snapshot has been expired while we were reading."""
+        """The error to raise: a missing manifest is no damage if its snapshot expired while it was read."""
         if self.storage.exists(self.layout.snapshot(snapshot.id)):
             return error
         return SnapshotGone(

@@ -21,14 +21,14 @@ _LONGEST_WALK = 32
 """Snapshots probed one by one after a stale hint before the directory is listed instead."""
 _TRIES = 3
 _FRESH_SECONDS = 5.0
-"""How long a plan accepts what was fetched ahead for it."""
+"""How long a plan accepts a snapshot that was fetched ahead for it."""
 LONGEST_GAP = 1000
 """The longest run of missing numbers that a stale listing explains; a longer one comes from a stray file."""
 
 
 @dataclass(frozen=True)
 class SnapshotHistory:
-    """Reads `snapshot/`; every call sees the present, except for what is fetched ahead on purpose, and `last_seen`."""
+    """Reads `snapshot/`; every call reads the storage, except for what was fetched ahead, and `last_seen`."""
 
     storage: Storage
     layout: TableLayout
@@ -47,7 +47,7 @@ class SnapshotHistory:
             self._latest_ahead.begin(self._find_latest)
 
     def last_seen(self) -> Snapshot | None:
-        """What `latest` found last: where looking again takes trips, a commit builds on it, and its put shows if it is old."""
+        """The snapshot that `latest` found last, on a remote store: a commit builds on it, and its put shows if it is old."""
         return self._seen[-1] if self._seen and self.storage.is_remote else None
 
     def latest_id(self) -> int | None:
@@ -75,7 +75,7 @@ class SnapshotHistory:
         return oldest
 
     def latest(self) -> Snapshot | None:
-        """The newest snapshot; looks again if a roll-back or expiry takes it away while it is read."""
+        """The newest snapshot; looks again if a rollback or an expiry removes it meanwhile."""
         return self._noted(self._find_latest())
 
     def latest_to_plan(self) -> Snapshot | None:
@@ -139,7 +139,7 @@ class SnapshotHistory:
         return snapshot
 
     def in_history(self, snapshot_id: int) -> Snapshot | None:
-        """That snapshot as a reader may take it: None also if it is resurrected."""
+        """That snapshot if readers may use it; None also for a resurrected one."""
         snapshot = self.find(snapshot_id)
         if snapshot is None or snapshot_id >= (self._hint(self.layout.earliest_hint) or 0):
             return snapshot
@@ -181,7 +181,7 @@ class SnapshotHistory:
         return ids[:place], ids[place:]
 
     def unbroken(self, newest: Snapshot | None) -> Iterator[Snapshot]:
-        """Snapshots from `newest` down, ending at EARLIEST or the first gap: each was built on the next one that comes."""
+        """Snapshots from `newest` down to EARLIEST or the first gap; each was built on the one that follows here."""
         snapshot, earliest = newest, None
         while snapshot is not None:
             yield snapshot
@@ -197,7 +197,7 @@ class SnapshotHistory:
         return sorted([*listed, *hidden])
 
     def newest_first(self, limit: int | None = None) -> Iterator[Snapshot]:
-        """Snapshots from the newest down, read one at a time; ends where expiry has been, even while we walk."""
+        """Snapshots from the newest down, read one at a time; ends where an expiry has removed them, even during the walk."""
         snapshot = self.latest() if limit != 0 else None
         yielded = 0
         while snapshot is not None:

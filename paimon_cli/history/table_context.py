@@ -35,7 +35,7 @@ _MOST_BYTES = 64 << 20
 
 
 class KnownFiles:
-    """Reads each file once, also where several threads ask for it at the same time. Pickles without what it holds."""
+    """Reads each file once, even if several threads need it at the same time. Pickles without the contents."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -47,7 +47,7 @@ class KnownFiles:
         return KnownFiles, (self._most_bytes,)
 
     def content(self, path: str, read: Callable[[], bytes]) -> bytes:
-        """What `read` gives for that path, now or when it was first asked for. A failure is not kept."""
+        """The result of `read` for that path, kept from the first call; a failure is not kept."""
 
         with self._lock:
             known = self._files.get(path)
@@ -212,12 +212,12 @@ class TableContext(TableHistory):
         return replace(self, branch=branch, schema=schema)
 
     def seen_from(self, branch: str) -> TableContext:
-        """This schema with the history of another branch, to inspect the files of that branch."""
+        """The table with this schema and the history of another branch, to inspect the files of that branch."""
         return replace(self, branch=branch)
 
     @property
     def address(self) -> str:
-        """What names the table, and the branch if it is not main, as a user would write it."""
+        """The name of the table as a user writes it, with the branch unless it is main."""
         return self.url if self.branch == MAIN_BRANCH else f"{self.url}$branch_{self.branch}"
 
     @cached_property

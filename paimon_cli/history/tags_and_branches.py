@@ -1,4 +1,4 @@
-"""What keeps snapshots apart from the history: branches, tags and long-lived changelogs.
+"""Branches, tags and long-lived changelogs, which keep snapshots outside of the history.
 
 See FORMAT.md, sections 1.5, 13.2 and 13.4 (Java FileSystemBranchManager, TagManager, ChangelogManager).
 """
@@ -25,13 +25,13 @@ from paimon_cli.storage.storage import Storage
 
 @dataclass(frozen=True)
 class BranchList:
-    """Reads `branch/`; a branch without a schema does not exist, since its making was not finished."""
+    """Reads `branch/`; a branch without a schema does not exist, because its creation was not finished."""
 
     storage: Storage
     layout: TableLayout
 
     def directories(self) -> list[str]:
-        """Names of all branches but main, begun ones too: what is in them is protected as soon as it is there."""
+        """Names of all branches but main, also unfinished ones: their files are protected from the beginning."""
 
         found = self.storage.list_directory(self.layout.branches_directory)
         names = (s.name.removeprefix(BRANCH_PREFIX) for s in found if s.name.startswith(BRANCH_PREFIX))
@@ -45,7 +45,7 @@ class BranchList:
         return bool(SchemaHistory(self.storage, self.layout.of_branch(name)).ids())
 
     def missing(self, name: str) -> NotFound:
-        """The error for a branch that is not there."""
+        """The error for a branch that does not exist."""
         names = self.names()
         why = f"its branches are {', '.join([MAIN_BRANCH, *names])}" if names else "it has no branches"
         return NotFound(
@@ -87,7 +87,7 @@ class TagHistory:
         return None if content is None else Tag.from_json(content, self.layout.tag(name))
 
     def get(self, name: str) -> Tag:
-        """That tag; `NotFound` names those that there are."""
+        """That tag; `NotFound` lists the existing tags."""
         tag = self.find(name)
         if tag is None:
             names = self.names()

@@ -11,7 +11,7 @@ from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.options.option_text import parse_duration, plain_number
 
 _USER_INFO = re.compile(r"(?<=://)(?!(?:(?<=abfs://)|(?<=abfss://))[\w$-]+@)[^/@\s]+@")
-"""What stands before the host; on Azure that is the container."""
+"""The part of a URL before the host; on Azure that is the container."""
 _QUERY = re.compile(r"(://[^\s?]+)\?\S+")
 _SECRET_KEY = re.compile(
     r"secret|passw|passphrase|token|credential|connection[-_.]?string|signature|\bsas\b|(?<![a-z])(pwd|auth)(?![a-z])"
@@ -58,7 +58,7 @@ _CATALOG_NAMES = {
     *("warehouse", "profile", "sync-all-properties", "hive-conf-dir", "location-in-properties", "alter-table-cascade"),
     *("table.type", "token", "prefix", "data-token.enabled"),
 }
-"""Options that only a catalog looks at; no store is given them."""
+"""Options that only the catalog reads; stores do not get them."""
 
 
 def is_catalog_option(key: str) -> bool:

@@ -51,7 +51,7 @@ def local_hour(millis: int) -> int:
 
 
 def moment_of_wall_clock(millis: int) -> int:
-    """Epoch millis of the moment at which clocks of this zone showed those fields; of years that no clock shows, the same."""
+    """The inverse of `local_wall_clock`: epoch millis; the value itself for years that cannot be converted."""
     try:
         shown = time.gmtime(millis // 1000)
         return int(time.mktime((*shown[:8], -1))) * 1000 + millis % 1000

@@ -52,7 +52,7 @@ class CommitLock:
         return CommitLock, (self._settings, self._table_url, self._clock, self._random)
 
     def check(self) -> None:
-        """Connect once: raise now what would fail at the first commit."""
+        """Connect once, to raise errors before any work is done."""
         self._connect()[1].close()
 
     @contextlib.contextmanager
@@ -116,7 +116,7 @@ class Lease:
     released: bool | None = None
 
     def confirm(self) -> None:
-        """Right before a put: raise `StorageUnavailable` if the lock is lost, or too old for a put to begin under it."""
+        """Called right before a put: raise `StorageUnavailable` if the lock is lost or too old."""
         with _database_errors(self.settings):
             age = self.table.age_seconds(self.connection, self.lock_id, self.owner)
         held = self.clock.now_millis() - self.since
@@ -129,7 +129,7 @@ class Lease:
             )
 
     def release(self) -> bool:
-        """Give the lock back; whether it was ours until now. Without an answer the row expires by itself."""
+        """Release the lock; returns whether it was still ours. If the database does not answer, the row expires by itself."""
         if self.released is None:
             self.released = False
             with contextlib.suppress(StorageUnavailable), _database_errors(self.settings):
@@ -138,7 +138,7 @@ class Lease:
 
 
 def held_locks(settings: LockSettings, name: str | None = None) -> list[HeldLock] | None:
-    """The locks that the database holds now, or one of them; None before anybody took a lock there. Changes nothing."""
+    """The locks that the database holds now, or one of them; None if no lock was ever taken there. Changes nothing."""
     table = _lock_table(settings)
     with _database_errors(settings):
         return table.held(name)

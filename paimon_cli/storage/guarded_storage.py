@@ -1,4 +1,4 @@
-"""Storages whose commits are not safe by construction: how a file is published there so that only one writer wins.
+"""Safe publication on storages that do not guarantee it: a conditional put that was tried, or a lock.
 
 A store that claims a conditional put is probed before the first commit relies on it.
 """
@@ -21,7 +21,7 @@ PROBE_PREFIX = ".commit-probe-"
 """Directories of probes in a table's root; readers look for names of their own only."""
 
 MARKER = f"{PROBE_PREFIX}passed/marker"
-"""What stays in the root after a probe has passed: later processes need one request to see that conditions still count."""
+"""The file that stays in the root after a probe has passed: later processes need one request to test the condition again."""
 
 _TRIES = 3
 _proven: dict[tuple[Storage, str], bool] = {}
@@ -114,24 +114,24 @@ class HeldLock(Protocol):
     """A lock while it is held."""
 
     def confirm(self) -> None:
-        """Right before a put: `StorageUnavailable` if the lock is lost."""
+        """Called right before a put: `StorageUnavailable` if the lock is lost."""
 
     def release(self) -> bool:
-        """Give the lock back; whether it was ours until now."""
+        """Release the lock; returns whether it was still ours."""
 
 
 class PublishLock(Protocol):
     """The lock of one table, which keeps its writers apart; picklable."""
 
     def check(self) -> None:
-        """Connect once: raise now what would fail at the first commit."""
+        """Connect once, to raise errors before any work is done."""
 
     def held(self) -> AbstractContextManager[HeldLock]:
         """Acquire the lock for the block; `StorageUnavailable` if that takes too long."""
 
 
 class PublishMethod(enum.Enum):
-    """How files that only one writer may make are made."""
+    """How a file is created that only one writer may create."""
 
     LOCK = "lock"
     PRIMITIVE = "primitive"
@@ -146,7 +146,7 @@ class ChecksCommits(Protocol):
 
 
 def check_commits(storage: Storage) -> str | None:
-    """Before work that ends in a commit: raise `Refused` if no commit is safe there; a warning if it is made all the same."""
+    """Raise `Refused` if commits are not safe on the storage; a warning if the user allows them anyway."""
     return storage.check_commits() if isinstance(storage, ChecksCommits) else None
 
 
@@ -171,7 +171,7 @@ class GuardedStorage(WrappedStorage):
         return GuardedStorage, (self.inner, self.root, self._lock, self._allow_unsafe_commit, self._random)
 
     def publish_method(self) -> PublishMethod:
-        """Tries the store out, the first time. `Refused` if there is no way."""
+        """The method for this store, which is probed the first time. `Refused` if there is none."""
         if self._lock is not None:
             return PublishMethod.LOCK
         if self._has_primitive:

@@ -21,7 +21,7 @@ from paimon_cli.storage.storage import FileStatus, PutOutcome
 WRITE_BUFFER_BYTES = 64 << 10
 """Pages of a file come one by one, each after its small header."""
 _SHOWN = 40
-"""Characters of a name that is too long."""
+"""Characters shown of a name that is too long."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
@@ -38,7 +38,7 @@ class LocalStorage:
             return source.read()
 
     def open_input(self, path: str) -> BinaryIO:
-        """A pipe is read, too: a source may be one."""
+        """Opens pipes too, because a source may be one."""
         with errors_of(path):
             try:
                 return open(path, "rb")
@@ -135,7 +135,7 @@ class LocalStorage:
 
     @contextlib.contextmanager
     def _temporary(self, path: str, data: bytes) -> Iterator[str]:
-        """A synced file with `data` in the directory of `path`; whatever is left of it in the end is deleted."""
+        """A synced file with `data` in the directory of `path`; it is deleted at the end of the block if it is still there."""
         directory, name = os.path.split(path)
         temporary = f"{directory}/.{name}.{self._random.uuid()}.tmp"
         try:
@@ -152,7 +152,7 @@ def _new_file(path: str, sync_name: bool) -> BinaryIO:
         _make_directory(os.path.dirname(path))
         try:
             return _DurableFile(path, sync_name)
-        except FileNotFoundError:  # a cleaner took the directory while it was empty
+        except FileNotFoundError:  # another job removed the directory while it was empty
             _make_directory(os.path.dirname(path))
             return _DurableFile(path, sync_name)
 
@@ -253,7 +253,7 @@ def _status(entry: os.DirEntry[str]) -> FileStatus:
 class ConfinedStorage(LocalStorage):
     """`LocalStorage` that refuses (`DamagedFile`) paths below `root` that links lead out of it. Other paths are unaffected.
 
-    The root itself may be reached through links: where the user keeps the table is not the table's matter.
+    The root itself may be reached through links: the user may keep the table anywhere.
     """
 
     def __init__(self, root: str, random: RandomSource | None = None) -> None:
@@ -266,7 +266,7 @@ class ConfinedStorage(LocalStorage):
         return ConfinedStorage, (self._root,)
 
     def open_input(self, path: str) -> BinaryIO:
-        """Files only: to open a pipe would wait for its writer, for ever."""
+        """Opens files only, because opening a pipe could wait for its writer forever."""
         self._check(path, follows=True)
         with errors_of(path):
             return open(path, "rb", opener=_open_regular)

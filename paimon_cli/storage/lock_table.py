@@ -71,7 +71,7 @@ class LockTable:
         self._is_ready = False
 
     def connect(self) -> Connection:
-        """A connection; makes the table, or gives it its newest column, if need be."""
+        """A connection; creates the table, or adds its newest column, if necessary."""
         connection = self._engine.connect()
         if not self._is_ready:
             try:
@@ -109,7 +109,7 @@ class LockTable:
         return None if age is None else float(age)
 
     def delete(self, connection: Connection, lock_id: str, owner: str) -> bool:
-        """Whether the owner's row was there."""
+        """Delete the owner's row; returns whether it existed."""
         table = self._table.c
         done = connection.execute(delete(self._table).where(table.lock_id == lock_id, table.lock_owner == owner))
         return bool(done.rowcount)
@@ -127,7 +127,7 @@ class LockTable:
             return [HeldLock(name, owner, float(age), float(life)) for name, owner, age, life in connection.execute(query)]
 
     def break_held(self, lock: HeldLock) -> bool:
-        """Remove the row of exactly this holder; whether it was still there."""
+        """Remove the row of exactly this holder; returns whether it still existed."""
         table = self._table.c
         mine = [table.lock_id == lock.lock_id, table.expire_time_seconds == lock.life_seconds]
         with self.connect() as connection:

@@ -112,7 +112,7 @@ class MemoryStorage:
 
 
 class _MemorySink(io.BytesIO):
-    """Becomes a file when it is closed; a block that fails leaves none."""
+    """A file that appears when it is closed; a block that fails leaves none."""
 
     def __init__(self, storage: MemoryStorage, path: str) -> None:
         super().__init__()

@@ -137,7 +137,7 @@ class ObjectStorage:
                     obstore.delete(client, [entry["path"] for entry in page])
 
     def _put_once(self, path: str, data: bytes) -> PutOutcome:
-        """What obstore makes of the answer to one conditional put. EXISTS: or two writers were there at once."""
+        """One conditional put. EXISTS may also mean that two writers met."""
         client, key = self._reached(path, once=True)
         errors = self._errors_of(path)
         try:
@@ -152,7 +152,7 @@ class ObjectStorage:
             if found.was_not_sent or found.is_refusal:
                 raise errors.refusal(error) from None
             return PutOutcome.UNKNOWN
-        except (BaseError, FileNotFoundError, ValueError) as error:  # no rights, no bucket, no possible key
+        except (BaseError, FileNotFoundError, ValueError) as error:  # no permission, no bucket, or an invalid key
             raise errors.refusal(error) from None
         return PutOutcome.CREATED
 
@@ -231,7 +231,7 @@ class ObjectUpload(io.RawIOBase):
         super().close()
 
     def abort(self) -> None:
-        """Forget what was written; parts that the store does not let go of now are removed by the bucket's own rules."""
+        """Discard what was written; parts that cannot be removed now are left to the lifecycle rules of the bucket."""
         if self.closed:
             return
         super().close()

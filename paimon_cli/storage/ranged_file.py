@@ -77,7 +77,7 @@ class RangedFile(io.RawIOBase):
         self._starts: list[int] = []
         self._waiting: deque[list[_Piece]] = deque()
         self._begun = 0
-        """Bytes that were asked for and not yet read."""
+        """Bytes that were requested and not read yet."""
         self._last: tuple[int, memoryview] = (0, memoryview(b""))
 
     def fetch_by(self, way: Callable[[Fetch], Fetch]) -> None:
@@ -86,7 +86,7 @@ class RangedFile(io.RawIOBase):
 
     @property
     def is_planned(self) -> bool:
-        """Whether it was said what will be read."""
+        """Whether a plan says what will be read."""
         return bool(self._plan)
 
     def expect(self, groups: Iterable[Iterable[Range]], ahead: int = AHEAD_BYTES) -> None:
@@ -104,7 +104,7 @@ class RangedFile(io.RawIOBase):
         self._fetch_ahead()
 
     def hold(self, content: Future[memoryview]) -> None:
-        """The whole file, which is on its way."""
+        """Keep the whole file, which is being fetched."""
         piece = _Piece(0, self.size, sys.maxsize, 0)
         piece.content = content
         self._plan, self._starts, self._begun = [piece], [0], self.size
@@ -224,7 +224,7 @@ def _planned(ranges: list[Range], group: int) -> list[_Piece]:
 
 
 def fetching_threads() -> ThreadPoolExecutor:
-    """The threads of this process that fetch; they wait for answers, nearly always."""
+    """The threads of this process that fetch; most of the time they wait for answers."""
     return _threads(os.getpid())
 
 

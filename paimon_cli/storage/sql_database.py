@@ -28,7 +28,7 @@ _JDBC_PARAMETERS = {"sslmode"}
 
 
 def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_transactions: bool = False) -> Engine:
-    """The database of `what`; nothing is connected yet. `UsageError` when the URL or its driver is no good.
+    """The database of `what`; nothing is connected yet. `UsageError` for an invalid URL or a missing driver.
 
     Each statement is its own transaction, unless `in_transactions`.
     """
@@ -67,7 +67,7 @@ def _url(address: DatabaseAddress) -> URL:
 
 @contextlib.contextmanager
 def database_errors(address: DatabaseAddress, what: str = COMMIT_LOCK) -> Iterator[None]:
-    """What goes wrong in the database becomes `StorageUnavailable`, without secrets."""
+    """Raise errors of the database as `StorageUnavailable`, without secrets."""
     try:
         yield
     except SQLAlchemyError as error:

@@ -1,6 +1,6 @@
-"""The `Storage` protocol: what the rest of the engine may ask of a file system or object store.
+"""The `Storage` protocol: the operations that the engine needs of a file system or object store.
 
-Also what can be built from it for directories: listing parent directories, removing empty ones, making deletions durable.
+Also helpers that build on it for directories: listing parent directories, removing empty ones, making deletions durable.
 """
 
 from __future__ import annotations
@@ -91,16 +91,16 @@ class Storage(Protocol):
 
 @runtime_checkable
 class OverlapsRequests(Protocol):
-    """A store to which new files may be on their way after the call that wrote them, and others before they are opened."""
+    """A store that uploads new files in the background, and fetches others before they are opened."""
 
     def will_open(self, files: Iterable[tuple[str, int]]) -> None: ...
 
     def behind(self) -> AbstractContextManager[None]:
-        """Around work of this process, to let new files be on their way within it."""
+        """Around work of this process: new files written within it may be uploaded in the background."""
         ...
 
     def settle(self) -> None:
-        """Wait until all of them are stored, before something is published that may name them; raises why one is not."""
+        """Wait until all new files are stored, as before a publication; raises the error of one that failed."""
         ...
 
 
@@ -118,7 +118,7 @@ class HasDirectories(Protocol):
     """A store whose directories stay when they are empty."""
 
     def remove_empty_directory(self, path: str) -> bool:
-        """True if it is gone; False, and nothing done, if anything is in it."""
+        """Returns whether it was removed: False if it is not empty."""
         ...
 
 
@@ -140,7 +140,7 @@ class MovesDirectories(Protocol):
         ...
 
     def move_directory(self, path: str, target: str) -> None:
-        """Move a directory with all below it to a place where nothing lies."""
+        """Move a directory with everything below it to a path that does not exist."""
         ...
 
 
@@ -155,13 +155,13 @@ def open_sized(storage: Storage, path: str, size: int) -> BinaryIO:
 
 
 def written_behind(storage: Storage) -> AbstractContextManager[None]:
-    """Around work of this process that ends in publications; without effect where writing takes no trip over a network."""
+    """Around work of this process that ends in a publication: new files may be uploaded in the background, if the store can."""
     place = _overlapping(storage)
     return nullcontext() if place is None else place.behind()
 
 
 def will_open(storage: Storage, files: Callable[[], Iterable[tuple[str, int]]]) -> None:
-    """Files (path, size) that will be opened soon, by size known: over a network small ones are fetched side by side."""
+    """Files (path, size) that will be opened soon, by size known: on a remote store small ones are fetched in parallel."""
     place = _overlapping(storage)
     if place is not None:
         place.will_open(files())
@@ -184,7 +184,7 @@ class PublishesSnapshots(Protocol):
 
 
 def settle(storage: Storage) -> None:
-    """Before a publication that does not go through the storage: wait until new files that are on their way are stored."""
+    """Wait until all new files are stored, before a publication that does not go through the storage."""
     place = _overlapping(storage)
     if place is not None:
         place.settle()
@@ -215,19 +215,19 @@ def ancestors(path: str) -> Iterator[str]:
 
 
 def remove_empty_directory(storage: Storage, path: str) -> bool:
-    """False where it is not empty, or where directories are only parts of names."""
+    """Remove a directory; False if it is not empty, or if the store has no directories."""
     return isinstance(storage, HasDirectories) and storage.remove_empty_directory(path)
 
 
 def directories_of(storage: Storage) -> MovesDirectories | None:
-    """The store, if directories are more than parts of names there."""
+    """The store, if it has directories of its own."""
     while isinstance(storage, WrappedStorage):
         storage = storage.inner
     return storage if isinstance(storage, MovesDirectories) else None
 
 
 def keep_deleted(storage: Storage, directory: str) -> None:
-    """Before files go that a deleted snapshot or tag in `directory` names: it must not come back without them."""
+    """Make deletions in `directory` durable, before files are deleted that only the deleted snapshot or tag names."""
     if isinstance(storage, SyncsDirectories):
         storage.sync_directory(directory)
 

@@ -1,4 +1,4 @@
-"""A path or URL, as the user wrote it -> the storage that reaches it and its normal form."""
+"""Finds the storage for a path or URL, and the normal form of the path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOCAL, _HDFS = {"", "file", "local"}, {"hdfs", "webhdfs"}
 OBJECT_STORES = {"s3": "s3", "s3a": "s3", "gs": "gcs", "abfs": "azure", "abfss": "azure", "az": "azure"}
 """The extra of this package that brings the client of each scheme."""
 _TRUSTED = LOCAL | {"memory"}
-"""Where exclusive creation is certain, without a trial."""
+"""Schemes whose exclusive creation needs no probe."""
 
 
 def storage_for_url(

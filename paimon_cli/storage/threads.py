@@ -41,7 +41,7 @@ def together(calls: Sequence[Callable[[], R]]) -> list[R]:
 
 
 class Ahead(Generic[R]):
-    """A result that is fetched before it is asked for; it is returned once, within `fresh_seconds`. Pickles without it."""
+    """A result that is fetched before it is needed, and returned once, within `fresh_seconds`. Pickles without it."""
 
     def __init__(self, fresh_seconds: float = math.inf) -> None:
         self._fresh_seconds = fresh_seconds
@@ -56,7 +56,7 @@ class Ahead(Generic[R]):
         pool.shutdown(wait=False)
 
     def take(self, call: Callable[[], R]) -> R:
-        """What was begun, or else the result of `call`."""
+        """The result that was begun, or else that of `call`."""
         begun, self._begun = self._begun, None
         if begun is None or time.monotonic() > begun[0] + self._fresh_seconds:
             return call()
@@ -74,8 +74,8 @@ Item = TypeVar("Item", bound=Sized)
 class ReadAhead(Generic[Item]):
     """Iterates over `items` in their order while up to `most_bytes` of them wait to be taken, one at least.
 
-    Starts at once. What `items` raises is raised to the taker, in its place. Leaving the `with` block ends the thread, at the
-    latest when the item that it is at is made.
+    Starts at once. An error of `items` is raised in the place of the item. Leaving the `with` block ends the thread, at the
+    latest when its current item is made.
     """
 
     def __init__(self, items: Iterator[Item], most_bytes: int) -> None:
@@ -128,7 +128,7 @@ class ReadAhead(Generic[Item]):
                 self._changed.notify_all()
 
     def _put(self, item: Item) -> bool:
-        """Whether more is wanted."""
+        """Add an item when there is room; returns whether more are needed."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or not self._made or self._bytes + item.nbytes <= self._most_bytes)
             self._made.append(item)

@@ -25,25 +25,25 @@ class Step:
 
 
 class Trace(Protocol):
-    """Where the steps of one call go. Belongs to a table's context, so a task on Spark has a copy of its own."""
+    """Receives the steps of one call. Part of a table's context, so that a Spark task has its own copy."""
 
     @property
     def is_on(self) -> bool: ...
 
     def step(self, name: str, /, **facts: Any) -> None:
-        """Something was done that takes no time worth telling."""
+        """Record a step whose duration does not matter."""
         ...
 
     def timed(self, name: str, /, **facts: Any) -> AbstractContextManager[Facts]:
-        """Around the work of a step; what is known only in the end is added to the facts inside the block."""
+        """Record a step and its duration; the block may add facts that are known only at its end."""
         ...
 
     def taken(self) -> tuple[Step, ...]:
-        """The steps that are only kept so far: what a task hands over with its result."""
+        """The steps kept so far, which a task returns with its result."""
         ...
 
     def show(self, steps: Iterable[Step]) -> None:
-        """Steps that a task has handed over."""
+        """Show the steps that a task has returned."""
         ...
 
 
@@ -64,7 +64,7 @@ class NoTrace:
 
 
 class StepTrace:
-    """Tells each step as it ends, from whichever thread; a pickled copy, that of a Spark task, keeps them to be `taken`."""
+    """Reports each step when it ends, from any thread; a pickled copy, as in a Spark task, keeps them for `taken`."""
 
     is_on = True
 

@@ -57,7 +57,7 @@ class ScratchDirectory:
 class ScratchStorage(WrappedStorage):
     """A storage whose new files are kept in a scratch directory, by their names alone, and are found under their paths again.
 
-    What is there already is read as ever. Nothing is written to the storage itself.
+    Existing files are read as before. Nothing is written to the storage itself.
     """
 
     def __init__(self, inner: Storage, scratch: ScratchDirectory | Path) -> None:
@@ -157,7 +157,7 @@ FORCE = "--force replaces it"
 def whole_file(
     url: str, options: Mapping[str, Any], random: RandomSource, *, replace: bool = False, make_parents: bool = False
 ) -> Iterator[BinaryIO]:
-    """What is written within the block becomes the file when it ends; an error, and nothing of it stays.
+    """A file that appears when the block ends; if the block fails, nothing of it stays.
 
     Raises `UsageError` if something is there already that is no file, or that is one and not to be replaced.
     """
@@ -217,7 +217,7 @@ def _check_place(url: str, path: str, replace: bool) -> None:
 
 
 def _send(spool: BinaryIO, storage: Storage, path: str, replace: bool) -> None:
-    """An upload to an object store replaces the old object when it is complete; elsewhere the old file is deleted first."""
+    """Send the file. A complete upload to an object store replaces the old object; elsewhere the old file is deleted first."""
     replaced_as_a_whole = replace and path.split("://")[0] in OBJECT_STORES
     if replace and not replaced_as_a_whole:
         storage.delete(path)
