@@ -280,11 +280,14 @@ class Maintenance(OpenedTable):
         `actions`: by default what the option `partition.mark-done-action` names.
 
         `success-file` writes `_SUCCESS` into the directory of each partition, `http-report` posts it to
-        `partition.mark-done-action.http.url`.
+        `partition.mark-done-action.http.url`. In a Hive metastore `done-partition` adds a partition whose last value ends in
+        `.done`, and there and on a REST server `mark-event` reports it to those that listen.
         """
         from paimon_cli.maintain.mark_done import mark_done, plan_marks
 
-        return mark_done(self.context, plan_marks(self.context, partition_list(partition), actions), actions)
+        of_catalog = self.catalog_table.partition_marks()
+        planned = plan_marks(self.context, partition_list(partition), actions, of_catalog)
+        return mark_done(self.context, planned, actions, of_catalog)
 
 
 def compact_request(strategy: str, options: CompactOptions) -> CompactRequest:

@@ -21,6 +21,7 @@ from paimon_cli.storage.trace import NoTrace, Trace
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
+    from paimon_cli.maintain.mark_done import PartitionMarks
     from paimon_cli.metastore.metastore import Metastore, TableIdentifier
 
 LATEST, EARLIEST = "latest", "earliest"
@@ -92,6 +93,12 @@ class CatalogTable(TableHistory):
         from paimon_cli.storage.guarded_storage import check_commits
 
         return check_commits(self.storage)
+
+    def partition_marks(self) -> PartitionMarks:
+        """What marks a partition as done in the catalog, for a table that was opened by its name there."""
+        if self.metastore is None or self.identifier is None:
+            return {}
+        return self.metastore.partition_marks(self.identifier, self.branch)
 
     @cached_property
     def context(self) -> TableContext:

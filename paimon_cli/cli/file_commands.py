@@ -156,14 +156,15 @@ def mark_partitions_done(
         typer.Option(
             "--action",
             metavar="NAME",
-            help="success-file or http-report; repeatable; default the table's partition.mark-done-action.",
+            help="success-file, http-report, done-partition or mark-event; repeatable; default partition.mark-done-action.",
         ),
     ] = None,
 ) -> None:
     """Mark partitions as done, for jobs that wait until a partition is complete.
 
     success-file writes _SUCCESS into the directory of each partition, and http-report posts each partition to
-    partition.mark-done-action.http.url. Marking a partition again renews its time.
+    partition.mark-done-action.http.url. In a Hive metastore, done-partition adds a partition whose last value ends in .done, and
+    there and on a REST server mark-event reports each partition to those that listen. Marking a partition again renews its time.
 
     paimon-cli partitions mark-done ./wh/shop.db/orders --partition dt=2026-11-21
 

@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import NamedTuple
+from urllib.parse import unquote
 
 from paimon_cli.errors import NotFound, NotSupported, PaimonError, PartialSuccess, StorageUnavailable, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
@@ -18,11 +20,25 @@ from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.storage.threads import in_parallel
 
 SUCCESS_FILE, HTTP_REPORT = "success-file", "http-report"
-OF_A_CATALOG = ("done-partition", "mark-event")
-CUSTOM = "custom"
-ACTIONS = (SUCCESS_FILE, *OF_A_CATALOG, HTTP_REPORT, CUSTOM)
+DONE_PARTITION, MARK_EVENT, CUSTOM = "done-partition", "mark-event", "custom"
+_OF_A_CATALOG = {DONE_PARTITION: "a Hive metastore", MARK_EVENT: "a Hive metastore or a REST server"}
+"""Actions that take a catalog with partitions of its own, and which catalogs those are."""
+ACTIONS = (SUCCESS_FILE, *_OF_A_CATALOG, HTTP_REPORT, CUSTOM)
 _SUCCESS_NAME = "_SUCCESS"
 _SECONDS_TO_ANSWER = 30
+
+
+class DonePartition(NamedTuple):
+    """A partition for its catalog: its columns with their texts in its path, its directory, the time in epoch millis."""
+
+    values: Mapping[str, str]
+    url: str
+    now_millis: int
+
+
+PartitionMarks = Mapping[str, Callable[[DonePartition], None]]
+"""What marks a partition in the catalog of its table, by the name of the action."""
+_NO_CATALOG: PartitionMarks = {}
 
 
 @dataclass(frozen=True)
@@ -34,7 +50,12 @@ class MarkedPartition:
     done: int
 
 
-def plan_marks(context: TableContext, partitions: Sequence[Mapping[str, str]], actions: Sequence[str] = ()) -> list[bytes]:
+def plan_marks(
+    context: TableContext,
+    partitions: Sequence[Mapping[str, str]],
+    actions: Sequence[str] = (),
+    of_catalog: PartitionMarks = _NO_CATALOG,
+) -> list[bytes]:
     """The partitions of the latest snapshot that the request selects, in order.
 
     `NotSupported` for actions that are not possible here, `NotFound` if a specification selects nothing.
@@ -44,7 +65,7 @@ def plan_marks(context: TableContext, partitions: Sequence[Mapping[str, str]], a
     if not partitions:
         raise UsageError("no partition is named", hint="add --partition KEY=VALUE, with the values of the partition that is done")
     for action in actions_of(context, actions):
-        _check_action(context, action)
+        _check_action(context, action, of_catalog)
     snapshot = context.snapshots.latest()
     found: dict[bytes, None] = {}
     for wanted in partitions:
@@ -66,14 +87,16 @@ def actions_of(context: TableContext, actions: Sequence[str] = ()) -> tuple[str,
     return chosen
 
 
-def _check_action(context: TableContext, action: str) -> None:
+def _check_action(context: TableContext, action: str, of_catalog: PartitionMarks) -> None:
     url = context.options.partition_mark_done_url
-    if action in OF_A_CATALOG:
-        raise NotSupported(
-            f"cannot mark partitions of {context.address} by {action}",
-            "it reports partitions to a metastore, which this version does not do",
-            f"paimon-cli partitions mark-done {context.layout.argument} --action {SUCCESS_FILE} --partition KEY=VALUE",
-        )
+    if action in _OF_A_CATALOG:
+        what = f"cannot mark partitions of {context.address} by {action}"
+        hint = f"paimon-cli partitions mark-done {context.layout.argument} --action {SUCCESS_FILE} --partition KEY=VALUE"
+        if action not in of_catalog:
+            why = f"it takes a table that was opened by its name in the catalog of {_OF_A_CATALOG[action]}"
+            raise NotSupported(what, why, hint)
+        if not context.options.metastore_partitioned_table:
+            raise UsageError(what, "the catalog has no partitions of the table: metastore.partitioned-table is not true", hint)
     if action == CUSTOM:
         why = "partition.mark-done-action.custom.class names a Java class"
         raise NotSupported(f"cannot mark partitions of {context.address} by {CUSTOM}", why, "mark them with Flink or Spark")
@@ -85,7 +108,12 @@ def _check_action(context: TableContext, action: str) -> None:
         )
 
 
-def mark_done(context: TableContext, partitions: Iterable[bytes], actions: Sequence[str] = ()) -> list[MarkedPartition]:
+def mark_done(
+    context: TableContext,
+    partitions: Iterable[bytes],
+    actions: Sequence[str] = (),
+    of_catalog: PartitionMarks = _NO_CATALOG,
+) -> list[MarkedPartition]:
     """Mark each partition by each action. Doing it again is harmless: a mark then has a newer time."""
     chosen = actions_of(context, actions)
     marked = []
@@ -93,10 +121,19 @@ def mark_done(context: TableContext, partitions: Iterable[bytes], actions: Seque
         now = context.clock.now_millis()
         if SUCCESS_FILE in chosen:
             _write_success_file(context, partition, now)
+        for action in chosen:
+            if action in of_catalog:
+                of_catalog[action](_done_partition(context, partition, now))
         if HTTP_REPORT in chosen:
             _report(context, partition)
         marked.append(MarkedPartition(partition_text(context, partition), chosen, now))
     return marked
+
+
+def _done_partition(context: TableContext, partition: bytes, now: int) -> DonePartition:
+    path = context.partition_path_of(partition).rstrip("/")
+    values = (part.partition("=") for part in path.split("/"))
+    return DonePartition({unquote(key): unquote(text) for key, _, text in values}, f"{context.data_root}/{path}", now)
 
 
 def marks_written_partitions(context: TableContext) -> bool:
@@ -109,7 +146,7 @@ def check_marks_of_writes(context: TableContext) -> None:
     if marks_written_partitions(context):
         for action in actions_of(context):
             try:
-                _check_action(context, action)
+                _check_action(context, action, _NO_CATALOG)
             except NotSupported as refusal:
                 hint = f"paimon-cli alter {context.layout.argument} set partition.mark-done-action={SUCCESS_FILE}"
                 why = f"partition.end-input-to-done asks for it at the end of each write, and {refusal.why}"

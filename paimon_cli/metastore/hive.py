@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.datatypes.data_type import (
     ArrayType,
@@ -29,6 +29,9 @@ from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable,
 from paimon_cli.storage.catalog_options import database_and_table, store_options
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.storage import Storage, directories_of
+
+if TYPE_CHECKING:
+    from paimon_cli.maintain.mark_done import DonePartition, PartitionMarks
 
 INPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonInputFormat"
 OUTPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonOutputFormat"
@@ -194,6 +197,33 @@ class HiveMetastore(Metastore):
             return storage
         database, table = identifier or database_and_table(root)
         return GuardedStorage(inner, root, HiveLock(self._address, database, table))
+
+    def partition_marks(self, identifier: TableIdentifier, branch: str) -> PartitionMarks:
+        """An event for those that listen, and a partition of its own, which ends in `.done` (Java HiveCatalog).
+
+        For the metastore, branches have the partitions of their table.
+        """
+        from paimon_cli.maintain.mark_done import DONE_PARTITION, MARK_EVENT
+
+        return {DONE_PARTITION: partial(self._add_done, identifier), MARK_EVENT: partial(self._announce, identifier)}
+
+    def _add_done(self, identifier: TableIdentifier, done: DonePartition) -> None:
+        from pymetastore.hive_metastore import ttypes
+
+        *values, last = done.values.values()
+        now = done.now_millis // 1000
+        with self._address.connected() as client:
+            descriptor = self._find_table(client, identifier).sd
+            descriptor.location = f"{self.open_directory(done.url)[1]}.done"
+            added = ttypes.Partition([*values, f"{last}.done"], *identifier, now, now, descriptor, {})
+            client.add_partitions_req(ttypes.AddPartitionsRequest(*identifier, [added], ifNotExists=True, needResult=False))
+
+    def _announce(self, identifier: TableIdentifier, done: DonePartition) -> None:
+        from pymetastore.hive_metastore import ttypes
+
+        with self._address.connected() as client:
+            self._find_table(client, identifier)
+            client.markPartitionForEvent(*identifier, dict(done.values), ttypes.PartitionEventType.LOAD_DONE)
 
     @cached_property
     def _address(self) -> HiveAddress:

@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from paimon_cli.errors import NotFound, NotSupported, Refused, UsageError
 from paimon_cli.history.snapshots_and_schemas import SchemaHistory, SnapshotHistory
@@ -19,6 +19,9 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import Storage, directories_of
 from paimon_cli.storage.storage_for_url import storage_for_url
+
+if TYPE_CHECKING:
+    from paimon_cli.maintain.mark_done import PartitionMarks
 
 DATABASE_SUFFIX = ".db"
 _NAME = re.compile(r"[^./\\$]+")
@@ -151,6 +154,10 @@ class Metastore(ABC):
         path.
         """
         return storage
+
+    def partition_marks(self, identifier: TableIdentifier, branch: str) -> PartitionMarks:
+        """What marks a partition of a table as done in this catalog."""
+        return {}
 
     def root_url(self, sought: str = "tables") -> str:
         """The URL of the warehouse; `UsageError` that names what is `sought` if there is none."""

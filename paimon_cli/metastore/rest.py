@@ -6,15 +6,19 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, Refused, UsageError
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, plain_path
 from paimon_cli.metastore.rest_client import NoClearAnswer, RestClient
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, settle
+
+if TYPE_CHECKING:
+    from paimon_cli.maintain.mark_done import DonePartition, PartitionMarks
 
 DATABASES, TABLES = "databases", "tables"
 _WRITES = {"put_if_absent", "overwrite", "write_new", "open_output", "delete", "delete_directory"}
@@ -101,6 +105,19 @@ class RestMetastore(Metastore):
 
     def guarded(self, storage: Storage, root: str, identifier: TableIdentifier | None) -> Storage:
         return RestStorage(storage, root, self._client, identifier)
+
+    def partition_marks(self, identifier: TableIdentifier, branch: str) -> PartitionMarks:
+        """The server finds out itself which partitions there are, so none can be added."""
+        from paimon_cli.maintain.mark_done import MARK_EVENT
+
+        database, table = identifier
+        name = table if branch == MAIN_BRANCH else f"{table}$branch_{branch}"
+
+        def announce(done: DonePartition) -> None:
+            content = {"specs": [dict(done.values)]}
+            self._client.post(DATABASES, database, TABLES, name, "partitions", "mark", content=content)
+
+        return {MARK_EVENT: announce}
 
     @cached_property
     def _client(self) -> RestClient:

@@ -237,6 +237,7 @@ class TableOptions:
     partition_mark_done_actions = TypedOption[tuple[str, ...]]("partition.mark-done-action", ("success-file",), read.names)
     partition_end_input_to_done = TypedOption("partition.end-input-to-done", False, read.boolean)
     partition_mark_done_url = TypedOption("partition.mark-done-action.http.url", None, read.text)
+    metastore_partitioned_table = TypedOption("metastore.partitioned-table", False, read.boolean)
     partition_mark_done_params = TypedOption("partition.mark-done-action.http.params", None, read.text)
     partition_sink_strategy = TypedOption("partition.sink-strategy", "none", read.one_of("none", "hash", "partition_dynamic"))
     partition_timestamp_pattern = TypedOption("partition.timestamp-pattern", None, read.text)

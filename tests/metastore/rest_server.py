@@ -32,6 +32,7 @@ class RestServer:
         self.databases: dict[str, dict[str, dict[str, Any]]] = {}
         self.faults: list[str] = []
         self.commits: list[dict[str, Any]] = []
+        self.marks: list[tuple[str, list[dict[str, str]]]] = []
         self.overrides: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -123,6 +124,9 @@ class RestServer:
                 del self.databases[name][table]
             case ["POST", "databases", name, "tables", table, "commit"]:
                 return self._commit(self._table(name, table), content)
+            case ["POST", "databases", name, "tables", table, "partitions", "mark"]:
+                self._table(name, table.partition("$")[0])
+                self.marks.append((table, content["specs"]))
             case _:
                 raise Answered(501, f"{method} {'/'.join(path)} is not implemented")
         return {}

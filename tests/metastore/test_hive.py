@@ -191,3 +191,27 @@ def test_types_that_hive_has_no_name_for(sql: str) -> None:
 
 def test_a_vector_is_an_array_in_hive() -> None:
     assert hive_type(VectorType(element=parse_sql_type("FLOAT"), length=3)) == "array<float>"
+
+
+def test_partitions_are_entered_and_announced(flags: list[str], hive: HiveServer, run: Run, tmp_path: Path) -> None:
+    """In a table whose partitions are in the metastore, as those that Flink makes with `metastore.partitioned-table`."""
+    columns = ("-C", "d STRING", "-C", "h INT", "-C", "v INT", "--partition-by", "d,h", "--bucket", "-1")
+    run("create", "other.hours", *columns, *flags)
+    rows = '{"d": "a b=c", "h": 1, "v": 1}\n{"d": null, "h": 2, "v": 1}'
+    run("write", "other.hours", "-", "--format", "json", "--engine", "local", *flags, stdin=rows)
+    marked = ("partitions", "mark-done", "other.hours", "--action", "done-partition", "--action", "mark-event", *flags)
+    assert "metastore.partitioned-table" in run(*marked, "--partition", "h=1", code=2).err
+    made = entry(hive, "hours")
+    made.partitionKeys, made.sd.cols = made.sd.cols[:2], made.sd.cols[2:]
+    with HiveAddress.of({"uri": hive.uri}, {}).connected() as client:
+        client.drop_table("other", "hours", False)
+        client.create_table(made)
+        registered = (*marked, "--option", "metastore.partitioned-table=true")
+        for _ in range(2):
+            run(*registered, "--partition", "h=1", "--partition", "h=2")
+        assert client.get_partition_names("other", "hours", -1) == ["d=__DEFAULT_PARTITION__/h=2.done", "d=a b%3Dc/h=1.done"]
+        (done,) = client.get_partitions_by_names("other", "hours", ["d=a b%3Dc/h=1.done"])
+        assert done.values == ["a b=c", "1.done"] and done.sd.location == f"file:{tmp_path}/wh/other.db/hours/d=a b%3Dc/h=1.done"
+        for values in ({"d": "a b=c", "h": "1"}, {"d": "__DEFAULT_PARTITION__", "h": "2"}):
+            assert client.isPartitionMarkedForEvent("other", "hours", values, 1)
+        assert not client.isPartitionMarkedForEvent("other", "hours", {"d": "a b=c", "h": "2"}, 1)

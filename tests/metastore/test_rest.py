@@ -233,3 +233,19 @@ def test_the_configuration_of_the_server_goes_above_the_own(server: RestServer, 
 def test_what_cannot_work(options: dict[str, str], changed: dict[str, str], error: type[PaimonError], message: str) -> None:
     with pytest.raises(error, match=message):
         find_metastore(WAREHOUSE, {**options, **changed}).databases()
+
+
+def test_partitions_are_reported_to_the_server(call: Call, server: RestServer) -> None:
+    columns = ("-C", "d STRING", "-C", "v INT", "--partition-by", "d", "--bucket", "-1")
+    call("create", "shop.days", *columns)
+    call("write", "shop.days", "-", "--format", "json", "--engine", "local", stdin='{"d": "a/b=1", "v": 1}')
+    marked = ("partitions", "mark-done", "shop.days", "--partition", "d=a/b=1")
+    assert "metastore.partitioned-table is not true" in call(*marked, "--action", "mark-event", code=2).err
+    registered = (*marked, "--option", "metastore.partitioned-table=true")
+    assert "Hive metastore" in call(*registered, "--action", "mark-event", "--action", "done-partition", code=8).err
+    assert server.marks == []
+    call(*registered, "--action", "mark-event")
+    assert server.marks == [("days", [{"d": "a/b=1"}])]
+    place = server.databases["shop"]["days"]["path"].removeprefix("file:")
+    by_path = call("partitions", "mark-done", place, "--partition", "d=a/b=1", "--action", "mark-event", code=8)
+    assert "opened by its name" in by_path.err and len(server.marks) == 1
