@@ -32,6 +32,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from paimon_cli.datatypes.type_text import quoted_name
+from paimon_cli.jobs.spark.job import shown_alone
 from paimon_cli.spark.reading import check_types, read_partition, split_partitions
 from paimon_cli.spark.source_options import SourceOptions
 
@@ -49,6 +50,7 @@ class PaimonDataSource(DataSource):
     def name(cls) -> str:
         return "paimon"
 
+    @shown_alone()
     def schema(self) -> StructType:
         """The columns of the table, or only the option's `columns`."""
         from paimon_cli.spark.spark_types import nullable_schema
@@ -58,21 +60,25 @@ class PaimonDataSource(DataSource):
             return nullable_schema(options.table().scan(options.get("columns"), row_kind=options.shows_kinds).rows.fields)
         return nullable_schema(options.table().context.schema.fields)
 
+    @shown_alone()
     def reader(self, schema: StructType) -> DataSourceReader:
         options = SourceOptions.of(self.options)
         kind = FilteringReader if _pushes_filters() else PaimonReader
         return kind(options, schema)
 
+    @shown_alone()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from paimon_cli.spark.source_writing import batch_writer
 
         return batch_writer(SourceOptions.of(self.options), overwrite)
 
+    @shown_alone()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from paimon_cli.spark.stream_reading import PaimonStreamReader
 
         return PaimonStreamReader(SourceOptions.of(self.options), schema)
 
+    @shown_alone()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         from paimon_cli.spark.source_writing import stream_writer
 
@@ -87,6 +93,7 @@ class PaimonReader(DataSourceReader):
         self._schema = schema
         self._conditions: list[str] = []
 
+    @shown_alone()
     def partitions(self) -> Sequence[InputPartition]:
         arguments = self._options.scan_arguments()
         conditions = [arguments.pop("where", None), *self._conditions]

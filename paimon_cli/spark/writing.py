@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 
 from paimon_cli.api.opened_table import Runtime
 from paimon_cli.api.table import Table
+from paimon_cli.errors import UsageError
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Progress, phase
 from paimon_cli.jobs.spark.job import carrying_errors
@@ -42,8 +44,6 @@ from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from paimon_cli.jobs.write_job import WriteSummary
 
 
@@ -67,6 +67,9 @@ def write(
 
     Raises `BadInput` for rows that do not fit, and everything that `Table.write` raises.
     """
+    if not isinstance(frame, DataFrame):
+        hint = "Table.write takes Arrow, pandas and polars data"
+        raise UsageError(f"{type(frame).__name__} is no Spark DataFrame", "this function writes one", hint)
     engine = FrameEngine(frame)
     table = Table.open(name, options, warehouse=warehouse, branch=branch, runtime=Runtime(given_engine=engine))
     return table.write(FrameRows(frame.sparkSession.conf.get("spark.sql.session.timeZone")), **write)

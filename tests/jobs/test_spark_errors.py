@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from paimon_cli.errors import Conflict, FilesConflict, PaimonError, StorageUnavailable, UsageError
-from paimon_cli.jobs.spark.job import carrying_errors, explained
+from paimon_cli.errors import Conflict, DamagedFile, FilesConflict, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.jobs.spark.job import HIDES_TRACEBACK, carrying_errors, explained, shown_alone
 
 JAVA_TRACE = """An error occurred while calling o9.collect.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed
@@ -62,3 +64,21 @@ def test_other_failures_become_one_line(text: str, kind: type[PaimonError], why:
     assert type(error) is kind
     assert "\n" not in error.what + error.why + error.hint
     assert why is None or error.why == why
+
+
+def test_an_error_that_spark_shows_is_its_text_and_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(HIDES_TRACEBACK, raising=False)
+    with pytest.raises(DamagedFile) as raised, shown_alone():
+        raise DamagedFile("data file x is missing", "a snapshot refers to it", "run repair --only files")
+    assert str(raised.value) == "data file x is missing: a snapshot refers to it\nhint: run repair only files"
+    assert os.environ[HIDES_TRACEBACK]
+    seen = explained(RuntimeError(f"Job aborted:\npaimon_cli.errors.DamagedFile: {raised.value}\n\tat java"))
+    assert isinstance(seen, DamagedFile)
+    assert (str(seen), seen.hint) == ("data file x is missing: a snapshot refers to it", "run repair only files")
+
+
+def test_other_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(HIDES_TRACEBACK, raising=False)
+    with pytest.raises(ZeroDivisionError), shown_alone():
+        raise ZeroDivisionError
+    assert HIDES_TRACEBACK not in os.environ

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from paimon_cli import Table, spark
 from paimon_cli.datatypes.data_type import TimestampType
 from paimon_cli.errors import NotFound, NotSupported
-from paimon_cli.spark.reading import NativeFile, divided
+from paimon_cli.spark.reading import NativeFile, _native_frame, divided
 from tests.goldens import golden_table
 from tests.tables import make_table, write
 
@@ -170,6 +172,21 @@ def test_marked_rows_of_files_in_many_pieces(session: SparkSession, tmp_path: Pa
         assert frame.select("n").count() == table.scan().count()
     finally:
         session.conf.unset("spark.sql.files.maxPartitionBytes")
+
+
+def test_marked_rows_of_files_of_equal_size(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), columns=["id BIGINT", "n INT"], options={"deletion-vectors.enabled": "true"})
+    for number in range(3):
+        table.write(pa.table({"id": range(100), "n": pa.array([number] * 100, pa.int32())}))
+    table.delete(where="n = 0 AND id % 7 = 3 OR n = 1 AND id < 50 OR n = 2 AND id = 99")
+    files = native_files(table)
+    assert all(file.vector is not None for file in files)
+    assert len({file.size for file in files}) < len(files) == 3
+    check(spark.read(session, table.url), table.scan().to_arrow())
+    scan = table.scan().rows
+    other = _native_frame(session, scan, [replace(files[0], size=1), *files[1:]])
+    with pytest.raises(PySparkException, match="another size"):
+        other.collect()
 
 
 def test_files_of_older_schemas(session: SparkSession, tmp_path: Path) -> None:

@@ -121,3 +121,8 @@ def test_times_are_shown_in_the_zone_of_the_session(session: SparkSession, tmp_p
     assert str(row["kept"]) == "2024-07-01 12:00:00"
     (shown,) = spark.read(session, table.url).selectExpr("cast(plain as string)", "cast(zoned as string)").collect()
     assert tuple(shown) == ("2024-07-01 08:00:00.123456",) * 2
+
+
+def test_only_frames_of_spark_are_taken(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="Table is no Spark DataFrame"):
+        spark.write(pa.table({"id": [1]}), str(tmp_path / "t"))  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
 import pickle
 import re
 import threading
@@ -17,8 +18,10 @@ from py4j.protocol import Py4JError
 from pyspark import AccumulatorParam, SparkContext
 from pyspark.errors import PySparkException
 
+from paimon_cli import errors
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
 
+_SHOWN = re.compile(r"\bpaimon_cli\.errors\.(\w+): ([^\n]*)(?:\n\s*hint: ([^\n]*))?")
 _CARRIED = re.compile(r"paimon-cli-error<([A-Za-z0-9+/=]+)>")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?:\n\s*\n|\n\s+SQLSTATE: |\n\tat |\Z)", re.DOTALL)
@@ -44,6 +47,24 @@ def carrying_errors() -> Iterator[None]:
         raise TaskError(error) from error
 
 
+HIDES_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+
+
+@contextmanager
+def shown_alone() -> Iterator[None]:
+    """Around what a user's own query calls in a Python process of Spark: a `PaimonError` is shown as its text and hint alone.
+
+    Spark ends a Python process after an error, so that the variable counts for this error only.
+    """
+    try:
+        yield
+    except PaimonError as error:
+        os.environ[HIDES_TRACEBACK] = "1"
+        if error.hint:
+            error.what, error.why = f"{error.message}\nhint: {error.hint}", ""
+        raise
+
+
 def explained(failure: Exception) -> PaimonError:
     """The error to show for an exception of PySpark or py4j; the caller chains it to `failure`, which has the traces."""
     text = str(failure)
@@ -51,6 +72,10 @@ def explained(failure: Exception) -> PaimonError:
         error = pickle.loads(base64.b64decode(carried[1]))
         if isinstance(error, PaimonError):
             return error
+    if shown := _SHOWN.search(text):
+        kind = getattr(errors, shown[1], None)
+        if isinstance(kind, type) and issubclass(kind, PaimonError):
+            return kind(shown[2], hint=shown[3] or "")
     return _environment_error(text) or PaimonError(
         "a Spark task failed", _last_line(text), "run it again with --trace to see where; --engine local runs without Spark"
     )
