@@ -72,11 +72,10 @@ class PaimonDataSource(DataSource):
 
         return batch_writer(SourceOptions.of(self.options), overwrite)
 
-    @shown_alone()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from paimon_cli.spark.stream_reading import PaimonStreamReader
 
-        return PaimonStreamReader(SourceOptions.of(self.options), schema)
+        return PaimonStreamReader(self.options, schema)
 
     @shown_alone()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:

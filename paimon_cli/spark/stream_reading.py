@@ -7,7 +7,7 @@ shown only with the option `row_kind`, which puts a column `rowkind` first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,7 @@ FULL, LATEST = "full", "latest"
 SNAPSHOT = "snapshot"
 NOTHING_READ = -1
 """The offset before the rows that the table holds when the stream begins."""
+NOT_OF_STREAMS = (*(name for name in SCAN_OPTIONS if name not in ("where", "columns", "row_kind")), *WRITE_OPTIONS)
 ADDED = pa.array(["+I", "+U"])
 
 
@@ -38,13 +39,17 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     `start`.
     """
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        options.refuse(
-            (*(name for name in SCAN_OPTIONS if name not in ("where", "columns", "row_kind")), *WRITE_OPTIONS), "a stream"
-        )
-        self._options = options
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        """Options are checked when they are needed: what is raised here Spark replaces by an error of its own."""
+        self._given = options
         self._schema = schema
         self._last: int | None = None
+
+    @property
+    def _options(self) -> SourceOptions:
+        options = SourceOptions.of(self._given)
+        options.refuse(NOT_OF_STREAMS, "a stream")
+        return options
 
     @shown_alone()
     def initialOffset(self) -> dict[str, int]:

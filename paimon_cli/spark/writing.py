@@ -11,7 +11,7 @@ The rows are computed once, in one Spark job: nothing has to be cached for that.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -67,9 +67,10 @@ def write(
 
     Raises `BadInput` for rows that do not fit, and everything that `Table.write` raises.
     """
-    if not isinstance(frame, DataFrame):
+    given: object = frame
+    if not isinstance(given, DataFrame):
         hint = "Table.write takes Arrow, pandas and polars data"
-        raise UsageError(f"{type(frame).__name__} is no Spark DataFrame", "this function writes one", hint)
+        raise UsageError(f"{type(given).__name__} is no Spark DataFrame", "this function writes one", hint)
     engine = FrameEngine(frame)
     table = Table.open(name, options, warehouse=warehouse, branch=branch, runtime=Runtime(given_engine=engine))
     return table.write(FrameRows(frame.sparkSession.conf.get("spark.sql.session.timeZone")), **write)
@@ -80,7 +81,8 @@ class FrameEngine(SessionEngine):
 
     def __init__(self, frame: DataFrame) -> None:
         super().__init__(frame.sparkSession)
-        self._frame = frame
+        self._names = frame.columns
+        self._frame = frame.toDF(*(f"c{place}" for place in range(len(self._names))))  # mapInArrow finds no name with a dot
 
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         if not is_of_frame(plan):
@@ -89,7 +91,7 @@ class FrameEngine(SessionEngine):
         if not plan.shuffles:
             return self._write_where_read(plan, tallies, progress)
         shuffle = replace(shuffle_of(plan, self.parallelism()), numbers_rows=True)
-        chunks = self._frame.mapInArrow(routing_task(shuffle), CHUNKS_SQL).unionAll(self._end_marks(shuffle))
+        chunks = self._frame.mapInArrow(routing_task(shuffle, self._names), CHUNKS_SQL).unionAll(self._end_marks(shuffle))
         with phase(progress, "Writing rows", None), self.one_job():
             written, found = write_on_spark(chunks, shuffle)
         tallies.update(found)
@@ -105,39 +107,43 @@ class FrameEngine(SessionEngine):
         return self.session.range(0, 1, 1, 1).mapInArrow(marks, CHUNKS_SQL)
 
     def _write_where_read(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
-        written = self._frame.mapInArrow(writing_task(plan), "written binary")
+        written = self._frame.mapInArrow(writing_task(plan, self._names), "written binary")
         with phase(progress, "Writing rows", None), self.one_job():
             results = [pickle.loads(row.written) for row in written.collect()]
         tallies.update((number, tally) for number, (_, tally) in enumerate(results))
         return Written.of_tasks(written for written, _ in results)
 
 
-def routing_task(shuffle: Shuffle) -> Task:
-    """Rows of a partition -> chunks for those that get them first."""
+def routing_task(shuffle: Shuffle, names: Sequence[str]) -> Task:
+    """Rows of a partition, with columns of these names -> chunks for those that get them first."""
 
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carrying_errors():
             tally, number, router = Tally(), _partition(), shuffle.first_router()
-            for rows in gathered(checked_rows(shuffle.plan, batches, number, tally)):
+            for rows in gathered(checked_rows(shuffle.plan, _renamed(batches, names), number, tally)):
                 yield chunks_of(shuffle.first_pieces(rows, router))
             yield note_chunk((number, tally))
 
     return route
 
 
-def writing_task(plan: WritePlan) -> Task:
-    """Rows of a partition -> files."""
+def writing_task(plan: WritePlan, names: Sequence[str]) -> Task:
+    """Rows of a partition, with columns of these names -> files."""
 
     def write_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carrying_errors():
             tally, number = Tally(), _partition()
             with TableWriter(replace(plan, writer_id=number)) as writer:
-                for rows in numbered_from_0(checked_rows(plan, batches, number, tally)):
+                for rows in numbered_from_0(checked_rows(plan, _renamed(batches, names), number, tally)):
                     writer.write(rows)
                 written = pickle.dumps((writer.finish(), tally))
                 yield pa.record_batch([pa.array([written], pa.binary())], names=["written"])
 
     return write_partition
+
+
+def _renamed(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    return (batch.rename_columns(names) for batch in batches)
 
 
 def _partition() -> int:

@@ -33,7 +33,7 @@ from scripts.bench.spark_write import source
 ROOT = Path(__file__).resolve().parents[2]
 SIDE = ROOT / "scripts" / "bench" / "peers" / "spark_side.py"
 GOAL = 1.0
-WARM_UPS = 5
+WARM_UPS = 4
 UPSERTS = 4
 
 

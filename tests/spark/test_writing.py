@@ -123,6 +123,16 @@ def test_times_are_shown_in_the_zone_of_the_session(session: SparkSession, tmp_p
     assert tuple(shown) == ("2024-07-01 08:00:00.123456",) * 2
 
 
+def test_names_with_dots_and_names_that_come_twice(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), columns=["`Id` BIGINT", "`x.y` INT", "`a``b` INT"], primary_key=["Id"])
+    rows = session.createDataFrame([(1, 2, 3), (4, None, 6)], "Id long, `x.y` int, `a``b` int")
+    spark.write(rows, table.url)
+    assert table.scan().to_arrow().to_pylist() == [{"Id": 1, "x.y": 2, "a`b": 3}, {"Id": 4, "x.y": None, "a`b": 6}]
+    assert sorted(map(tuple, spark.read(session, table.url).collect())) == [(1, 2, 3), (4, None, 6)]
+    with pytest.raises(BadInput, match="Id"):
+        spark.write(rows.selectExpr("*", "Id"), table.url)
+
+
 def test_only_frames_of_spark_are_taken(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Table is no Spark DataFrame"):
-        spark.write(pa.table({"id": [1]}), str(tmp_path / "t"))  # type: ignore[arg-type]
+        spark.write(pa.table({"id": [1]}), str(tmp_path / "t"))
