@@ -20,7 +20,6 @@ from paimon_cli.datatypes.binary_row import encode_row
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import field_to_json, parse_type
 from paimon_cli.datatypes.internal_values import Timestamp, decimal_of
-from paimon_cli.datatypes.partition_path import partition_path
 from paimon_cli.lsm.aggregators.catalog import BUILDERS
 from paimon_cli.metadata.data_file_schema import KEY_ID_OFFSET, SEQUENCE_NUMBER_ID, VALUE_KIND_ID
 from paimon_cli.metadata.index_files import MAGIC as INDEX_MAGIC
@@ -28,6 +27,7 @@ from paimon_cli.metadata.index_files import MAGIC_32, MAGIC_64
 from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list
 from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, WORK_PROPERTY, Snapshot, tag_text
 from paimon_cli.metadata.staged_commit import StagedCommit
+from paimon_cli.metadata.table_layout import partition_path
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import HONOURED, IN_PART, OPTIONS, find_option
 from paimon_cli.options.option_text import parse_duration, parse_size

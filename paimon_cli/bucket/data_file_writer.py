@@ -28,13 +28,13 @@ from paimon_cli.bucket.stitched_files import StitchedFile, StoredGroups
 from paimon_cli.datatypes.arrow_types import check_storable
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.datatypes.partition_path import check_partition_types
 from paimon_cli.errors import NotSupported, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, FileLayout
 from paimon_cli.metadata.encoded_footer import FooterFrame, StoredGroup
 from paimon_cli.metadata.index_files import BloomFilter
+from paimon_cli.metadata.table_layout import check_partition_types
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_random import local_wall_clock

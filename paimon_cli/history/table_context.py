@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import DataType
-from paimon_cli.datatypes.partition_path import partition_path
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.snapshots_and_schemas import SchemaHistory, SnapshotHistory
 from paimon_cli.history.tags_and_branches import BranchList, TagHistory
 from paimon_cli.metadata.data_file import DataFileMeta
-from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
+from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout, partition_path
 from paimon_cli.metadata.table_mode import LIMITED_WORK, TableMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import OPEN, refuse

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, SkippedBucket, plan_bucket, why_not_compactable
-from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
@@ -17,7 +16,7 @@ from paimon_cli.lsm.sorted_runs import count_runs, highest_level
 from paimon_cli.maintain.mark_done import done_times
 from paimon_cli.metadata.data_file import DELETION_VECTORS, HASH, DataFileMeta, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 from paimon_cli.options.option_text import human_size
 from paimon_cli.options.table_options import MB
 

@@ -13,7 +13,6 @@ from itertools import islice
 import numpy as np
 
 from paimon_cli.catalog.table import LATEST, CatalogTable
-from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import SnapshotGone
@@ -21,7 +20,7 @@ from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, DELETE
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
-from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 from paimon_cli.storage.threads import in_parallel
 
 FILES, MANIFESTS, POSTPONED_ROWS = "files", "manifests", "postponed rows"

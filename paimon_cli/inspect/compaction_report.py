@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_cli.compact.compaction_plan import CompactionTask, Decision, PostponedRows, SkippedBucket, task_steps
-from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import Rewrite, Step
@@ -14,6 +13,7 @@ from paimon_cli.lsm.compaction_simulation import RunModel, merged_run
 from paimon_cli.lsm.sorted_runs import SortedRun
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.staged_commit import StagedCommit
+from paimon_cli.metadata.table_layout import natural_order
 
 LOOK_BACK = 20
 

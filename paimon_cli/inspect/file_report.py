@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.canonical_form import canonical_json
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
@@ -25,6 +24,7 @@ from paimon_cli.metadata.data_file import (
     SimpleStats,
 )
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import natural_order
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,12 +6,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from paimon_cli.bucket.deletion_vectors import load_vectors
-from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DELETION_VECTORS, DataFileMeta, FileFilter, IndexManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import natural_order
 
 
 @dataclass(frozen=True)

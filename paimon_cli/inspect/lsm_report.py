@@ -9,7 +9,6 @@ from typing import Any
 
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, Decision, plan_bucket, why_not_compactable
 from paimon_cli.datatypes.key_order import Key
-from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles, BucketNumbers, bucket_files, bucket_numbers, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
@@ -19,7 +18,7 @@ from paimon_cli.inspect.file_report import key_values
 from paimon_cli.lsm.sorted_runs import KeyOf, SortedRun, highest_level, sorted_runs
 from paimon_cli.metadata.data_file import ADD, BucketId, FileFilter
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
-from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 from paimon_cli.storage.clock_and_random import moment_of_wall_clock
 
 ZONES_MILLIS = 86_400_000

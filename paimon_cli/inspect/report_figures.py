@@ -15,7 +15,6 @@ from uuid import UUID
 
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, Decision, SkippedBucket, plan_bucket, why_not_compactable
-from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import partition_text
@@ -28,7 +27,7 @@ from paimon_cli.inspect.version_report import SnapshotRow, snapshot_rows
 from paimon_cli.lsm.sorted_runs import count_runs, sorted_runs
 from paimon_cli.metadata.data_file import ADD, BucketId, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 
 MOST_SNAPSHOTS, MOST_CHANGES = 20_000, 2_000
 """Snapshots that are counted, and those whose changes are read, the newest first."""

@@ -27,13 +27,13 @@ from paimon_cli.jobs.compact_request import LEAST_MEMORY, RETRY, SKIP, Compactio
 from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.postponed_rows import distribute, in_the_way
+from paimon_cli.jobs.process import container_memory
 from paimon_cli.jobs.sort_job import sort_partitions
 from paimon_cli.jobs.table_change import NewFiles, Shield
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
-from paimon_cli.storage.process_limits import container_memory
 from paimon_cli.storage.storage import written_behind
 
 MAX_REPLANS = 10

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError, install_command
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.doctor_rules import ERROR, WARNING, Diagnosis, ExaminedTable, findings_of
+from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.spark.java_runtime import broken_java_home, find_java
 from paimon_cli.options.option_text import human_size
 from paimon_cli.storage.guarded_storage import check_commits, race_probes
-from paimon_cli.storage.process_limits import usable_memory
 from paimon_cli.storage.storage_for_url import OBJECT_STORES
 
 PACKAGES = ("pyarrow", "pyspark", "fastavro", "numpy", "pandas", "fsspec", "typer", "pyroaring")

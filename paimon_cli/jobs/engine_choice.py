@@ -14,9 +14,8 @@ from typing import TypeVar
 
 from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work
-from paimon_cli.jobs.process import let_pandas_in
+from paimon_cli.jobs.process import let_pandas_in, usable_cores
 from paimon_cli.options.option_text import human_size, parse_size
-from paimon_cli.storage.process_limits import usable_cores
 from paimon_cli.write.table_writer import Written, write_rows
 from paimon_cli.write.write_plan import Tallies, WritePlan
 

@@ -23,6 +23,7 @@ from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work
+from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.table_change import NewFiles, write_files
 from paimon_cli.metadata.data_file import ADD, BucketId, CommitMessage, DataFileMeta, FileFilter, ManifestEntry
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
@@ -31,7 +32,6 @@ from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.read.pruning import Pruning
 from paimon_cli.read.scan_plan import ScanPlan, column_splits
 from paimon_cli.sql.predicate import Predicate
-from paimon_cli.storage.process_limits import usable_cores
 from paimon_cli.storage.storage import delete_all
 from paimon_cli.storage.whole_file import ScratchDirectory, ScratchStorage
 from paimon_cli.write.table_writer import Written, write_rows

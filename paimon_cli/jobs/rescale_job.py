@@ -15,7 +15,6 @@ from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
-from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import Conflict, PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
@@ -26,7 +25,7 @@ from paimon_cli.jobs.table_change import NewFiles, check_writable_table, write_f
 from paimon_cli.metadata.data_file import CommitMessage, FileFilter
 from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 from paimon_cli.metadata.table_mode import RESCALE, BucketMode
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.scan_plan import Split, plan_scan

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from paimon_cli.datatypes.data_type import STRING, DataField
 from paimon_cli.errors import DamagedFile, UsageError
+from paimon_cli.jobs.process import usable_cores
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
 from paimon_cli.options.option_catalog import SCAN
 from paimon_cli.read.increments import AUTO, CHANGES, IncrementRange, asked_increment, increment_context, plan_increment
@@ -18,7 +19,6 @@ from paimon_cli.read.selection import RowOrder, Selection, in_order, parse_order
 from paimon_cli.read.split_reader import count_split, in_parts, read_side_by_side, read_split
 from paimon_cli.read.time_travel import travel
 from paimon_cli.sql.predicate import Predicate, parse_predicate
-from paimon_cli.storage.process_limits import usable_cores
 
 if TYPE_CHECKING:
     from paimon_cli.catalog.table import CatalogTable

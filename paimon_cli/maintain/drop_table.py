@@ -8,10 +8,9 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from paimon_cli.datatypes.partition_path import escape
 from paimon_cli.errors import PartialSuccess, StorageUnavailable
 from paimon_cli.maintain.needed_files import FileToDelete
-from paimon_cli.metadata.table_layout import BRANCH_PREFIX, TableLayout
+from paimon_cli.metadata.table_layout import BRANCH_PREFIX, TableLayout, escape
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
 from paimon_cli.storage.storage import Storage, remove_empty_directory

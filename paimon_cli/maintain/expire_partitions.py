@@ -13,10 +13,10 @@ from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.datatypes.canonical_form import canonical_json
 from paimon_cli.datatypes.data_type import DataType, TimestampType
 from paimon_cli.datatypes.internal_values import MILLIS_OF_DAY, epoch_day
-from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import DataConflict, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.table_layout import natural_order
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.storage.clock_and_random import local_wall_clock
 

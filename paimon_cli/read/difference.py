@@ -12,7 +12,6 @@ import pyarrow as pa
 from paimon_cli.bucket.merged_rows import MERGE_BYTES, RUN_BATCH_BYTES, read_bucket, rows_by_key
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.datatypes.canonical_form import canonical_rows
-from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.row_difference import AFTER, BEFORE, Difference, unmatched
@@ -20,6 +19,7 @@ from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, FileFilter, ManifestFileMeta
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import natural_order
 from paimon_cli.read.pruning import ABOVE_0, ALL_LEVELS, ScanCounts, TableBounds
 from paimon_cli.read.scan_plan import ScanPlan, Split
 from paimon_cli.sql.predicate import Predicate

@@ -30,12 +30,12 @@ from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import Engine, NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.storage.process_limits import usable_cores
 from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
 from scripts.bench.process_tree import tree_cpu_seconds
 from scripts.bench.spark_write import COLUMNS, SPARKS_OWN_JVM, source, started_spark

@@ -26,10 +26,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.write_job import WriteSummary, run_write
 from paimon_cli.jobs.write_request import ASYNC_COMPACTION, INLINE_COMPACTION, WriteRequest
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.storage.process_limits import usable_cores
 from scripts.bench.measure import FEWEST_ROUNDS, MACHINE, Comparison, report
 
 COLUMNS = {"k": "BIGINT NOT NULL", "v": "STRING", "w": "DOUBLE"}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from paimon_cli.storage.process_limits import MOST_CORES, usable_cores
+from paimon_cli.jobs.process import MOST_CORES, usable_cores
 from paimon_cli.storage.threads import Ahead, ReadAhead, together
 from tests.threads import no_thread_left
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.storage import process_limits
-from paimon_cli.storage.process_limits import container_memory, usable_cores, usable_memory
+from paimon_cli.jobs import process
+from paimon_cli.jobs.process import container_memory, usable_cores, usable_memory
 
 
 def laid_out(folder: Path, files: dict[str, str], membership: str = "0::/\n") -> Path:
@@ -22,7 +22,7 @@ def laid_out(folder: Path, files: dict[str, str], membership: str = "0::/\n") ->
 @pytest.fixture(autouse=True)
 def eight_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
-    monkeypatch.setattr(process_limits, "OWN_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(process, "OWN_GROUPS", tmp_path / "cgroup")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 from paimon_cli.datatypes.canonical_form import from_canonical
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.datatypes.partition_path import check_partition_types, natural_order, partition_path
 from paimon_cli.errors import NotSupported
+from paimon_cli.metadata.table_layout import check_partition_types, natural_order, partition_path
 from tests.vectors import load
 
 
