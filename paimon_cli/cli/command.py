@@ -143,7 +143,7 @@ class Call:
             text_view.show(result, self.view)
 
     def _with_fields(self, result: Listing | Item) -> Listing | Item:
-        """What was done is done, whatever its summary shows: a wrong field must not look like a failure then."""
+        """Apply `--fields`. After a change a wrong name is only a warning, because an error would look like a failed change."""
         try:
             return with_fields(result, self.fields)
         except UsageError as error:

@@ -25,7 +25,7 @@ _limit = partial(typer.Option, rich_help_panel="Limits")
 
 @dataclass(frozen=True)
 class Targets:
-    """The tables to compact."""
+    """Options that choose the tables to compact."""
 
     tables: Annotated[
         list[str] | None, typer.Argument(metavar="[TABLE...]", help="Paths, URLs or db.table.", show_default=False)
@@ -58,7 +58,7 @@ class Targets:
 
 @dataclass(frozen=True)
 class Compaction:
-    """What is done to each of them."""
+    """Options that say how each table is compacted."""
 
     strategy: Annotated[
         Literal["full", "minor"] | None,
@@ -106,7 +106,7 @@ class Compaction:
 
 @dataclass(frozen=True)
 class Limits:
-    """What it may take."""
+    """Options that limit memory and the size of a round."""
 
     memory: Annotated[
         str | None, _limit("--memory", metavar="SIZE", help="Memory for the merges that run at the same time in one process.")

@@ -1,4 +1,4 @@
-"""What people see of a compaction: what would be compacted and why (`compact --dry-run`), and what was."""
+"""Shows compactions as text: plans with their reasons (`compact --dry-run`), and results."""
 
 from __future__ import annotations
 

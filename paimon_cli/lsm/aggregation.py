@@ -91,7 +91,7 @@ ABSENT, OLDER, ACCEPTED = 0, 1, 2
 
 @dataclass(frozen=True)
 class SequenceGroup:
-    """Columns that change together, when `fields` do not fall. `removes`: a -D that is accepted removes the whole row."""
+    """Columns that a row sets together if its `fields` are not lower. `removes`: an accepted -D removes the whole row."""
 
     fields: tuple[str, ...]
     columns: tuple[str, ...]
@@ -104,7 +104,7 @@ class SequenceGroup:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Per group one verdict per operation; `removed`: operations that remove their row."""
+    """One verdict per group and operation; `removed`: operations that remove their row."""
 
     of_group: tuple[np.ndarray, ...]
     removed: np.ndarray
@@ -127,7 +127,7 @@ def judge(
 
 
 def _ranks(rows: pa.RecordBatch, group: SequenceGroup, order: np.ndarray) -> np.ndarray:
-    """Numbers from 1 on in the order of the group's fields; 0 where all are null."""
+    """Ranks from 1 in the order of the group's fields; 0 where all are null."""
     columns = [rows.column(name) for name in group.fields]
     words = [word for column in columns for word in null_first_words(column)]
     ascending = stable_order(words)
@@ -224,7 +224,7 @@ class PartialUpdate:
     def _columns(
         self, rows: SortedRows, work: Operations, groups: Sequence[SequenceGroup], verdicts: Verdicts, removed: np.ndarray
     ) -> dict[str, pa.Array]:
-        """The table's columns, merged."""
+        """The merged columns of the table."""
         replaced = removed | work.replaces
         plain = work.history(np.where(work.retracts, SKIP, ADD), replaced)
         newest = pa.array(rows.last_of_each_key)
@@ -261,7 +261,7 @@ class PartialUpdate:
         return function.merge(column, work.history(codes, removed | work.replaces))
 
     def _stands_before_removal(self, name: str) -> bool:
-        """Java walks the columns in order: what stands before the field that removes the row has been retracted by then."""
+        """Whether Java has retracted the column before it meets the field that removes the row, as it goes column by column."""
         place = {column: number for number, column in enumerate(self.column_order)}
         ends = [min(place[field] for field in group.fields) for group in self.groups if group.removes]
         return place[name] < min(ends, default=0)
@@ -310,7 +310,7 @@ class Operations:
 
 
 def _result_kinds(rows: SortedRows, work: Operations, removed: np.ndarray) -> np.ndarray:
-    """-D when the last row removes, or nothing was ever added."""
+    """The kind of each merged row: -D if its last row removes it, or if nothing was added."""
     last = np.append(work.starts[1:], len(work.order)) - 1
     added = np.logical_or.reduceat(~work.retracts & ~work.fills, work.starts) if len(work.starts) else removed
     merged = np.where(removed[last] | ~added, DELETE, INSERT)

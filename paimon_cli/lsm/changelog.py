@@ -1,4 +1,4 @@
-"""The rows of changelog files: what a flush takes in, and what a compaction changes (FORMAT.md, section 9).
+"""The rows of changelog files: the input of a flush, and the changes of a compaction (FORMAT.md, section 9).
 
 Both are merge engines around the table's own one, so that a changelog costs no second pass over the rows.
 """
@@ -19,7 +19,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
 NOWHERE = -1
-"""In the place of a row number: the key has no row."""
+"""Stands for a row number where a key has no row."""
 
 TakeRows = Callable[[pa.RecordBatch], None]
 
@@ -63,7 +63,7 @@ def _of_kind(rows: pa.RecordBatch, kinds: np.ndarray) -> pa.RecordBatch:
 
 
 def inserts(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The changes that rows of new keys make: +I for each that is no retraction."""
+    """The changes by rows of new keys: a +I for each row that is not a retraction."""
     added = rows.filter(pa.array((rows.column(VALUE_KIND).to_numpy() & 1) == 0))
     return _of_kind(added, np.full(added.num_rows, INSERT, np.int8))
 

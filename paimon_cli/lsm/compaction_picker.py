@@ -1,4 +1,4 @@
-"""What the next compaction of a bucket is: which sorted runs are picked, and which files are rewritten or only upgraded.
+"""Picks the next compaction of a bucket: its sorted runs, and which files are rewritten or only upgraded.
 
 The strategy picks (Java UniversalCompaction); forced level 0, off-peak hours and the memory limit change the pick.
 """
@@ -82,7 +82,7 @@ def compaction_steps(
 
 
 def steps_one_by_one(files: Sequence[DataFileMeta]) -> list[Step]:
-    """Each file rewritten for itself, because files between them stay."""
+    """Steps that rewrite each file on its own, because files between them stay."""
     return [Rewrite(((SortedRun(file.level, (file,)),),)) for file in files]
 
 
@@ -96,7 +96,7 @@ def may_drop_deletes(output_level: int, highest_level: int, *, marks_old_rows: b
 @dataclass(frozen=True)
 class PickState:
     """What is remembered of a bucket between picks: when all its runs were last compacted together (epoch millis, None if
-    unknown), and how often level 0 has been let wait since it was last forced."""
+    unknown), and how often level 0 has waited since it was last forced."""
 
     last_full: int | None = None
     waits: int = 0
@@ -128,7 +128,7 @@ class CompactionPicker:
         return CompactionPicker(strategy, forced_every(options))
 
     def pick(self, runs: Sequence[RunSize], now: int, state: PickState) -> tuple[CompactionPick | None, PickState]:
-        """The pick, if any, and what to remember then. `now` is in epoch millis, runs are newest first."""
+        """The pick, if any, and the state to remember. `now` is in epoch millis, runs are newest first."""
         picked = self.strategy.pick(runs, now, state.last_full)
         if picked is None and self.forced_every is not None:
             state = replace(state, waits=state.waits + 1)
@@ -139,7 +139,7 @@ class CompactionPicker:
         return picked, state
 
     def why_not(self, runs: Sequence[RunSize], state: PickState) -> str:
-        """Why nothing was picked; `state` is the one after the pick."""
+        """The reason why nothing was picked; `state` is that after the pick."""
         trigger = self.strategy.run_trigger
         if not runs:
             return "no files"

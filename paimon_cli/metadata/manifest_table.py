@@ -339,12 +339,12 @@ class OpenManifests:
         return self
 
     def columns(self) -> ManifestTable:
-        """Side by side where that is faster, and possible; else one entry after the other."""
+        """The entries as columns: all entries decoded step by step at once where possible and faster, else one by one."""
         if self._is_broad:
             try:
                 return self._side_by_side()
             except NotColumnar:
-                pass  # below, each manifest is judged alone
+                pass  # below, each manifest is decoded alone
         entries: list[ManifestEntry] = []
         blocks = iter(self._blocks)
         for path, counts in zip(self._paths, self._counts, strict=True):

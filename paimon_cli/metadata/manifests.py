@@ -120,7 +120,7 @@ def _record_of(value: object) -> dict[str, Any]:
 
 
 def _plain(content: object) -> object:
-    """What fastavro takes: it would understand a tuple as the choice of a branch of a union."""
+    """The value for fastavro, which would take a tuple for the choice of a branch of a union."""
     if isinstance(content, tuple):
         return [item if type(item) in _ATOMS else _plain(item) for item in content]
     return _record_of(content) if type(content) in _COLUMNS else content
@@ -144,12 +144,12 @@ def _stats_of(content: Mapping[str, Any] | None) -> SimpleStats:
 
 
 def encode_manifests(entries: Sequence[ManifestEntry], target_size: int) -> Iterator[tuple[bytes, int]]:
-    """Manifests of about `target_size` bytes with the number of entries in each."""
+    """Encode entries as manifests of about `target_size` bytes; yields each with its number of entries."""
     return rolled_containers(ENTRY, [_entry_record(entry) for entry in entries], target_size)
 
 
 def copied_manifests(records: Sequence[bytes], target_size: int) -> Iterator[tuple[bytes, int]]:
-    """Manifests of encoded entries (of schema `ENTRY`), with the number of entries in each."""
+    """As `encode_manifests`, from entries that are already encoded in schema `ENTRY`."""
     return rolled_containers(ENTRY, records, target_size, are_encoded=True)
 
 
@@ -308,5 +308,5 @@ def may_hold_any(stats: SimpleStats, types: Sequence[DataType], partitions: Iter
 
 
 def _order(value: Any) -> Any:
-    """NaN is the greatest number and -0.0 equals 0.0: enough to prune by."""
+    """The value as pruning compares it: NaN is the greatest number, and -0.0 equals 0.0."""
     return (value != value, 0.0 if value != value else value) if isinstance(value, float) else value

@@ -1,6 +1,6 @@
-"""Footers and page indexes of Parquet files: what Arrow reads but does not show, as structs of Thrift's compact protocol.
+"""Footers and page indexes of Parquet files, which Arrow does not expose: structs of Thrift's compact protocol.
 
-Arrow writes page indexes and does not read by them. A reader of single pages of a file must know where they lie, and must be
+Arrow writes page indexes but does not use them to read. A reader of single pages of a file must know where they lie, and must be
 able to write a footer for them (`bucket/parquet_chunks`). Fields that are not known here are kept. Bytes that do not make sense
 raise `ValueError` or `LookupError`.
 """
@@ -191,10 +191,10 @@ def plain_page(content: bytes, count: int) -> bytes:
 
 
 def closed(parts: Sequence[bytes], footer: bytes) -> bytes:
-    """A whole file of these parts: the first one follows the magic."""
+    """A complete file of these parts, between the magic and the footer."""
     return b"".join([MAGIC, *parts, footer, ending(footer)])
 
 
 def ending(footer: bytes) -> bytes:
-    """What ends a file after its footer."""
+    """The end of a file, after its footer."""
     return struct.pack("<I", len(footer)) + MAGIC

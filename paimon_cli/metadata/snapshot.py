@@ -24,7 +24,7 @@ _NO_WATERMARK = -(2**63)
 _LONGEST_NUMBER = 19
 
 ATTEMPTS_PROPERTY, DURATION_PROPERTY = "paimon-cli.commit-attempts", "paimon-cli.commit-duration-ms"
-"""Properties of paimon-cli's commits: the number of attempts, and the time from the first one to the publication."""
+"""Properties of commits by paimon-cli: the number of attempts, and the time from the first one to the publication."""
 WORK_PROPERTY = "paimon-cli.work-duration-ms"
 """Property of paimon-cli's compactions: the time from their plan to the publication."""
 SEQUENCE_PROPERTY = "sequence.generation.max-sequence-number"
@@ -62,7 +62,7 @@ class Snapshot:
 
     @property
     def commit_attempts(self) -> int | None:
-        """None where another tool has committed."""
+        """The number of attempts; None for a commit of another tool."""
 
         return self._noted(ATTEMPTS_PROPERTY)
 
@@ -77,7 +77,7 @@ class Snapshot:
 
     @property
     def greatest_sequence_number(self) -> int | None:
-        """None where it is not noted."""
+        """The greatest sequence number of all files up to this snapshot; None if it is not recorded."""
         return self._noted(SEQUENCE_PROPERTY)
 
     def _noted(self, key: str) -> int | None:

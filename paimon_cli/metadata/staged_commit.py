@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def record_to_json(value: Any) -> Any:
-    """What `json.dumps` takes, for dataclasses of bool, int, str, bytes, None, tuples and dataclasses."""
+    """The record as a value for `json.dumps`: dataclasses of bool, int, str, bytes, None, tuples and dataclasses."""
 
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: record_to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
@@ -36,7 +36,7 @@ def record_to_json(value: Any) -> Any:
 
 
 def record_from_json(kind: type[T], content: Any) -> T:
-    """The record again. `ValueError` names the field that is missing, unknown or of another type."""
+    """The inverse of `record_to_json`. `ValueError` names the field that is missing, unknown or of another type."""
     return _record(kind, content, kind.__name__)
 
 

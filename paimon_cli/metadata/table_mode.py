@@ -1,6 +1,6 @@
-"""What kind of table this is, and what work this version does on it (FORMAT.md, section 12; Java BucketMode, CoreOptions).
+"""The kind of a table, and what work this version does on it (FORMAT.md, section 12; Java BucketMode, CoreOptions).
 
-Every gate asks here, so that a kind of table is opened for a kind of work in one place.
+All gates ask here, so that one place decides which kinds of tables can be read, written and compacted.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Limit:
     """Why this version does not do some work on a table."""
 
     kind: str
-    """What the table has or lacks: `with bucket=-1`."""
+    """The property of the table that is the reason, such as `with bucket=-1`."""
     why: str
     hint: str
 
 
 @dataclass(frozen=True)
 class TableMode:
-    """What of a table's schema and options decides how it is read, written and compacted."""
+    """How a table is read, written and compacted, as its schema and options say."""
 
     has_keys: bool
     bucket_mode: BucketMode
@@ -61,13 +61,13 @@ class TableMode:
     merge_on_read: bool
     """Whether rows of level 0 are merged in where deletion vectors mark the others."""
     shows_level_0: bool
-    """Whether nothing is hidden: for work on all rows of the table."""
+    """Whether reads show rows of level 0 that plain reads hide: for work on all rows."""
     bucket: int
     target_file_size: int
     raw_options: Mapping[str, str]
     force_lookup: bool = False
     batches_have_buckets: bool = False
-    """Whether buckets are postponed, and yet a batch writes into them: the rows of a new partition are counted first."""
+    """Whether buckets are postponed, but batch writes choose them: the rows of a new partition are counted first."""
     postpone_merge_on_read: bool = False
     keeps_deleted_rows: bool = False
     """Whether the newest row of a key wins, but deletes are ignored."""
@@ -145,7 +145,7 @@ class TableMode:
         return [*named, *(limit.why for limit in self._limits(work))]
 
     def hint(self, work: str) -> str:
-        """What makes `work` possible, if the kind of table stands in its way; else empty."""
+        """How to make `work` possible if the kind of table prevents it; else empty."""
         return next((limit.hint for limit in self._limits(work)), "")
 
     def _limits(self, work: str) -> Iterator[Limit]:

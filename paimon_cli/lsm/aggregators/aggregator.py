@@ -40,7 +40,7 @@ class ColumnHistory:
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """Operations of each key."""
+        """The number of operations of each key."""
         return np.diff(self.starts)
 
     @cached_property
@@ -112,7 +112,7 @@ def validity(column: pa.Array) -> np.ndarray:
 
 
 def last_position(history: ColumnHistory, wanted: np.ndarray) -> np.ndarray:
-    """Of each key the last wanted operation; -1 if there is none."""
+    """The last wanted operation of each key; -1 if there is none."""
     positions = np.arange(len(wanted))
     latest = np.maximum.accumulate(np.where(wanted, positions, -1))
     filled = history.sizes > 0
@@ -122,7 +122,7 @@ def last_position(history: ColumnHistory, wanted: np.ndarray) -> np.ndarray:
 
 
 def first_position(history: ColumnHistory, wanted: np.ndarray) -> np.ndarray:
-    """Of each key the first wanted operation; -1 if there is none."""
+    """The first wanted operation of each key; -1 if there is none."""
     found = np.full(history.keys, -1)
     hits = np.flatnonzero(wanted)
     keys = history.key_of_operation[hits]
@@ -138,7 +138,7 @@ def rows_at(history: ColumnHistory, positions: np.ndarray) -> np.ndarray:
 
 
 def overflow(column: str, function: str) -> BadInput:
-    """The result does not fit the column's type."""
+    """The error for a result that does not fit the column's type."""
     return BadInput(
         f"{function} of column {column} overflows its type",
         "the result of a key is outside of the type's range",

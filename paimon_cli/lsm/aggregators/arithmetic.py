@@ -18,7 +18,7 @@ from paimon_cli.lsm.aggregators.chosen_values import steps
 COMPACT_DIGITS = 18
 """Decimals of up to this many digits are 64-bit numbers in Java, added without a check."""
 LONG_KEY = 64
-"""Keys with more operations are summed one by one: in step with the short ones they would make the most steps."""
+"""Keys with more operations are summed one by one, because they would need the most steps."""
 
 
 @dataclass(frozen=True)

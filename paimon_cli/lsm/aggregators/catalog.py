@@ -56,7 +56,7 @@ def aggregator_of(function: str, field: DataField, options: TableOptions) -> Agg
 
 
 def ignores_retractions(field: DataField, options: TableOptions) -> bool:
-    """Option `fields.<column>.ignore-retract`: rows that take something back leave the column as it is."""
+    """Whether retractions leave the column unchanged: option `fields.<column>.ignore-retract`."""
     return _setting(field, options, "ignore-retract", read.boolean, False)
 
 

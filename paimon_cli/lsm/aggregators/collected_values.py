@@ -1,6 +1,6 @@
 """Functions that gather values: listagg, collect, merge_map, merge_map_with_keytime, nested_update and nested_partial_update.
 
-Java classes: FieldListaggAgg, FieldCollectAgg, FieldMergeMapAgg, FieldNestedUpdateAgg and their relatives.
+Java classes: FieldListaggAgg, FieldCollectAgg, FieldMergeMapAgg, FieldNestedUpdateAgg and others.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class JoinedText:
         pieces = taken.filter(pa.array(filled)).take(pa.array(order))
         lists = pa.ListArray.from_arrays(pa.array(texts.starts, pa.int32()), pieces)
         joined = pc.binary_join(lists, self.delimiter)
-        # without any text the value is what a SET or an older row left, be it blank
+        # without any text the value of a SET or an older row stays, even if it is blank
         blank = rows_at(history, last_position(history, (history.codes == SET) | (history.codes == REVERSED)))
         return pc.if_else(pa.array(texts.sizes > 0), joined, picked(column, blank)).cast(column.type)
 
 
 def distinct_text(delimiter: str) -> StepByStep:
-    """listagg with `distinct`: pieces of a new text that are there already, or blank, are left out."""
+    """listagg with `distinct`: pieces of a new text that are already present, or blank, are left out."""
     return StepByStep(lambda held, text: _joined_distinct(held, text, delimiter))
 
 

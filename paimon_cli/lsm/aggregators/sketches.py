@@ -59,7 +59,7 @@ class Bitmap64:
         return bitmap
 
     def add(self, other: Bitmap64) -> None:
-        """Union with the other's numbers, which stays as it is."""
+        """Add all numbers of the other bitmap, which is not changed."""
         for key in sorted(other.places):
             values = other.slots[other.places[key]]
             assert values is not None
@@ -92,7 +92,7 @@ class _Reader:
         return int(struct.unpack(form, self._bytes(struct.calcsize(form)))[0])
 
     def leaves(self) -> Iterator[tuple[bytes, int]]:
-        """Keys and slots. A node stands before its children, so that their number is all one needs of it."""
+        """Keys and slots. A node precedes its children, so that only their number is needed."""
         awaited = 1
         while awaited:
             kind, children = self.number("<B"), self.number("<h")
@@ -223,7 +223,7 @@ def hll_sketch(column: str) -> StepByStep:
 
 
 def sketch_library(function: str) -> ModuleType:
-    """The package that knows the sketches' form, for that aggregate function."""
+    """The package that reads and writes sketches, for that aggregate function."""
     with importing(f"the aggregate function {function} needs the package datasketches", "sketches", NotSupported):
         datasketches = importlib.import_module("datasketches")
     return datasketches
