@@ -16,7 +16,7 @@ from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.file_table import FileTable, deleted_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta
-from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list, may_hold_any
+from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list, lists_property, may_hold_any
 from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, SEQUENCE_PROPERTY, WORK_PROPERTY, Snapshot
 from paimon_cli.options.table_options import MANIFEST_THRESHOLD
 
@@ -28,6 +28,7 @@ class MetadataWriter:
         self._context = context
         self._uuid = context.random.uuid()
         self._counters: dict[str, int] = {}
+        self._lists: dict[str, Sequence[ManifestFileMeta]] = {}
         self.written: list[str] = []
         """Paths in the order of writing."""
 
@@ -51,7 +52,12 @@ class MetadataWriter:
         content = encode_manifest_list(manifests)
         name = self._write("manifest-list", content, purpose=purpose, manifests=len(manifests))
         self._context.manifests.keep_list(name, manifests)
+        self._lists[name] = manifests
         return name, len(content)
+
+    def lists_property(self, *names: str) -> dict[str, str]:
+        """What a snapshot repeats of lists that were written here: on a store, each list that is not read saves a request."""
+        return lists_property({name: self._lists[name] for name in names}) if self._context.storage.is_remote else {}
 
     def index_manifest(self, entries: Sequence[IndexManifestEntry]) -> str:
         """Name of a new index manifest."""
@@ -260,7 +266,7 @@ def prepare_snapshot(
         changelog_record_count=_records(changes.changelog) if changes.changelog else None,
         watermark=_latest_watermark(facts.watermark, latest),
         statistics=latest.statistics if latest and latest.schema_id == schema_id else None,
-        properties={**effort, **users, **begin},
+        properties={**effort, **users, **begin, **writer.lists_property(base_list, delta_list)},
         uuid=uuid,
     )
     return PreparedSnapshot(snapshot, tuple(writer.written[already:]))

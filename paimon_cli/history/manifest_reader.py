@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.metadata.data_file import ALL_FILES, FileFilter, IndexManifestEntry, ManifestEntry, ManifestFileMeta
-from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest, decode_manifest_list
+from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest, decode_manifest_list, noted_lists
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import Storage
@@ -92,12 +92,17 @@ class ManifestReader:
             raise self.gone_or_damaged(snapshot, error) from error
 
     def manifests_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        """All manifests of a snapshot, oldest first: those of the base list, then those of the delta list."""
+        """All manifests of a snapshot, oldest first: those of the base list, then those of the delta list.
+
+        Lists that the snapshot itself repeats are not read.
+        """
+        noted = noted_lists(snapshot.properties)
+        base, delta = noted.get(snapshot.base_manifest_list), noted.get(snapshot.delta_manifest_list)
         try:
-            if not self.storage.is_remote or self.threads < 2:
-                return self._base_list(snapshot) + self._delta_list(snapshot)
-            base, delta = together([lambda: self._base_list(snapshot), lambda: self._delta_list(snapshot)])
-            return base + delta
+            if base is None and delta is None and self.storage.is_remote and self.threads > 1:
+                base, delta = together([lambda: self._base_list(snapshot), lambda: self._delta_list(snapshot)])
+            older = self._base_list(snapshot) if base is None else base
+            return older + (self._delta_list(snapshot) if delta is None else delta)
         except DamagedFile as error:
             raise self.gone_or_damaged(snapshot, error) from error
 

@@ -9,7 +9,7 @@ from paimon_cli.invariants.history_walk import ReadManifest, WalkedVersion
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import ADD, DataFileMeta, ManifestEntry
-from paimon_cli.metadata.manifests import PartitionRange
+from paimon_cli.metadata.manifests import PartitionRange, noted_lists
 from paimon_cli.metadata.snapshot import OVERWRITE
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 
@@ -27,6 +27,14 @@ def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]
             yield Violation("PV018", path, f"adds {found[0]} and deletes {found[1]} files, its list says {said[0]} and {said[1]}")
         if outside := _outside_of_range(version, manifest):
             yield Violation("PV019", path, outside)
+
+
+def lists_are_what_is_noted(version: WalkedVersion) -> Iterator[Violation]:
+    """PV061: plans on stores read what the snapshot repeats, other readers the lists."""
+    snapshot, reader = version.snapshot, version.context.manifests
+    for name, noted in noted_lists(snapshot.properties).items():
+        if name in (snapshot.base_manifest_list, snapshot.delta_manifest_list) and noted != reader.manifest_list(name):
+            yield Violation("PV061", version.path, f"repeats {len(noted)} manifests of {name}, which holds others")
 
 
 def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:

@@ -100,6 +100,7 @@ INVARIANTS = (
         "PV059", RUNS, FULL, "where compactions look up older rows, the row of a lower level is not older than those above it"
     ),
     Invariant("PV060", UNIQUE, FULL, "a key that leaves partition columns out lives in one bucket of one partition"),
+    Invariant("PV061", METADATA, META, "what a snapshot repeats of its manifest lists is what they hold"),
 )
 """All rules. A code is never reused for another rule."""
 

@@ -6,7 +6,10 @@ ManifestEntrySerializer, ManifestFileMetaSerializer, IndexManifestEntrySerialize
 
 from __future__ import annotations
 
+import base64
 import io
+import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -14,9 +17,18 @@ from typing import Any
 
 from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
 from paimon_cli.datatypes.data_type import DataType
-from paimon_cli.errors import NotSupported
+from paimon_cli.errors import NotSupported, PaimonError
 from paimon_cli.metadata.avro_reader import damage_errors, damaged, decode_container, read_value, records_of
-from paimon_cli.metadata.avro_writer import AvroSchema, RecordSchema, array, encode_container, nullable, record, rolled_containers
+from paimon_cli.metadata.avro_writer import (
+    AvroSchema,
+    RecordSchema,
+    array,
+    encode_container,
+    encode_value,
+    nullable,
+    record,
+    rolled_containers,
+)
 from paimon_cli.metadata.data_file import (
     SOURCE_APPEND,
     SOURCE_COMPACT,
@@ -31,6 +43,9 @@ from paimon_cli.metadata.data_file import (
 from paimon_cli.metadata.table_layout import check_plain_names
 
 VERSION, _INDEX_VERSION = 2, 1
+LISTS_PROPERTY = "paimon-cli.manifest-lists"
+_MOST_NOTED, _MOST_UNPACKED = 4096, 1 << 18
+"""The longest text with which a snapshot repeats its lists, and the most bytes that are unpacked from one of them."""
 _NO_STATS = SimpleStats()
 """Rows of arity 0: of a file without statistics, and of the partitions of an unpartitioned table."""
 
@@ -214,18 +229,51 @@ def _data_file(content: dict[str, Any]) -> DataFileMeta:
 
 def encode_manifest_list(manifests: Sequence[ManifestFileMeta]) -> bytes:
     """The manifests in their order; an empty list is a file too."""
-    return encode_container(_LIST_ENTRY, [{"_VERSION": VERSION, **_record_of(meta)} for meta in manifests])
+    return encode_container(_LIST_ENTRY, [_list_record(meta) for meta in manifests])
+
+
+def _list_record(meta: ManifestFileMeta) -> dict[str, Any]:
+    return {"_VERSION": VERSION, **_record_of(meta)}
 
 
 def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
     """Manifests in the order of the file. `DamagedFile` on malformed bytes, `NotSupported` on other versions."""
+    return _list_entries(decode_container(data, path, _LIST_ENTRY), path)
+
+
+def _list_entries(records: Iterable[dict[str, Any]], path: str) -> list[ManifestFileMeta]:
     manifests = []
-    for content in decode_container(data, path, _LIST_ENTRY):
+    for content in records:
         _expect_version(content["_VERSION"], VERSION, f"{path} has manifest")
         content["_PARTITION_STATS"] = _stats_of(content["_PARTITION_STATS"])
         manifests.append(ManifestFileMeta(*_fields_of(ManifestFileMeta, content)))
     check_plain_names((meta.file_name for meta in manifests), path)
     return manifests
+
+
+def lists_property(lists: Mapping[str, Sequence[ManifestFileMeta]]) -> dict[str, str]:
+    """The property by which a snapshot repeats its short lists, so that a plan need not fetch them (FORMAT.md, section 3.2)."""
+    noted: dict[str, str] = {}
+    for name, manifests in lists.items():
+        records = encode_value(_LIST_ENTRY.items, [_list_record(meta) for meta in manifests])
+        text = base64.b64encode(zlib.compress(records)).decode()
+        if sum(map(len, noted.values())) + len(text) <= _MOST_NOTED:
+            noted[name] = text
+    return {LISTS_PROPERTY: json.dumps(noted, separators=(",", ":"))} if noted else {}
+
+
+def noted_lists(properties: Mapping[str, str] | None) -> dict[str, list[ManifestFileMeta]]:
+    """The lists that a snapshot repeats, by their names; none where the property is missing, or not what we write."""
+    text = (properties or {}).get(LISTS_PROPERTY)
+    try:
+        return {} if text is None else {name: _noted_list(packed) for name, packed in json.loads(text).items()}
+    except (AttributeError, TypeError, PaimonError, *damage_errors()):
+        return {}
+
+
+def _noted_list(packed: str) -> list[ManifestFileMeta]:
+    records = zlib.decompressobj().decompress(base64.b64decode(packed, validate=True), _MOST_UNPACKED)
+    return _list_entries(read_value(io.BytesIO(records), _LIST_ENTRY.items), LISTS_PROPERTY)
 
 
 def encode_index_manifest(entries: Sequence[IndexManifestEntry]) -> bytes:

@@ -20,6 +20,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, DELETE, DeletionVectorRange, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.data_file_schema import DELETE as DELETE_KIND
 from paimon_cli.metadata.data_file_schema import INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from paimon_cli.metadata.manifests import lists_property
 from paimon_cli.metadata.snapshot import COMPACT
 from tests import tables
 from tests.invariants.damaged_tables import Bench, flip
@@ -267,6 +268,13 @@ def a_changelog_file_is_missing(bench: Bench) -> None:
 @damage("PV018")
 def a_list_hides_deletes(bench: Bench) -> None:
     bench.reforge(listed=lambda meta: replace(meta, num_added_files=meta.num_added_files + 1))
+
+
+@damage("PV061")
+def a_snapshot_repeats_another_list(bench: Bench) -> None:
+    newest, before = bench.newest, bench.context.snapshots.get(bench.newest.id - 1)
+    others = bench.context.manifests.manifest_list(before.delta_manifest_list)
+    bench.publish(replace(newest, properties=lists_property({newest.delta_manifest_list: others})))
 
 
 @damage("PV019")

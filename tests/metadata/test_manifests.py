@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import fastavro
 import pytest
@@ -23,12 +25,15 @@ from paimon_cli.metadata.data_file import (
     SimpleStats,
 )
 from paimon_cli.metadata.manifests import (
+    LISTS_PROPERTY,
     decode_index_manifest,
     decode_manifest,
     decode_manifest_list,
     encode_index_manifest,
     encode_manifest_list,
     encode_manifests,
+    lists_property,
+    noted_lists,
 )
 from tests.goldens import GOLDENS, Golden, golden_table
 from tests.metadata.one_manifest import encode_manifest
@@ -183,3 +188,28 @@ def test_global_indexes_are_refused() -> None:
     assert decode_index_manifest(altered(data, schema, lambda record: record), "i")[0].index_file == INDEX
     with pytest.raises(NotSupported, match="global index"):
         decode_index_manifest(altered(data, schema, lambda r: {**r, "_GLOBAL_INDEX": {"_ROW_RANGE_START": 0}}), "i")
+
+
+def metas(count: int) -> list[ManifestFileMeta]:
+    return [ManifestFileMeta(f"manifest-{uuid4()}-0", 9, 1, 0, STATS, 0, 0, 3, 0, 5) for _ in range(count)]
+
+
+class TestListsThatASnapshotRepeats:
+    def test_they_are_the_lists(self) -> None:
+        lists = {"base": metas(30), "delta": metas(1), "empty": []}
+        noted = lists_property(lists)
+        assert noted_lists(noted) == lists and len(noted[LISTS_PROPERTY]) < 4000
+
+    def test_a_long_list_is_not_repeated(self) -> None:
+        lists = {"base": metas(300), "delta": metas(1)}
+        assert noted_lists(lists_property(lists)) == {"delta": lists["delta"]}
+        assert lists_property({"base": metas(300)}) == {}
+
+    @pytest.mark.parametrize("text", ["", "[]", "7", '{"base": 7}', '{"base": "AAAA"}', '{"base": "%"}', '{"base": "eJwDAAAAAAE="}'])
+    def test_what_is_not_ours_counts_as_missing(self, text: str) -> None:
+        assert noted_lists({LISTS_PROPERTY: text}) == {}
+
+    def test_names_that_lead_elsewhere_count_as_missing(self) -> None:
+        outside = [replace(meta, file_name="../../other") for meta in metas(1)]
+        assert noted_lists(lists_property({"base": outside})) == {}
+        assert noted_lists(None) == noted_lists({}) == {}
