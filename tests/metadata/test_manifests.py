@@ -205,7 +205,9 @@ class TestListsThatASnapshotRepeats:
         assert noted_lists(lists_property(lists)) == {"delta": lists["delta"]}
         assert lists_property({"base": metas(300)}) == {}
 
-    @pytest.mark.parametrize("text", ["", "[]", "7", '{"base": 7}', '{"base": "AAAA"}', '{"base": "%"}', '{"base": "eJwDAAAAAAE="}'])
+    @pytest.mark.parametrize(
+        "text", ["", "[]", "7", '{"base": 7}', '{"base": "AAAA"}', '{"base": "%"}', '{"base": "eJwDAAAAAAE="}']
+    )
     def test_what_is_not_ours_counts_as_missing(self, text: str) -> None:
         assert noted_lists({LISTS_PROPERTY: text}) == {}
 
