@@ -15,6 +15,7 @@ from paimon_cli.catalog.column_changes import (
     SetComment,
     SetOption,
     UnsetOption,
+    request_steps,
 )
 from paimon_cli.catalog.create_table import writing_limits
 from paimon_cli.catalog.definition_check import check_definition
@@ -55,14 +56,27 @@ def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clo
         _check_vectors_switch(table, old, new)
         _check_lookup_switch(table, old, new)
         _check_postponed(table, old, new)
-        if table.schemas.commit(new):
-            warnings = _warnings(table, old, new, changes)
+        published = _published(table, new, changes)
+        if published is not None:
+            warnings = _warnings(table, old, published, changes)
+            if not _same(new, published):
+                warnings.append(f"schema {published.id}, which the server made, is not what was asked for alone: look at it")
             if table.metastore is not None and table.identifier is not None and table.branch == MAIN_BRANCH:
                 warnings += table.metastore.alter_table(table.identifier, old, new)
-            return AlteredTable(new, True, tuple(warnings))
+            return AlteredTable(published, True, tuple(warnings))
     raise StorageUnavailable(
         f"the schema of {table.name} was not changed", "other schema changes keep being published first", "try again"
     )
+
+
+def _published(table: CatalogTable, new: TableSchema, changes: Sequence[SchemaChange]) -> TableSchema | None:
+    """The schema that is there now; None if another writer has published one of that id meanwhile."""
+    if table.metastore is None or table.identifier is None or table.metastore.takes_files:
+        return new if table.schemas.commit(new) else None
+    branch = "" if table.branch == MAIN_BRANCH else f"$branch_{table.branch}"
+    identifier = table.identifier._replace(table=f"{table.identifier.table}{branch}")
+    table.metastore.change_schema(identifier, [step for change in changes for step in request_steps(change)])
+    return table.schemas.latest()
 
 
 def altered_schema(old: TableSchema, changes: Sequence[SchemaChange], has_snapshots: bool, now_millis: int) -> TableSchema:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
 from paimon_cli.casts.column_cast import cast_of, may_cast, same_type
 from paimon_cli.catalog.definition_check import check_default
 from paimon_cli.catalog.table_definition import numbered_field
 from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapType, MultisetType, NestedType, RowType
-from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.datatypes.field_types import type_to_json, type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import boolean, read_option
@@ -85,6 +86,52 @@ class AlterColumn:
 
 
 SchemaChange = SetOption | UnsetOption | SetComment | AddColumn | DropColumn | RenameColumn | AlterColumn
+
+
+def request_steps(change: SchemaChange) -> Iterator[dict[str, Any]]:
+    """The change as the REST interface of Paimon takes it: one step for each property of a column."""
+    if isinstance(change, SetOption):
+        yield {"action": "setOption", "key": change.key, "value": change.value}
+    elif isinstance(change, UnsetOption):
+        yield {"action": "removeOption", "key": change.key}
+    elif isinstance(change, SetComment):
+        yield {"action": "updateComment", "comment": change.comment}
+    else:
+        for action, facts in _column_steps(change):
+            yield {"action": action, **facts, **({} if action == _MOVE else {"fieldNames": list(change.path)})}
+
+
+_MOVE = "updateColumnPosition"
+
+
+def _column_steps(change: AddColumn | DropColumn | RenameColumn | AlterColumn) -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(change, DropColumn):
+        yield "dropColumn", {}
+    elif isinstance(change, RenameColumn):
+        yield "renameColumn", {"newName": change.name}
+    elif isinstance(change, AddColumn):
+        facts = {"dataType": type_to_json(change.type), "comment": change.comment, "move": _move(change)}
+        yield "addColumn", facts
+        if change.default is not None:
+            yield "updateColumnDefaultValue", {"newDefaultValue": change.default}
+    else:
+        if change.type is not None:
+            yield "updateColumnType", {"newDataType": type_to_json(change.type), "keepNullability": True}
+        if change.nullable is not None:
+            yield "updateColumnNullability", {"newNullability": change.nullable}
+        if change.comment is not None:
+            yield "updateColumnComment", {"newComment": change.comment or None}
+        if change.default is not None or change.drop_default:
+            yield "updateColumnDefaultValue", {"newDefaultValue": change.default}
+        if change.position is not None:
+            yield _MOVE, {"move": _move(change)}
+
+
+def _move(change: AddColumn | AlterColumn) -> dict[str, Any] | None:
+    if change.position is None:
+        return None
+    after = change.position.after
+    return {"fieldName": change.path[-1], "referenceFieldName": after, "type": "FIRST" if after is None else "AFTER"}
 
 
 Fields = tuple[DataField, ...]

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import Conflict, NotFound, UsageError, cleaning_up
+from paimon_cli.errors import Conflict, NotFound, NotSupported, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import check_branch_name
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
@@ -16,7 +16,7 @@ from paimon_cli.maintain.tags import snapshot_and_holder
 from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.storage.storage import FileStatus, PutOutcome, keep_deleted
+from paimon_cli.storage.storage import FileStatus, PutOutcome, ServesVersions, keep_deleted
 
 
 def create_branch(context: TableContext, name: str, tag: str | None = None, snapshot_id: int | None = None) -> int | None:
@@ -36,6 +36,11 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
         raise UsageError(f"branch '{name}' exists in part", "its creation was interrupted", hint)
     layout, storage = context.layout.of_branch(name), context.storage
     start = _start(context, tag, snapshot_id)
+    if isinstance(storage, ServesVersions):
+        if snapshot_id is not None:
+            raise NotSupported("a branch from a snapshot in this catalog", "its server makes branches from tags", "tag it first")
+        storage.create_branch(name, tag)
+        return None if start is None else start[0].id
     last_schema = context.schema.id if start is None else start[0].schema_id
     for number in context.schemas.ids():
         if number <= last_schema:
@@ -60,7 +65,10 @@ def remove_branch(context: TableContext, name: str) -> None:
     branches = context.branches
     if name not in branches.directories():
         raise branches.missing(name)
-    _delete(context, name)
+    if isinstance(context.storage, ServesVersions):
+        context.storage.delete_branch(name)
+    else:
+        _delete(context, name)
 
 
 def rename_branch(context: TableContext, name: str, new_name: str) -> None:
@@ -195,6 +203,9 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
     """Carry out the plan; returns how many files were deleted. `Conflict` if main got another commit in the meantime."""
     branch = main.at_branch(plan.branch)
     storage = main.storage
+    if isinstance(storage, ServesVersions):
+        storage.fast_forward(plan.branch)
+        return 0
     for number in plan.schemas:
         main.schemas.commit(branch.schemas.get(number))
     if plan.discarded_ids:

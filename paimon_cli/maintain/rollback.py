@@ -24,7 +24,7 @@ from paimon_cli.maintain.needed_files import (
 from paimon_cli.maintain.tags import tags_above
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot, snapshot_text
-from paimon_cli.storage.storage import PutOutcome, keep_deleted
+from paimon_cli.storage.storage import PutOutcome, ServesVersions, keep_deleted
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,8 @@ class RollbackPlan:
     changelogs: tuple[int, ...]
     restored: bytes | None
     discarded: DiscardedVersions = field(repr=False)
+    tag: str | None = None
+    """The tag that holds the target if its own file has expired."""
 
     @property
     def is_needless(self) -> bool:
@@ -136,6 +138,7 @@ def plan_rollback(context: TableContext, target: RollbackTarget) -> RollbackPlan
         tuple(changelogs),
         None if held is None else snapshot_text(held),
         discarded_versions(context, snapshots, whole),
+        target.tag,
     )
 
 
@@ -153,6 +156,9 @@ def files_removed_by_rollback(context: TableContext, plan: RollbackPlan) -> list
 def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) -> int:
     """Carry out the plan; returns how many files of the later snapshots were deleted. `Conflict` if a commit came in between."""
     storage, layout, target = context.storage, context.layout, plan.target.id
+    if isinstance(storage, ServesVersions):
+        storage.roll_back(target if plan.tag is None else plan.tag, max(plan.snapshots, default=target))
+        return 0
     if plan.restored is not None:
         _restore_snapshot(context, plan.target, plan.restored)
     # A hint below the newest snapshot is harmless, one above it hides the table from Java.

@@ -23,7 +23,7 @@ from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text, tag_text
 from paimon_cli.metadata.table_layout import is_plain_name
 from paimon_cli.options.option_catalog import TAG
 from paimon_cli.storage.clock_and_random import local_wall_clock
-from paimon_cli.storage.storage import PutOutcome, keep_deleted
+from paimon_cli.storage.storage import PutOutcome, ServesVersions, keep_deleted
 
 
 def create_tag(context: TableContext, name: str, snapshot_id: int | None = None, retained_millis: int | None = None) -> Tag:
@@ -36,6 +36,10 @@ def create_tag(context: TableContext, name: str, snapshot_id: int | None = None,
     if context.tags.content(name) is not None:
         raise UsageError(f"tag '{name}' exists", hint=f"paimon-cli tags replace {context.layout.argument} {shlex.quote(name)}")
     text, holder = snapshot_and_holder(context, snapshot_id)
+    if isinstance(context.storage, ServesVersions):
+        retained = context.options.tag_default_time_retained if retained_millis is None else retained_millis
+        context.storage.create_tag(name, Snapshot.from_json(text, holder).id, retained)
+        return context.tags.get(name)
     content = _tag_content(context, text, retained_millis)
     path = context.layout.tag(name)
     outcome = context.storage.put_if_absent(path, content)
@@ -132,7 +136,10 @@ def files_removed_with_tags(context: TableContext, removal: TagRemoval) -> list[
 def remove_tags(context: TableContext, removal: TagRemoval, delete: DeleteFiles) -> int:
     """Delete the tags, then the files that no version needs; returns how many. A crash leaves orphans."""
     for name in removal.names:
-        context.storage.delete(context.layout.tag(name))
+        if isinstance(context.storage, ServesVersions):
+            context.storage.delete_tag(name)
+        else:
+            context.storage.delete(context.layout.tag(name))
     keep_deleted(context.storage, context.layout.tag_directory)
     return delete(file.path for file in files_removed_with_tags(context, removal))
 

@@ -7,6 +7,7 @@ ManifestEntrySerializer, ManifestFileMetaSerializer, IndexManifestEntrySerialize
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import zlib
@@ -265,10 +266,9 @@ def lists_property(lists: Mapping[str, Sequence[ManifestFileMeta]]) -> dict[str,
 def noted_lists(properties: Mapping[str, str] | None) -> dict[str, list[ManifestFileMeta]]:
     """The lists that a snapshot repeats, by their names; none where the property is missing, or not what we write."""
     text = (properties or {}).get(LISTS_PROPERTY)
-    try:
+    with contextlib.suppress(AttributeError, PaimonError, *damage_errors()):
         return {} if text is None else {name: _noted_list(packed) for name, packed in json.loads(text).items()}
-    except (AttributeError, TypeError, PaimonError, *damage_errors()):
-        return {}
+    return {}
 
 
 def _noted_list(packed: str) -> list[ManifestFileMeta]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from paimon_cli.errors import NotFound, NotSupported, Refused, UsageError
 from paimon_cli.history.snapshots_and_schemas import SchemaHistory, SnapshotHistory
@@ -144,6 +144,10 @@ class Metastore(ABC):
 
         `Refused` where its directory cannot be moved in one step.
         """
+
+    def change_schema(self, identifier: TableIdentifier, changes: Sequence[Mapping[str, Any]]) -> None:
+        """Let the server make the next schema, where it takes no files; `changes` as Paimon's REST interface has them."""
+        raise self.unsupported("changing a schema")
 
     @abstractmethod
     def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported, Refused, UsageError
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, NotSupported, Refused, UsageError
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.metadata.table_layout import BRANCH_PREFIX, MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, plain_path
-from paimon_cli.metastore.rest_client import NoClearAnswer, RestClient
+from paimon_cli.metastore.rest_client import Contradicted, NoClearAnswer, RestClient
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, settle
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 DATABASES, TABLES = "databases", "tables"
 _WRITES = {"put_if_absent", "overwrite", "write_new", "open_output", "delete", "delete_directory"}
-_OF_VERSIONS = ("schema", "snapshot", "tag", "branch", "changelog")
+_OF_VERSIONS = ("schema", "snapshot", "tag", "branch")
 _HINTS = ("snapshot/LATEST", "snapshot/EARLIEST")
 
 
@@ -100,8 +101,18 @@ class RestMetastore(Metastore):
         names = [{"database": name.database, "object": name.table} for name in (old, new)]
         self._client.post(TABLES, "rename", content={"source": names[0], "destination": names[1]})
 
+    def change_schema(self, identifier: TableIdentifier, changes: Sequence[Mapping[str, Any]]) -> None:
+        try:
+            self._client.post(DATABASES, identifier.database, TABLES, identifier.table, content={"changes": list(changes)})
+        except NoClearAnswer as error:
+            raise CommitUnknown(
+                f"the schema of {identifier} may or may not have been changed",
+                f"{error.what}: {error.why}",
+                f"before trying again: paimon-cli schemas ls {shlex.quote(str(identifier))}{self.flags}",
+            ) from None
+
     def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:
-        raise self.unsupported("changing a schema")
+        return []
 
     def guarded(self, storage: Storage, root: str, identifier: TableIdentifier | None) -> Storage:
         return RestStorage(storage, root, self._client, identifier)
@@ -127,7 +138,8 @@ class RestMetastore(Metastore):
 class RestStorage(WrappedStorage):
     """The storage of a table whose snapshots the server publishes. Picklable.
 
-    Only the server changes schemas, tags, branches and snapshots; anything that would bypass it is refused.
+    Only the server changes schemas, tags and branches, and adds snapshots; anything that would bypass it is refused. Expired
+    snapshots and changelogs are deleted by the client, as in Java.
     """
 
     def __init__(self, inner: Storage, root: str, client: RestClient, identifier: TableIdentifier | None) -> None:
@@ -139,9 +151,12 @@ class RestStorage(WrappedStorage):
 
     def before(self, call: str, path: str) -> None:
         below = path.removeprefix(f"{self._root}/")
-        if call in _WRITES and below.split("/")[0] in _OF_VERSIONS and below not in _HINTS:
+        if below.startswith(f"branch/{BRANCH_PREFIX}"):
+            below = "/".join(below.split("/")[2:]) or "branch"
+        expires = call == "delete" and below.startswith("snapshot/")
+        if call in _WRITES and below.split("/")[0] in _OF_VERSIONS and below not in _HINTS and not expires:
             raise NotSupported(
-                f"cannot change {below} in a rest catalog",
+                f"cannot change {path.removeprefix(f'{self._root}/')} in a rest catalog",
                 "its server keeps schemas, snapshots, tags and branches",
                 "use an engine that does this through the server",
             )
@@ -163,15 +178,17 @@ class RestStorage(WrappedStorage):
         a list of manifests that only this commit has.
         """
         self.check_commits()
-        assert self._identifier is not None
-        database, table = self._identifier
         uuid = self._table_id
         settle(self.inner)
         content = {"tableId": uuid, "baseSnapshotUuid": base_uuid, "snapshot": json.loads(data), "statistics": []}
+        below = path.removeprefix(f"{self._root}/branch/{BRANCH_PREFIX}")
+        branch = "" if below == path else below.split("/")[0]
         try:
-            answer = self._client.post(DATABASES, database, TABLES, table, "commit", content=content)
+            answer = self._client.post(*self._address(branch), "commit", content=content)
         except NoClearAnswer:
             return self._seen(path, data, PutOutcome.UNKNOWN)
+        except Contradicted:
+            return self._seen(path, data, PutOutcome.EXISTS)
         return PutOutcome.CREATED if answer.get("success") else self._seen(path, data, PutOutcome.EXISTS)
 
     def _seen(self, path: str, data: bytes, otherwise: PutOutcome) -> PutOutcome:
@@ -182,11 +199,40 @@ class RestStorage(WrappedStorage):
         is_ours = there.delta_manifest_list == Snapshot.from_json(data, path).delta_manifest_list
         return PutOutcome.CREATED if is_ours else PutOutcome.EXISTS
 
-    @cached_property
-    def _table_id(self) -> str | None:
+    def create_tag(self, name: str, snapshot_id: int, retained_millis: int | None) -> None:
+        retained = None if retained_millis is None else f"{retained_millis} ms"
+        self._post("tags", content={"tagName": name, "snapshotId": snapshot_id, "timeRetained": retained})
+
+    def delete_tag(self, name: str) -> None:
+        self._client.delete(*self._address(), "tags", name)
+
+    def create_branch(self, name: str, tag: str | None) -> None:
+        self._post("branches", content={"branch": name, "fromTag": tag})
+
+    def delete_branch(self, name: str) -> None:
+        self._client.delete(*self._address(), "branches", name)
+
+    def fast_forward(self, branch: str) -> None:
+        self._post("branches", branch, "forward", content={})
+
+    def roll_back(self, target: int | str, latest_id: int) -> None:
+        tag, snapshot = {"type": "tag", "tagName": target}, {"type": "snapshot", "snapshotId": target}
+        instant = tag if isinstance(target, str) else snapshot
+        self._post("rollback", content={"instant": instant, "fromSnapshot": latest_id})
+
+    def _post(self, *path: str, content: Mapping[str, Any]) -> None:
+        self._client.post(*self._address(), *path, content=content)
+
+    def _address(self, branch: str = "") -> tuple[str, ...]:
+        """Where the server has the table, or a branch of it."""
+        self.check_commits()
         assert self._identifier is not None
         database, table = self._identifier
-        found = self._client.get(DATABASES, database, TABLES, table).get("id")
+        return DATABASES, database, TABLES, f"{table}$branch_{branch}" if branch else table
+
+    @cached_property
+    def _table_id(self) -> str | None:
+        found = self._client.get(*self._address()).get("id")
         return None if found is None else str(found)
 
 

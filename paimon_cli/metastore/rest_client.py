@@ -23,6 +23,10 @@ class NoClearAnswer(StorageUnavailable):
     """The request was sent, and may have been carried out."""
 
 
+class Contradicted(UsageError):
+    """What the server holds does not admit the request: nothing was done."""
+
+
 @dataclass(frozen=True)
 class RestClient:
     """`options` are the client's own; the server's configuration goes below and above them. Nothing is sent before it is needed;
@@ -141,7 +145,9 @@ def _error_of(status: int, what: str, why: str) -> Exception:
         return NoClearAnswer(what, why, "see what is there before trying again")
     if status == 404:
         return NotFound(what, why)
-    if status in (400, 409):
+    if status in (409, 412):
+        return Contradicted(what, why)
+    if status == 400:
         return UsageError(what, why)
     if status == 501:
         return NotSupported(what, why)

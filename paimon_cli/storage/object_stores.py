@@ -189,8 +189,8 @@ def _s3(bucket: str, config: dict[str, Any]) -> Configured:
 
 def _google(bucket: str, config: dict[str, Any]) -> Configured:
     is_plain_http = config.get("base_url", "").startswith("http:")
-    if is_plain_http and "bearer_token" not in config:  # an emulator, which knows no accounts
-        config["skip_signature"] = True
+    if is_plain_http and not {"bearer_token", "application_credentials"} & config.keys():
+        config["bearer_token"] = "anonymous"  # for an emulator, which knows no accounts; without one obstore asks Google for one
     return bucket, config, is_plain_http, None
 
 

@@ -183,6 +183,25 @@ class PublishesSnapshots(Protocol):
         ...
 
 
+@runtime_checkable
+class ServesVersions(Protocol):
+    """A storage of a catalog whose server changes tags, branches and histories itself."""
+
+    def create_tag(self, name: str, snapshot_id: int, retained_millis: int | None) -> None: ...
+
+    def delete_tag(self, name: str) -> None: ...
+
+    def create_branch(self, name: str, tag: str | None) -> None: ...
+
+    def delete_branch(self, name: str) -> None: ...
+
+    def fast_forward(self, branch: str) -> None: ...
+
+    def roll_back(self, target: int | str, latest_id: int) -> None:
+        """To a snapshot or a tag; refused if there is a newer snapshot than `latest_id`."""
+        ...
+
+
 def settle(storage: Storage) -> None:
     """Wait until all new files are stored, before a publication that does not go through the storage."""
     place = _overlapping(storage)

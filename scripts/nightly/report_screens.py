@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from paimon_cli import Table
+from scripts.nightly.run_all import CANNOT_RUN
 from tests.tables import make_table, write
 
-CANNOT_RUN = 77
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
 WIDTHS = (390, 800, 1400)
 COLUMNS = {"id": "BIGINT NOT NULL", "n": "BIGINT", "text": "STRING"}

@@ -17,9 +17,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from scripts.nightly.run_all import CANNOT_RUN
 from tests.processes.system_faults import compiled, compiler, try_faults
 
-CANNOT_RUN = 77
 ROOT = Path(__file__).resolve().parents[2]
 
 

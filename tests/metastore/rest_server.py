@@ -6,10 +6,40 @@ import json
 import shutil
 import threading
 import uuid
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from paimon_cli.api.table import Table
+from paimon_cli.datatypes.field_types import parse_type, type_to_sql
+from paimon_cli.errors import NotFound, PaimonError
+
+Change = Callable[[Any, str, dict[str, Any]], object]
+CHANGES: dict[str, Change] = {
+    "setOption": lambda alter, column, step: alter.set({step["key"]: step["value"]}),
+    "removeOption": lambda alter, column, step: alter.unset(step["key"]),
+    "updateComment": lambda alter, column, step: alter.comment(step["comment"]),
+    "addColumn": lambda alter, column, step: alter.add_column(
+        f"{column} {type_to_sql(parse_type(step['dataType']))}", comment=step["comment"], **_placed(step["move"])
+    ),
+    "renameColumn": lambda alter, column, step: alter.rename_column(column, step["newName"]),
+    "dropColumn": lambda alter, column, step: alter.drop_column(column),
+    "updateColumnType": lambda alter, column, step: alter.alter_column(column, type=type_to_sql(parse_type(step["newDataType"]))),
+    "updateColumnNullability": lambda alter, column, step: alter.alter_column(column, nullable=step["newNullability"]),
+    "updateColumnComment": lambda alter, column, step: alter.alter_column(column, comment=step["newComment"] or ""),
+    "updateColumnDefaultValue": lambda alter, column, step: alter.alter_column(column, default=step["newDefaultValue"]),
+    "updateColumnPosition": lambda alter, column, step: alter.alter_column(step["move"]["fieldName"], **_placed(step["move"])),
+}
+"""How the library does what each step of a change of the schema asks for."""
+
+
+def _placed(move: dict[str, Any] | None) -> dict[str, Any]:
+    if move is None:
+        return {}
+    return {"first": True} if move["type"] == "FIRST" else {"after": move["referenceFieldName"]}
+
 
 TOKEN, PREFIX, WAREHOUSE = "open-sesame", "my prefix", "lake"
 
@@ -23,14 +53,18 @@ class Answered(Exception):
 
 
 class RestServer:
-    """Runs while its `with` block does. `faults` are taken by the next commits: `lost` answers are never sent, `refused` commits
-    are not carried out, `late` ones are carried out and answered with `success: false`.
+    """Runs while its `with` block does. `faults` are taken by the next commits, or changes of versions: `lost` answers are never
+    sent, `cut` connections break before anything is done, `refused` commits are not carried out, a number is that answer in their
+    place, and `late` ones are carried out and answered with `success: false`.
+
+    `requests`: the changes of versions, with what was sent.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.databases: dict[str, dict[str, dict[str, Any]]] = {}
-        self.faults: list[str] = []
+        self.faults: list[str | int] = []
+        self.requests: list[tuple[str, str, dict[str, Any]]] = []
         self.commits: list[dict[str, Any]] = []
         self.marks: list[tuple[str, list[dict[str, str]]]] = []
         self.overrides: dict[str, str] = {}
@@ -123,13 +157,57 @@ class RestServer:
                 shutil.rmtree(self._table(name, table)["path"].removeprefix("file:"))
                 del self.databases[name][table]
             case ["POST", "databases", name, "tables", table, "commit"]:
-                return self._commit(self._table(name, table), content)
+                return self._commit(self._table(name, table), content, table)
             case ["POST", "databases", name, "tables", table, "partitions", "mark"]:
-                self._table(name, table.partition("$")[0])
+                self._table(name, table)
                 self.marks.append((table, content["specs"]))
+            case [_, "databases", name, "tables", table, *rest]:
+                return self._of_table(method, rest, self._opened(name, table), content)
             case _:
                 raise Answered(501, f"{method} {'/'.join(path)} is not implemented")
         return {}
+
+    def _of_table(self, method: str, path: list[str], table: Table, content: dict[str, Any]) -> dict[str, Any]:
+        """What changes versions: done by the library, on the files."""
+        self.requests.append((method, "/".join(path), content))
+        fault = self.faults.pop(0) if self.faults else None
+        if fault == "refused" or isinstance(fault, int):
+            raise Answered(503 if fault == "refused" else int(fault), "not now")
+        try:
+            self._change(method, path, table, content)
+        except PaimonError as error:
+            raise Answered(404 if isinstance(error, NotFound) else 409, str(error)) from None
+        if fault == "lost":
+            raise ConnectionAbortedError
+        return {}
+
+    def _change(self, method: str, path: list[str], table: Table, content: dict[str, Any]) -> None:
+        match [method, *path]:
+            case ["POST"]:
+                for step in content["changes"]:
+                    CHANGES[step["action"]](table.alter, ".".join(step.get("fieldNames", ())), step)
+            case ["POST", "tags"]:
+                table.tags.create(content["tagName"], snapshot=content["snapshotId"], time_retained=content["timeRetained"])
+            case ["DELETE", "tags", tag]:
+                table.tags.rm(tag)
+            case ["POST", "branches"]:
+                table.branches.create(content["branch"], tag=content["fromTag"])
+            case ["DELETE", "branches", branch]:
+                table.branches.rm(branch)
+            case ["POST", "branches", branch, "forward"]:
+                table.branches.fast_forward(branch)
+            case ["POST", "rollback"]:
+                if table.catalog_table.snapshots.latest_id() != content["fromSnapshot"]:
+                    raise Answered(500, "that is not the latest snapshot")
+                instant = content["instant"]
+                table.rollback(instant["snapshotId"] if instant["type"] == "snapshot" else instant["tagName"])
+            case _:
+                raise Answered(501, f"{method} {'/'.join(path)} is not implemented")
+
+    def _opened(self, database: str, name: str) -> Table:
+        table, _, branch = name.partition("$branch_")
+        path = self._table(database, table)["path"].removeprefix("file:")
+        return Table.open(path, {"metastore": "filesystem"}, branch=branch or None)
 
     def _page(self, key: str, items: list[Any], query: dict[str, str]) -> dict[str, Any]:
         begin = int(query.get("pageToken", "0"))
@@ -145,6 +223,7 @@ class RestServer:
         return self._tables(identifier["database"]), identifier["object"]
 
     def _table(self, database: str, name: str) -> dict[str, Any]:
+        name = name.partition("$branch_")[0]
         if name not in self._tables(database):
             raise Answered(404, f"Table {database}.{name} doesn't exist.")
         return self.databases[database][name]
@@ -165,14 +244,20 @@ class RestServer:
             "schema": content["schema"],
         }
 
-    def _commit(self, table: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
+    def _commit(self, table: dict[str, Any], content: dict[str, Any], name: str) -> dict[str, Any]:
         fault = self.faults.pop(0) if self.faults else None
+        if isinstance(fault, int):
+            raise Answered(fault, "not now")
         if fault == "refused":
             raise Answered(503, "busy")
+        if fault == "cut":
+            raise ConnectionAbortedError
         if content["tableId"] != table["id"]:
             raise Answered(404, "another table")
         self.commits.append(content)
-        done = self._publish(Path(table["path"].removeprefix("file:")) / "snapshot", content)
+        branch = name.partition("$branch_")[2]
+        root = Path(table["path"].removeprefix("file:")) / (f"branch/branch-{branch}" if branch else "")
+        done = self._publish(root / "snapshot", content)
         if fault == "lost":
             raise ConnectionAbortedError
         return {"success": done and fault != "late"}

@@ -98,12 +98,19 @@ def test_the_server_publishes_with_the_table_and_the_snapshot_before(call: Call,
     assert item["mechanism"] == "server"
 
 
-@pytest.mark.parametrize("fault", ["lost", "late"])
+@pytest.mark.parametrize("fault", ["lost", "late", "cut", 409, 412, 429, 500, 502, 503, 504])
 def test_a_commit_whose_answer_is_wrong_or_lost_counts_once(call: Call, server: RestServer, fault: str) -> None:
     write(call, "a")
     server.faults = [fault]
     write(call, "b")
     assert values(call) == ["b"] and ids(call) == [2, 1] and len(server.commits) == 2
+
+
+@pytest.mark.parametrize(("status", "code"), [(400, 2), (401, 6), (403, 6), (404, 3)])
+def test_a_commit_that_is_refused_leaves_nothing(call: Call, server: RestServer, tmp_path: Path, status: int, code: int) -> None:
+    server.faults = [status]
+    assert f"answered {status}" in write(call, "a", code=code).err
+    assert not list(tmp_path.glob("wh/shop.db/orders-*/bucket-0/*")) and server.commits == []
 
 
 def test_a_commit_that_was_not_carried_out_is_tried_again(call: Call, server: RestServer) -> None:
@@ -165,20 +172,144 @@ def test_files_on_their_way_are_stored_before_the_server_is_asked(
     assert order == ["settled before commit 2"]
 
 
+ALTERED = [
+    ("set snapshot.num-retained.max=5", [{"action": "setOption", "key": "snapshot.num-retained.max", "value": "5"}]),
+    ("unset bucket-key", [{"action": "removeOption", "key": "bucket-key"}]),
+    ("comment 'all of them'", [{"action": "updateComment", "comment": "all of them"}]),
+    (
+        "add-column 'w INT' --after id --comment why",
+        [
+            {
+                "action": "addColumn",
+                "fieldNames": ["w"],
+                "dataType": "INT",
+                "comment": "why",
+                "move": {"fieldName": "w", "referenceFieldName": "id", "type": "AFTER"},
+            }
+        ],
+    ),
+    (
+        "add-column 'a ARRAY<INT>'",
+        [
+            {
+                "action": "addColumn",
+                "fieldNames": ["a"],
+                "dataType": {"type": "ARRAY", "element": "INT"},
+                "comment": None,
+                "move": None,
+            }
+        ],
+    ),
+    ("rename-column v text", [{"action": "renameColumn", "newName": "text", "fieldNames": ["v"]}]),
+    ("drop-column v", [{"action": "dropColumn", "fieldNames": ["v"]}]),
+    (
+        "alter-column n BIGINT --default 7 --first --comment ''",
+        [
+            {"action": "updateColumnType", "newDataType": "BIGINT", "keepNullability": True, "fieldNames": ["n"]},
+            {"action": "updateColumnComment", "newComment": None, "fieldNames": ["n"]},
+            {"action": "updateColumnDefaultValue", "newDefaultValue": "7", "fieldNames": ["n"]},
+            {"action": "updateColumnPosition", "move": {"fieldName": "n", "referenceFieldName": None, "type": "FIRST"}},
+        ],
+    ),
+]
+"""Commands, and what Paimon's interface wants for them (Java SchemaChange)."""
+
+
+@pytest.mark.parametrize(("command", "steps"), ALTERED, ids=[command.split()[0] for command, _ in ALTERED])
+def test_the_server_changes_schemas(call: Call, server: RestServer, command: str, steps: list[dict[str, Any]]) -> None:
+    columns = ("-C", "id BIGINT NOT NULL", "-C", "v STRING", "-C", "n INT COMMENT 'a number'")
+    call("create", "shop.wide", *columns, "--primary-key", "id", "--bucket", "1", "--option", "bucket-key=id")
+    verb, *rest = shlex.split(command)
+    call("alter", "shop.wide", verb, *rest)
+    assert server.requests == [("POST", "", {"changes": steps})]
+    fields = call("schemas", "show", "shop.wide", "latest", "-o", "json").json["item"]["fields"]
+    names = [field["name"] for field in fields]
+    after = {"add-column": len(names) == 4, "rename-column": "text" in names, "drop-column": "v" not in names}
+    assert after.get(verb, True) and (verb != "alter-column" or names[0] == "n")
+
+
+@pytest.mark.parametrize(("fault", "code"), [("lost", 11), ("refused", 11), (409, 2)])
+def test_a_change_of_a_schema_whose_answer_is_missing_is_unknown(
+    call: Call, server: RestServer, fault: str | int, code: int
+) -> None:
+    server.faults = [fault]
+    answer = call("alter", "shop.orders", "add-column", "n INT", code=code)
+    assert code != 11 or "paimon-cli schemas ls shop.orders" in answer.err
+    assert len(call("schemas", "ls", "shop.orders", "-o", "json").json["items"]) == (2 if fault == "lost" else 1)
+
+
+def test_tags(call: Call, server: RestServer) -> None:
+    for value in ("a", "b"):
+        write(call, value)
+    call("tags", "create", "shop.orders", "first", "--snapshot", 1, "--time-retained", "7d")
+    call("tags", "create", "shop.orders", "second")
+    assert server.requests == [
+        ("POST", "tags", {"tagName": "first", "snapshotId": 1, "timeRetained": "604800000 ms"}),
+        ("POST", "tags", {"tagName": "second", "snapshotId": 2, "timeRetained": None}),
+    ]
+    call("expire", "shop.orders", "--retain-max", 1, "--retain-min", 1, "-y")
+    assert ids(call) == [2] and call("read", "shop.orders", "--tag", "first", "--count").out == "1\n"
+    call("tags", "rm", "shop.orders", "first", "-y")
+    assert [tag["name"] for tag in call("tags", "ls", "shop.orders", "-o", "json").json["items"]] == ["second"]
+    assert values(call) == ["b"] and call("verify", "shop.orders", "--level", "full", "--engine", "local").code == 0
+
+
+def test_branches(call: Call, server: RestServer) -> None:
+    write(call, "a")
+    call("tags", "create", "shop.orders", "start")
+    call("branches", "create", "shop.orders", "try", "--tag", "start")
+    call("branches", "create", "shop.orders", "empty")
+    row = json.dumps({"id": 1, "v": "tried"})
+    call("write", "shop.orders", "-", "--branch", "try", "--format", "json", "--engine", "local", stdin=row)
+    call("alter", "shop.orders$branch_try", "add-column", "n INT")
+    assert values(call) == ["a"]
+    assert call("read", "shop.orders", "--branch", "try", "-o", "ndjson").lines == [{"id": 1, "v": "tried", "n": None}]
+    call("branches", "rm", "shop.orders", "empty", "-y")
+    call("branches", "fast-forward", "shop.orders", "try", "-y")
+    assert values(call) == ["tried"]
+    assert [(method, path) for method, path, _ in server.requests] == [
+        ("POST", "tags"),
+        ("POST", "branches"),
+        ("POST", "branches"),
+        ("POST", ""),
+        ("DELETE", "branches/empty"),
+        ("POST", "branches/try/forward"),
+    ]
+    assert "makes branches from tags" in call("branches", "create", "shop.orders", "b", "--snapshot", 1, code=8).err
+
+
+def test_rollback(call: Call, server: RestServer) -> None:
+    for value in ("a", "b", "c"):
+        write(call, value)
+    call("rollback", "shop.orders", "--to", 2, "-y")
+    assert values(call) == ["b"] and ids(call) == [2, 1]
+    call("tags", "create", "shop.orders", "held", "--snapshot", 1)
+    call("expire", "shop.orders", "--retain-max", 1, "--retain-min", 1, "-y")
+    call("rollback", "shop.orders", "--to", "held", "-y")
+    sent = [content for _, path, content in server.requests if path == "rollback"]
+    assert sent == [
+        {"instant": {"type": "snapshot", "snapshotId": 2}, "fromSnapshot": 3},
+        {"instant": {"type": "tag", "tagName": "held"}, "fromSnapshot": 2},
+    ]
+    assert values(call) == ["a"] and ids(call) == [1]
+    write(call, "d")
+    assert values(call) == ["d"] and ids(call) == [2, 1]
+
+
 @pytest.mark.parametrize(
     "command",
     [
-        "alter shop.orders set snapshot.num-retained.max=5",
-        "tags create shop.orders x",
-        "branches create shop.orders b",
-        "rollback shop.orders --to 1 -y",
-        "expire shop.orders --retain-max 1 --retain-min 1 -y",
+        "tags replace shop.orders kept --snapshot 2",
+        "tags rename shop.orders kept other",
+        "branches rename shop.orders line other",
         "tables clone shop.orders shop.copy",
     ],
 )
 def test_what_would_go_past_the_server_is_refused(call: Call, command: str) -> None:
     for value in ("a", "b"):
         write(call, value)
+    call("tags", "create", "shop.orders", "kept", "--snapshot", 1)
+    call("branches", "create", "shop.orders", "line", "--tag", "kept")
     assert "in a rest catalog" in call(*shlex.split(command), code=8).err
     assert values(call) == ["b"] and ids(call) == [2, 1]
     write(call, "c")

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import base64
 import re
+import sys
 import threading
 import uuid
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -44,7 +46,7 @@ class BlobServer:
         class Handler(_Handler):
             store = server
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http = _Quiet(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
         self.port = self._http.server_port
         threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
@@ -196,6 +198,13 @@ class AzureServer(BlobServer):
             lines += ["x-ms-version: 2023-11-03"] + ([] if gone else ["x-ms-error-code: BlobNotFound"]) + ["", ""]
         text = "\r\n".join([*lines, f"--{boundary}--", ""])
         return Answered(202, text.encode(), {"Content-Type": f"multipart/mixed; boundary={boundary}"})
+
+
+class _Quiet(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed is no error of the server."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
