@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from paimon_cli.errors import UsageError, in_python
 from paimon_cli.storage.trace import NoTrace, Trace
@@ -14,13 +14,13 @@ from paimon_cli.storage.trace import NoTrace, Trace
 if TYPE_CHECKING:
     from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.history.live_files import BucketNumbers
-    from paimon_cli.history.partition_spec import PartitionSpec
+    from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.engine import Engine, Progress
     from paimon_cli.metadata.snapshot import Snapshot
 
-Partitions = Mapping[str, str] | Sequence[Mapping[str, str]]
-"""One partition as its keys and values, or several; with only some of the keys, all partitions that match."""
+Partitions = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""One partition as its keys and values, or several; with only some of the keys, all partitions that match. None is null."""
 
 
 def _warn_in_python(message: str) -> None:
@@ -154,7 +154,7 @@ class OpenedTable:
 
     def _partitions(self, partitions: Partitions | None) -> PartitionSpec | None:
         """A test on partitions; None for all."""
-        if not partitions:
+        if partitions is None:
             return None
         from paimon_cli.history.partition_spec import PartitionSpec
 
@@ -168,12 +168,20 @@ class OpenedTable:
         return bucket_numbers(buckets)
 
 
-def partition_list(partitions: Partitions | None) -> list[dict[str, str]]:
-    """Partitions as dictionaries of texts."""
+def partition_list(partitions: Partitions | None) -> list[PartitionValues]:
+    """Partitions with their values as texts; none for None, which means all partitions.
+
+    `UsageError` for what names no partition, such as an empty list, so that it is never taken for all of them.
+    """
     if partitions is None:
         return []
     several = [partitions] if isinstance(partitions, Mapping) else partitions
-    return [{key: str(value) for key, value in one.items()} for one in several]
+    if not all(isinstance(one, Mapping) for one in several):
+        raise UsageError(f"{partitions!r} is no partition", "a partition is given by its keys and values", 'use {"KEY": "VALUE"}')
+    if not several or not all(several):
+        why = "a selection without keys is not taken for all partitions"
+        raise UsageError("no partition is named", why, "name the keys and values of a partition, or leave the selection out")
+    return [{key: None if value is None else str(value) for key, value in one.items()} for one in several]
 
 
 def check_choice(option: str, value: str, choices: Sequence[str]) -> None:

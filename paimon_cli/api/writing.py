@@ -56,7 +56,7 @@ class Writing(OpenedTable):
         op: str = "upsert",
         op_column: str | None = None,
         overwrite: bool = False,
-        partition: Mapping[str, str] | None = None,
+        partition: Mapping[str, Any] | None = None,
         allow_empty: bool = False,
         on_error: str = FAIL,
         missing_columns: str = "null",
@@ -99,7 +99,7 @@ class Writing(OpenedTable):
             raise UsageError(
                 f"--stage cannot be combined with --compact {compact}", "a staged write has nothing to compact before its commit"
             )
-        if partition and not overwrite:
+        if partition is not None and not overwrite:
             raise UsageError(
                 "--partition without --overwrite", "each row goes to the partition that its own values name", "add --overwrite"
             )
@@ -121,7 +121,7 @@ class Writing(OpenedTable):
             op=op,
             op_column=op_column,
             overwrite=overwrite,
-            static_partition=partition_list(partition)[0] if partition else None,
+            static_partition=partition_list(partition)[0] if partition is not None else None,
             read_snapshot=read_snapshot,
             parallelism=parallelism,
             compaction=NO_COMPACTION if compact == AFTER else compact or INLINE,

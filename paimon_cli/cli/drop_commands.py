@@ -40,7 +40,7 @@ def truncate(
 
     paimon-cli truncate ./wh/shop.db/orders --yes
     """
-    _drop(call, table, [], dry_run, yes, identity, allow_unsafe_commit)
+    _drop(call, table, None, dry_run, yes, identity, allow_unsafe_commit)
 
 
 @command(commands, "drop-partition")
@@ -72,7 +72,7 @@ def drop_partition(
 def _drop(
     call: Call,
     table: str,
-    partitions: list[dict[str, str]],
+    partitions: list[dict[str, str]] | None,
     dry_run: bool,
     yes: bool,
     identity: Identity,

@@ -173,7 +173,7 @@ def mark_partitions_done(
     from paimon_cli.maintain.mark_done import MarkedPartition
 
     opened = call.open(table)
-    rows = opened.mark_done(split_partitions(partition), actions=action or ())
+    rows = opened.mark_done(split_partitions(partition) or (), actions=action or ())
     footer = f"{counted(len(rows), 'partition')} marked as done"
     call.show(Listing("MarkedPartitionList", opened.name, MarkedPartition, rows, footer=footer))
 

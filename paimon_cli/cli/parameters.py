@@ -258,8 +258,11 @@ def split_buckets(texts: Iterable[str] | None) -> list[int | range]:
     return found
 
 
-def split_partitions(texts: Iterable[str] | None, flag: str = "--partition") -> list[dict[str, str]]:
-    """['dt=1,hr=2', 'dt=3'] -> two partitions; ['dt=1', 'hr=2'] -> one: a repeated key starts the next partition."""
+def split_partitions(texts: Iterable[str] | None, flag: str = "--partition") -> list[dict[str, str]] | None:
+    """['dt=1,hr=2', 'dt=3'] -> two partitions; ['dt=1', 'hr=2'] -> one: a repeated key starts the next partition.
+
+    None without texts: all partitions.
+    """
     partitions: list[dict[str, str]] = []
     for text in texts or ():
         parts = _BETWEEN_PAIRS.split(text)
@@ -271,4 +274,4 @@ def split_partitions(texts: Iterable[str] | None, flag: str = "--partition") -> 
             partitions[-1].update(pairs)
         else:
             partitions.append(pairs)
-    return partitions
+    return partitions or None

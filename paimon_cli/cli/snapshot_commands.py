@@ -179,7 +179,7 @@ def blame(
     """
     from paimon_cli.read.key_history import KeyVersion
 
-    keys = split_partitions(key, "--key")
+    keys = split_partitions(key, "--key") or []
     if len(keys) > 1:
         raise UsageError("one key at a time", "a column is given twice")
     opened = call.open(table)

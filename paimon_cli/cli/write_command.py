@@ -167,9 +167,9 @@ def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, o
 
 
 def _static_partition(partition: list[str] | None) -> dict[str, str] | None:
-    if not partition:
-        return None
     partitions = split_partitions(partition)
+    if partitions is None:
+        return None
     if len(partitions) > 1:
         raise UsageError(
             "--partition names several partitions",

@@ -12,6 +12,8 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 
+PartitionValues = Mapping[str, str | None]
+"""Some or all partition keys with the texts of their values; None is null, as is the table's default name of partitions."""
 BOOLEAN_WORDS = {"true": True, "false": False}
 
 
@@ -30,8 +32,8 @@ class PartitionSpec:
         return cls(lambda partition: partition in partitions)
 
     @classmethod
-    def parse(cls, context: TableContext, values: Mapping[str, str]) -> PartitionSpec:
-        """Some or all partition keys with their values; the default name of a partition means null."""
+    def parse(cls, context: TableContext, values: PartitionValues) -> PartitionSpec:
+        """The partitions with these values."""
         keys = context.schema.partition_keys
         wanted: dict[int, Any] = {}
         for name, text in values.items():
@@ -47,7 +49,7 @@ class PartitionSpec:
         return cls(matches)
 
     @classmethod
-    def parse_any(cls, context: TableContext, partitions: Sequence[Mapping[str, str]]) -> PartitionSpec:
+    def parse_any(cls, context: TableContext, partitions: Sequence[PartitionValues]) -> PartitionSpec:
         """Partitions that match one of several specifications; all partitions without any specification."""
         if not partitions:
             return cls.everything()
@@ -55,8 +57,14 @@ class PartitionSpec:
         return cls(lambda partition: any(spec.matches(partition) for spec in specs))
 
 
-def _value(context: TableContext, name: str, text: str) -> Any:
-    if text == context.options.partition_default_name:
+def pairs_of(context: TableContext, values: PartitionValues) -> tuple[str, ...]:
+    """`key=value` each, as a user would type them."""
+    null = context.options.partition_default_name
+    return tuple(f"{key}={null if text is None else text}" for key, text in values.items())
+
+
+def _value(context: TableContext, name: str, text: str | None) -> Any:
+    if text is None or text == context.options.partition_default_name:
         return None
     t = context.schema.field(name).type
     try:

@@ -16,7 +16,7 @@ from paimon_cli.compact.compaction_plan import (
     sort_bucket,
 )
 from paimon_cli.history.live_files import BucketFiles, bucket_files, bucket_numbers, expect_buckets
-from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Work
 from paimon_cli.jobs.sort_job import check_sortable
@@ -72,7 +72,7 @@ class CompactRequest:
     """
 
     strategy: str = "full"
-    partitions: tuple[dict[str, str], ...] = ()
+    partitions: tuple[PartitionValues, ...] = ()
     buckets: tuple[int | range, ...] = ()
     on_conflict: str = RETRY
     limits: RoundLimits = UNLIMITED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from paimon_cli.bucket.hash_index import write_key_hashes
@@ -14,7 +14,7 @@ from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, De
 from paimon_cli.commit.prepared_snapshot import MetadataWriter, manifests_worth_rewriting
 from paimon_cli.commit.snapshot_publish import publish
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable
-from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.hash_indexes import RebuiltIndex
 from paimon_cli.invariants.lost_commits import LostCommit, set_aside
@@ -49,7 +49,7 @@ class Dropped:
 COMMITTED_BEFORE = Dropped(0, 0, 0, already_committed=True)
 
 
-def plan_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], identity: CommitIdentity) -> Dropped:
+def plan_drop(context: TableContext, partitions: Sequence[PartitionValues], identity: CommitIdentity) -> Dropped:
     """What these partitions (none: the whole table) hold now. `UsageError` for an invalid partition."""
     chosen = PartitionSpec.parse_any(context, partitions)
     if Deduplication(context, identity).already_committed():
@@ -59,7 +59,7 @@ def plan_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], id
     return Dropped(len({entry.partition for entry in entries}), len(entries), sum(entry.file.row_count for entry in entries))
 
 
-def run_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], plan: Dropped, identity: CommitIdentity) -> Dropped:
+def run_drop(context: TableContext, partitions: Sequence[PartitionValues], plan: Dropped, identity: CommitIdentity) -> Dropped:
     """Commit the drop, including files that other jobs add in the meantime."""
     chosen = PartitionSpec.parse_any(context, partitions)
     result = Committer(context).overwrite([], identity, replaced_partitions=chosen.matches)

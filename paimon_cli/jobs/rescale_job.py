@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.errors import Conflict, PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
-from paimon_cli.history.partition_spec import PartitionSpec, partition_text
+from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
@@ -84,7 +84,7 @@ class RescaleSummary:
     seconds: float = 0.0
 
 
-def plan_rescale(context: TableContext, buckets: int | None = None, partitions: Sequence[Mapping[str, str]] = ()) -> RescalePlan:
+def plan_rescale(context: TableContext, buckets: int | None = None, partitions: Sequence[PartitionValues] = ()) -> RescalePlan:
     """Plan a rescale to a number of buckets, or to that of the table's option. `NotSupported` for a kind of table that has none.
 
     `UsageError` if only some partitions of a table without a fixed number would get one: a partition of hashed keys is of no use

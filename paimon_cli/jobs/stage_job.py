@@ -22,6 +22,7 @@ from paimon_cli.errors import (
     cleaning_up,
     undone_on_failure,
 )
+from paimon_cli.history.partition_spec import pairs_of
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress
@@ -103,7 +104,7 @@ def stage_write(
             messages=tuple(messages),
             overwrite=request.overwrite,
             dynamic_overwrite=request.overwrite and context.options.dynamic_partition_overwrite,
-            static_partition=_as_typed(request.static_partition),
+            static_partition=None if request.static_partition is None else pairs_of(context, request.static_partition),
         )
         file.write(staged)
     return staged, found
@@ -245,7 +246,3 @@ def _drop(context: TableContext, file: StageFile, staged: StagedCommit) -> int:
 def _of_unknown_age(staged: StagedCommit) -> list[CommitMessage]:
     """Messages that make a search for their files look at every snapshot: a file from outside must not say where to begin."""
     return [replace(message, read_snapshot_id=None) for message in staged.messages]
-
-
-def _as_typed(partition: dict[str, str] | None) -> tuple[str, ...] | None:
-    return None if partition is None else tuple(f"{key}={value}" for key, value in partition.items())

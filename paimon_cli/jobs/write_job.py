@@ -8,13 +8,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import BadInput, BucketsConflict, Conflict, PaimonError, StorageUnavailable
+from paimon_cli.history.partition_spec import PartitionValues, pairs_of
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import RejectFile, RejectingTally, Tally
 from paimon_cli.ingest.row_sources import RowSource
@@ -204,7 +205,7 @@ def write_input(
             why = f"it had {rows_before:,} rows, and then {found.rows:,}"
             raise BadInput("the input changed while it was being read", why, "run again when nothing writes to it")
         if request.overwrite and not request.allow_empty and not written.buckets:
-            raise empty_overwrite(request.static_partition, replaces_named_partitions(plan.context), tallies)
+            raise empty_overwrite(plan.context, request.static_partition, tallies)
         if (rejects := request.reject_file) is not None:
             write_rejects(rejects, plan, tallies)
     return written, found
@@ -262,14 +263,14 @@ def write_rejects(file: RejectFile, plan: WritePlan, tallies: Tallies) -> None:
                     )
 
 
-def empty_overwrite(partition: Mapping[str, str] | None, dynamic: bool, tallies: Tallies) -> BadInput:
-    """An overwrite that has nothing to write: mostly a failed command in front of the pipe. `dynamic`: of the partitions that get
-    rows, unless `partition` names one."""
+def empty_overwrite(context: TableContext, partition: PartitionValues | None, tallies: Tallies) -> BadInput:
+    """An overwrite that has nothing to write: mostly a failed command in front of the pipe. `partition`: what it would replace,
+    if that was named."""
     skipped = sum(tally.bad_rows for tally in tallies.values())
-    place = ",".join(f"{key}={value}" for key, value in (partition or {}).items())
+    place = ",".join(pairs_of(context, partition or {}))
     bad = "the only row of the input is bad" if skipped == 1 else f"all {skipped:,} rows of the input are bad"
     found = bad if skipped else "the input is empty"
-    if dynamic and not place:
+    if replaces_named_partitions(context) and not place:
         what = f"{found}, so that --overwrite has no partition to replace"
     else:
         what = f"{found}, and --overwrite would delete all rows{f' of partition {place}' if place else ''}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paimon_cli.bucket.hash_index import HashIndexes
@@ -12,7 +12,7 @@ from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, why_not_compactable
 from paimon_cli.errors import BadInput, NotSupported, UsageError
 from paimon_cli.history.live_files import CommittedState, LazyBuckets, bucket_files, committed_state
-from paimon_cli.history.partition_spec import PartitionSpec, partition_text
+from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import FAIL, SKIP, RejectFile
 from paimon_cli.ingest.row_sources import RowSource
@@ -41,7 +41,7 @@ class WriteRequest:
     op: str = UPSERT
     op_column: str | None = None
     overwrite: bool = False
-    static_partition: dict[str, str] | None = None
+    static_partition: PartitionValues | None = None
     commit_user: str | None = None
     commit_id: int | None = None
     assume_new: bool = False
@@ -182,7 +182,7 @@ def _read_snapshot_id(context: TableContext, latest: Snapshot | None, given: int
 
 
 def overwritten(
-    context: TableContext, messages: Sequence[CommitMessage], static_partition: Mapping[str, str] | None
+    context: TableContext, messages: Sequence[CommitMessage], static_partition: PartitionValues | None
 ) -> PartitionSpec:
     """The partitions whose old rows go: the static ones, or (dynamic overwrite) those that got new rows, or all."""
     bringing = [message for message in messages if not _only_deletes(context, message)]

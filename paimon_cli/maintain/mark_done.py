@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from paimon_cli.errors import NotFound, NotSupported, PaimonError, PartialSuccess, StorageUnavailable, UsageError
-from paimon_cli.history.partition_spec import PartitionSpec, partition_text
+from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, pairs_of, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.metadata.snapshot import COMPACT
@@ -52,7 +52,7 @@ class MarkedPartition:
 
 def plan_marks(
     context: TableContext,
-    partitions: Sequence[Mapping[str, str]],
+    partitions: Sequence[PartitionValues],
     actions: Sequence[str] = (),
     of_catalog: PartitionMarks = _NO_CATALOG,
 ) -> list[bytes]:
@@ -72,7 +72,7 @@ def plan_marks(
         spec = PartitionSpec.parse(context, wanted)
         live = [] if snapshot is None else context.manifests.live_entries(snapshot, FileFilter(spec.matches))
         if not live:
-            named = ",".join(f"{key}={value}" for key, value in wanted.items())
+            named = ",".join(pairs_of(context, wanted))
             raise NotFound(f"no partition {named}", hint=f"paimon-cli partitions ls {context.layout.argument}")
         found.update(dict.fromkeys(entry.partition for entry in live))
     return sorted(found, key=lambda partition: partition_text(context, partition))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,13 @@ def test_a_view_is_not_written(tmp_path: Path) -> None:
         (lambda table: table.scan(incremental="1..", snapshot=1), "incremental"),
         (lambda table: table.scan(incremental_mode="diff"), "incremental_mode diff"),
         (lambda table: table.drop_partition({}), "no partition"),
+        (lambda table: table.drop_partition([{}]), "no partition is named"),
+        (lambda table: table.plan_truncate(partition=[]), "no partition is named"),
+        (lambda table: table.rescale(2, partition=[]), "no partition is named"),
+        (lambda table: table.compact(partition={}), "no partition is named"),
+        (lambda table: table.compact(partition="a=b"), "'a=b' is no partition"),
+        (lambda table: table.files(partition=[]), "no partition is named"),
+        (lambda table: table.write(ROWS, overwrite=True, partition={}), "no partition is named"),
         (lambda table: table.delete("true", data_conflict_check="off"), "always run"),
     ],
 )
@@ -249,6 +257,24 @@ def test_mistakes_are_usage_errors(tmp_path: Path, call: Any, what: str) -> None
         call(table)
     assert "--" not in str(mistake.value)
     assert len(table.snapshots()) == 1
+
+
+def test_none_is_the_partition_of_nulls_and_not_its_name(tmp_path: Path) -> None:
+    table = Table.create(
+        str(tmp_path / "t"), columns=["p STRING", "d DATE", "b BOOLEAN"], partition_by=["p", "d", "b"], bucket=-1
+    )
+    day = date(2026, 11, 22)
+    rows = [{"p": p, "d": d, "b": b} for p in ("None", None) for d, b in ((day, True), (None, None))]
+    table.write(pa.Table.from_pylist(rows, pa.schema([("p", pa.string()), ("d", pa.date32()), ("b", pa.bool_())])))
+    null = [{"p": None, "d": None, "b": None}]
+    assert [row.rows for row in table.buckets(partition=null)] == [1]
+    assert [row.rows for row in table.buckets(partition={"p": "None"})] == [1, 1]
+    assert table.drop_partition({"p": None, "d": day, "b": True}).rows == 1
+    assert table.drop_partition({"p": "None", "d": None}).rows == 1
+    staged = str(tmp_path / "staged.json")
+    table.write(pa.Table.from_pylist(null * 2, table.scan().to_arrow().schema), overwrite=True, partition=null[0], stage=staged)
+    table.stage.commit(staged)
+    assert sorted(map(str, table.scan().to_arrow().to_pylist())) == sorted(map(str, [rows[0], *null, *null]))
 
 
 @pytest.mark.parametrize(
