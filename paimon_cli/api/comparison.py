@@ -119,11 +119,10 @@ def _file_side(catalog: Tables, path: str, table: TableSide, format: str | None,
     from paimon_cli.ingest.row_sources import FileRows
     from paimon_cli.jobs.comparison_sides import FileSide
 
-    options = table.table.store_options
+    options, known = table.table.store_options, {field.name: field for field in table.fields}
     try:
-        inferred = columns_of_file(path, format, form, options).fields
+        inferred = columns_of_file(path, format, form, options, {name: field.type for name, field in known.items()}).fields
     except NotFound as error:
         raise NotFound(f"there is neither a table nor a file {path}", error.why, NAMED_SO) from None
-    known = {field.name: field for field in table.fields}
     fields = tuple(known.get(field.name, field) for field in inferred)
     return FileSide(path, FileRows((path,), format, form, options), fields)

@@ -187,17 +187,22 @@ class InferredColumns:
 
 
 def columns_of_file(
-    source: str, format: str | None = None, form: TextForm = PLAIN, storage_options: Mapping[str, str] | None = None
+    source: str,
+    format: str | None = None,
+    form: TextForm = PLAIN,
+    storage_options: Mapping[str, str] | None = None,
+    declared: Mapping[str, DataType] | None = None,
 ) -> InferredColumns:
     """Infer columns, with the names in the files. All rows of text files are read, so that the types can hold each of them.
 
-    `source`: a file, glob or directory, as for a write. Raises `NotFound`, `UsageError`, `BadInput`.
+    `source`: a file, glob or directory, as for a write. Columns of text files that are `declared` have these types, whatever they
+    hold. Raises `NotFound`, `UsageError`, `BadInput`.
     """
     splits = plan_sources([source], format, storage_options, form)
     formats = {split.format for split in splits}
     if len(formats) > 1 or (len({split.path for split in splits}) > 1 and not formats <= set(TEXT)):
         raise BadInput(f"{source} is several files", "columns are taken from one, or from text files of one format")
-    reading = _Reading(form, storage_options)
+    reading = _Reading(form, storage_options, declared or {})
     for split in splits:
         reading.add(split)
     return reading.columns()
@@ -206,8 +211,9 @@ def columns_of_file(
 class _Reading:
     """What has been seen in the files so far."""
 
-    def __init__(self, form: TextForm, storage_options: Mapping[str, str] | None) -> None:
+    def __init__(self, form: TextForm, storage_options: Mapping[str, str] | None, declared: Mapping[str, DataType]) -> None:
         self._form = form
+        self._declared = declared
         self._options = storage_options
         self._shapes: dict[str, Shape] = {}
         self._typed: pa.Schema | None = None
@@ -231,6 +237,9 @@ class _Reading:
                 raise _bad_row(raw.faults[0])
             self._rows += raw.batch.num_rows
             for name, cells in zip(raw.batch.schema.names, raw.batch.columns, strict=True):
+                if name in self._declared:
+                    self._shape(name)
+                    continue
                 texts, undecodable = converted(cells, text_of_cells)
                 for cell in undecodable[:1]:
                     raise _bad_row(split.fault(int(raw.rows[cell.row]), cell.why, name, cell.value))
@@ -248,7 +257,7 @@ class _Reading:
                 self._rows += 1
             for key, found in values.items():
                 try:
-                    self._shape(key, in_json=True).add(found)
+                    self._shape(key, in_json=True).add([] if key in self._declared else found)
                 except UnicodeEncodeError as problem:
                     what = f"{split.name}: column '{key}' holds text that is not valid Unicode"
                     raise BadInput(what, str(problem), DECLARE) from problem
@@ -265,11 +274,13 @@ class _Reading:
             return InferredColumns(tuple(_typed_field(column, warnings) for column in self._typed), None, tuple(warnings))
         if not self._shapes:
             raise BadInput("the input has no columns", "it is empty", "declare the columns with -C")
-        named = [(name, shape.conclusion(name, warnings, ids)) for name, shape in self._shapes.items()]
-        times = [name for name, t in named if isinstance(t, TimestampType)]
-        if any(isinstance(t, TimestampType) and t.precision == NANOSECONDS for _, t in named):
-            named = [(name, self._with_nanoseconds(name, t, times, warnings)) for name, t in named]
-        return InferredColumns(tuple(DataField(0, name, t) for name, t in named), self._rows, tuple(warnings))
+        known = self._declared
+        types = {name: shape.conclusion(name, warnings, ids) for name, shape in self._shapes.items() if name not in known}
+        times = [name for name, t in types.items() if isinstance(t, TimestampType)]
+        if any(isinstance(t, TimestampType) and t.precision == NANOSECONDS for t in types.values()):
+            types = {name: self._with_nanoseconds(name, t, times, warnings) for name, t in types.items()}
+        fields = tuple(DataField(0, name, types.get(name) or known[name]) for name in self._shapes)
+        return InferredColumns(fields, self._rows, tuple(warnings))
 
     def _with_nanoseconds(self, name: str, t: DataType, times: list[str], warnings: list[str]) -> DataType:
         """TIMESTAMP(9) for all timestamps with more than six digits, or for none: a parquet file stores them in one way."""

@@ -172,7 +172,7 @@ class _Work:
     def _refuse_repeated(self, row: pa.RecordBatch, side: str) -> None:
         keys = self._fields[: len(self.result.key)]
         (values,) = canonical_rows(row.select([field.name for field in keys]), keys)
-        text = ", ".join(f"{name}={value}" for name, value in values.items())
+        text = ", ".join(f"{name}={'NULL' if value is None else value}" for name, value in values.items())
         hint = "name a key that identifies each row with --key, or compare whole rows with --key ''"
         raise UsageError(f"the key {text} is not unique in {side}", "rows are paired by their key", hint)
 

@@ -132,14 +132,24 @@ def compared_fields(here: Side, there: Side, key: Sequence[str], columns: Sequen
     return fields
 
 
+_HELD_BY_DOUBLE = frozenset(["FLOAT", "INT", "SMALLINT", "TINYINT"])
+
+
+def _holds(wide: DataType, narrow: DataType) -> bool:
+    """Whether one type has every value of another."""
+    return keeps_values(narrow, wide) or (wide.root == "DOUBLE" and narrow.root in _HELD_BY_DOUBLE)
+
+
 def _common_type(name: str, here: DataType, there: DataType) -> DataType:
-    if isinstance(here, NestedType) or isinstance(there, NestedType):
+    is_nested = isinstance(here, NestedType) or isinstance(there, NestedType)
+    if is_nested:
         wanted = here if nullable_inside(arrow_type(here)).equals(nullable_inside(arrow_type(there))) else None
     else:
-        wanted = here if keeps_values(there, here) else there if keeps_values(here, there) else None
+        wanted = here if _holds(here, there) else there if _holds(there, here) else None
     if wanted is None:
         what = f"column '{name}' is {type_to_sql(here)} on one side and {type_to_sql(there)} on the other"
-        raise UsageError(what, "no type holds the values of both", "choose other columns with --select")
+        why = "nested types are compared if they are alike" if is_nested else "neither type holds every value of the other"
+        raise UsageError(what, why, "choose other columns with --select")
     return wanted.with_nullable(True)
 
 
