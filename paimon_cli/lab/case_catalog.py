@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from paimon_cli.commit.data_conflict import BUCKET, OFF, PARTITION
 from paimon_cli.errors import UsageError
-from paimon_cli.lab import cases, vector_cases
-from paimon_cli.lab.lab_table import LabSetting, check_options
-from paimon_cli.lab.story import Story
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS
 
+if TYPE_CHECKING:
+    from paimon_cli.lab.lab_table import LabSetting
+    from paimon_cli.lab.story import Story
+
+OFF, PARTITION, BUCKET, *_ = DATA_CONFLICT_CHECKS
 BOTH = (OFF, BUCKET)
 WHOLE_BUCKETS = (OFF, PARTITION, BUCKET)
 """The granularities of cases without a table of their own."""
@@ -19,18 +22,25 @@ WHOLE_BUCKETS = (OFF, PARTITION, BUCKET)
 
 @dataclass(frozen=True)
 class Case:
-    """A case. `anomaly`: what goes wrong without the check. `writers`, `rounds`: their defaults, None if the number is fixed;
-    `is_seeded`: whether it depends on the seed; `has_table`: whether table options and all granularities apply.
+    """A case. `anomaly`: what goes wrong without the check; `function`: the module and function of this room that run it, which
+    are imported only then; `writers`, `rounds`: their defaults, None if the number is fixed; `is_seeded`: whether it depends on
+    the seed; `has_table`: whether table options and all granularities apply.
     """
 
     name: str
     title: str
     anomaly: str
-    run: Callable[[LabSetting], list[Story]]
+    function: str
     writers: int | None = None
     rounds: int | None = None
     is_seeded: bool = False
     has_table: bool = True
+
+    @property
+    def run(self) -> Callable[[LabSetting], list[Story]]:
+        module, _, name = self.function.partition(".")
+        function: Callable[[LabSetting], list[Story]] = getattr(import_module(f"paimon_cli.lab.{module}"), name)
+        return function
 
     @property
     def honours(self) -> list[str]:
@@ -50,7 +60,7 @@ CASES = (
         "single-committer",
         "A writer per bucket, one committer for all",
         "none",
-        cases.single_committer,
+        "cases.single_committer",
         writers=2,
         rounds=1,
     ),
@@ -58,7 +68,7 @@ CASES = (
         "topology-1",
         "Each writer has its own bucket and commits by itself",
         "none",
-        cases.topology_1,
+        "cases.topology_1",
         writers=4,
         rounds=3,
         is_seeded=True,
@@ -67,7 +77,7 @@ CASES = (
         "topology-2",
         "Any writer writes any bucket and commits by itself",
         "merge disorder",
-        cases.topology_2,
+        "cases.topology_2",
         writers=3,
         rounds=2,
         is_seeded=True,
@@ -76,17 +86,17 @@ CASES = (
         "snapshot-conflict",
         "Commits reach for one snapshot number",
         "none",
-        cases.snapshot_conflict,
+        "cases.snapshot_conflict",
         writers=2,
         is_seeded=True,
     ),
-    Case("files-conflict", "Two full compactions of one bucket", "none", cases.files_conflict),
-    Case("write-only", "Write-only writers and one dedicated compactor", "none", cases.write_only, rounds=3),
+    Case("files-conflict", "Two full compactions of one bucket", "none", "cases.files_conflict"),
+    Case("write-only", "Write-only writers and one dedicated compactor", "none", "cases.write_only", rounds=3),
     Case(
         "merge-disorder",
         "Topology 2: sequence numbers of writers overlap",
         "merge disorder",
-        cases.merge_disorder,
+        "cases.merge_disorder",
         writers=2,
         rounds=1,
         is_seeded=True,
@@ -95,7 +105,7 @@ CASES = (
         "snapshot-ordering",
         "The same, with and without sequence.snapshot-ordering",
         "merge disorder",
-        cases.snapshot_ordering,
+        "cases.snapshot_ordering",
         writers=2,
         rounds=1,
         is_seeded=True,
@@ -104,7 +114,7 @@ CASES = (
         "lost-update-columns",
         "Topology 2: two writers change two columns of one row",
         "lost update",
-        cases.lost_update_columns,
+        "cases.lost_update_columns",
         rounds=1,
         is_seeded=True,
     ),
@@ -112,7 +122,7 @@ CASES = (
         "lost-update-counter",
         "Topology 2: increments of one counter",
         "lost update",
-        cases.lost_update_counter,
+        "cases.lost_update_counter",
         writers=2,
         rounds=1,
         is_seeded=True,
@@ -121,29 +131,29 @@ CASES = (
         "lost-deletion-vectors",
         "Topology 2: two compactors replace one bucket's deletion vectors",
         "two live rows of a key",
-        vector_cases.lost_vectors,
+        "vector_cases.lost_vectors",
         has_table=False,
     ),
     Case(
         "dangling-deletion-vectors",
         "Topology 2: a compactor marks rows of a file that another one merges away",
         "dangling deletion vector",
-        vector_cases.dangling_vectors,
+        "vector_cases.dangling_vectors",
         has_table=False,
     ),
     Case(
         "older-row-below",
         "Topology 2: two compactors of a lookup table put two rows of a key at levels in the wrong order",
         "shadowed newer row",
-        vector_cases.older_row_below,
+        "vector_cases.older_row_below",
         has_table=False,
     ),
-    Case("crash", "A writer dies at every one of its storage calls", "none", cases.crash),
+    Case("crash", "A writer dies at every one of its storage calls", "none", "cases.crash"),
     Case(
         "unsafe-rename",
         "A store without atomic rename, beside one with a conditional put",
         "lost snapshot",
-        cases.unsafe_rename,
+        "cases.unsafe_rename",
     ),
 )
 
@@ -153,7 +163,7 @@ def find_case(name: str) -> Case:
     for case in CASES:
         if case.name.replace("-", "") == name.replace("-", ""):
             return case
-    raise UsageError(f"no case '{name}'", f"there are {', '.join(case.name for case in CASES)}", "see `paimon-cli lab ls`")
+    raise UsageError(f"no case '{name}'", f"there are {', '.join(case.name for case in CASES)}", "paimon-cli lab ls")
 
 
 def run_case(
@@ -168,6 +178,8 @@ def run_case(
 
     `UsageError` for a choice that does not apply to the case.
     """
+    from paimon_cli.lab.lab_table import LabSetting, check_options
+
     case = find_case(name)
     chosen = {"--seed": seed, "--writers": writers, "--rounds": rounds, "--option": options or None}
     for flag, value in chosen.items():

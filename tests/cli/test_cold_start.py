@@ -125,6 +125,13 @@ def test_help_and_version_load_no_engine() -> None:
         assert done.returncode == 0, done.stderr
 
 
+def test_the_cases_of_the_lab_are_listed_without_an_engine() -> None:
+    """Shells ask for them at each TAB."""
+    program = PROGRAM.format(arguments=["lab", "ls"], heavy=HEAVY)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0 and "topology-1" in done.stdout, done.stderr
+
+
 def test_a_call_loads_its_own_command_only() -> None:
     program = PROGRAM.format(arguments=["version"], heavy=("paimon_cli.cli.write_command", "paimon_cli.cli.lab_commands"))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
