@@ -1,6 +1,6 @@
 """Every error that a user can see: what happened, why, what to do next, and the exit code that scripts rely on.
 
-The classes follow the question "would the user act differently?" (`design/cli.md`, exit codes). Anything that is not
+The classes follow the question "would the user act differently?" (`docs/exit-codes.md`). Anything that is not
 a `PaimonError` is a bug of ours (exit 1).
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -105,7 +106,7 @@ class Catalog(Compaction):
             raise UsageError(
                 f"database {name} is not empty",
                 f"it has {counted(len(tables), 'table')}: {shown}{', ...' if len(tables) > NAMED else ''}",
-                "drop them first, or pass --cascade",
+                f"drop them first, or with it: paimon-cli db drop {shlex.quote(name)} --cascade{metastore.flags}",
             )
 
         def run() -> DatabaseDrop:

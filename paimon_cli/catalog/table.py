@@ -162,10 +162,11 @@ class CatalogTable(TableHistory):
 
 def _with_what_is_there(missing: NotFound, table: CatalogTable) -> NotFound:
     """The error with what lies in the directory instead, if that is known."""
-    if table.metastore is not None and table.identifier is not None and table.metastore.keeps_entries:
-        return table.metastore.no_files(table.identifier, table.url)
-    known = what_lies_at(table.storage, table.url)
-    return missing if known is None else NotFound(missing.what, known, "give the path of a Paimon table", **missing.details)
+    catalog = table.metastore if table.identifier is not None else None
+    known = None if catalog is not None and catalog.keeps_entries else what_lies_at(table.storage, table.url)
+    if known is not None:
+        return NotFound(missing.what, known, "give the path of a Paimon table", **missing.details)
+    return missing if catalog is None or table.identifier is None else catalog.no_files(table.identifier, table.url)
 
 
 def _number(name: str) -> int | None:

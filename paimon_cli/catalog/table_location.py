@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import Mapping
@@ -92,12 +93,22 @@ def locate_table(
     elif not metastore.has_names and os.path.isfile(plain):
         raise UsageError(f"{plain} is a file", "a table is a directory", f"paimon-cli write TABLE {shlex.quote(plain)}")
     else:
-        location = _in_catalog(TableIdentifier.parse(plain), metastore, is_new)
+        location = _in_catalog(_identifier(plain), metastore, is_new)
     if branch != MAIN_BRANCH:
         location = location.at_branch(branch)
     if suffix == READ_OPTIMIZED_SUFFIX:
         location = replace(location, read_optimized=True, name=f"{location.name}${suffix}")
     return location
+
+
+def _identifier(name: str) -> TableIdentifier:
+    with contextlib.suppress(UsageError):
+        return TableIdentifier.parse(name)
+    raise UsageError(
+        f"'{name}' is neither a path nor db.table",
+        "there is no such directory, and a table of a warehouse has exactly one dot in its name",
+        f"write {shlex.quote(f'./{name}')} for a directory, or db.table together with --warehouse",
+    )
 
 
 def _in_catalog(identifier: TableIdentifier, metastore: Metastore, is_new: bool) -> TableLocation:

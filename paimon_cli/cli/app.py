@@ -15,8 +15,8 @@ from typing import Annotated, Any, cast
 import typer
 
 from paimon_cli import __version__
-from paimon_cli.cli.command_groups import ARGUMENTS, CommandsOnDemand, HelpfulGroup
-from paimon_cli.cli.results import printable
+from paimon_cli.cli.command_groups import CommandsOnDemand, HelpfulGroup
+from paimon_cli.cli.results import ARGUMENTS, printable
 from paimon_cli.cli.terminal import discard_stdout, flush_stderr, flush_stdout, is_traced, prepare_streams
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
 from paimon_cli.jobs.process import end_as_interrupted, keep_pandas_out

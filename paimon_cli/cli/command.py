@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from paimon_cli.cli.columns import Column
-from paimon_cli.cli.command_groups import ARGUMENTS, HelpfulGroup, PlainCommand
+from paimon_cli.cli.command_groups import HelpfulGroup, PlainCommand
 from paimon_cli.cli.output import Item, Listing, OutputFormat, show_data, with_fields
 from paimon_cli.cli.parameters import (
     BranchName,
@@ -26,7 +26,7 @@ from paimon_cli.cli.parameters import (
     options_of,
     split_pairs,
 )
-from paimon_cli.cli.results import NAMES, View, say, warn
+from paimon_cli.cli.results import NAMES, View, carried_out, say, warn
 from paimon_cli.cli.terminal import is_traced, progress_on_stderr, trace_on_stderr
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.text_form import TextForm, text_form
@@ -221,24 +221,14 @@ def _with_shared_options(
             else:
                 function(call, **values)
             if call.is_for_people and (values.get("dry_run") or not values.get("apply", True)):
-                say(f"run: {_carried_out(values)}")
+                applied = ["--apply"] if values.get("apply") is False else []
+                say(f"run: {carried_out(*applied, *(['--yes'] if 'yes' in values else []))}")
 
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__doc__, run.__name__ = _in_paragraphs(function), function.__name__
     return run
-
-
-_DRY_RUN, _ONLY_PLANNED = "--dry-run", re.compile("-[ny]+")
-
-
-def _carried_out(values: Mapping[str, Any]) -> str:
-    """The command that does what this dry run has shown, without asking again."""
-    words = [word for word in ARGUMENTS.get() if word != _DRY_RUN and not _ONLY_PLANNED.fullmatch(word)]
-    words += ["--apply"] if values.get("apply") is False else []
-    words += ["--yes"] if "yes" in values and "--yes" not in words else []
-    return shlex.join(["paimon-cli", *words])
 
 
 def _expanded(parameter: inspect.Parameter) -> list[inspect.Parameter]:

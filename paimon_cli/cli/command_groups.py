@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -89,8 +88,6 @@ PANELS = {
 PLACES = {name: (place, panel) for panel, commands in PANELS.items() for name, place in commands.items()}
 
 
-ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
-"""The words of the command line."""
 _MARKUP = re.compile(r"(?<!\\)\[(?=[a-z])")
 """A bracket that Rich would take for markup, such as that of `paimon-cli[sql]`."""
 _WHOLE_NUMBER = re.compile(r"\s*[-+]?[0-9]+\s*", re.ASCII)

@@ -213,7 +213,7 @@ def break_lock(
     planned = call.catalog().plan_break_lock(table, even_if_valid=even_if_valid)
     lock = planned.plan
     what = f"lock {lock.lock_id}, which {lock.owner or 'an unknown owner'} took {lock.age_seconds:.0f} s ago, will be broken"
-    confirm(what, yes, "add --yes to go ahead without confirmation")
+    confirm(what, yes, has_dry_run=False)
     call.show(Item("Lock", table, planned.run()))
 
 

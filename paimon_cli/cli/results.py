@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
@@ -138,7 +141,10 @@ SECONDS = Kind(lambda seconds: round(seconds, 3), lambda seconds: f"{seconds:,.0
 
 
 NOTHING_CHANGED = "nothing was changed"
-UNASKED = "add --yes to go ahead without confirmation, or --dry-run to see what would be done"
+ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
+"""The words of the command line."""
+_PLANNED, _APPLY, _END_OF_OPTIONS = "--dry-run", "--apply", "--"
+_ONLY_PLANNED = re.compile("-[ny]+")
 
 
 def say(text: str) -> None:
@@ -155,17 +161,35 @@ def warn(text: str) -> None:
     note(f"warning: {text}")
 
 
-def confirm(consequence: str, yes: bool, hint: str = UNASKED) -> None:
+def confirm(consequence: str, yes: bool, has_dry_run: bool = True) -> None:
     """Ask for confirmation before deleting anything or rewriting history; without a terminal only --yes confirms.
 
-    `Refused` (exit 7) if there is no terminal, or the answer is no.
+    `Refused` (exit 7) if there is no terminal, or the answer is no. The hint is the dry run of a command that has one.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Refused(f"not confirmed, {NOTHING_CHANGED}", consequence, hint)
+        hint = only_planned() if has_dry_run else carried_out("--yes")
+        raise Refused(f"not confirmed, {NOTHING_CHANGED}", f"{consequence}; without a terminal only --yes confirms it", hint)
     if not typer.confirm(f"{_safe(consequence)}. Continue?", err=True):
         raise Refused(f"not confirmed, {NOTHING_CHANGED}")
+
+
+def carried_out(*options: str) -> str:
+    """The command of this command line that does what its dry run has shown: with these options, which it may have already."""
+    return _again([word for word in options if word not in ARGUMENTS.get()], {_PLANNED})
+
+
+def only_planned() -> str:
+    """The command of this command line that changes nothing and shows what would be done."""
+    return _again([] if _APPLY in ARGUMENTS.get() else [_PLANNED], {_APPLY})
+
+
+def _again(added: Sequence[str], without: Set[str]) -> str:
+    words = list(ARGUMENTS.get())
+    end = words.index(_END_OF_OPTIONS) if _END_OF_OPTIONS in words else len(words)
+    kept = [word for word in words[:end] if word not in without and not _ONLY_PLANNED.fullmatch(word)]
+    return shlex.join(["paimon-cli", *kept, *added, *words[end:]])
 
 
 def _safe(text: str) -> str:

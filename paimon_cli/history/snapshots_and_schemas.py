@@ -318,7 +318,8 @@ class SchemaHistory:
         schema = self._find(schema_id)
         if schema is None:
             path = self.layout.schema(schema_id)
-            raise NotFound(f"no schema {schema_id} in {self.layout.root}", f"{path} does not exist")
+            listed = f"paimon-cli schemas ls {self.layout.argument}"
+            raise NotFound(f"no schema {schema_id} in {self.layout.root}", f"{path} does not exist", listed)
         return schema
 
     def _find(self, schema_id: int) -> TableSchema | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -55,7 +56,7 @@ class FileSystemMetastore(Metastore):
             raise NotSupported(
                 f"cannot create an empty database on {root.partition('://')[0]}",
                 "directories are only parts of names there, so an empty one does not exist",
-                f"create its first table, which makes the database: paimon-cli create {name}.TABLE -C 'id BIGINT'{self.flags}",
+                f"create its first table, which makes it: paimon-cli create {shlex.quote(name)}.TABLE -C 'id BIGINT'{self.flags}",
             )
         directories.make_directory(root)
 
@@ -89,7 +90,11 @@ class FileSystemMetastore(Metastore):
         self.mover(old, old_url, new, new_url)()
 
     def no_files(self, identifier: TableIdentifier, url: str) -> NotFound:
-        """Without files there is no table, because there are no entries."""
+        """Without files there is no table, because there are no entries; perhaps there is no such database either."""
+        try:
+            self.database(identifier.database)
+        except NotFound as missing:
+            return missing
         return self.no_table(identifier)
 
     def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:

@@ -7,6 +7,7 @@ or get a new snapshot.
 from __future__ import annotations
 
 import re
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,15 +37,20 @@ class TableIdentifier(NamedTuple):
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
 
+    @property
+    def argument(self) -> str:
+        """The name as an argument of a command in a hint."""
+        return shlex.quote(str(self))
+
     @staticmethod
     def parse(name: str) -> TableIdentifier:
         """`db.table`; `UsageError` for anything else."""
         database, dot, table = name.partition(".")
         if not dot or not is_name(database) or not is_name(table):
             raise UsageError(
-                f"'{name}' is neither a path nor db.table",
-                "there is no such directory, and a table of a warehouse has exactly one dot in its name",
-                f"write ./{name} for a directory, or db.table together with --warehouse",
+                f"'{name}' is not the name of a table in a catalog",
+                "that is db.table, with exactly one dot",
+                "name it as db.table, together with --warehouse",
             )
         return TableIdentifier(database, table)
 
@@ -220,7 +226,7 @@ class Metastore(ABC):
             raise Refused(
                 f"cannot rename {old} to {new}",
                 f"{target} lies on a store that cannot move a directory in one step, and half a table could be left",
-                f"copy it, then drop the old one: paimon-cli tables clone {old} {new}{self.flags}",
+                f"copy it, then drop the old one: paimon-cli tables clone {old.argument} {new.argument}{self.flags}",
             )
         return lambda: directories.move_directory(source, target)
 
@@ -228,14 +234,14 @@ class Metastore(ABC):
         return NotFound(
             f"there is no database {name}",
             f"the {self.kind} catalog does not know it",
-            f"paimon-cli db create {name}{self.flags}",
+            f"paimon-cli db create {shlex.quote(name)}{self.flags}",
         )
 
     def no_table(self, identifier: TableIdentifier) -> NotFound:
         return NotFound(
             f"there is no table {identifier}",
             f"the {self.kind} catalog does not know it",
-            f"paimon-cli tables ls {identifier.database}{self.flags}",
+            f"paimon-cli tables ls {shlex.quote(identifier.database)}{self.flags}",
         )
 
     def no_files(self, identifier: TableIdentifier, url: str) -> NotFound:
@@ -243,7 +249,7 @@ class Metastore(ABC):
         return NotFound(
             f"table {identifier} has lost its files",
             f"the {self.kind} catalog says that it lies at {url}, where there is no table",
-            f"restore the files, or remove the entry: paimon-cli drop {identifier}{self.flags}",
+            f"restore the files, or remove the entry: paimon-cli drop {identifier.argument}{self.flags}",
         )
 
     def unsupported(self, work: str, hint: str = "") -> NotSupported:

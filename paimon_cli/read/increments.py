@@ -63,10 +63,13 @@ class IncrementRange:
     def of(context: TableContext, begin: str, end: str) -> IncrementRange:
         """Each is an id, a tag or a time; an empty end is the latest.
 
-        UsageError when the two are the wrong way round, NotFound for an end that is not there yet.
+        UsageError when the two are the wrong way round, NotFound for one that is not there yet.
         """
         latest = context.snapshots.latest_id() or 0
         first, last = _position(context, begin), _position(context, end) if end else Position(latest)
+        if first.id > latest:
+            listed = f"paimon-cli snapshots ls {context.layout.argument}"
+            raise NotFound(f"no snapshot after {begin} in {context.layout.root}", f"the latest one is {latest}", listed)
         if first.id > last.id:
             raise UsageError(f"{begin} is after {end or 'the latest snapshot'}", "the range goes from the older to the newer")
         if last.id > latest:

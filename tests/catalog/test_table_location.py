@@ -103,7 +103,7 @@ def test_a_directory_in_reach_is_a_path_unless_a_warehouse_takes_the_name(elsewh
 @pytest.mark.parametrize(
     ("table", "error", "message"),
     [
-        ("a.b.c", UsageError, "neither a path nor db.table"),
+        ("a.b.c d", UsageError, "neither a path nor db.table"),
         ("", UsageError, "empty"),
         ("$ro", UsageError, "empty"),
         ("a.b$snapshots", UsageError, "view of a table"),
@@ -115,6 +115,12 @@ def test_a_directory_in_reach_is_a_path_unless_a_warehouse_takes_the_name(elsewh
 def test_names_that_lead_nowhere(table: str, error: type[PaimonError], message: str) -> None:
     with pytest.raises(error, match=message):
         locate_table(table, "/wh")
+
+
+def test_the_path_of_a_hint_is_quoted() -> None:
+    with pytest.raises(UsageError) as caught:
+        locate_table("a.b.c d")
+    assert "write './a.b.c d' for a directory" in caught.value.hint
 
 
 def test_system_tables_name_the_command_that_shows_them() -> None:

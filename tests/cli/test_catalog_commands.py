@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
-from tests.cli.calling import Run
+from tests.cli.calling import Answer, Run
 
 
 @pytest.fixture
@@ -22,6 +23,22 @@ def warehouse(tmp_path: Path, run: Run) -> Path:
         row = json.dumps({"id": 7, "dt": "mon", "v": value})
         run("write", orders, "-", "--format", "json", "--engine", "local", stdin=row)
     return tmp_path
+
+
+def test_hints_about_tables_and_databases_work_when_pasted(tmp_path: Path, run: Run) -> None:
+    there = ("--warehouse", tmp_path / "my lake")
+    run("create", "the shop.orders", "-C", "id INT NOT NULL", "--primary-key", "id", *there)
+
+    def pasted(*words: object, code: int = 3) -> Answer:
+        hint = run(*words, *there, code=code).err.splitlines()[-1]
+        return run(*shlex.split(hint.partition("paimon-cli ")[2]), code=None)
+
+    assert pasted("read", "the shop.order").out.splitlines()[-2].startswith("the shop.orders ")
+    assert "1 table" in pasted("db", "drop", "the shop", code=2).err
+    assert pasted("schemas", "show", "the shop.orders", 7).out.splitlines()[-1] == "1 schema"
+    assert pasted("read", "the pub.beer").out == "created database the pub\n"
+    wrong = run("tables", "rename", tmp_path / "my lake" / "the shop.db" / "orders", "the shop.x", code=2).err
+    assert wrong.splitlines()[0].endswith("is not the name of a table in a catalog")
 
 
 def test_tables_of_a_warehouse_are_named_as_commands_take_them(warehouse: Path, run: Run) -> None:

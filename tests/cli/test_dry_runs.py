@@ -65,6 +65,28 @@ def test_a_dry_run_ends_in_the_command_that_carries_it_out(run: Run, table: Path
     assert "dry run" not in done.out
 
 
+@pytest.mark.parametrize("name", sorted(set(PLANNED) - {"compact", "compact-manifests"}))
+def test_without_a_confirmation_the_hint_is_the_dry_run(run: Run, table: Path, name: str) -> None:
+    if name == "repair":
+        next((table / "bucket-0" if (table / "bucket-0").exists() else table).rglob("data-*")).unlink()
+    words = [{"T": str(table), "W": str(table.parent.parent)}.get(word, word) for word in PLANNED[name]]
+    if name in ("repair", "orphans rm"):
+        (table / "p=0" / "bucket-0" / "data-stray-0.parquet").write_bytes(b"x")
+        words += ["--apply"]
+    what, why, hint = run(*words, code=7).err.splitlines()[-3:]
+    assert what == "error: not confirmed, nothing was changed" and why.endswith("; without a terminal only --yes confirms it")
+    assert run(*shlex.split(hint.removeprefix("hint: paimon-cli "))).out.splitlines()[-1].startswith("run: paimon-cli ")
+
+
+def test_a_table_whose_name_looks_like_an_option(run: Run, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(table.parent)
+    table.rename(table.parent / "-n")
+    last = run("drop", "-n", "--", "-n").out.splitlines()[-1]
+    assert last == "run: paimon-cli drop --yes -- -n"
+    run(*shlex.split(last)[2:])
+    assert not (table.parent / "-n").exists()
+
+
 def test_machines_get_no_command(run: Run, table: Path) -> None:
     assert "run:" not in run("tags", "rm", table, "a tag", "--dry-run", "-o", "json").out
     assert run("tags", "rm", table, "a tag", "-ny").out.endswith(f"run: paimon-cli tags rm '{table}' 'a tag' --yes\n")

@@ -68,6 +68,9 @@ def test_ranges_that_cannot_be_read(tmp_path: Path) -> None:
         changes(context, "3", "1")
     with pytest.raises(NotFound):
         changes(context, "1", "9")
+    with pytest.raises(NotFound, match="no snapshot after 98 in ") as missing:
+        changes(context, "98")
+    assert missing.value.hint == f"paimon-cli snapshots ls {context.layout.argument}"
     with pytest.raises(UsageError, match="mode 'odd'"):
         changes(context, "1", "2", mode="odd")
     for begin in ("-1", "nobody"):
