@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
-from paimon_cli.bucket.key_lookup import holds_only_adds, key_bounds, positions_in_file, rows_at
+from paimon_cli.bucket.key_blocks import key_bounds
+from paimon_cli.bucket.key_lookup import holds_only_adds, positions_in_file, rows_at
 from paimon_cli.bucket.merged_rows import LEAST_RUN_BYTES, MERGE_BYTES, merge_columns, most_runs, read_bucket
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.spilled_runs import merge_in_passes

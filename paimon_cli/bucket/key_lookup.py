@@ -18,25 +18,21 @@ from numpy.typing import NDArray
 
 from paimon_cli.bucket.data_file_reader import FilePart, check_decoded, decoding, file_format, read_data_file, read_part
 from paimon_cli.bucket.deletion_vectors import BucketVectors
+from paimon_cli.bucket.key_blocks import KeyBlocks, KnownFile, RunBlocks, RunSearch, checked_footer
 from paimon_cli.bucket.key_copy import KeyCopy
-from paimon_cli.bucket.parquet_chunks import read_footer
-from paimon_cli.bucket.parquet_pages import MEMORY_PER_FOOTER_BYTE, PagedColumns, one_batch
+from paimon_cli.bucket.parquet_pages import PagedColumns
 from paimon_cli.bucket.schema_evolution import ReadColumns
-from paimon_cli.datatypes.arrow_types import values_to_arrow
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS
-from paimon_cli.datatypes.key_order import NULL_PART, comparable
+from paimon_cli.datatypes.key_order import comparable
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.key_search import ABSENT, KeyBounds, Places, SortedKeys
+from paimon_cli.lsm.key_search import ABSENT, Places, SortedKeys
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
-from paimon_cli.metadata.parquet_footer import Footer
 from paimon_cli.storage.storage import open_sized
 
 BATCH_ROWS = 65536
 FEWEST_DENSE_KEYS, ROWS_PER_KEY, MOST_BLOCKS = 1000, 2048, 0.9
 """The whole file is read for this many keys or more, if this share of its blocks has a key for this many rows or fewer."""
-UNSORTED = "its rows are not sorted by key, or its page index is damaged"
 
 
 @dataclass(frozen=True)
@@ -60,80 +56,123 @@ def find_keys(
     """
     wanted = SortedKeys.of(keys, context.schema.trimmed_primary_keys)
     found = FoundRows(np.full(len(wanted), ABSENT, np.int32), np.zeros(len(wanted), np.int64))
-    if len(wanted) == 0 or not files:
-        return found
-    lows, highs = (key_bounds(context, [getattr(file, bound) for file in files]) for bound in ("min_key", "max_key"))
-    begins, ends = wanted.below(lows), wanted.up_to(highs)
-    for number in sorted(range(len(files)), key=lambda number: files[number].level):
-        begin, end = int(begins[number]), int(ends[number])
-        asked = begin + np.flatnonzero(found.file[begin:end] == ABSENT)
+    for level in sorted({file.level for file in files}):
+        numbers = [number for number, file in enumerate(files) if file.level == level]
+        asked = np.flatnonzero(found.file == ABSENT)
         if len(asked) == 0:
-            continue
-        file = files[number]
-        keys_here = wanted.slice(begin, end) if len(asked) == end - begin else wanted.take(asked)
-        positions = positions_in_file(context, bucket_id, file, keys_here)
-        deleted = vectors.of(file.file_name)
-        if deleted is not None:
-            positions[deleted.marks(positions)] = ABSENT
+            break
+        run = [files[number] for number in numbers]
+        homes, positions = _find_in_run(context, bucket_id, run, wanted if len(asked) == len(wanted) else wanted.take(asked))
+        for home in np.unique(homes[positions != ABSENT]).tolist():
+            deleted = vectors.of(run[home].file_name)
+            if deleted is not None:
+                here = np.flatnonzero((homes == home) & (positions != ABSENT))
+                positions[here[deleted.marks(positions[here])]] = ABSENT
         is_here = positions != ABSENT
-        found.file[asked[is_here]] = number
+        found.file[asked[is_here]] = np.array(numbers)[homes[is_here]]
         found.position[asked[is_here]] = positions[is_here]
     return found
 
 
-def key_bounds(context: TableContext, serialised: list[bytes]) -> SortedKeys:
-    """Keys of manifest entries, in the entries' order, as columns that compare with those of rows."""
-    keys = ((None if part == NULL_PART else part for part in context.key_of(key)) for key in serialised)
-    cells = zip(*keys, strict=True)
-    columns = [
-        # `key_of` gives floats as the integers that `comparable` makes of them
-        pa.array(values, pa.int64()) if t.root in FLOATING_ROOTS else comparable(values_to_arrow(values, t))
-        for values, t in zip(cells, context.key_types, strict=True)
-    ]
-    return SortedKeys(tuple(columns))
-
-
 def positions_in_file(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> Places:
-    """The row of each key in the file, `ABSENT` where it has none.
+    """The row of each key in the file, `ABSENT` where it has none."""
+    return _find_in_run(context, bucket_id, [file], keys)[1]
+
+
+def _find_in_run(
+    context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta], keys: SortedKeys
+) -> tuple[Places, Places]:
+    """In which of the files, which are disjoint, each key must be, and its row there; `ABSENT` where it is in none."""
+    name = (tuple(file.file_name for file in files), context.schema.id)
+    run = context.kept.facts.get(name)
+    if run is None:
+        run = RunBlocks.of(context, files)
+        context.kept.facts.put(name, run)
+    return _RunLookup(context, bucket_id, name, run).find(keys)
+
+
+@dataclass
+class _RunLookup:
+    """One lookup in a sorted run, each of whose files is read in the cheapest way: by pages, as a whole, or from a copy.
 
     A service that has decoded as many keys of a file as it holds copies them for the next time.
     """
-    path = context.data_file_path(*bucket_id, file)
-    kept, name = context.kept, (path, context.schema.id)
-    known = kept.facts.get(name) or _KnownFile()
-    if kept.keeps_copies and (kept.copies.get(name) or known.rows_read >= file.row_count):
-        copy = kept.copies.get(name) or _copied(context, bucket_id, file)
-        kept.copies.put(name, copy)
-        return copy.positions(keys)
-    found: Places | None = None
-    if file_format(file.file_name) == "parquet":
-        with decoding(path), open_sized(context.storage, path, file.file_size) as source:
-            found = _positions_by_bounds(context, file, source, keys, known)
-    if found is None:
-        known.rows_read += file.row_count
-        found = _streamed_positions(context, bucket_id, file, keys)
-    kept.facts.put(name, known)
-    return found
 
+    context: TableContext
+    bucket_id: BucketId
+    name: tuple[object, ...]
+    run: RunBlocks
 
-def _positions_by_bounds(
-    context: TableContext, file: DataFileMeta, source: BinaryIO, keys: SortedKeys, known: _KnownFile
-) -> Places | None:
-    """As `positions_in_file`; None where bounds save nothing, or are not known.
+    def find(self, keys: SortedKeys) -> tuple[Places, Places]:
+        homes = self.run.homes(keys)
+        asked = np.flatnonzero(homes != ABSENT)
+        positions = np.full(len(keys), ABSENT, np.int64)
+        if len(asked):
+            asked_for = keys if len(asked) == len(keys) else keys.take(asked)
+            positions[asked] = self._positions(asked_for, homes[asked])
+        return np.where(homes == ABSENT, ABSENT, self.run.numbers[homes]), positions
 
-    Many keys are first compared with the bounds of row groups, which pyarrow decodes: to decode page indexes takes as long as to
-    read the keys of half a million rows.
-    """
-    if known.blocks is None:
-        if len(keys) >= FEWEST_DENSE_KEYS and _are_all_over(context, file, source, keys):
-            return None
-        known.footer = known.footer or checked_footer(source, file)
-        known.blocks = _KeyBlocks.of(context, file, source, known.footer)
-    if known.blocks is None or known.blocks.are_dense(keys):
-        return None
-    found, rows = known.blocks.positions(source, keys)
-    known.rows_read += rows
-    return found
+    def _positions(self, keys: SortedKeys, homes: Places) -> Places:
+        """The row of each key in its file."""
+        found = np.full(len(keys), ABSENT, np.int64)
+        numbers, begins = np.unique(homes, return_index=True)
+        portions = list(zip(numbers.tolist(), begins.tolist(), [*begins[1:].tolist(), len(keys)], strict=True))
+        is_paged = np.ones(len(keys), bool)
+        known = list(self.run.known)
+        for number, begin, end in portions:
+            if known[number] is None or self.context.kept.keeps_copies or end - begin >= FEWEST_DENSE_KEYS:
+                blocks = self._blocks_or_positions(number, keys.slice(begin, end))
+                if isinstance(blocks, KeyBlocks):
+                    known[number] = blocks
+                else:
+                    found[begin:end], is_paged[begin:end] = blocks, False
+        if not is_paged.any():
+            return found
+        if any(now is not before for now, before in zip(known, self.run.known, strict=True)):
+            self.run = self.run.knowing(known)
+            self.context.kept.facts.put(self.name, self.run)
+        first, last = self.run.blocks_of(keys, homes)
+        too_large = np.unique(homes[is_paged & self.run.blocks.exceeds(first, last)])
+        for number, begin, end in portions:
+            if number in too_large:
+                found[begin:end] = _streamed_positions(
+                    self.context, self.bucket_id, self.run.files[number], keys.slice(begin, end)
+                )
+                is_paged[begin:end] = False
+        paged = np.flatnonzero(is_paged)
+        if len(paged) < len(keys):
+            keys, homes, first, last = keys.take(paged), homes[paged], first[paged], last[paged]
+        rows = RunSearch(self.context, self.bucket_id, self.run).rows(keys, homes, first, last)
+        found[paged] = np.where(rows == ABSENT, ABSENT, rows - self.run.first_rows[homes])
+        return found
+
+    def _blocks_or_positions(self, number: int, keys: SortedKeys) -> KeyBlocks | Places:
+        """What is known of a file's pages, or the row of each key where pages save nothing or are not known.
+
+        Many keys are first compared with the bounds of row groups, which pyarrow decodes: to decode page indexes takes as long as
+        to read the keys of half a million rows.
+        """
+        context, bucket_id, file = self.context, self.bucket_id, self.run.files[number]
+        path, kept = context.data_file_path(*bucket_id, file), context.kept
+        name = (path, context.schema.id)
+        known = kept.facts.get(name) or KnownFile()
+        if kept.keeps_copies and (kept.copies.get(name) or known.rows_read >= file.row_count):
+            copy = kept.copies.get(name) or _copied(context, bucket_id, file)
+            kept.copies.put(name, copy)
+            return copy.positions(keys)
+        blocks = known.blocks
+        if blocks is None and file_format(file.file_name) == "parquet":
+            with decoding(path), open_sized(context.storage, path, file.file_size) as source:
+                if len(keys) < FEWEST_DENSE_KEYS or not _are_all_over(context, file, source, keys):
+                    known.footer = known.footer or checked_footer(source, file)
+                    known.blocks = blocks = KeyBlocks.of(context, file, source, known.footer)
+        if blocks is None or _are_dense(keys, blocks.bounds.lows, blocks.row_counts):
+            known.rows_read += file.row_count
+            kept.facts.put(name, known)
+            return _streamed_positions(context, bucket_id, file, keys)
+        known.rows_read += blocks.rows_for(keys) if kept.keeps_copies else 0
+        kept.facts.put(name, known)
+        return blocks
 
 
 def _are_all_over(context: TableContext, file: DataFileMeta, source: BinaryIO, keys: SortedKeys) -> bool:
@@ -176,28 +215,12 @@ def _all_keys(context: TableContext, bucket_id: BucketId, file: DataFileMeta) ->
         yield keys
 
 
-@dataclass
-class _KnownFile:
-    """What a process remembers of a file in which it has looked up keys or rows."""
-
-    footer: Footer | None = None
-    blocks: _KeyBlocks | None = None
-    rows_read: int = 0
-    only_adds: bool | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes, roughly."""
-        footer = 0 if self.footer is None else MEMORY_PER_FOOTER_BYTE * self.footer.size
-        return footer + (0 if self.blocks is None else self.blocks.pages.size + self.blocks.bounds.size)
-
-
 def holds_only_adds(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> bool:
     """Whether the statistics that a Parquet file keeps of its own rows rule out that one of them is a retraction."""
     if file_format(file.file_name) != "parquet":
         return False
     path = context.data_file_path(*bucket_id, file)
-    known = context.kept.facts.get((path, context.schema.id)) or _KnownFile()
+    known = context.kept.facts.get((path, context.schema.id)) or KnownFile()
     if known.only_adds is None:
         with decoding(path), open_sized(context.storage, path, file.file_size) as source:
             known.footer = known.footer or checked_footer(source, file)
@@ -225,89 +248,6 @@ def _streamed_positions(context: TableContext, bucket_id: BucketId, file: DataFi
     return positions
 
 
-@dataclass(frozen=True)
-class _KeyBlocks:
-    """The key columns of a Parquet file in blocks (pages, or else row groups), and what is known of the keys in each.
-
-    Bounds only say where to look. A key is absent if two neighbouring rows were read between which it would stand; bounds that
-    lead elsewhere are damaged.
-    """
-
-    read: ReadColumns
-    names: Sequence[str]
-    pages: PagedColumns
-    bounds: KeyBounds
-    row_count: int
-
-    @staticmethod
-    def of(context: TableContext, file: DataFileMeta, source: BinaryIO, footer: Footer) -> _KeyBlocks | None:
-        """None for a file without bounds of its first key column."""
-        names = context.schema.trimmed_primary_keys
-        read = ReadColumns(context, file, names)
-        pages = PagedColumns.of(source, footer, read.physical)
-        if pages is None:
-            return None
-        ends: list[tuple[pa.Array, pa.Array]] = []
-        for place, t in enumerate(context.key_types):
-            # bounds of floats leave out NaN, the greatest key
-            known = None if t.root in FLOATING_ROOTS else pages.bounds(source, place)
-            if known is None:
-                break
-            ends.append(known)
-        if not ends:
-            return None
-        known_columns = ReadColumns(context, file, names[: len(ends)])
-        sides = []
-        for side in zip(*ends, strict=True):
-            batch = known_columns.of(pa.RecordBatch.from_arrays(list(side), names=known_columns.physical))
-            sides.append(SortedKeys.of(batch, names[: len(ends)]))
-        return _KeyBlocks(read, names, pages, KeyBounds.of(*sides), file.row_count)
-
-    def are_dense(self, keys: SortedKeys) -> bool:
-        """Whether hardly any block lies between two of the keys."""
-        return _are_dense(keys, self.bounds.lows, self.pages.ends - self.pages.begins)
-
-    def positions(self, source: BinaryIO, keys: SortedKeys) -> tuple[Places | None, int]:
-        """The row of each key, from the blocks whose bounds admit it, and how many rows were decoded for that.
-
-        None where one key is within the bounds of more blocks than memory has room for.
-        """
-        first, last = self.bounds.blocks(keys)
-        decoded = 0
-        found = np.full(len(keys), ABSENT, np.int64)
-        for begin, end, blocks in self.pages.portions(first, last):
-            if self.pages.exceeds(blocks):
-                return None, decoded
-            decoded += self.pages.row_count(blocks)
-            asked = keys.slice(begin, end)
-            rows, before, after = self._among(source, asked, blocks)
-            lost = np.flatnonzero((rows == ABSENT) & (after - before != 1))
-            if len(lost):
-                around = np.stack([before[lost], before[lost] + 1, after[lost] - 1, after[lost]])
-                neighbours = np.unique(self.pages.of_rows(np.clip(around, 0, self.row_count - 1)))
-                rows[lost], before, after = self._among(source, asked.take(lost), neighbours)
-                if ((rows[lost] == ABSENT) & (after - before != 1)).any():
-                    raise ValueError("the bounds in its page index or footer are not those of its rows")
-            found[begin:end] = rows
-        return found, decoded
-
-    def _among(self, source: BinaryIO, keys: SortedKeys, blocks: Places) -> tuple[Places, Places, Places]:
-        """The row of each key in these blocks, and the rows read before and after the place where it would stand."""
-        stored, run = self._keys_of(source, blocks), self.pages.run(blocks)
-        places = stored.below(keys)
-        before = np.where(places > 0, run.rows_of(np.maximum(places - 1, 0)), -1)
-        after = np.where(places < len(stored), run.rows_of(np.minimum(places, len(stored) - 1)), self.row_count)
-        return np.where(stored.equal_at(places, keys), after, ABSENT), before, after
-
-    def _keys_of(self, source: BinaryIO, blocks: Places) -> SortedKeys:
-        batch = self.read.of(one_batch(self.pages.read(source, blocks)))
-        check_decoded(batch)
-        stored = SortedKeys.of(batch, self.names)
-        if not stored.ascends_at(self.pages.run(blocks).starts[1:]):
-            raise ValueError(UNSORTED)
-        return stored
-
-
 def rows_at(
     context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: Places, columns: Sequence[str]
 ) -> pa.Table:
@@ -332,7 +272,7 @@ def _paged_rows(
         return None
     path = context.data_file_path(*bucket_id, file)
     name = (path, context.schema.id)
-    known = context.kept.facts.get(name) or _KnownFile()
+    known = context.kept.facts.get(name) or KnownFile()
     with decoding(path), open_sized(context.storage, path, file.file_size) as source:
         footer = known.footer = known.footer or checked_footer(source, file)
         context.kept.facts.put(name, known)
@@ -345,14 +285,6 @@ def _paged_rows(
         batch = read.of(pa.RecordBatch.from_arrays(stored, names=read.physical))
         check_decoded(batch)
     return batch
-
-
-def checked_footer(source: BinaryIO, file: DataFileMeta) -> Footer:
-    """Raises `ValueError` where the data file does not hold as many rows as its metadata says."""
-    footer = read_footer(source)
-    if footer.row_count != file.row_count:
-        raise ValueError(f"it holds {footer.row_count} rows, its manifest says {file.row_count}")
-    return footer
 
 
 def _streamed_rows(

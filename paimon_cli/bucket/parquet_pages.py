@@ -5,6 +5,7 @@ A file without page indexes is cut into row groups. Blocks are read in portions 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from paimon_cli.bucket.parquet_chunks import (
     INDEX_GAP,
@@ -27,11 +29,14 @@ from paimon_cli.bucket.parquet_chunks import (
     read_ranges,
     whole_bounds,
 )
+from paimon_cli.metadata.compact_thrift import Struct, encode
 from paimon_cli.metadata.parquet_footer import Footer, PageBounds, TopColumn
 
+Flags = NDArray[np.bool_]
 PORTION_BYTES = 8 << 20
 """Decoded bytes of the rows that are read together."""
 MEMORY_PER_FOOTER_BYTE = 20
+NOTHING: Rows = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -53,18 +58,74 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """Rows in blocks, one after the other: the first row of each, the one after its last, and a number that is the same for all
+    blocks of a row group. Up to `most_rows` rows are decoded together.
+    """
+
+    begins: Rows
+    ends: Rows
+    groups: Rows
+    most_rows: int
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def of_rows(self, rows: Rows) -> Rows:
+        """The block that holds each row."""
+        return np.searchsorted(self.begins, rows, "right") - 1
+
+    def row_count(self, blocks: Rows) -> int:
+        return int((self.ends[blocks] - self.begins[blocks]).sum())
+
+    def exceeds(self, first: Rows, last: Rows) -> Flags:
+        """Which of the wishes, each for the blocks from `first` to `last`, memory has no room for."""
+        up_to = np.cumsum(self.ends - self.begins)
+        return up_to[last] - up_to[first] + (self.ends - self.begins)[first] > self.most_rows
+
+    def wanted(self, first: Rows, last: Rows) -> Flags:
+        """Whether each block is among those of a wish, for the blocks from `first` to `last`."""
+        marks = np.zeros(len(self) + 1, np.int64)
+        np.add.at(marks, first, 1)
+        np.add.at(marks, last + 1, -1)
+        return np.cumsum(marks[:-1]) > 0
+
+    def portions(self, first: Rows, last: Rows) -> Iterator[tuple[int, int, Rows]]:
+        """Cuts ascending wishes, each for the blocks from `first` to `last`, into portions that memory has room for, unless a
+        single wish `exceeds` it.
+
+        A portion: from which to which wish, and all of their blocks.
+        """
+        is_wanted = self.wanted(first, last)
+        read_up_to = np.concatenate([[0], np.cumsum(np.where(is_wanted, self.ends - self.begins, 0))])
+        begin = 0
+        while begin < len(first):
+            most = max(read_up_to[first[begin]] + self.most_rows, read_up_to[last[begin] + 1])
+            end = int(np.searchsorted(read_up_to[last + 1], most, "right"))
+            if end < len(first):  # rather end with a row group: a whole one is read with less effort than its pages one by one
+                ended = int(np.searchsorted(last, np.searchsorted(self.groups, self.groups[last[end]])))
+                end = ended if ended > begin else end
+            within = np.arange(first[begin], last[end - 1] + 1)
+            yield begin, end, within[is_wanted[within]]
+            begin = end
+
+    def run(self, blocks: Rows) -> Run:
+        """How the rows of these blocks, one after the other, are numbered."""
+        sizes = self.ends[blocks] - self.begins[blocks]
+        return Run(np.cumsum(sizes) - sizes, self.begins[blocks])
+
+
+@dataclass(frozen=True)
 class PagedColumns:
     """Some columns of a file, cut into blocks: rows whose pages, or else whole chunks, are decoded together.
 
-    `begins`, `ends`: the rows of each block in the file; `groups`, `pages`: its row group, and its page in there.
+    `pages`: the page of each block in its row group.
     """
 
     footer: Footer
     columns: tuple[TopColumn, ...]
     chunks: dict[int, list[Chunk]]
-    begins: Rows
-    ends: Rows
-    groups: Rows
+    blocks: Blocks
     pages: Rows
 
     @staticmethod
@@ -87,91 +148,48 @@ class PagedColumns:
             ends.append(group_ends[group] - rows[group] + np.append(first[1:], rows[group]))
             groups.append(np.full(len(first), group))
             pages.append(np.arange(len(first)))
-        joined = [np.concatenate([np.empty(0, np.int64), *parts]) for parts in (begins, ends, groups, pages)]
-        return PagedColumns(footer, columns, chunks, *joined)
-
-    def __len__(self) -> int:
-        return len(self.begins)
-
-    def of_rows(self, rows: Rows) -> Rows:
-        """The block that holds each row."""
-        return np.searchsorted(self.begins, rows, "right") - 1
-
-    def portions(self, first: Rows, last: Rows) -> Iterator[tuple[int, int, Rows]]:
-        """Cuts ascending wishes, each for the blocks from `first` to `last`, into portions that memory has room for, unless a
-        single wish `exceeds` it.
-
-        A portion: from which to which wish, and all of their blocks.
-        """
-        wanted = np.zeros(len(self) + 1, np.int64)
-        np.add.at(wanted, first, 1)
-        np.add.at(wanted, last + 1, -1)
-        is_wanted = np.cumsum(wanted[:-1]) > 0
-        read_up_to = np.concatenate([[0], np.cumsum(np.where(is_wanted, self.ends - self.begins, 0))])
-        begin = 0
-        while begin < len(first):
-            most = max(read_up_to[first[begin]] + self._most_rows, read_up_to[last[begin] + 1])
-            end = int(np.searchsorted(read_up_to[last + 1], most, "right"))
-            if end < len(first):  # rather end with a row group: a whole one is read with less effort than its pages one by one
-                ended = int(np.searchsorted(last, np.searchsorted(self.groups, self.groups[last[end]])))
-                end = ended if ended > begin else end
-            within = np.arange(first[begin], last[end - 1] + 1)
-            yield begin, end, within[is_wanted[within]]
-            begin = end
-
-    def exceeds(self, blocks: Rows) -> bool:
-        """Whether memory has no room for these blocks together."""
-        return self.row_count(blocks) > self._most_rows
-
-    def row_count(self, blocks: Rows) -> int:
-        return int((self.ends[blocks] - self.begins[blocks]).sum())
+        first_rows, end_rows, in_groups, places = (np.concatenate([NOTHING, *parts]) for parts in (begins, ends, groups, pages))
+        blocks = Blocks(first_rows, end_rows, in_groups, _most_rows(footer, chunks))
+        return PagedColumns(footer, columns, chunks, blocks, places)
 
     @property
     def size(self) -> int:
         """Bytes in memory without the footer, roughly."""
-        return 8 * len(self) * (4 + 3 * len(self.columns))
+        return 8 * len(self.blocks) * (4 + 3 * len(self.columns))
+
+    @property
+    def elements(self) -> list[Struct]:
+        return [element for column in self.columns for element in column.elements]
 
     @cached_property
-    def _most_rows(self) -> int:
-        listed = [chunk.metadata.value(6, 0) for chunks in self.chunks.values() for chunk in chunks]
-        rows = sum(self.footer.groups[group].required(3) for group in self.chunks)
-        return int(PORTION_BYTES * rows // (rows + sum(listed)))
+    def form(self) -> tuple[bytes, ...]:
+        """Pages of files of equal form can be decoded together."""
+        codecs = {chunk.metadata.value(4) for chunks in self.chunks.values() for chunk in chunks}
+        return (*map(encode, self.elements), bytes(sorted(codecs)))
 
     def rows_at(self, source: BinaryIO, rows: Rows) -> pa.Array:
         """One column at ascending rows of the file; a block is decoded as a whole."""
-        at = self.of_rows(rows)
+        at = self.blocks.of_rows(rows)
         found = []
-        for begin, end, blocks in self.portions(at, at):
-            places = self.run(blocks).places_of(rows[begin:end])
-            found.append(one_batch(self.read(source, blocks)).column(0).take(pa.array(places)))
+        for begin, end, blocks in self.blocks.portions(at, at):
+            places = self.blocks.run(blocks).places_of(rows[begin:end])
+            read = decoded_together([self.read(source, blocks)])
+            found.append(one_batch(read).column(0).take(pa.array(places)))
         return pa.concat_arrays(found)
 
-    def run(self, blocks: Rows) -> Run:
-        """How the rows of these blocks, one after the other, are numbered in the file."""
-        sizes = self.ends[blocks] - self.begins[blocks]
-        return Run(np.cumsum(sizes) - sizes, self.begins[blocks])
-
-    def read(self, source: BinaryIO, blocks: Rows) -> pa.Table:
-        """The rows of these ascending blocks, with the columns in the file's types."""
-        groups, firsts = np.unique(self.groups[blocks], return_index=True)
-        parts = [self._parts(*own) for own in zip(groups.tolist(), np.split(blocks, firsts[1:]), strict=True)]
+    def read(self, source: BinaryIO, blocks: Rows) -> EncodedRows:
+        """The rows of these ascending blocks as they lie in the file."""
+        groups = self.blocks.groups[blocks]
+        cuts = [0, *(np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist(), len(blocks)]
+        parts = [self._parts(int(groups[begin]), blocks[begin:end]) for begin, end in itertools.pairwise(cuts)]
         extents = (extent for members in parts for part in members for extent in part.extents())
         contents = iter(read_ranges(source, extents, PAGE_GAP))
         filled = [[(part, [next(contents) for _ in range(len(part.pages) + 1)]) for part in members] for members in parts]
-        file = SmallFile()
-        # Each row group costs time, but its pages need the dictionary of their own chunk.
-        has_dictionary = any(part.chunk.uses_dictionary for members in parts for part in members)
-        for together in [[members] for members in filled] if has_dictionary else [filled]:
-            file.add_group([list(same_leaf) for same_leaf in zip(*together, strict=True)])
-        elements = [element for column in self.columns for element in column.elements]
-        table = file.read(self.footer, elements, len(self.columns))
-        if table.num_rows != self.row_count(blocks):
-            raise ValueError("its pages hold other numbers of rows than its page index says")
-        return table
+        return EncodedRows(self, filled, self.blocks.row_count(blocks))
 
     def _parts(self, group: int, blocks: Rows) -> list[Part]:
         """What is wanted of each chunk of a row group."""
-        rows = self.ends[blocks] - self.begins[blocks]
+        rows = self.blocks.ends[blocks] - self.blocks.begins[blocks]
         chunks = self.chunks[group]
         if len(blocks) == len(chunks[0].places.offsets):
             return [Part(chunk.whole(), np.zeros(1, np.int64), rows) for chunk in chunks]
@@ -203,6 +221,36 @@ class PagedColumns:
             highs += known.highs
         values = plain_values(self.footer, element, [*lows, *highs])
         return values[: len(lows)], values[len(lows) :]
+
+
+def _most_rows(footer: Footer, chunks: dict[int, list[Chunk]]) -> int:
+    """How many rows memory has room for."""
+    stored = sum(chunk.metadata.value(6, 0) for members in chunks.values() for chunk in members)
+    rows = sum(footer.groups[group].required(3) for group in chunks)
+    return int(PORTION_BYTES * rows // max(1, rows + stored))
+
+
+@dataclass(frozen=True)
+class EncodedRows:
+    """Rows of a file whose pages were read: for each row group the parts of its chunks, with their contents."""
+
+    columns: PagedColumns
+    groups: list[list[tuple[Part, list[bytes]]]]
+    row_count: int
+
+
+def decoded_together(rows: Sequence[EncodedRows]) -> pa.Table:
+    """The rows of files of one form, one after the other, with the columns in the files' types."""
+    file, like = SmallFile(), rows[0].columns
+    groups = [group for one in rows for group in one.groups]
+    # Each row group costs time, but its pages need the dictionary of their own chunk.
+    has_dictionary = any(part.chunk.uses_dictionary for group in groups for part, _ in group)
+    for together in [[group] for group in groups] if has_dictionary else [groups]:
+        file.add_group([list(same_leaf) for same_leaf in zip(*together, strict=True)])
+    table = file.read(like.footer, like.elements, len(like.columns))
+    if table.num_rows != sum(one.row_count for one in rows):
+        raise ValueError("its pages hold other numbers of rows than its page index says")
+    return table
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -37,6 +37,13 @@ class SortedKeys:
         """The key columns of sorted rows."""
         return SortedKeys(tuple(comparable(_whole(rows.column(name))) for name in names))
 
+    @staticmethod
+    def joined(portions: Sequence[SortedKeys]) -> SortedKeys:
+        """The keys of all portions, each of which follows the one before it."""
+        if len(portions) == 1:
+            return portions[0]
+        return SortedKeys(tuple(map(pa.concat_arrays, zip(*(keys.columns for keys in portions), strict=True))))
+
     def __len__(self) -> int:
         return len(self.columns[0])
 
@@ -69,9 +76,9 @@ class SortedKeys:
             found &= _holds("equal", _at(own, inside), other)
         return found
 
-    def ascends_at(self, places: Places) -> bool:
+    def ascends_at(self, places: Places) -> Flags:
         """Whether the key at each of these places, from 1 on, is greater than the one before it."""
-        return bool(self._before(places - 1, tuple(_at(column, places) for column in self._searched), or_equal=False).all())
+        return self._before(places - 1, tuple(_at(column, places) for column in self._searched), or_equal=False)
 
     def _count(self, keys: SortedKeys, *, or_equal: bool) -> Places:
         """The keys asked for need not be sorted, nor distinct."""

@@ -83,10 +83,31 @@ def _list(data: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
         step, end = width + 1, at + size * (width + 1)
         if len(data) >= end and data[at:end:step] == bytes([width]) * size:
             return (kind, [data[begin : begin + width] for begin in range(at + 1, end + 1, step)]), end
+    if kind in (TRUE, FALSE, BYTE):
+        return (kind, list(_cut(data, at, size))), at + size
+    if kind in (I64, I32, I16):
+        return _numbers(kind, size, data, at)
     elements = []
     for _ in range(size):
         element, at = _value(kind, data, at)
         elements.append(element)
+    return (kind, elements), at
+
+
+def _numbers(kind: int, size: int, data: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
+    """Page indexes hold a list of these for each column, mostly of small ones."""
+    content = data[at : at + size]
+    if len(content) == size and content.isascii():
+        return (kind, [value >> 1 ^ -(value & 1) for value in content]), at + size
+    elements = []
+    for _ in range(size):
+        value = data[at]
+        if value < 0x80:
+            elements.append(value >> 1 ^ -(value & 1))
+            at += 1
+        else:
+            value, at = read_number(data, at)
+            elements.append(value)
     return (kind, elements), at
 
 

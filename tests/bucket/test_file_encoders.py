@@ -175,7 +175,7 @@ def test_pages_are_small_where_keys_are_looked_up(options: dict[str, str], rows_
     with open(context.data_file_path(EMPTY_ROW, 0, file), "rb") as source:
         pages = PagedColumns.of(source, read_footer(source), FileLayout.of(context.schema).physical.names)
     assert pages is not None
-    assert (pages.ends - pages.begins).max() == rows_per_page and pages.ends[-1] == 25_000
+    assert (pages.blocks.ends - pages.blocks.begins).max() == rows_per_page and pages.blocks.ends[-1] == 25_000
 
 
 @pytest.mark.parametrize(("options", "rows_per_page"), [({}, 20_000), ({"parquet.page.row.count.limit": "500"}, 500)])
@@ -189,7 +189,7 @@ def test_pages_of_changelog_files_are_as_large_as_usual(options: dict[str, str],
     with open(context.data_file_path(EMPTY_ROW, 0, file), "rb") as source:
         pages = PagedColumns.of(source, read_footer(source), FileLayout.of(context.schema).physical.names)
     assert pages is not None
-    assert (pages.ends - pages.begins).max() == rows_per_page and pages.ends[-1] == 25_000
+    assert (pages.blocks.ends - pages.blocks.begins).max() == rows_per_page and pages.blocks.ends[-1] == 25_000
 
 
 AVRO, ORC = {"file.format": "avro"}, {"file.format": "orc"}

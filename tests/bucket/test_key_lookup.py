@@ -20,12 +20,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from paimon_cli.bucket import key_copy, key_lookup, parquet_pages
+from paimon_cli.bucket import key_blocks, key_copy, key_lookup, parquet_pages
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors
 from paimon_cli.bucket.key_lookup import find_keys, rows_at
 from paimon_cli.bucket.parquet_chunks import read_footer
-from paimon_cli.bucket.parquet_pages import PagedColumns
+from paimon_cli.bucket.parquet_pages import EncodedRows, PagedColumns, decoded_together
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
@@ -35,6 +35,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.key_search import ABSENT, Places
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
 from paimon_cli.metadata.index_files import DeletionVector
+from paimon_cli.options.table_options import TableOptions
 from tests.bucket.canonical_values import values
 from tests.tables import Row, make_table, write
 
@@ -173,6 +174,52 @@ def test_files_without_a_key_in_their_range_are_not_opened(tmp_path: Path) -> No
         places(context, files, keys_of(4, 31, 50))
 
 
+def test_pages_of_several_files_are_decoded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = table_of(tmp_path / "t", ["BIGINT"], **{"target-file-row-num": "20", "parquet.page.row.count.limit": "5"})
+    files = numbers(context, 60)
+    later = table_with_codec(context, "snappy")
+    files += written(later, [{"k0": 1000 + number, "v": "x"} for number in range(20)], 5)
+    portions: list[int] = []
+
+    def watched(rows: Sequence[EncodedRows]) -> pa.Table:
+        portions.append(len(rows))
+        return decoded_together(rows)
+
+    monkeypatch.setattr(key_blocks, "decoded_together", watched)
+    keys = keys_of(2, 3, 50, 98, 1007, 2000)
+    wanted = expected(context, files, keys)
+    assert len(wanted) == 4 and places(context, files[::-1], keys) == {k: (3 - n, row) for k, (n, row) in wanted.items()}
+    assert portions == [3, 1]  # another codec, so another portion
+
+
+def table_with_codec(context: TableContext, codec: str) -> TableContext:
+    schema = replace(context.schema, options={**context.schema.options, "file.compression": codec})
+    return replace(context, schema=schema, options=TableOptions(schema.options))
+
+
+def test_files_of_a_level_that_overlap_are_refused(tmp_path: Path) -> None:
+    context = table_of(tmp_path / "t", ["BIGINT"])
+    with pytest.raises(DamagedFile, match="overlap"):
+        places(context, [*numbers(context, 30), *numbers(context, 3, step=6)], keys_of(2, 6))
+
+
+def test_a_damaged_page_is_said_to_be_in_its_own_file(tmp_path: Path) -> None:
+    context = table_of(tmp_path / "t", ["BIGINT"], **{"target-file-row-num": "20"})
+    files = numbers(context, 60)
+    path = Path(context.data_file_path(*BUCKET, files[1]))
+    content = bytearray(path.read_bytes())
+    with open(path, "rb") as source:
+        (chunk,) = (
+            chunk.required(3) for chunk in read_footer(source).groups[0].elements(1) if chunk.required(3).elements(3) == [b"k0"]
+        )
+    content[chunk.required(9) + chunk.required(7) - 8] ^= 255
+    path.write_bytes(content)
+    with pytest.raises(DamagedFile) as raised:
+        places(context, files, keys_of(2, 50, 98))
+    assert raised.value.details["path"] == str(path)
+    assert places(context, files, keys_of(2, 98)).keys() == {'{"k0": 2}', '{"k0": 98}'}
+
+
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_rows_at_positions(tmp_path: Path, file_format: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_lookup, "BATCH_ROWS", 16)
@@ -240,7 +287,7 @@ def test_only_pages_near_the_keys_are_read(tmp_path: Path, monkeypatch: pytest.M
     seen: list[int] = []
     whole = PagedColumns.read
 
-    def watched(self: PagedColumns, source: BinaryIO, blocks: Places) -> pa.Table:
+    def watched(self: PagedColumns, source: BinaryIO, blocks: Places) -> EncodedRows:
         seen.extend(blocks.tolist())
         return whole(self, source, blocks)
 

@@ -16,7 +16,7 @@ import pytest
 from paimon_cli.bucket import stitched_files
 from paimon_cli.bucket.data_file_reader import DECODE_ERRORS
 from paimon_cli.bucket.parquet_chunks import footer_bytes, read_footer
-from paimon_cli.bucket.parquet_pages import PagedColumns
+from paimon_cli.bucket.parquet_pages import PagedColumns, decoded_together
 from paimon_cli.bucket.stitched_files import StitchedFile, StoredGroups, own_frame
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.compact_thrift import Struct, decode, encode
@@ -99,14 +99,16 @@ def test_pages_are_found_by_the_moved_index(context: TableContext) -> None:
     parts = [rows(table(context), first) for first in (0, 1000)]
     made = stitched(context, [plain(part, compression="zstd", **INDEXED) for part in parts])
     columns = PagedColumns.of(made, read_footer(made), ["k", "t"])
-    assert columns is not None and len(columns) == 16
+    assert columns is not None and len(columns.blocks) == 16
     whole = pa.concat_tables(parts)
     for block in range(16):
-        begin, end = int(columns.begins[block]), int(columns.ends[block])
-        assert columns.read(made, np.array([block])).equals(whole.select(["k", "t"]).slice(begin, end - begin))
+        begin, end = int(columns.blocks.begins[block]), int(columns.blocks.ends[block])
+        assert decoded_together([columns.read(made, np.array([block]))]).equals(
+            whole.select(["k", "t"]).slice(begin, end - begin)
+        )
     bounds = columns.bounds(made, 1)
     assert bounds is not None
-    blocks = [columns.read(made, np.array([block])).column("t").to_pylist() for block in range(16)]
+    blocks = [decoded_together([columns.read(made, np.array([block]))]).column("t").to_pylist() for block in range(16)]
     assert [found.to_pylist() for found in bounds] == [[min(block) for block in blocks], [max(block) for block in blocks]]
 
 
