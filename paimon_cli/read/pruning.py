@@ -19,7 +19,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta, FileFilter, KeepPartition, ManifestEntry, ManifestFileMeta, SimpleStats
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.sql.conditions import BoundsOf, ColumnBounds
+from paimon_cli.sql.expressions import BoundsOf, ColumnBounds
 from paimon_cli.sql.predicate import Predicate
 
 UNINDEXED_ROOTS = FLOATING_ROOTS | {"CHAR"}

@@ -14,50 +14,7 @@ import pyarrow.compute as pc
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import UsageError
-from paimon_cli.sql.expressions import ColumnValue, Expression, Function, alike
-
-
-@dataclass(frozen=True)
-class ColumnBounds:
-    """Bounds of a column: of `rows` values `nulls` are null (None: unknown), the others lie in [`low`, `high`] (None: unknown).
-
-    Bounds are internal values (`datatypes.arrow_types`). `exact`: low and high occur and are no truncated texts.
-    """
-
-    rows: int
-    nulls: int | None
-    low: Any = None
-    high: Any = None
-    exact: bool = False
-    holds: Callable[[tuple[Any, ...]], bool] | None = None
-    """An index of the column: False only if none of the values is in it."""
-
-    @property
-    def only_nulls(self) -> bool:
-        return self.nulls is not None and self.nulls >= self.rows
-
-    @property
-    def no_nulls(self) -> bool:
-        return self.nulls == 0
-
-    @property
-    def single(self) -> bool:
-        """Every value that is not null is `low`."""
-        return self.exact and self.low is not None and self.low == self.high
-
-    def may_hold(self, *values: Any) -> bool:
-        """False only if the index rules out all of the values."""
-        return self.holds is None or self.holds(values)
-
-    @staticmethod
-    def of_value(value: Any) -> ColumnBounds:
-        """Bounds of a column that holds a single value: a partition column within a partition."""
-        return ColumnBounds(1, int(value is None), value, value, exact=True)
-
-
-BoundsOf = Callable[[str], ColumnBounds | None]
-"""Bounds of a column by name; None: nothing is known."""
-
+from paimon_cli.sql.expressions import BoundsOf, ColumnBounds, ColumnValue, Expression, alike, bounds_of_term
 
 COMPARISONS: dict[str, Callable[..., pa.Array]] = {
     "=": pc.equal,
@@ -97,19 +54,6 @@ def _values(term: Expression, batch: pa.RecordBatch) -> pa.Array:
     return term.stored(batch) if isinstance(term, ColumnValue) else term.evaluate(batch)
 
 
-def _bounds(term: Expression, bounds_of: BoundsOf) -> ColumnBounds | None:
-    """The bounds of a column. Fields and functions of a column have none, but are null at least where the column is."""
-    if isinstance(term, Function) and isinstance(term.arguments[0], ColumnValue) and len(term.arguments) == 1:
-        found = _bounds(term.arguments[0], bounds_of)
-        return None if found is None else ColumnBounds(found.rows, found.nulls)
-    if not isinstance(term, ColumnValue):
-        return None
-    found = bounds_of(term.name)
-    if not term.path or found is None:
-        return found
-    return ColumnBounds(found.rows, found.rows) if found.only_nulls else None
-
-
 @dataclass(frozen=True)
 class Always:
     """TRUE or FALSE. NULL counts as FALSE, because it selects no row."""
@@ -138,7 +82,7 @@ class _TermCondition:
     can_fail = False
 
     def may_match(self, bounds_of: BoundsOf) -> bool:
-        bounds = _bounds(self.term, bounds_of)
+        bounds = bounds_of_term(self.term, bounds_of)
         return bounds is None or (not bounds.only_nulls and self._may_hold(bounds))
 
     def _may_hold(self, bounds: ColumnBounds) -> bool:
@@ -242,7 +186,7 @@ class IsNull(_TermCondition):
         return values.is_valid() if self.negated else values.is_null()
 
     def may_match(self, bounds_of: BoundsOf) -> bool:
-        bounds = _bounds(self.term, bounds_of)
+        bounds = bounds_of_term(self.term, bounds_of)
         if bounds is None:
             return True
         return not bounds.only_nulls if self.negated else not bounds.no_nulls

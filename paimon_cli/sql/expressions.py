@@ -1,4 +1,4 @@
-"""Values that SQL computes from a row, for conditions, assignments and sort keys: columns, fields, constants, functions.
+"""Values that SQL computes from a row for conditions, assignments and sort keys, and what bounds of columns say of them.
 
 Numbers are computed in the widest form of their kind (int64, decimal256, float64) by kernels that fail on overflow; only an
 assignment brings the result into its column's type.
@@ -266,3 +266,58 @@ FUNCTIONS: dict[str, Callable[[list[pa.Array]], pa.Array]] = {
     "ceil": _rounded(pc.ceil),
 }
 """By name: arguments evaluated -> values."""
+
+
+@dataclass(frozen=True)
+class ColumnBounds:
+    """Bounds of a column: of `rows` values `nulls` are null (None: unknown), the others lie in [`low`, `high`] (None: unknown).
+
+    Bounds are internal values (`datatypes.arrow_types`). `exact`: low and high occur and are no truncated texts.
+    """
+
+    rows: int
+    nulls: int | None
+    low: Any = None
+    high: Any = None
+    exact: bool = False
+    holds: Callable[[tuple[Any, ...]], bool] | None = None
+    """An index of the column: False only if none of the values is in it."""
+
+    @property
+    def only_nulls(self) -> bool:
+        return self.nulls is not None and self.nulls >= self.rows
+
+    @property
+    def no_nulls(self) -> bool:
+        return self.nulls == 0
+
+    @property
+    def single(self) -> bool:
+        """Every value that is not null is `low`."""
+        return self.exact and self.low is not None and self.low == self.high
+
+    def may_hold(self, *values: Any) -> bool:
+        """False only if the index rules out all of the values."""
+        return self.holds is None or self.holds(values)
+
+    @staticmethod
+    def of_value(value: Any) -> ColumnBounds:
+        """Bounds of a column that holds a single value: a partition column within a partition."""
+        return ColumnBounds(1, int(value is None), value, value, exact=True)
+
+
+BoundsOf = Callable[[str], ColumnBounds | None]
+"""Bounds of a column by name; None: nothing is known."""
+
+
+def bounds_of_term(term: Expression, bounds_of: BoundsOf) -> ColumnBounds | None:
+    """The bounds of a column. Fields and functions of a column have none, but are null at least where the column is."""
+    if isinstance(term, Function) and isinstance(term.arguments[0], ColumnValue) and len(term.arguments) == 1:
+        found = bounds_of_term(term.arguments[0], bounds_of)
+        return None if found is None else ColumnBounds(found.rows, found.nulls)
+    if not isinstance(term, ColumnValue):
+        return None
+    found = bounds_of(term.name)
+    if not term.path or found is None:
+        return found
+    return ColumnBounds(found.rows, found.rows) if found.only_nulls else None

@@ -12,8 +12,8 @@ import pyarrow as pa
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.bucket_functions import bucket_key_limit, row_buckets
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.sql.conditions import And, BoundsOf, Compare, Condition, OneOf
-from paimon_cli.sql.expressions import ColumnValue
+from paimon_cli.sql.conditions import And, Compare, Condition, OneOf
+from paimon_cli.sql.expressions import BoundsOf, ColumnValue
 
 _MARK_WIDTHS = {"INT": 4, "DATE": 4, "BIGINT": 8}
 MOST_BUCKET_KEYS = 1000

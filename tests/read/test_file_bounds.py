@@ -13,7 +13,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
 from paimon_cli.read.pruning import TableBounds
-from paimon_cli.sql.conditions import ColumnBounds
+from paimon_cli.sql.expressions import ColumnBounds
 from tests.tables import make_table
 
 NAN = float("nan")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import DataType
-from paimon_cli.sql.conditions import BoundsOf, ColumnBounds
+from paimon_cli.sql.expressions import BoundsOf, ColumnBounds
 from paimon_cli.sql.predicate import parse_predicate
 from tests.ingest.input_files import schema_of
 

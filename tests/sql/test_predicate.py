@@ -12,7 +12,7 @@ import pytest
 
 from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.errors import UsageError
-from paimon_cli.sql.conditions import ColumnBounds
+from paimon_cli.sql.expressions import ColumnBounds
 from paimon_cli.sql.predicate import parse_predicate
 from tests.ingest.input_files import schema_of
 
