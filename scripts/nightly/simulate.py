@@ -96,7 +96,12 @@ def tasks(schedules: int, vector_schedules: int, seed: int) -> Iterator[Task]:
         yield Task("simulation: two actors, complete", name)
     for name in vector_scenarios.TWO_ACTORS:
         yield Task("vectors and changelogs: two actors, complete", name)
-    for name in (*append_scenarios.TWO_ACTORS, *kind_scenarios.TWO_ACTORS):
+    kinds = (*append_scenarios.TWO_ACTORS, *kind_scenarios.TWO_ACTORS)
+    for name in kinds:
+        yield Task("kinds of buckets: two actors, complete without faults", name, faults=0)
+    for name in kinds:
+        yield Task("kinds of buckets: two actors, one interruption", name, switches=1, faults=1)
+    for name in kinds:
         yield Task("kinds of buckets: two actors, complete", name)
     for name in THREE_ACTORS:
         yield Task("simulation: three actors, complete without faults", name, faults=0)
