@@ -220,17 +220,19 @@ class ManifestReader:
             self._contents.pop(next(iter(self._contents)), None)
         return path, content
 
+    @property
+    def _what_to_do(self) -> str:
+        return f"restore the file, or see what can be mended: paimon-cli repair {self.layout.argument}"
+
     def _content(self, path: str, size: int | None) -> bytes:
         """`size` comes from the metadata that names the file: a file that was cut between two blocks would look whole."""
         try:
             content = self.storage.read_bytes(path)
         except FileNotFoundError:
-            raise DamagedFile(
-                f"{path} is missing", "a snapshot refers to it", "go back to an older snapshot", path=path
-            ) from None
+            raise DamagedFile(f"{path} is missing", "a snapshot refers to it", self._what_to_do, path=path) from None
         if size is not None and len(content) != size:
             why = f"it has {len(content)} bytes where {size} were written"
-            raise DamagedFile(f"{path} is damaged", why, "restore the file, or go back to an older snapshot", path=path)
+            raise DamagedFile(f"{path} is damaged", why, self._what_to_do, path=path)
         return content
 
     def gone_or_damaged(self, snapshot: Snapshot, error: DamagedFile) -> NotFound | DamagedFile:

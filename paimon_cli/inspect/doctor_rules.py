@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -269,10 +270,13 @@ RULES: tuple[Callable[[ExaminedTable], Iterator[Diagnosis]], ...] = (
 
 
 def findings_of(examined: ExaminedTable) -> Iterator[Diagnosis]:
-    """What all rules find. PD030 stands for a rule that could not look, because the metadata it needs cannot be read."""
+    """What all rules find. PD030 stands for those that could not look, because the metadata they need cannot be read."""
+    blind: Counter[str] = Counter()
     for rule in RULES:
         try:
             yield from rule(examined)
         except PaimonError as error:
-            command = f"paimon-cli verify {examined.argument}"
-            yield Diagnosis("PD030", ERROR, "metadata", f"{rule.__name__} could not be checked: {error.message}", command)
+            blind[error.message] += 1
+    for message, checks in blind.items():
+        what = f"{message}; {counted(checks, 'check')} could not be made"
+        yield Diagnosis("PD030", ERROR, "metadata", what, f"paimon-cli verify {examined.argument}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect import doctor_rules
-from paimon_cli.inspect.doctor_rules import Diagnosis
+from paimon_cli.inspect.doctor_rules import Diagnosis, ExaminedTable, findings_of
 from paimon_cli.jobs import doctor_job
 from paimon_cli.jobs.doctor_job import Fact, examine_machine, examine_table
 from paimon_cli.storage.clock_and_random import SystemRandom
@@ -163,6 +164,15 @@ def test_damaged_metadata_is_a_finding(run: Run, tmp_path: Path) -> None:
     assert findings(context)["PD030"].command == "paimon-cli verify T"
     run("doctor", context.url, code=4)
     run("doctor", tmp_path / "nothing", code=3)
+    hint = run("describe", context.url, code=10).err.splitlines()[-1]
+    assert hint == f"hint: restore the file, or see what can be mended: paimon-cli repair {context.url}"
+
+
+def test_one_damaged_file_is_one_finding(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    Path(context.layout.snapshot(1)).write_text("{")
+    metadata = [finding for finding in findings_of(ExaminedTable(reopened(context), "T")) if finding.code == "PD030"]
+    assert len(metadata) == 1 and re.search(r"; [4-9] checks could not be made$", metadata[0].message)
 
 
 class ReadOnly(LocalStorage):
