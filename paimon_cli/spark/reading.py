@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.datasource import InputPartition
@@ -30,6 +30,7 @@ from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
 from paimon_cli.casts.column_cast import same_type
 from paimon_cli.datatypes.arrow_types import retyped
 from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.row_scan import RowScan
@@ -39,7 +40,7 @@ from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import INSERT, UPDATE_AFTER, VALUE_KIND
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.read.scan_plan import Split
-from paimon_cli.spark.spark_types import columns_of, nullable_schema, spark_condition, spark_type
+from paimon_cli.spark.spark_types import nullable_schema, spark_condition, spark_type
 from paimon_cli.storage.whole_file import ScratchStorage
 
 if TYPE_CHECKING:
@@ -51,8 +52,12 @@ GLOB_CHARACTERS = frozenset("{}[]*?\\")
 """Spark would take a path with one of them for a pattern."""
 MOST_WORD_BYTES = 512 << 20
 """Bitmaps that are broadcast to the executors; files whose vectors do not fit are read by Python workers."""
-SIZE, POSITION, SIZE_OF_WORDS, WORDS = "_paimon_size", "_paimon_position", "_paimon_size_of_words", "_paimon_words"
-OTHER_FILE = "a data file has another size, or more rows, than the table's manifest says; read it with native=False"
+SIZE, POSITION, WORDS = "_paimon_size", "_paimon_position", "_paimon_words"
+OTHER_FILE = "a data file has another size, or more rows, than its manifest says; read it with native=False"
+IS_UNMARKED = (
+    f"coalesce(getbit(get({WORDS}, cast(shiftright({POSITION}, 6) AS int)), cast({POSITION} & 63 AS int)), "
+    f"raise_error('{OTHER_FILE}')) = 0"
+)
 
 
 def read(
@@ -241,33 +246,37 @@ def _native_frame(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile
         condition = spark_condition(scan.predicate.condition)
         assert condition is not None, "a condition that Spark cannot compute rules native reads out"
         rows = rows.where(condition)
-    return rows.select(*columns_of(scan.selection.columns))
+    shown = tuple(scan.selection.columns)
+    return rows if shown == _read_columns(scan) else rows.select(*map(quoted_name, shown))
 
 
 def _parquet(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) -> DataFrame:
-    """Files of one kind: their columns under today's names, without rows that are deleted."""
+    """Files of one kind: their columns under today's names, without rows that are deleted.
+
+    Conditions and columns are texts where they can be: PySpark takes 3 ms to make a `Column`, as it notes where that is called.
+    """
     fields = [scan.context.schema.field(name) for name in _read_columns(scan)]
     old_names, marked = files[0].old_names, files[0].vector is not None
     stored = [replace(column, name=old) for column, old in zip(fields, old_names, strict=True) if old is not None]
     schema = nullable_schema(stored)
     if files[0].has_retractions:
         schema = schema.add(VALUE_KIND, T.ByteType())
-    rows = spark.read.schema(schema).parquet(*(file.path for file in files))
+    rows = stored_rows = spark.read.schema(schema).parquet(*(file.path for file in files))
     if files[0].has_retractions:
-        rows = rows.where(F.col(VALUE_KIND).isin(INSERT, UPDATE_AFTER))
+        rows = rows.where(f"{VALUE_KIND} IN ({INSERT}, {UPDATE_AFTER})")
     if marked:
-        place = [F.col("_metadata.file_size").alias(SIZE), F.col("_metadata.row_index").alias(POSITION)]
-        words = F.broadcast(_words(spark, files))
-        rows = rows.select("*", *place).join(words, F.col(SIZE) == F.col(SIZE_OF_WORDS), "left")
-        word, bit = F.shiftright(POSITION, 6).cast("int"), F.col(POSITION).cast("int").bitwiseAND(63)
-        rows = rows.where(F.coalesce(F.getbit(F.get(WORDS, word), bit), F.raise_error(F.lit(OTHER_FILE))) == 0)
+        placed = rows.selectExpr("*", f"_metadata.file_size AS {SIZE}", f"_metadata.row_index AS {POSITION}")
+        rows = placed.join(_words(spark, files).hint("broadcast"), SIZE, "left").where(IS_UNMARKED)
+    if rows is stored_rows and old_names == tuple(column.name for column in fields):
+        return rows
     return rows.select(*(_column(column, old) for column, old in zip(fields, old_names, strict=True)))
 
 
-def _column(column: DataField, old_name: str | None) -> Any:
+def _column(column: DataField, old_name: str | None) -> Column | str:
     if old_name is None:
         return F.lit(None).cast(spark_type(column.type)).alias(column.name)
-    return columns_of([old_name])[0].alias(column.name)
+    name = quoted_name(old_name)
+    return name if old_name == column.name else F.col(name).alias(column.name)
 
 
 def _words(spark: SparkSession, files: Sequence[NativeFile]) -> DataFrame:
@@ -279,7 +288,7 @@ def _words(spark: SparkSession, files: Sequence[NativeFile]) -> DataFrame:
         bits[np.array(file.vector.positions.to_array(), np.int64)] = True
         words.append(np.packbits(bits, bitorder="little").view(np.int64))
     sizes = pa.array([file.size for file in files], pa.int64())
-    table = pa.table({SIZE_OF_WORDS: sizes, WORDS: pa.array(words, pa.list_(pa.int64()))})
+    table = pa.table({SIZE: sizes, WORDS: pa.array(words, pa.list_(pa.int64()))})
     return spark.createDataFrame(table)
 
 

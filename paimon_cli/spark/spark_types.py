@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import reduce
 
 from pyspark.sql import Column
@@ -121,8 +121,3 @@ def _joined(condition: And | Or) -> Column | None:
     if len(known) < len(parts):
         return None
     return reduce(Column.__and__ if isinstance(condition, And) else Column.__or__, known)
-
-
-def columns_of(names: Sequence[str]) -> list[Column]:
-    """Columns by their exact names, dots and all."""
-    return [F.col(quoted_name(name)) for name in names]
