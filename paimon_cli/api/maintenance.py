@@ -286,7 +286,8 @@ class Maintenance(OpenedTable):
         from paimon_cli.maintain.mark_done import mark_done, plan_marks
 
         of_catalog = self.catalog_table.partition_marks()
-        planned = plan_marks(self.context, partition_list(partition), actions, of_catalog)
+        named = partition_list(partition) if partition else ()
+        planned = plan_marks(self.context, named, actions, of_catalog)
         return mark_done(self.context, planned, actions, of_catalog)
 
 

@@ -79,6 +79,8 @@ def test_only_partitions_of_the_table_are_marked(context: TableContext) -> None:
         mark(context, {"p": "a"}, {"p": "z", "q": "1"})
     with pytest.raises(UsageError, match="no partition is named"):
         mark(context)
+    unnamed = CliRunner().invoke(app, ["partitions", "mark-done", context.url])
+    assert unnamed.exit_code == 2 and "add --partition KEY=VALUE" in unnamed.output
     with pytest.raises(UsageError, match="not a partition key"):
         mark(context, {"v": "1"})
     assert marks(context) == {}
