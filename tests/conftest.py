@@ -1,12 +1,17 @@
-"""What every test shares: a fixed environment, the same random examples each time, and Spark tests kept on one worker."""
+"""What every test shares: a fixed environment, the same random examples each time, and which tests keep to one worker."""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.jobs.spark_cluster import SparkCluster
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored, and children inherit that
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # so has nohup
@@ -22,9 +27,41 @@ settings.register_profile("tests", settings.get_profile("night"), derandomize=Tr
 settings.load_profile("tests")
 
 
+LONGEST_GROUPS = ("cluster", "spark", "s3")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: tests of Spark, stores and processes wait much of their time."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of files with `spark` in their name share one Spark session, so pytest-xdist must keep them together."""
+    """Tests that need Spark share one session, so pytest-xdist must keep them together. Of several workers, one begins with each
+    of the longest groups, so that none is left with it in the end."""
     for item in items:
-        if "spark" in item.path.name:
+        names = (item.path.name, item.path.parent.name, *getattr(item, "fixturenames", ()))
+        if item.get_closest_marker("xdist_group") is None and any("spark" in name for name in names):
             item.add_marker(pytest.mark.xdist_group("spark"))
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=_place_of_group)
+
+
+def _place_of_group(item: pytest.Item) -> int:
+    marker = item.get_closest_marker("xdist_group")
+    group = marker.args[0] if marker else ""
+    return LONGEST_GROUPS.index(group) if group in LONGEST_GROUPS else len(LONGEST_GROUPS)
+
+
+@pytest.fixture(scope="session")
+def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """A real standalone cluster; an application must have ended before the next one gets executors."""
+    from tests.jobs.spark_cluster import SparkCluster
+
+    cluster = SparkCluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        cluster.start(workers=2)
+        yield cluster
+    finally:
+        cluster.stop()

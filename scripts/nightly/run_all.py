@@ -36,18 +36,20 @@ HIDDEN = {"measure", "program", "at", "seconds", "seed", "exit_code", "result"}
 
 @dataclass(frozen=True)
 class Program:
-    """`size` is what `--scale` shrinks, the value of the option `size_option`; `cores` how many it keeps busy."""
+    """`size` is what `--scale` shrinks, the value of the option `size_option`, though not below `least`, with which the program
+    still meets what it looks for; `cores` how many it keeps busy."""
 
     name: str
     module: str
     arguments: tuple[str, ...] = ()
     size_option: str | None = None
     size: int = 0
+    least: int = 1
     cores: int = 1
     minutes: float = 30
 
     def command(self, scale: float) -> list[str]:
-        sized = [self.size_option, str(max(1, round(self.size * scale)))] if self.size_option else []
+        sized = [self.size_option, str(max(self.least, round(self.size * scale)))] if self.size_option else []
         return [sys.executable, "-m", self.module, *self.arguments, *sized]
 
     @property
@@ -70,7 +72,7 @@ PROGRAMS = (
     Program("store-servers", "scripts.nightly.store_servers", (), "--rounds", 200, cores=2),
     Program("kill-commands", "scripts.nightly.kill_commands", (), "--kills", 280, cores=1),
     Program("race-local", RACE, ("--url", "build/race", "--processes", "8"), "--rounds", 20_000, cores=2),
-    Program("paused-lock-holders", "scripts.nightly.paused_lock_holders", (), "--pauses", 40, cores=2),
+    Program("paused-lock-holders", "scripts.nightly.paused_lock_holders", (), "--pauses", 40, least=20, cores=2),
     Program("fuzz-files", "scripts.nightly.fuzz_files", (), "--files", 2_000_000, cores=2, minutes=45),
     Program("pairs-of-faults", PAIRS, ("--jobs", "2"), "--pairs", 100_000, cores=2, minutes=45),
     Program("mutations", "scripts.nightly.mutations", ("--jobs", "2"), "--sample", 60, cores=2, minutes=60),

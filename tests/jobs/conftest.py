@@ -1,4 +1,4 @@
-"""Spark for tests: one local engine per module, one real standalone cluster per module that needs it."""
+"""Spark for tests: one local engine per module."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import SparkRequest
-from tests.jobs.spark_cluster import SparkCluster
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +37,3 @@ def any_spark_engine(request: pytest.FixtureRequest) -> SparkEngine:
     """Each way that rows go from reader to writer tasks."""
     engine: SparkEngine = request.getfixturevalue("spark_engine" if request.param == "files" else "shuffling_engine")
     return engine
-
-
-@pytest.fixture(scope="module")
-def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    cluster = SparkCluster(tmp_path_factory.mktemp("cluster"))
-    try:
-        cluster.start(workers=2)
-        yield cluster
-    finally:
-        cluster.stop()

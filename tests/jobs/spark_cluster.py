@@ -46,6 +46,7 @@ class SparkCluster:
             "spark.executorEnv.PYTHONPATH": str(Path(paimon_cli.__file__).parent.parent),  # as if an older version were installed
             "spark.executor.extraJavaOptions": QUICK_JVM,
             "spark.driver.extraJavaOptions": QUICK_JVM,
+            "spark.shuffle.io.retryWait": "200ms",  # an executor that a test has killed does not come back
         }
 
     def start(self, workers: int) -> None:

@@ -20,6 +20,8 @@ from paimon_cli.jobs.write_request import WriteRequest
 from tests.jobs.spark_cluster import SparkCluster
 from tests.tables import data_files, live_files, make_table, rows
 
+pytestmark = pytest.mark.xdist_group("cluster")
+
 
 @pytest.fixture(scope="module")
 def cluster_engine(spark_cluster: SparkCluster) -> Iterator[SparkEngine]:

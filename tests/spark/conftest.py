@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import SparkRequest
-from tests.jobs.conftest import spark_cluster as spark_cluster
 
 USERS_CONFS = {
     "spark.sql.session.timeZone": "America/New_York",

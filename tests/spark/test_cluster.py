@@ -20,6 +20,8 @@ from tests.jobs.spark_cluster import SparkCluster
 from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
 
+pytestmark = pytest.mark.xdist_group("cluster")
+
 COLUMNS = {"k": "BIGINT NOT NULL", "n": "BIGINT"}
 SUMS = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
 Batches = Iterable[pa.RecordBatch]

@@ -20,8 +20,11 @@ from paimon_cli.errors import BadInput, StorageUnavailable, UsageError
 from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.jobs.spark.session_engine import ConnectEngine, connected
+from tests.jobs.spark_cluster import QUICK_JVM
 from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
+
+pytestmark = pytest.mark.xdist_group("cluster")
 
 START_SECONDS = 180
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -35,7 +38,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         port = free.getsockname()[1]
     confs = {"grpc.binding.port": port, "grpc.binding.address": "127.0.0.1"}
     options = [word for key, value in confs.items() for word in ("--conf", f"spark.connect.{key}={value}")]
-    options += ["--conf", "spark.ui.enabled=false"]
+    options += [
+        "--conf",
+        "spark.ui.enabled=false",
+        "--conf",
+        "spark.sql.shuffle.partitions=4",
+        "--driver-java-options",
+        QUICK_JVM,
+    ]
     java = {"JAVA_HOME": str(find_java(os.environ).home), "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
     folder = tmp_path_factory.mktemp("connect")
     with (folder / "server.log").open("wb") as log:
