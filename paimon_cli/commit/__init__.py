@@ -1,1 +1,1 @@
-"""The commit phase: turns commit messages into snapshots, each exactly once, beside any other writers."""
+"""The commit phase: turns commit messages into snapshots, each exactly once, alongside any other writers."""

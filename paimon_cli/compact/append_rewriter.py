@@ -52,7 +52,7 @@ class AppendRewriter(Rewriter):
         self._floats = [field.name for field in context.schema.fields if field.type.root in FLOATING_ROOTS]
 
     def _frame(self, step: Rewrite) -> FooterFrame | None:
-        """That of our own files. If all files come from another writer and can be copied, theirs: no row need be decoded."""
+        """The frame of our own files, or that of another writer if all files have it and can be copied without decoding."""
         options, level = self._context.options, self._task.output_level
         if options.format_at(level) != PARQUET:
             return None
@@ -80,7 +80,7 @@ class AppendRewriter(Rewriter):
         return {"copied_files": copied}
 
     def _is_copied(self, writer: DataFileWriter, frame: FooterFrame, file: DataFileMeta, number: int) -> bool:
-        """Copy the file, if it can be copied into files with the frame."""
+        """Copy the file if the frame allows that; returns whether it was copied."""
         with self._stored(file, frame) as stored:
             if stored is None or stored.frame != frame:
                 return False
@@ -92,7 +92,7 @@ class AppendRewriter(Rewriter):
         return True
 
     def _decode(self, writer: DataFileWriter, file: DataFileMeta, number: int) -> int:
-        """Write the rows of the file that no deletion vector marks; their count."""
+        """Write the rows of the file that no deletion vector marks; returns their number."""
         schema, count = self._context.schema, 0
         for batch in unmarked_rows(self._context, self._task.bucket_id, file, schema.field_names, self._vectors):
             self._check_given_up()
@@ -144,7 +144,7 @@ class AppendRewriter(Rewriter):
             return None
 
     def _without_bounds(self, file: DataFileMeta) -> list[str]:
-        """Floating columns that may hold NaN, which a footer does not tell: those without bounds in the file's metadata."""
+        """Floating columns that may hold NaN, which a footer does not show: those without bounds in the file's metadata."""
         if not self._floats:
             return []
         schema, stats = self._context.schema, file.value_stats

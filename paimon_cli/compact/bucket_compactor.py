@@ -83,7 +83,7 @@ class WriterCompaction:
 
 
 class MergeRewriter(Rewriter):
-    """Merges, and makes data files only."""
+    """Merges runs into data files, without vectors or a changelog."""
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         super().__init__(context, task, is_given_up)
@@ -92,7 +92,7 @@ class MergeRewriter(Rewriter):
         self._order = SnapshotOrder.of(context, task.picked)
 
     def upgrade(self, file: DataFileMeta) -> None:
-        """Without rewriting it, unless deletes of it have to go."""
+        """Upgrade a file without rewriting it, unless its deletes must be dropped."""
         if self._must_lose_deletes(file):
             self.rewrite(Rewrite(((SortedRun(file.level, (file,)),),)))
             return
@@ -126,7 +126,7 @@ class MergeRewriter(Rewriter):
         return writer
 
     def _write_changes(self, writer: DataFileWriter, rows: pa.RecordBatch) -> None:
-        """Take changelog rows of a merge."""
+        """Write the changelog rows of a merge."""
         writer.write(self._order.stored(rows))
 
     def _with_changelog(self, message: CommitMessage, writer: DataFileWriter | None) -> CommitMessage:
@@ -164,7 +164,7 @@ class LookupRewriter(MergeRewriter):
         return self._lookup.merged(section)
 
     def message(self) -> CommitMessage:
-        """With the deletion vectors of the files that are left, if there is a change to any."""
+        """The commit message, with the vectors of the remaining files if any of them changed."""
         message, task = self._with_changelog(super().message(), self._changelog), self._task
         if any(file.level == 0 for file in task.files):
             message = replace(message, read_upper_files=upper_file_names((*task.files, *task.others)))
@@ -188,7 +188,7 @@ class FullChangelogRewriter(MergeRewriter):
         self._changelog = self._changelog_writer()
 
     def _move(self, file: DataFileMeta) -> None:
-        """Its keys are new at the top level."""
+        """Upgrade a file; all of its keys are new at the top level."""
         for rows in read_data_file(self._context, self._task.bucket_id, file, self._columns, LARGEST_BATCH):
             self._changelog.write(inserts(rows))
         super()._move(file)
@@ -207,7 +207,7 @@ class FullChangelogRewriter(MergeRewriter):
 
 
 def rewriter_of(context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> Rewriter:
-    """What the table's changelog and deletion vectors ask of a compaction."""
+    """The rewriter that the table's changelog producer and deletion vectors require."""
     if not context.mode.has_keys:
         return AppendRewriter(context, task, is_given_up)
     if context.mode.looks_up_old_rows:

@@ -1,4 +1,4 @@
-"""Plans the compaction of a bucket: which of its files are put together, at which level, and why."""
+"""Plans the compaction of a bucket: which of its files are merged, into which level, and why."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
 SMALL_FILES = "small files"
 MARKED_ROWS = "deleted rows"
 SORTED = "sort"
-"""Why files of an append table are compacted."""
+"""The reasons for which files of an append table are compacted."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class CompactionTask:
 
     @property
     def parts(self) -> list[CompactionTask]:
-        """Tasks that can run side by side: one for each pack of an append table."""
+        """Tasks that can run in parallel: one for each pack of an append table."""
         return [
             replace(self, files=pack, packs=(pack,), others=(), index_files=_marking(self.index_files, pack))
             for pack in self.packs
@@ -323,7 +323,7 @@ def sort_bucket(bucket: BucketFiles, by: str, snapshot_id: int, file_stamp: str 
 
 
 def _files_to_clean(bucket: BucketFiles, ratio: float) -> frozenset[str]:
-    """Names of the files of which vectors mark more than that share of the rows."""
+    """Names of the files in which vectors mark more than a share of the rows."""
     rows = {file.file_name: file.row_count for file in bucket.files}
     listed = (vector for index in bucket.index_files for vector in index.deletion_vector_ranges or ())
     return frozenset(
@@ -334,7 +334,7 @@ def _files_to_clean(bucket: BucketFiles, ratio: float) -> frozenset[str]:
 
 
 def task_steps(context: TableContext, task: CompactionTask) -> list[Step]:
-    """The steps of the task: what is rewritten, and what only changes its level. The run and its estimate both use them."""
+    """The steps of the task: files to rewrite, and files that only change their level. Runs and estimates use them."""
     if task.packs:
         return [Rewrite(((SortedRun(0, pack),),)) for pack in task.packs]
     small_file_size = int(context.mode.target_file_size * context.options.small_file_ratio)
@@ -351,12 +351,12 @@ def _known(runs: list[SortedRun], max_level: int, state: PickState) -> PickState
     top = (file.creation_time_millis for run in runs if run.level == max_level for file in run.files)
     moments = [moment_of_wall_clock(millis) for millis in top if millis is not None]
     last_full = max([*moments, *([] if state.last_full is None else [state.last_full])], default=None)
-    # A process that knows nothing of earlier attempts counts the flushes that they have left.
+    # A process without earlier attempts counts the flushes in level 0 instead.
     return PickState(last_full, max(state.waits, sum(run.level == 0 for run in runs) - 1))
 
 
 def _marking(index_files: Iterable[IndexFileMeta], files: Iterable[DataFileMeta]) -> tuple[IndexFileMeta, ...]:
-    """The index files with a vector of one of the files."""
+    """The index files that hold a vector of one of the files."""
     names = {file.file_name for file in files}
     return tuple(index for index in index_files if not names.isdisjoint(marked_files([index])))
 

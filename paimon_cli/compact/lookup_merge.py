@@ -75,7 +75,7 @@ class LookupMerge:
         return self.context.schema.trimmed_primary_keys
 
     def must_rewrite(self, file: DataFileMeta) -> bool:
-        """Whether a file cannot go to the output level as it is: it has another format, or its rows change by old ones."""
+        """Whether a file must be rewritten to get to the output level: its format differs, or old rows change its rows."""
         if file.level != 0:
             return False
         options = self.context.options
@@ -84,7 +84,7 @@ class LookupMerge:
         return any(not self._wins_over(file.min_sequence_number, old) for old in self._above)
 
     def moves(self, file: DataFileMeta) -> None:
-        """Mark the old rows of a file of level 0 that goes to the output level as it is, and report what changes by it."""
+        """Mark the old rows of the keys of a level-0 file that is upgraded, and report the changes."""
         if file.level != 0:
             return
         columns = self._keys if self.on_changes is None else self.columns
@@ -132,7 +132,7 @@ class LookupMerge:
             yield merged
 
     def _report_changes(self, rows: SortedRows, levels: np.ndarray, merged: pa.RecordBatch, on_changes: TakeRows) -> None:
-        """Of the keys that level 0 holds; first-row tables report new keys only, by the row as it is."""
+        """Report the changes of keys in level 0; first-row tables report new keys only, with their row."""
         after, old = places_of_keys(rows, merged, self._keys), self._old_rows(rows, levels)
         if isinstance(self._engine, FirstRow):
             changes = merged.take(pa.array(after[(old == NOWHERE) & (after != NOWHERE)]))
@@ -160,7 +160,7 @@ class LookupMerge:
             self.vectors.mark(self._above[number].file_name, positions)
 
     def _with_old_rows(self, rows: SortedRows, found: FoundRows) -> SortedRows:
-        """The rows and, first, the old ones that decide about the result or that the changelog shows."""
+        """The rows, preceded by the old ones that affect the result or that the changelog shows."""
         if (found.file == ABSENT).all():
             return rows
         added = _levels(rows) == 0
@@ -187,7 +187,7 @@ class LookupMerge:
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Neighbours put together up to the size of a chunk; no key spans two of them, as none spans two of the batches."""
+    """Neighbouring batches combined up to the size of a chunk. No key spans two batches, and so none spans two chunks."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

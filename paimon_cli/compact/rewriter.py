@@ -1,4 +1,4 @@
-"""What a compaction makes of the files that it picked: the part that all kinds of tables have in common."""
+"""Turns the files that a compaction picked into new ones: what all kinds of tables have in common."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paimon_cli.metadata.encoded_footer import FooterFrame
 
 
 class Rewriter(ABC):
-    """Leaving its `with` block by an error removes what was made."""
+    """Rewrites and upgrades the files of one task. Leaving its `with` block by an error removes the new files."""
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         self._context = context
@@ -39,18 +39,18 @@ class Rewriter(ABC):
                 writer.abort()
 
     def upgrade(self, file: DataFileMeta) -> None:
-        """Take a file that overlaps no other to the output level."""
+        """Move a file that overlaps no other to the output level."""
         self._move(file)
 
     def _move(self, file: DataFileMeta) -> None:
-        """Without rewriting it."""
+        """Move a file without rewriting it."""
         facts = {"bucket": self._place, "file": file.file_name, "from_level": file.level}
         self._context.trace.step("upgrade", **facts, level=self._task.output_level)
         self._before.append(file)
         self._after.append(file.upgraded(self._task.output_level))
 
     def rewrite(self, step: Rewrite) -> None:
-        """Make new files of the rows of the step."""
+        """Write the rows of the step to new files."""
         facts = {"bucket": self._place, "level": self._task.output_level, **file_facts("input_", step.files)}
         with self._context.trace.timed("rewrite", **facts) as result:
             writer = DataFileWriter(
@@ -74,7 +74,7 @@ class Rewriter(ABC):
 
     @abstractmethod
     def _fill(self, writer: DataFileWriter, step: Rewrite) -> dict[str, Any]:
-        """Write the rows of the step; facts about it for the trace."""
+        """Write the rows of the step; returns facts for the trace."""
 
     def _check_given_up(self) -> None:
         """`CancelledError` if the compaction is no longer wanted."""
@@ -82,7 +82,7 @@ class Rewriter(ABC):
             raise CancelledError
 
     def message(self) -> CommitMessage:
-        """What is to be committed."""
+        """The commit message of the task."""
         return CommitMessage(
             *self._task.bucket_id,
             self._task.total_buckets,

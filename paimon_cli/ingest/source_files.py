@@ -179,7 +179,7 @@ T = TypeVar("T")
 MOST_ARRIVALS = 2**63 - 1
 
 PARQUET_SPLIT_BYTES = 32 << 20
-"""Small enough that a few splits keep all tasks busy to the end, big enough that starting a task is cheap beside it."""
+"""Small enough that a few splits keep all tasks busy to the end, big enough that starting a task is cheap in comparison."""
 JSON_SPLIT_BYTES = 64 << 20
 BEGINNING_BYTES = 4096
 BEST_RATIO = 1032

@@ -5,7 +5,7 @@ renews it by creating N + 1, and releases it by deleting it. A lease that has no
 expired, and the service that creates the next number takes it over. The waiting service measures that time by its own clock, from
 when it first saw the file, so that clocks need not agree.
 
-A lease only avoids double work. A holder that was paused for longer than its lease lives may go on beside the new one; the
+A lease only avoids double work. A holder that was paused for longer than its lease lives may go on alongside the new one; the
 check of each commit keeps the table correct.
 """
 

@@ -34,7 +34,7 @@ class WriteRequest:
 
     `read_snapshot`: what the rows were made from (0: the empty table), where that is not the latest snapshot; the data
     conflict check begins there. `compaction`: whether and when writer tasks compact what the triggers ask for, unless the
-    table is write-only: between their own steps, or beside them.
+    table is write-only: between their own steps, or alongside them.
     """
 
     source: RowSource

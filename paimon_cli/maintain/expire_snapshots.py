@@ -99,7 +99,7 @@ class ExpiryPlan:
 def expire_snapshots(context: TableContext, retention: Retention | None = None) -> ExpirySummary:
     """Plan and carry out an expiry by the given retention (default: the table's options).
 
-    May run beside writers and other expiries. Raises `DamagedFile` if what stays cannot be read.
+    May run alongside writers and other expiries. Raises `DamagedFile` if what stays cannot be read.
     """
     plan = plan_expiry(context, retention or Retention.of(context.options))
     return carry_out(context, plan, delete_files(context))

@@ -178,7 +178,7 @@ def whole_file(
 
 @contextlib.contextmanager
 def _local_file(url: str, path: str, random: RandomSource, replace: bool) -> Iterator[BinaryIO]:
-    """Under another name beside it first. `path` is where links lead: they stay links."""
+    """Write the file under a temporary name next to it first. `path` is where links lead: they stay links."""
     _check_place(url, path, replace)
     directory, name = os.path.split(path)
     temporary = f"{directory}/.{name}.{random.uuid()}.tmp"

@@ -101,7 +101,7 @@ class TableWriter:
     """Writes the buckets of one task; leave its `with` block by an exception, and the files are removed.
 
     All buckets share one write buffer. A bucket with `num-sorted-run.stop-trigger` runs is compacted before its next flush (a
-    stall), and every bucket is offered to the compaction at the end. Where the plan compacts beside the writing, each flush
+    stall), and every bucket is offered to the compaction at the end. Where the plan compacts during the writing, each flush
     offers its bucket, and compactions run in `threads` of their own; `executor` runs them instead where it is given.
     """
 

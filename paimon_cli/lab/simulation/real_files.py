@@ -2,7 +2,7 @@
 
 A schedule runs the shipped tasks on a few rows, and thousands of schedules run the same tasks on the same files. So the storage
 calls of a task are noted with their answers. When a task begins with the same files under the same names, the calls are made
-again, one by one, so that other actors and faults come in between as ever; its result is known as long as each call is answered
+again, one by one, so that other actors and faults come in between as usual; its result is known as long as each call is answered
 as it was before. If one is not, the task runs again from its start, and gets the answers that it has seen so far.
 """
 
