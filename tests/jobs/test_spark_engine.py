@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +21,16 @@ def test_results_come_in_task_order_and_are_told_as_they_come(spark_engine: Spar
     assert spark_engine.run_tasks(abs, [-3, 1, -2], told.append) == [3, 1, 2]
     assert sorted(told) == [1, 2, 3]
     assert spark_engine.run_tasks(abs, []) == []
+
+
+def test_a_session_of_a_cluster_that_was_there_already_retries_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So what is left of their first attempts is deleted, although nobody named the cluster to this engine."""
+    for master, retries in (("spark://host:7077", True), ("yarn", True), ("local[2,3]", True), ("local[2]", False)):
+        running = SimpleNamespace(context=SimpleNamespace(master=master))
+        monkeypatch.setattr("paimon_cli.jobs.spark.engine.start_spark", lambda request, running=running: running)
+        engine = SparkEngine(SparkRequest("local[*]"))
+        engine._spark()
+        assert engine.retries_tasks is retries, master
 
 
 def test_an_engine_without_work_starts_no_spark() -> None:

@@ -15,6 +15,7 @@ from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.spark.exchange_files import write_through_files
 from paimon_cli.jobs.spark.job import Reports, SparkJob
 from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spark
+from paimon_cli.jobs.spark.submit import is_local
 from paimon_cli.jobs.spark.write import (
     WRITTEN,
     Shuffle,
@@ -52,11 +53,17 @@ class SparkEngine:
         self._request = request
         self._most_partitions = min(MOST_PARTITIONS, parallelism or MOST_PARTITIONS)
         self._running: RunningSpark | None = None
+        self._master = request.master
 
     @property
     def retries_tasks(self) -> bool:
         """Whether a task may have run twice and left files of the first time (here Spark does so only as `local[N,FAILURES]`)."""
-        return not self._request.is_local or "," in self._request.master
+        return self._is_on_cluster or "," in self._master
+
+    @property
+    def _is_on_cluster(self) -> bool:
+        """A session that this process had already may be a cluster's, whatever was asked for."""
+        return not (self._request.is_local and is_local(self._master))
 
     def prepare(self, work: Work, progress: Progress) -> None:
         if not work.files or self._running is not None:
@@ -119,12 +126,13 @@ class SparkEngine:
     def _spark(self) -> RunningSpark:
         if self._running is None:
             self._running = start_spark(self._request)
+            self._master = str(self._running.context.master)
         return self._running
 
     def _abandon(self) -> None:
         """Leave nothing running after a failed job: when its session ends, Spark ends the Python processes of the tasks."""
         self.stop()
-        if not self._request.is_local:
+        if self._is_on_cluster:
             time.sleep(EXECUTOR_END_SECONDS)
 
 
