@@ -274,6 +274,22 @@ def _refuse_duplicates(what: str, names: Iterable[str]) -> None:
         raise UsageError(f"{what} '{twice[0]}' is given twice")
 
 
+def _check_retention(definition: TableDefinition) -> None:
+    """Java does not open a table whose limits contradict each other."""
+    options = TableOptions(definition.options)
+    for what, least, most in (
+        ("snapshot", options.snapshot_num_retained_min, options.snapshot_num_retained_max),
+        ("changelog", options.changelog_num_retained_min, options.changelog_num_retained_max),
+    ):
+        if least > most:
+            is_default = f"{what}.num-retained.min" not in definition.options
+            raise UsageError(
+                f"{what}.num-retained.min={least}{' (the default)' * is_default} is above {what}.num-retained.max={most}",
+                "Java would not open the table",
+                f"set {what}.num-retained.min={most} in the same command",
+            )
+
+
 CHECKS: tuple[Callable[[TableDefinition], None], ...] = (
     _check_columns,
     _check_defaults,
@@ -284,6 +300,7 @@ CHECKS: tuple[Callable[[TableDefinition], None], ...] = (
     _check_merging,
     _check_sequence_field,
     _check_snapshot_ordering,
+    _check_retention,
     _check_columns_in_options,
     check_engine,
 )

@@ -133,6 +133,8 @@ def test_of_many_that_create_at_once_one_wins(tmp_path: Path) -> None:
         (["id INT", "v INT"], {"options": {"rowkind.field": "v"}}, "rowkind.field 'v' is INT"),
         (["id INT"], {"options": {"file.format.per.level": "0:xls"}}, "file.format.per.level"),
         (["id INT", "g INT", "h INT", "v INT"], {"options": CROSSED_GROUPS}, "orders another group"),
+        (["id INT"], {"options": {"snapshot.num-retained.max": "5"}}, r"min=10 \(the default\) is above snapshot\.num-ret"),
+        (["id INT"], {"options": {"changelog.num-retained.min": "3", "changelog.num-retained.max": "2"}}, "min=3 is above"),
     ],
 )
 def test_nonsense_is_refused(tmp_path: Path, columns: list[str], clauses: dict[str, object], message: str) -> None:

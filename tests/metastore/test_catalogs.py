@@ -105,7 +105,7 @@ def test_every_command_takes_the_name_of_a_table(call: Call, tmp_path: Path) -> 
     write(call, "shop.orders", {"id": 1, "v": "a"})
     write(call, "shop.orders", {"id": 1, "v": "b"})
     call("compact", "shop.orders", "--engine", "local")
-    call("alter", "shop.orders", "set", "snapshot.num-retained.max=7")
+    call("alter", "shop.orders", "set", "snapshot.num-retained.max=17")
     call("tags", "create", "shop.orders", "first", "--snapshot", "1")
     assert rows(call, "shop.orders") == [{"id": 1, "v": "b"}]
     assert call("verify", "shop.orders", "-o", "json").code == 0

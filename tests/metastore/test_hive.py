@@ -30,7 +30,7 @@ def flags(hive: HiveServer, tmp_path: Path, run: Run) -> list[str]:
     flags = ["--warehouse", f"{tmp_path}/wh", "--option", "metastore=hive", "--option", f"uri={hive.uri}"]
     run("db", "create", "other", *flags)
     columns = ("-C", "id BIGINT NOT NULL", "-C", "price DECIMAL(10, 2)", "--primary-key", "id", "--bucket", "1")
-    run("create", "other.orders", *columns, "--option", "snapshot.num-retained.max=5", "--comment", "sales", *flags)
+    run("create", "other.orders", *columns, "--option", "snapshot.num-retained.max=15", "--comment", "sales", *flags)
     return flags
 
 
@@ -49,7 +49,7 @@ def test_the_entry_is_the_one_that_java_makes(flags: list[str], hive: HiveServer
     assert table.sd.location == f"file:{tmp_path}/wh/other.db/orders"
     shown = ("table_type", "storage_handler", "primary-key", "bucket", "bucket-key", "snapshot.num-retained.max", "comment")
     storage_handler = "org.apache.paimon.hive.PaimonStorageHandler"
-    assert [table.parameters[key] for key in shown] == ["PAIMON", storage_handler, "id", "1", "id", "5", "sales"]
+    assert [table.parameters[key] for key in shown] == ["PAIMON", storage_handler, "id", "1", "id", "15", "sales"]
 
 
 def test_changes_of_the_schema_are_entered(flags: list[str], hive: HiveServer, run: Run) -> None:

@@ -48,9 +48,9 @@ def test_the_rows_are_those_of_java(call: Call, tmp_path: Path) -> None:
         ("jdbc", "shop", "exists", "true"),
         ("jdbc", "shop", "location", place),
     ]
-    call("alter", "shop.orders", "set", "snapshot.num-retained.max=5")
+    call("alter", "shop.orders", "set", "snapshot.num-retained.max=15")
     rows = query(tmp_path, "SELECT property_key, property_value FROM paimon_table_properties WHERE table_name = 'orders'")
-    expected = {"bucket": "1", "primary-key": "id", "bucket-key": "id", "snapshot.num-retained.max": "5"}
+    expected = {"bucket": "1", "primary-key": "id", "bucket-key": "id", "snapshot.num-retained.max": "15"}
     assert dict(rows).items() >= expected.items()
     call("tables", "rename", "shop.orders", "shop.sales")
     assert set(query(tmp_path, "SELECT table_name FROM paimon_table_properties")) == {("sales",)}

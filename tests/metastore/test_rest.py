@@ -173,7 +173,7 @@ def test_files_on_their_way_are_stored_before_the_server_is_asked(
 
 
 ALTERED = [
-    ("set snapshot.num-retained.max=5", [{"action": "setOption", "key": "snapshot.num-retained.max", "value": "5"}]),
+    ("set snapshot.num-retained.max=50", [{"action": "setOption", "key": "snapshot.num-retained.max", "value": "50"}]),
     ("unset bucket-key", [{"action": "removeOption", "key": "bucket-key"}]),
     ("comment 'all of them'", [{"action": "updateComment", "comment": "all of them"}]),
     (
