@@ -12,10 +12,10 @@ from html import escape as escape_html
 from typing import TypeVar
 
 WIDTH = 720
-LABELS, NOTES, ROW = 190, 110, 20
+LABELS, NOTES, ROW = 200, 110, 20
 """Pixels for the labels left of bars, for the notes right of them, and for one row."""
 MOST_POINTS, MOST_COLUMNS = 240, 60
-LONGEST_LABEL, LONGEST_TEXT = 30, 300
+LONGEST_LABEL, LONGEST_TEXT = 28, 300
 _TOP, _BOTTOM = 14, 26
 T = TypeVar("T")
 Chart = tuple[float, list[str]]

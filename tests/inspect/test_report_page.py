@@ -12,7 +12,7 @@ import pytest
 from paimon_cli import Table
 from paimon_cli.errors import UsageError
 from paimon_cli.inspect import report_figures as figures_module
-from paimon_cli.inspect.charts import Axis, Line, binned, lines, nice_ceiling
+from paimon_cli.inspect.charts import LABELS, Axis, Bar, Line, Part, bars, binned, lines, nice_ceiling
 from paimon_cli.inspect.report_figures import RANDOM_USERS, ReportFigures, report_figures
 from tests.goldens import golden_table
 
@@ -203,3 +203,11 @@ def test_long_lines_keep_their_peaks_and_their_end() -> None:
 def test_groups_are_neighbours() -> None:
     assert [list(group) for group in binned(range(7), 3)] == [[0, 1, 2], [3, 4, 5], [6]]
     assert binned([], 3) == []
+
+
+def test_long_labels_fit_left_of_their_bars() -> None:
+    name = f"p={'m' * 60} / bucket 17"
+    _, (label, *_) = bars([Bar(name, [Part(1, "bar", "")], "")])
+    shown = label.rpartition("</text>")[0].rpartition(">")[2]
+    assert shown.startswith("p=m") and shown.endswith(" / bucket 17") and f"<title>{name}</title>" in label
+    assert 6.8 * len(shown) <= LABELS - 8, "pixels of an average letter"
