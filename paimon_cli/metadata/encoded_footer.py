@@ -247,7 +247,7 @@ def _maybe(pattern: bytes) -> bytes:
 
 
 def _list_of(kind: int, element: bytes, most: int) -> bytes:
-    """A list of at most so many elements."""
+    """A list of limited length."""
     return _any_of(re.escape(bytes([size << 4 | kind])) + element * size for size in range(most + 1))
 
 
