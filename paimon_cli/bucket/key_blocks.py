@@ -145,7 +145,7 @@ class RunBlocks:
         lows, highs = lows.take(order), highs.take(order)
         if (highs.below(lows) != np.arange(len(files))).any():
             why = f"its files of level {files[0].level} overlap, so that a key could be in two of them"
-            raise DamagedFile("no key can be looked up in a bucket", why, f"paimon-cli verify {context.url} lists these files")
+            raise DamagedFile("no key can be looked up in a bucket", why, f"paimon-cli verify {context.layout.argument}")
         in_order = tuple(files[number] for number in order.tolist())
         return _joined(in_order, order, (None,) * len(files), lows, highs)
 

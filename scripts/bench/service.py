@@ -1,11 +1,11 @@
 """What the compaction service costs on a warehouse of many small tables: seconds of a round, and memory.
 
-    python -m scripts.bench.service [--tables 1000]
+    python -m scripts.bench.service [--tables 1000] [--s3]
 
-The service runs as a process of its own, on this machine's disk. Rounds: the first one, which looks at every table; idle ones;
-one in which every hundredth table has new commits; and, in a second process, one in which all tables must be compacted. Goals: an
-idle round takes at most 10 s, and the process at most 500 MB. Prints a table, JSON lines on stdout; exit code 1 if a goal
-was missed.
+The service runs as a process of its own, on this machine's disk or, with `--s3`, against moto's S3 server. Rounds: the first
+one, which looks at every table; idle ones; one in which every hundredth table has new commits; and, in a second process, one in
+which all tables must be compacted. Goals: an idle round takes at most 10 s, and the process at most 500 MB. Prints a table, JSON
+lines on stdout; exit code 1 if a goal was missed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -28,10 +28,40 @@ import pyarrow as pa
 
 from paimon_cli import Table
 from scripts.bench.measure import MACHINE
+from tests.storage.s3_server import S3Server
 
 MOST_SECONDS, MOST_MEGABYTES = 10, 500
 IDLE_ROUNDS = 3
 BELOW_TRIGGER, TRIGGER = 3, 5
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """Where the tables lie: a directory or URL, the catalog options for it, and how a copy of a table's files gets there."""
+
+    url: str
+    options: dict[str, str]
+    add_copy: Callable[[Path, str], None]
+
+    def open(self, number: int) -> Table:
+        return Table.open(f"{self.url}/bench.db/t{number:05}", self.options)
+
+
+@contextlib.contextmanager
+def warehouse_at(server: S3Server | None) -> Iterator[Warehouse]:
+    """An empty warehouse, in a bucket of the server if there is one, else on this machine's disk."""
+    if server is not None:
+        url = server.new_bucket()
+        bucket = url.removeprefix("s3://")
+
+        def upload(table: Path, name: str) -> None:
+            for file in filter(Path.is_file, table.rglob("*")):
+                server.request("PUT", f"/{bucket}/bench.db/{name}/{file.relative_to(table).as_posix()}", file.read_bytes())
+
+        yield Warehouse(url, server.options(), upload)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Warehouse(folder, {}, lambda table, name: shutil.copytree(table, Path(folder, "bench.db", name)) and None)
 
 
 @dataclass(frozen=True)
@@ -56,8 +86,9 @@ class Service:
 
 
 @contextlib.contextmanager
-def service(warehouse: Path) -> Iterator[Service]:
-    words = [sys.executable, "-m", "paimon_cli", "compact", "--watch", "--warehouse", str(warehouse), "--engine", "local"]
+def service(warehouse: Warehouse) -> Iterator[Service]:
+    words = [sys.executable, "-m", "paimon_cli", "compact", "--watch", "--warehouse", warehouse.url, "--engine", "local"]
+    words += [word for key, value in warehouse.options.items() for word in ("--option", f"{key}={value}")]
     words += ["--interval", "1 s", "-o", "ndjson"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
@@ -74,30 +105,30 @@ def written(table: Table, commits: int) -> None:
         table.write(pa.table({"id": [1, 2 + number], "n": [number, number]}), compact="none")
 
 
-def fill(warehouse: Path, tables: int, commits: int) -> None:
+def fill(warehouse: Warehouse, tables: int, commits: int) -> None:
     """Copies of one table: Paimon's metadata holds no absolute paths."""
     columns = ["id BIGINT NOT NULL", "n BIGINT"]
-    first = Table.create(
-        f"{warehouse}/bench.db/t00000", columns=columns, primary_key="id", bucket=1, options={"write-only": "true"}
-    )
-    written(first, commits)
-    for number in range(1, tables):
-        shutil.copytree(warehouse / "bench.db" / "t00000", warehouse / "bench.db" / f"t{number:05}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "t")
+        table = Table.create(str(path), columns=columns, primary_key="id", bucket=1, options={"write-only": "true"})
+        written(table, commits)
+        for number in range(tables):
+            warehouse.add_copy(path, f"t{number:05}")
 
 
-def steady(warehouse: Path, tables: int) -> dict[str, float]:
+def steady(warehouse: Warehouse, tables: int) -> dict[str, float]:
     with service(warehouse) as running:
         figures = {"first round": running.round()["seconds"]}
         figures["idle round"] = statistics.median(running.round()["seconds"] for _ in range(IDLE_ROUNDS))
         for number in range(0, tables, 100):
-            written(Table.open(f"{warehouse}/bench.db/t{number:05}"), TRIGGER - BELOW_TRIGGER)
+            written(warehouse.open(number), TRIGGER - BELOW_TRIGGER)
         busy = next(found for found in iter(running.round, None) if found["buckets"])
         figures["busy round, one table in 100"] = busy["seconds"]
         figures["peak MB"] = running.stop()
     return figures
 
 
-def compacted(warehouse: Path, tables: int) -> dict[str, float]:
+def compacted(warehouse: Warehouse, tables: int) -> dict[str, float]:
     with service(warehouse) as running:
         found = running.round()
         assert found["buckets"] == tables, f"{found['buckets']} of {tables} tables were compacted"
@@ -107,20 +138,23 @@ def compacted(warehouse: Path, tables: int) -> dict[str, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, default=1000)
-    tables = parser.parse_args().tables
-    with tempfile.TemporaryDirectory() as folder:
-        fill(Path(folder), tables, BELOW_TRIGGER)
-        figures = steady(Path(folder), tables)
-    with tempfile.TemporaryDirectory() as folder:
-        fill(Path(folder), tables, TRIGGER + 1)
-        figures |= compacted(Path(folder), tables)
+    parser.add_argument("--s3", action="store_true", help="the tables lie on moto's S3 server, which takes CPU of its own")
+    arguments = parser.parse_args()
+    tables, figures = arguments.tables, dict[str, float]()
+    with contextlib.ExitStack() as running:
+        server = running.enter_context(S3Server()) if arguments.s3 else None
+        for commits, measured in ((BELOW_TRIGGER, steady), (TRIGGER + 1, compacted)):
+            with warehouse_at(server) as warehouse:
+                fill(warehouse, tables, commits)
+                figures |= measured(warehouse, tables)
     goals = {"idle round": MOST_SECONDS, "peak MB": MOST_MEGABYTES, "peak MB, all tables": MOST_MEGABYTES}
+    place = " on S3" if arguments.s3 else ""
     for name, value in figures.items():
         goal = goals.get(name)
         limit = "" if goal is None else f"  (at most {goal})"
         print(f"{name:<32}{value:>10.2f}{limit}", file=sys.stderr)
         measure, goal_of_it = ("megabytes", "goal_megabytes") if "MB" in name else ("wall", "goal_seconds")
-        print(json.dumps({"name": f"service of {tables} tables, {name}", measure: value, goal_of_it: goal, "on": MACHINE}))
+        print(json.dumps({"name": f"service of {tables} tables{place}, {name}", measure: value, goal_of_it: goal, "on": MACHINE}))
     return int(any(figures[name] > goal for name, goal in goals.items()))
 
 

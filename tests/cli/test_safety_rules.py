@@ -133,7 +133,7 @@ def test_commands_speak_through_one_place() -> None:
         "app.py",
         "results.py",
         "text_view.py",
-        "columns.py",
+        "output.py",
         "compact_watch.py",
         "browse_commands.py",  # `watch` prints each look as it comes
         "demo_command.py",  # shows commands and answers as a shell would

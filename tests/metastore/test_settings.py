@@ -123,4 +123,4 @@ def test_config_show_tells_origins_and_no_secret(directory: str, run: Run, monke
 
 def test_flags_that_led_to_the_catalog_stand_in_hints(directory: str, run: Run) -> None:
     answer = run("tables", "rename", "a.b", "a.c", "--profile", "prod", "--warehouse", "x y", code=3)
-    assert "hint: paimon-cli tables ls a --warehouse 'x y' --profile prod" in answer.err
+    assert "hint: paimon-cli db create a --warehouse 'x y' --profile prod" in answer.err
