@@ -82,7 +82,7 @@ def locate_table(
     `$branch_b$ro` both; other system tables are refused with the command that shows the same data. `is_new`: the table is to be
     made. `NotFound` for a table that the catalog does not know.
     """
-    plain, named, suffix = _split_suffixes(table)
+    plain, named, suffix = _split_suffixes(table, is_new)
     branch = _one_branch(table, named, branch)
     metastore = find_metastore(warehouse, options)
     if not plain:
@@ -137,7 +137,7 @@ def _is_path(table: str, metastore: Metastore) -> bool:
     return not metastore.has_names and os.path.isdir(table)
 
 
-def _split_suffixes(table: str) -> tuple[str, str | None, str | None]:
+def _split_suffixes(table: str, is_new: bool) -> tuple[str, str | None, str | None]:
     """Table, branch and view of `table$branch_b$ro`."""
     directory, slash, last = table.rpartition("/")
     name, dollar, suffix = last.partition("$")
@@ -150,6 +150,8 @@ def _split_suffixes(table: str) -> tuple[str, str | None, str | None]:
         return plain, branch, None
     if suffix == READ_OPTIMIZED_SUFFIX:
         return plain, branch, suffix
+    if is_new:
+        raise UsageError(f"a table cannot be called {last}", "what follows $ is a branch or a view of a table", "leave the $ out")
     command = _COMMAND_OF_SYSTEM_TABLE.get(suffix)
     hint = f"paimon-cli {command} {shlex.quote(plain)}" if command else "the suffixes of a table name are $ro and $branch_NAME"
     raise UsageError(f"'${suffix}' is not a view of a table that can be opened", "system tables are shown by commands", hint)

@@ -82,11 +82,13 @@ class ExaminedTable:
 
 
 def snapshots_are_few(examined: ExaminedTable) -> Iterator[Diagnosis]:
-    """PD015: more snapshots than the options keep."""
-    most = min(MANY_SNAPSHOTS, examined.context.options.snapshot_num_retained_max)
+    """PD015: more snapshots than the options keep. Those that expiry keeps in any case are no finding."""
+    options = examined.context.options
+    least = options.snapshot_num_retained_min
+    most = max(least, min(MANY_SNAPSHOTS, options.snapshot_num_retained_max))
     count = len(examined.ids)
     if count > most:
-        keep = max(examined.context.options.snapshot_num_retained_min, 10)
+        keep = min(most, max(least, 10))
         command = f"paimon-cli expire {examined.argument} --retain-max {keep}"
         yield Diagnosis(
             "PD015", WARNING, "snapshots", f"{count} snapshots, each of which keeps files from being deleted", command

@@ -61,7 +61,11 @@ def warehouse_at(server: S3Server | None) -> Iterator[Warehouse]:
         yield Warehouse(url, server.options(), upload)
         return
     with tempfile.TemporaryDirectory() as folder:
-        yield Warehouse(folder, {}, lambda table, name: shutil.copytree(table, Path(folder, "bench.db", name)) and None)
+
+        def copy(table: Path, name: str) -> None:
+            shutil.copytree(table, Path(folder, "bench.db", name))
+
+        yield Warehouse(folder, {}, copy)
 
 
 @dataclass(frozen=True)

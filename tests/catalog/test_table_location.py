@@ -138,3 +138,8 @@ def test_branches_and_views_of_them() -> None:
 
 def test_a_dollar_in_a_directory_above_is_no_suffix() -> None:
     assert locate_table("/data$x/t").url == "/data$x/t"
+
+
+def test_a_new_table_has_no_dollar_in_its_name() -> None:
+    with pytest.raises(UsageError, match=r"a table cannot be called do\$llar"):
+        locate_table("./do$llar", is_new=True)
