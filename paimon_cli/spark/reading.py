@@ -52,6 +52,8 @@ GLOB_CHARACTERS = frozenset("{}[]*?\\")
 """Spark would take a path with one of them for a pattern."""
 MOST_WORD_BYTES = 512 << 20
 """Bitmaps that are broadcast to the executors; files whose vectors do not fit are read by Python workers."""
+MOST_TWINS = 8
+"""Files with vectors that have one size, each of which takes a scan; further ones are read by Python workers."""
 SIZE, POSITION, WORDS = "_paimon_size", "_paimon_position", "_paimon_words"
 OTHER_FILE = "a data file has another size, or more rows, than its manifest says; read it with native=False"
 IS_UNMARKED = (
@@ -164,6 +166,7 @@ class _NativeSplits:
         self._object_stores = object_stores
         self._names: dict[int, tuple[str | None, ...] | None] = {}
         self._word_bytes = 0
+        self._marked_sizes: Counter[int] = Counter()
 
     def files_of(self, split: Split) -> list[NativeFile] | None:
         """The files of the split; None if one of them needs this package."""
@@ -172,10 +175,13 @@ class _NativeSplits:
         vectors = load_vectors(self._context, split.bucket)
         files = [self._file(split, file, vectors) for file in split.files]
         found = [file for file in files if file is not None]
-        words = sum(file.rows // 8 for file in found if file.vector is not None)
-        if len(found) < len(files) or self._word_bytes + words > MOST_WORD_BYTES:
+        marked = [file for file in found if file.vector is not None]
+        words = sum(file.rows // 8 for file in marked)
+        sizes = self._marked_sizes + Counter(file.size for file in marked)
+        if len(found) < len(files) or self._word_bytes + words > MOST_WORD_BYTES or max(sizes.values(), default=0) > MOST_TWINS:
             return None
         self._word_bytes += words
+        self._marked_sizes = sizes
         return found
 
     def _file(self, split: Split, file: DataFileMeta, vectors: BucketVectors) -> NativeFile | None:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from paimon_cli import Table, spark
 from paimon_cli.datatypes.data_type import TimestampType
 from paimon_cli.errors import NotFound, NotSupported
+from paimon_cli.spark import reading
 from paimon_cli.spark.reading import NativeFile, _native_frame, divided
 from tests.goldens import golden_table
 from tests.tables import make_table, write
@@ -187,6 +188,19 @@ def test_marked_rows_of_files_of_equal_size(session: SparkSession, tmp_path: Pat
     other = _native_frame(session, scan, [replace(files[0], size=1), *files[1:]])
     with pytest.raises(PySparkException, match="another size"):
         other.collect()
+
+
+def test_marked_files_of_one_size_take_few_scans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"deletion-vectors.enabled": "true", "source.split.target-size": "1 b"}
+    table = Table.create(str(tmp_path / "t"), columns=["id BIGINT"], options=options)
+    for _ in range(3):
+        table.write(pa.table({"id": range(100)}))
+    table.delete(where="id = 7")
+    scan = table.scan().rows
+    assert len(divided(scan, None)[0]) == 3
+    monkeypatch.setattr(reading, "MOST_TWINS", 2)
+    native, rest = divided(scan, None)
+    assert (len(native), len(rest)) == (2, 1)
 
 
 def test_files_of_older_schemas(session: SparkSession, tmp_path: Path) -> None:
