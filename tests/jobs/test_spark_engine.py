@@ -7,13 +7,15 @@ import signal
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from paimon_cli.errors import DamagedFile, PaimonError, UsageError
-from paimon_cli.jobs.engine import TasksFailed
+from paimon_cli.jobs.engine import NoProgress, TasksFailed
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import SparkRequest
+from paimon_cli.write.write_plan import WritePlan
 
 
 def test_results_come_in_task_order_and_are_told_as_they_come(spark_engine: SparkEngine) -> None:
@@ -31,6 +33,21 @@ def test_a_session_of_a_cluster_that_was_there_already_retries_tasks(monkeypatch
         engine = SparkEngine(SparkRequest("local[*]"))
         engine._spark()
         assert engine.retries_tasks is retries, master
+
+
+def test_rows_take_the_shuffle_of_a_cluster_that_was_there_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its workers may be on other machines, where the files of this one are not."""
+
+    def shuffled(*of: object) -> None:
+        raise KeyError("shuffled")
+
+    context = SimpleNamespace(master="spark://host:7077", defaultParallelism=2, accumulator=lambda *of: None)
+    running = SimpleNamespace(context=context, session=None, stop=lambda: None)
+    monkeypatch.setattr("paimon_cli.jobs.spark.engine.start_spark", lambda request: running)
+    monkeypatch.setattr("paimon_cli.jobs.spark.engine.shuffle_of", lambda plan, parallelism: None)
+    monkeypatch.setattr("paimon_cli.jobs.spark.engine.chunks_of_splits", shuffled)
+    with pytest.raises(KeyError, match="shuffled"):
+        SparkEngine(SparkRequest("local[*]")).write_rows(cast(WritePlan, SimpleNamespace(shuffles=True)), {}, NoProgress())
 
 
 def test_an_engine_without_work_starts_no_spark() -> None:

@@ -97,7 +97,7 @@ class SparkEngine:
         if not plan.shuffles:
             return write_where_read(self, plan, running.context.defaultParallelism, tallies, progress)
         shuffle = shuffle_of(plan, running.context.defaultParallelism)
-        if self._request.is_local:
+        if not self._is_on_cluster:
             return self._write_through_files(running, shuffle, tallies, progress)
         steps: Steps = running.context.accumulator([], Reports())
         chunks = chunks_of_splits(running.session, shuffle, steps)
