@@ -68,7 +68,8 @@ def test_a_dry_run_ends_in_the_command_that_carries_it_out(run: Run, table: Path
 @pytest.mark.parametrize("name", sorted(set(PLANNED) - {"compact", "compact-manifests"}))
 def test_without_a_confirmation_the_hint_is_the_dry_run(run: Run, table: Path, name: str) -> None:
     if name == "repair":
-        next((table / "bucket-0" if (table / "bucket-0").exists() else table).rglob("data-*")).unlink()
+        (live,) = json.loads(run("files", "ls", table, "--partition", "p=1", "-o", "json", "--fields", "file").out)["items"][:1]
+        (table / "p=1" / "bucket-0" / live["file"]).unlink()
     words = [{"T": str(table), "W": str(table.parent.parent)}.get(word, word) for word in PLANNED[name]]
     if name in ("repair", "orphans rm"):
         (table / "p=0" / "bucket-0" / "data-stray-0.parquet").write_bytes(b"x")
