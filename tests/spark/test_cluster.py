@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from paimon_cli import Runtime, Table, spark
+from paimon_cli.jobs.spark.java_runtime import find_java
 from tests.jobs.spark_cluster import SparkCluster
 from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
@@ -35,6 +36,7 @@ def cluster_session(spark_cluster: SparkCluster) -> Iterator[SparkSession]:
         builder = builder.config(key, value)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYSPARK_PYTHON", sys.executable)
+        environment.setenv("JAVA_HOME", str(find_java(os.environ).home))
         session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
         yield session
         session.stop()
