@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,8 +37,8 @@ from paimon_cli.storage.storage import open_sized
 
 UNSORTED = "its rows are not sorted by key, or its page index is damaged"
 WRONG_BOUNDS = "the bounds in its page index or footer are not those of its rows"
-FEW_ROWS = 1 << 62
-"""Stands for no limit, in runs of which no file's pages are known."""
+NO_LIMIT = 1 << 62
+"""The most rows that are decoded together in runs of which no file's pages are known."""
 
 
 def checked_footer(source: BinaryIO, file: DataFileMeta) -> Footer:
@@ -119,6 +119,14 @@ class KeyBlocks:
         return int(self.row_counts[self.pages.blocks.wanted(*self.bounds.blocks(keys))].sum())
 
 
+class Portion(NamedTuple):
+    """The keys asked for, from `begin` to `end`, that only the file with this number in its run may hold."""
+
+    number: int
+    begin: int
+    end: int
+
+
 @dataclass(frozen=True)
 class RunBlocks:
     """The files of a sorted run in the order of their keys, as blocks. A file whose pages are not known is a single block.
@@ -159,10 +167,11 @@ class RunBlocks:
         pages = sum(known.pages.size for known in self.known if known is not None)
         return pages + self.bounds.size + 1000 * len(self.files)
 
-    def homes(self, keys: SortedKeys) -> Places:
-        """The file whose bounds admit each key, `ABSENT` where there is none."""
-        homes = self.lows.up_to(keys) - 1
-        return np.where((homes >= 0) & (self.highs.below(keys) <= homes), homes, ABSENT)
+    def portions(self, keys: SortedKeys) -> Iterator[Portion]:
+        """The keys that the bounds of each file admit, file by file; without files that have none."""
+        begins, ends = keys.below(self.lows), keys.up_to(self.highs)
+        for number in np.flatnonzero(begins < ends).tolist():
+            yield Portion(number, int(begins[number]), int(ends[number]))
 
     def blocks_of(self, keys: SortedKeys, homes: Places) -> tuple[Places, Places]:
         """The first and the last block of its file that may hold each of the keys or the rows around it."""
@@ -177,7 +186,7 @@ def _joined(
     columns = min((len(one.bounds.lows.columns) for one in known if one is not None), default=len(lows.columns))
     first_rows = np.concatenate([[0], np.cumsum([file.row_count for file in files])])
     sides: tuple[list[SortedKeys], list[SortedKeys]] = ([], [])
-    begins, ends, groups, counts, most_rows, group_count = [], [], [], [0], FEW_ROWS, 0
+    begins, ends, groups, counts, most_rows, group_count = [], [], [], [0], NO_LIMIT, 0
     for number, one in enumerate(known):
         first = int(first_rows[number])
         if one is None:
@@ -274,7 +283,7 @@ class RunSearch:
                 yield number, known.pages.read(source, own)
 
     def _form(self, number: int, rows: EncodedRows) -> tuple[object, ...]:
-        """The same for rows that can be decoded together."""
+        """Equal for rows that can be decoded together."""
         return self.run.files[number].schema_id, rows.columns.form
 
     def _decoded(self, members: Sequence[tuple[int, EncodedRows]]) -> SortedKeys:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from paimon_cli.bucket.data_file_reader import FilePart, check_decoded, decoding, file_format, read_data_file, read_part
 from paimon_cli.bucket.deletion_vectors import BucketVectors
-from paimon_cli.bucket.key_blocks import KeyBlocks, KnownFile, RunBlocks, RunSearch, checked_footer
+from paimon_cli.bucket.key_blocks import KeyBlocks, KnownFile, Portion, RunBlocks, RunSearch, checked_footer
 from paimon_cli.bucket.key_copy import KeyCopy
 from paimon_cli.bucket.parquet_pages import PagedColumns
 from paimon_cli.bucket.schema_evolution import ReadColumns
@@ -104,47 +104,43 @@ class _RunLookup:
     run: RunBlocks
 
     def find(self, keys: SortedKeys) -> tuple[Places, Places]:
-        homes = self.run.homes(keys)
-        asked = np.flatnonzero(homes != ABSENT)
-        positions = np.full(len(keys), ABSENT, np.int64)
-        if len(asked):
-            asked_for = keys if len(asked) == len(keys) else keys.take(asked)
-            positions[asked] = self._positions(asked_for, homes[asked])
-        return np.where(homes == ABSENT, ABSENT, self.run.numbers[homes]), positions
-
-    def _positions(self, keys: SortedKeys, homes: Places) -> Places:
-        """The row of each key in its file."""
-        found = np.full(len(keys), ABSENT, np.int64)
-        numbers, begins = np.unique(homes, return_index=True)
-        portions = list(zip(numbers.tolist(), begins.tolist(), [*begins[1:].tolist(), len(keys)], strict=True))
-        is_paged = np.ones(len(keys), bool)
-        known = list(self.run.known)
-        for number, begin, end in portions:
+        homes, positions = np.full(len(keys), ABSENT, np.int64), np.full(len(keys), ABSENT, np.int64)
+        known, paged = list(self.run.known), list[Portion]()
+        for portion in self.run.portions(keys):
+            number, begin, end = portion
+            homes[begin:end] = self.run.numbers[number]
             if known[number] is None or self.context.kept.keeps_copies or end - begin >= FEWEST_DENSE_KEYS:
                 blocks = self._blocks_or_positions(number, keys.slice(begin, end))
-                if isinstance(blocks, KeyBlocks):
-                    known[number] = blocks
-                else:
-                    found[begin:end], is_paged[begin:end] = blocks, False
-        if not is_paged.any():
-            return found
+                if not isinstance(blocks, KeyBlocks):
+                    positions[begin:end] = blocks
+                    continue
+                known[number] = blocks
+            paged.append(portion)
         if any(now is not before for now, before in zip(known, self.run.known, strict=True)):
             self.run = self.run.knowing(known)
             self.context.kept.facts.put(self.name, self.run)
-        first, last = self.run.blocks_of(keys, homes)
-        too_large = np.unique(homes[is_paged & self.run.blocks.exceeds(first, last)])
-        for number, begin, end in portions:
-            if number in too_large:
-                found[begin:end] = _streamed_positions(
-                    self.context, self.bucket_id, self.run.files[number], keys.slice(begin, end)
-                )
-                is_paged[begin:end] = False
-        paged = np.flatnonzero(is_paged)
-        if len(paged) < len(keys):
-            keys, homes, first, last = keys.take(paged), homes[paged], first[paged], last[paged]
-        rows = RunSearch(self.context, self.bucket_id, self.run).rows(keys, homes, first, last)
-        found[paged] = np.where(rows == ABSENT, ABSENT, rows - self.run.first_rows[homes])
-        return found
+        if paged:
+            self._search_pages(keys, paged, positions)
+        return homes, positions
+
+    def _search_pages(self, keys: SortedKeys, portions: Sequence[Portion], positions: Places) -> None:
+        """Fill in the rows of these portions; files of which memory has no room for one key's pages are read as a whole."""
+        rows = np.concatenate([np.arange(begin, end) for _, begin, end in portions])
+        numbers = np.repeat([portion.number for portion in portions], [end - begin for _, begin, end in portions])
+        asked = keys if len(rows) == len(keys) else keys.take(rows)
+        first, last = self.run.blocks_of(asked, numbers)
+        too_large = set(numbers[self.run.blocks.exceeds(first, last)].tolist())
+        if too_large:
+            for number, begin, end in portions:
+                if number in too_large:
+                    file, wanted = self.run.files[number], keys.slice(begin, end)
+                    positions[begin:end] = _streamed_positions(self.context, self.bucket_id, file, wanted)
+            rest = [portion for portion in portions if portion.number not in too_large]
+            if rest:
+                self._search_pages(keys, rest, positions)
+            return
+        found = RunSearch(self.context, self.bucket_id, self.run).rows(asked, numbers, first, last)
+        positions[rows] = np.where(found == ABSENT, ABSENT, found - self.run.first_rows[numbers])
 
     def _blocks_or_positions(self, number: int, keys: SortedKeys) -> KeyBlocks | Places:
         """What is known of a file's pages, or the row of each key where pages save nothing or are not known.

@@ -79,22 +79,22 @@ class Blocks:
         return int((self.ends[blocks] - self.begins[blocks]).sum())
 
     def exceeds(self, first: Rows, last: Rows) -> Flags:
-        """Which of the wishes, each for the blocks from `first` to `last`, memory has no room for."""
+        """Which of the requests, each for the blocks from `first` to `last`, do not fit into memory."""
         up_to = np.cumsum(self.ends - self.begins)
         return up_to[last] - up_to[first] + (self.ends - self.begins)[first] > self.most_rows
 
     def wanted(self, first: Rows, last: Rows) -> Flags:
-        """Whether each block is among those of a wish, for the blocks from `first` to `last`."""
+        """Which blocks are needed by any of the requests, each for the blocks from `first` to `last`."""
         marks = np.zeros(len(self) + 1, np.int64)
         np.add.at(marks, first, 1)
         np.add.at(marks, last + 1, -1)
         return np.cumsum(marks[:-1]) > 0
 
     def portions(self, first: Rows, last: Rows) -> Iterator[tuple[int, int, Rows]]:
-        """Cuts ascending wishes, each for the blocks from `first` to `last`, into portions that memory has room for, unless a
-        single wish `exceeds` it.
+        """Cuts ascending requests, each for the blocks from `first` to `last`, into portions that fit into memory, unless a
+        single request `exceeds` it.
 
-        A portion: from which to which wish, and all of their blocks.
+        A portion: the number of its first request, the number after its last, and all of their blocks.
         """
         is_wanted = self.wanted(first, last)
         read_up_to = np.concatenate([[0], np.cumsum(np.where(is_wanted, self.ends - self.begins, 0))])

@@ -40,7 +40,7 @@ class OverlappedStorage(WrappedStorage):
         self._pool: ThreadPoolExecutor | None = None
         self._sent: dict[str, tuple[int, Future[None]]] = {}
         self._raised: set[str] = set()
-        """Files that could not be stored, and whose job was told so."""
+        """Files that could not be stored, where the failure has been raised."""
         self._fetched: dict[str, tuple[int, Future[memoryview]]] = {}
 
     def __eq__(self, other: object) -> bool:

@@ -5,7 +5,7 @@
 
 Both sides read the same tables, which this package has written: one compacted, the same with 5 % of its rows marked by deletion
 vectors, and one of a load and four upserts of a tenth, whose files must be merged. The write goes into a new table each time. CPU
-seconds are those of all processes of both sides, of which one at a time has something to do.
+seconds are those of all processes of both sides, which work in turn.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Program:
 KILL, RACE, PAIRS = "scripts.nightly.kill_processes", "scripts.nightly.race_put_if_absent", "scripts.nightly.pairs_of_faults"
 TESTS = ("-q", "-m", "nightly", "-n", "2", "--dist", "loadgroup", "--timeout", "3600")
 EXAMPLES = ("-q", "-m", "hypothesis", "-n", "2", "--hypothesis-profile", "night", "--timeout", "3600")
-"""The property tests with examples that nobody has chosen; one that fails is printed with the blob that repeats it."""
+"""The property tests with random examples; one that fails is printed with the blob that repeats it."""
 PROGRAMS = (
     Program("simulate", "scripts.nightly.simulate", cores=2, minutes=75),
     Program("properties", "scripts.nightly.properties", ("--jobs", "2"), "--steps", 1_020_000, cores=2, minutes=240),
