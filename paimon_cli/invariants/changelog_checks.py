@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -84,31 +84,38 @@ def replays(context: TableContext, last: int | None = None) -> Iterator[Replay]:
     """
     if not context.schema.primary_keys or context.options.record_level_expire_time is not None:
         return  # rows that expire are in no changelog
-    known = _known_snapshots(context)
+    commits = _readable_snapshots(context)
+    known = _tagged_snapshots(context) | commits
     steps: list[tuple[int, Snapshot | None]] = [(number, known[number]) for number in sorted(known)]
     if steps and steps[0][0] == 1:
         steps.insert(0, (0, None))
     for (_, before), (number, after) in pairwise(steps):
         if after is not None and last in (None, number):
             with suppress(DamagedFile, NotFound):
-                yield from _between(context, before, after, known)
+                yield from _between(context, before, after, commits)
 
 
-def _known_snapshots(context: TableContext) -> dict[int, Snapshot]:
-    """The readable snapshots, and the snapshots of tags."""
-    known: dict[int, Snapshot] = {}
-    with suppress(DamagedFile):
-        known |= {tag.snapshot.id: tag.snapshot for tag in context.tags.all().values()}
+def _readable_snapshots(context: TableContext) -> dict[int, Snapshot]:
+    found: dict[int, Snapshot] = {}
     for number in context.snapshots.ids():
         with suppress(DamagedFile, NotFound):
-            known[number] = context.snapshots.get(number)
-    return known
+            found[number] = context.snapshots.get(number)
+    return found
 
 
-def _between(context: TableContext, before: Snapshot | None, after: Snapshot, known: dict[int, Snapshot]) -> Iterator[Replay]:
+def _tagged_snapshots(context: TableContext) -> dict[int, Snapshot]:
+    """Their rows are kept. Changelog files expire with the snapshot itself, whatever tag it has."""
+    with suppress(DamagedFile):
+        return {tag.snapshot.id: tag.snapshot for tag in context.tags.all().values()}
+    return {}
+
+
+def _between(
+    context: TableContext, before: Snapshot | None, after: Snapshot, readable: Mapping[int, Snapshot]
+) -> Iterator[Replay]:
     first = before.id + 1 if before else 1
     outlived = ChangelogHistory(context.storage, context.layout)
-    commits = [known.get(number) or outlived.find(number) for number in range(first, after.id + 1)]
+    commits = [readable.get(number) or outlived.find(number) for number in range(first, after.id + 1)]
     there = [commit for commit in commits if commit is not None and commit.commit_kind != OVERWRITE]
     producers = {_producer(context, snapshot) for snapshot in (*there, *([before] if before else []))}
     if len(there) < len(commits) or len(producers) != 1 or producers == {"none"}:

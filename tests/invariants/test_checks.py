@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_rows, check_table
 from paimon_cli.invariants.repair_plan import BY_HAND, plan_repair
@@ -275,3 +276,13 @@ def test_new_rows_of_first_row_tables_keep_their_kind_in_the_changelog(tmp_path:
         tables.write(context, [{"_op": "+U", "k": key, "v": key}])
     tables.compact(context)
     assert not list(check_table(context, rows=True))
+
+
+def test_the_changelog_of_a_tagged_snapshot_expires_with_the_snapshot(tmp_path: Path) -> None:
+    table = Table.open(tables.make_table(tmp_path / "t", {"k": "INT"}, ["k"], options={"changelog-producer": "input"}).url)
+    for key in range(3):
+        tables.write(table.context, [{"k": key}])
+    table.tags.create("first", snapshot=1)
+    assert table.expire(retain_max=1, retain_min=1).removed == ("1", "2")
+    assert table.verify(level="full").violations == []
+    assert table.scan(tag="first").count() == 1
