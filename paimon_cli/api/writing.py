@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from paimon_cli.api.maintenance import Planned, compact_request
 from paimon_cli.api.opened_table import OpenedTable, Partitions, Self, check_choice, check_names, check_positive, partition_list
 from paimon_cli.datatypes.type_text import quoted_name
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
 if TYPE_CHECKING:
@@ -366,17 +366,20 @@ def arrow_table(data: Any) -> Any:
         return pa.Table.from_batches([data])
     if isinstance(data, pa.RecordBatchReader):
         return data.read_all()
-    if hasattr(data, "__dataframe__") and type(data).__module__.startswith("pandas."):
-        return pa.Table.from_pandas(data, preserve_index=False)
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.table(data)
-    batches = list(data) if isinstance(data, Iterable) and not isinstance(data, Mapping) else []
-    if batches and all(isinstance(batch, pa.RecordBatch) for batch in batches):
-        return pa.Table.from_batches(batches)
+    try:
+        if hasattr(data, "__dataframe__") and type(data).__module__.startswith("pandas."):
+            return pa.Table.from_pandas(data, preserve_index=False)
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.table(data)
+        batches = list(data) if isinstance(data, Iterable) and not isinstance(data, Mapping) else []
+        if batches and all(isinstance(batch, pa.RecordBatch) for batch in batches):
+            return pa.Table.from_batches(batches)
+    except (pa.ArrowException, ValueError) as error:
+        raise BadInput(f"the {type(data).__name__} has no Arrow form", "; ".join(map(str, error.args))) from error
     raise UsageError(
         f"cannot write {type(data).__name__} data",
         "an Arrow table, record batches, a data frame or paths of files are expected",
-        "pyarrow.Table.from_pylist makes a table of dictionaries",
+        "collect it first" if hasattr(data, "collect") else "pyarrow.Table.from_pylist makes a table of dictionaries",
     )
 
 

@@ -54,7 +54,7 @@ def plain(array: pa.Array) -> pa.Array:
     """The values without dictionary, run-length, large or view encoding."""
     t = array.type
     if pa.types.is_dictionary(t):
-        return plain(array.dictionary_decode())
+        return plain(array.dictionary).take(array.indices)
     if pa.types.is_run_end_encoded(t):
         return plain(pc.run_end_decode(array))
     if pa.types.is_large_string(t) or pa.types.is_string_view(t):
@@ -94,6 +94,9 @@ def _cast(array: pa.Array, t: DataType, accepted: bool, why: str) -> pa.Array:
 
 
 def _integers(array: pa.Array, t: DataType) -> pa.Array:
+    """Whole numbers may come as floating-point numbers: pandas keeps integers so where some are missing."""
+    if pa.types.is_floating(array.type):
+        return _cast(array, t, True, f"it is not a whole number in the range of {t.root}")
     return _cast(array, t, pa.types.is_integer(array.type), f"it is outside the range of {t.root}")
 
 
@@ -104,7 +107,8 @@ def _floats(array: pa.Array, t: DataType, may_round: bool) -> pa.Array:
         same = (back == wide) | np.isnan(wide)
         require(array, same | (np.isfinite(back) if may_round else False), "it is not exactly a FLOAT")
         return narrow
-    return _cast(array, t, pa.types.is_floating(array.type), "it does not fit")
+    accepted = pa.types.is_floating(array.type) or pa.types.is_integer(array.type)
+    return _cast(array, t, accepted, f"it is not exactly a {t.root}")
 
 
 def _decimals(array: pa.Array, t: DecimalType) -> pa.Array:

@@ -70,7 +70,7 @@ class PaimonDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from paimon_cli.spark.source_writing import batch_writer
 
-        return batch_writer(SourceOptions.of(self.options), overwrite)
+        return batch_writer(SourceOptions.of(self.options), schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from paimon_cli.spark.stream_reading import PaimonStreamReader
@@ -81,7 +81,7 @@ class PaimonDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         from paimon_cli.spark.source_writing import stream_writer
 
-        return stream_writer(SourceOptions.of(self.options), overwrite)
+        return stream_writer(SourceOptions.of(self.options), schema, overwrite)
 
 
 class PaimonReader(DataSourceReader):

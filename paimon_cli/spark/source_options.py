@@ -9,10 +9,11 @@ from typing import Any
 from paimon_cli.api.opened_table import check_choice
 from paimon_cli.api.table import Table
 from paimon_cli.errors import UsageError
+from paimon_cli.ingest.faults import FAIL, SKIP
 
 TABLE_OPTIONS = ("path", "branch", "warehouse")
 SCAN_OPTIONS = ("columns", "where", "snapshot", "tag", "as_of", "incremental", "incremental_mode", "row_kind")
-WRITE_OPTIONS = ("op", "op_column", "missing_columns", "commit_user", "commit_id", "assume_new")
+WRITE_OPTIONS = ("op", "op_column", "on_error", "missing_columns", "commit_user", "commit_id", "assume_new")
 STREAM_OPTIONS = ("start", "consumer", "maxrowspertrigger")
 SPARKS_OWN = ("checkpointlocation",)
 _KNOWN = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS}
@@ -69,6 +70,7 @@ class SourceOptions:
         found = {name: self.get(name) for name in WRITE_OPTIONS if self.get(name) is not None}
         missing = found.pop("missing_columns", "null")
         check_choice("missing-columns", missing, ("null", "error"))
+        check_choice("on-error", found.get("on_error", FAIL), (FAIL, SKIP))
         return {**found, "missing_are_null": missing == "null", "assume_new": self.is_true("assume_new")}
 
     def is_true(self, name: str) -> bool:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
 from paimon_cli.bucket.stamped_files import stamped_files
 from paimon_cli.commit.committer import Committer
@@ -42,15 +43,17 @@ from paimon_cli.maintain.orphans import UsedNames
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.spark.source_options import SourceOptions
-from paimon_cli.spark.task_rows import FrameRows, checked_rows
+from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows
 from paimon_cli.storage.storage import delete_all
-from paimon_cli.write.table_writer import TableWriter, Written
+from paimon_cli.write.table_writer import TableWriter, Written, numbered_in_turn
 from paimon_cli.write.write_plan import WritePlan
 
 ANY_TASK_WRITES_ANY_BUCKET = (BucketMode.FIXED, BucketMode.UNAWARE)
 """Where tasks that know nothing of each other may add files to the same bucket."""
 log = logging.getLogger(__name__)
 
+ROWS_OF_TASK = 1 << 28
+"""Sequence numbers that a commit leaves to each partition. They must suffice for one commit a second over years."""
 TASK_END_SECONDS = 3
 """Longer than Spark lets the Python process of a cancelled task run (`spark.python.task.killTimeout`, 2 s by default)."""
 QUERY = "sql.streaming.queryId"
@@ -62,33 +65,34 @@ BATCH_DIGITS, MOST_DIGITS = 14, 20
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """What a task has written: pickled `Written`, and the commit that it belongs to.
+    """What a task has written: pickled `Written`, the number of rows that it skipped, and the commit that it belongs to.
 
     `stamp`: in the names of the files of this attempt alone. In a stream it begins with `batch`, digits that all attempts of the
     batch share: by them a repeated batch finds the files of earlier attempts, which may be in the table or left over.
     """
 
     written: bytes
+    skipped: int
     stamp: str
     read_snapshot_id: int | None
     query: str = ""
     batch: str = ""
 
 
-def batch_writer(options: SourceOptions, overwrite: bool) -> DataSourceArrowWriter:
+def batch_writer(options: SourceOptions, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
     """A writer for `df.write`. Raises what a write raises before it begins."""
-    return BatchWriter(*_planned(options, overwrite))
+    return BatchWriter(*_planned(options, schema, overwrite))
 
 
-def stream_writer(options: SourceOptions, overwrite: bool) -> DataSourceStreamArrowWriter:
+def stream_writer(options: SourceOptions, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
     """A writer for `df.writeStream`. Spark creates one for each micro-batch."""
-    plan, request = _planned(options, overwrite)
+    plan, request = _planned(options, schema, overwrite)
     if request.commit_id is not None:
         raise NotSupported("option commit_id for a stream", "each micro-batch has its own number", "leave it out")
     return StreamWriter(plan, request)
 
 
-def _planned(options: SourceOptions, overwrite: bool) -> tuple[WritePlan, WriteRequest]:
+def _planned(options: SourceOptions, schema: StructType, overwrite: bool) -> tuple[WritePlan, WriteRequest]:
     arguments = options.write_arguments()
     table = options.table()
     table.check_commit()
@@ -103,7 +107,9 @@ def _planned(options: SourceOptions, overwrite: bool) -> tuple[WritePlan, WriteR
             "use paimon_cli.spark.write(df, name)",
         )
     request = WriteRequest(FrameRows(), overwrite=overwrite, allow_empty=True, compaction=NO_COMPACTION, **arguments)
-    return plan_write(context, request), request
+    plan = plan_write(context, request)
+    check_columns(plan, schema)
+    return plan, request
 
 
 @dataclass
@@ -116,11 +122,13 @@ class _Writing:
     def written(self, batches: Iterator[pa.RecordBatch], query: str = "", batch: str = "") -> TaskMessage:
         """Write the rows of a task."""
         plan = replace(self.plan, file_stamp=batch + self.plan.file_stamp[: MOST_DIGITS - len(batch)])
+        tally, task = Tally(), TaskContext.get()
+        partition = 0 if task is None else task.partitionId()
         with TableWriter(plan) as writer:
-            for rows in checked_rows(plan, batches, 0, Tally()):
+            for rows in in_order_of_partitions(checked_rows(plan, batches, partition, tally), partition):
                 writer.write(rows)
             written = writer.finish()
-        return TaskMessage(pickle.dumps(written), plan.file_stamp, plan.read_snapshot_id, query, batch)
+        return TaskMessage(pickle.dumps(written), tally.bad_rows, plan.file_stamp, plan.read_snapshot_id, query, batch)
 
     def _commit(self, messages: Sequence[TaskMessage], identity: CommitIdentity) -> set[bytes]:
         """The partitions that got rows."""
@@ -137,6 +145,8 @@ class _Writing:
             NewFiles(context, stamp).delete_all_but(written.messages)
             done, _ = commit_rows(committer, plan, written.messages, self.request, identity)
             committed += [] if done.already_committed else written.messages
+            if skipped := sum(message.skipped for message in messages):
+                log.warning("%s rows do not fit the table and were skipped", f"{skipped:,}")
         if messages and messages[0].batch:
             delete_unused(context, messages[0].batch, committed)
         if (hidden := show_level_0(context, (), LocalEngine(), NoProgress())) is not None:
@@ -199,6 +209,24 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
     def _user(self, query: str) -> str:
         """A new checkpoint is a new query, whose batches count from 0 again: the name alone would not tell them apart."""
         return query if self.request.commit_user is None else f"{self.request.commit_user}-{query}"
+
+
+def in_order_of_partitions(batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
+    """The rows numbered so that those of later partitions come later.
+
+    Tasks add to the same buckets and know nothing of each other. If two of them had the same numbers, the versions of a key in
+    both would have no order, and another one could win after a compaction.
+    """
+    count = 0
+    for rows in batches:
+        yield numbered_in_turn(rows, partition * ROWS_OF_TASK + count)
+        count += rows.num_rows
+        if count > ROWS_OF_TASK:
+            raise NotSupported(
+                f"partition {partition} of the DataFrame has more than {ROWS_OF_TASK:,} rows",
+                "the data source cannot number more in one task",
+                "repartition the DataFrame, or use paimon_cli.spark.write(df, name)",
+            )
 
 
 def delete_unused(context: TableContext, batch: str, committed: Sequence[CommitMessage]) -> None:

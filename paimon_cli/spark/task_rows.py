@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.ingest.faults import Tally
@@ -51,10 +53,23 @@ class FrameRows:
 
 def checked_rows(plan: WritePlan, batches: Iterable[pa.RecordBatch], partition: int, tally: Tally) -> Iterator[pa.RecordBatch]:
     """The rows of one partition of the DataFrame as the table takes them. Raises `BadInput`."""
+    return _checked(plan, batches, partition, f"partition {partition} of the DataFrame", tally)
+
+
+def check_columns(plan: WritePlan, schema: StructType) -> None:
+    """Before any task runs: `BadInput` for columns that the table lacks or needs, or whose types it cannot take."""
+    columns = to_arrow_schema(schema, timezone="UTC")
+    no_rows = pa.RecordBatch.from_arrays([pa.nulls(0, column.type) for column in columns], schema=columns)
+    for _ in _checked(plan, [no_rows], 0, "the DataFrame", Tally()):
+        continue
+
+
+def _checked(
+    plan: WritePlan, batches: Iterable[pa.RecordBatch], partition: int, name: str, tally: Tally
+) -> Iterator[pa.RecordBatch]:
     incoming = plan.incoming
     assert isinstance(incoming, IncomingRows)
     assert isinstance(incoming.source, FrameRows)
-    name = f"partition {partition} of the DataFrame"
     split = SourceSplit("", ARROW, 0, None, 0, partition * ROWS_OF_PARTITION, name, arrivals=ROWS_OF_PARTITION)
     return replace(incoming, source=replace(incoming.source, batches=batches)).read(split, tally)
 

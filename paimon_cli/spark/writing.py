@@ -39,7 +39,7 @@ from paimon_cli.jobs.spark.write import (
     shuffle_of,
     write_on_spark,
 )
-from paimon_cli.spark.task_rows import FrameRows, checked_rows, is_of_frame
+from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows, is_of_frame
 from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -82,11 +82,13 @@ class FrameEngine(SessionEngine):
     def __init__(self, frame: DataFrame) -> None:
         super().__init__(frame.sparkSession)
         self._names = frame.columns
+        self._columns = frame.schema
         self._frame = frame.toDF(*(f"c{place}" for place in range(len(self._names))))  # mapInArrow finds no name with a dot
 
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         if not is_of_frame(plan):
             return super().write_rows(plan, tallies, progress)
+        check_columns(plan, self._columns)
         send_package(self.session)
         if not plan.shuffles:
             return self._write_where_read(plan, tallies, progress)

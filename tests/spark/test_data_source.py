@@ -9,7 +9,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from paimon_cli import Table
+from paimon_cli import Table, spark
+from paimon_cli.errors import BadInput
 from tests.tables import data_files, live_files, make_table
 
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "qty": "INT"}
@@ -120,10 +121,43 @@ def test_a_repeated_write_counts_once(session: SparkSession, tmp_path: Path) -> 
     assert data_files(table.context) == live_files(table.context)
 
 
+def test_rows_of_later_partitions_win(session: SparkSession, table: Table) -> None:
+    """Tasks add to one bucket without knowing of each other: before and after a compaction the same version is the last."""
+    rows = session.range(0, 30, 1, 3).where("id < 10 OR id % 10 = 0").selectExpr("1L AS id", "'a' AS name", "int(id) AS qty")
+    assert rows.rdd.glom().map(len).collect() == [10, 1, 1]
+    rows.write.format("paimon").mode("append").save(table.url)
+    assert table.scan(["qty"], "id = 1").to_arrow().column("qty").to_pylist() == [20]
+    table.compact()
+    assert table.scan(["qty"], "id = 1").to_arrow().column("qty").to_pylist() == [20]
+
+
+def test_columns_are_checked_before_any_task_runs(session: SparkSession, table: Table) -> None:
+    """So that the only error is the one that says what is wrong."""
+    never = session.range(1).selectExpr("if(id >= 0, raise_error('a task ran'), id) AS id", "'a' AS name")
+    for rows, message in (
+        (never.withColumn("extra", never.name), "the DataFrame: the table has no column 'extra'"),
+        (never.drop("id"), "the DataFrame: column 'id' is missing"),
+        (never.selectExpr("id", "array(name) AS qty"), r"the DataFrame: column 'qty' has type list<"),
+    ):
+        with pytest.raises(PySparkException, match=message):
+            rows.write.format("paimon").mode("append").save(table.url)
+        with pytest.raises(BadInput, match=message):
+            spark.write(rows, table.url)
+
+
+def test_rows_that_do_not_fit_are_skipped_on_demand(session: SparkSession, table: Table) -> None:
+    rows = session.range(8, 12).selectExpr("id", "'new' AS name", "if(id = 9, id << 40, id) AS qty")
+    with pytest.raises(PySparkException, match=r"outside the range of INT(.|\n)*on_error skip"):
+        rows.write.format("paimon").mode("append").save(table.url)
+    rows.write.format("paimon").option("on_error", "skip").mode("append").save(table.url)
+    assert sorted(table.scan(["id"], "name = 'new'").to_arrow().column("id").to_pylist()) == [8, 10, 11]
+
+
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
         ("op", "merge", "choose one of upsert, delete"),
+        ("on_error", "rejects.csv", "choose one of fail, skip"),
         ("missing_columns", "maybe", "choose one of null, error"),
         ("assume_new", "yes", "choose one of true, false"),
     ],

@@ -9,12 +9,14 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
 
 from paimon_cli import Table
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.source_writing import StreamWriter, stream_writer
 from tests.tables import data_files, live_files, make_table, rows
 
+SUMS_COLUMNS = StructType([StructField("k", LongType(), False), StructField("n", LongType())])
 SUMS = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
 Rows = list[tuple[Any, ...]]
 
@@ -75,7 +77,7 @@ def test_an_abort_after_a_published_commit_deletes_nothing(tmp_path: Path) -> No
     context = make_table(tmp_path / "t", {"k": "BIGINT NOT NULL", "n": "BIGINT"}, ["k"], options=SUMS)
 
     def task(n: int) -> tuple[StreamWriter, Any]:
-        writer = stream_writer(SourceOptions.of({"path": context.url}), overwrite=False)
+        writer = stream_writer(SourceOptions.of({"path": context.url}), SUMS_COLUMNS, overwrite=False)
         assert isinstance(writer, StreamWriter)
         return writer, writer.written(iter([pa.record_batch({"k": [1], "n": [n]})]), "the query")
 
