@@ -27,6 +27,7 @@ from paimon_cli.metadata.data_file import (
     ManifestEntry,
 )
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.storage.storage import delete_all
 
@@ -156,6 +157,16 @@ def oldest_read(messages: Iterable[CommitMessage]) -> int | None:
     seen = [m.read_snapshot_id for m in messages]
     known = [number for number in seen if number is not None]
     return min(known) if known and len(known) == len(seen) else None
+
+
+def meets_distributed_rows(context: TableContext, messages: Iterable[CommitMessage]) -> bool:
+    """Whether the messages add to buckets of a table whose compactions bring rows into buckets, too."""
+    return postpones_buckets(context) and any(m.has_append and m.bucket != POSTPONE_BUCKET for m in messages)
+
+
+def postpones_buckets(context: TableContext) -> bool:
+    """Whether the buckets of the table are postponed, even if this job overrides the option to rewrite partitions."""
+    return POSTPONE_BUCKET in (context.options.bucket, context.schema.typed_options.bucket)
 
 
 def apply_index_changes(

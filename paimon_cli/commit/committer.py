@@ -21,18 +21,17 @@ from paimon_cli.commit.commit_messages import (
     SnapshotChanges,
     append_changes,
     compact_changes,
+    meets_distributed_rows,
     oldest_read,
     overwrite_changes,
 )
 from paimon_cli.commit.data_conflict import (
     OFF,
     CheckData,
-    all_of,
     check_of_buckets,
     check_of_homes,
     check_of_messages,
     check_of_partitions,
-    meets_distributed_rows,
 )
 from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
 from paimon_cli.commit.files_conflict import (
@@ -79,10 +78,10 @@ class CommitResult:
 
 @dataclass(frozen=True)
 class CommitStep:
-    """One snapshot to make; `check_data`: its data conflict check, if any. `rewrites_manifests`: it changes no files of data."""
+    """One snapshot to make, and its data conflict checks. `rewrites_manifests`: it changes no files of data."""
 
     changes_on: ChangesOn
-    check_data: CheckData | None = None
+    data_checks: Sequence[CheckData] = ()
     rewrites_manifests: bool = False
 
 
@@ -112,24 +111,22 @@ class Committer:
         compact halves bring rows that their buckets did not hold, which must not go on top of what others wrote there since.
         `work_begin_millis`: when the job began, which the snapshots then note.
         """
+        context, steps = self._context, list[CommitStep]()
         append, compact = append_changes(messages, check_append_files), compact_changes(messages)
-        steps: list[CommitStep] = []
-        if not append.is_empty or (compact.is_empty and self._context.options.commit_force_create_snapshot):
-            check = None if append.is_empty else self._check_of_append(identity, messages, append)
+        appends, compacts = not append.is_empty, not compact.is_empty
+        if appends or (not compacts and context.options.commit_force_create_snapshot):
+            checks = []
+            if appends and (meets_distributed_rows(context, messages) or self._checks_data):
+                checks.append(check_of_messages(context, identity, messages, append.read_snapshot_id))
             if keeps_numbers:
-                steps.append(CommitStep(lambda latest: append, check))
+                steps.append(CommitStep(lambda latest: append, checks))
             else:
-                checks = all_of(check, self._check_of_homes(identity, messages))
+                checks += self._checks_of_homes(identity, messages)
                 steps.append(CommitStep(self._ordered(lambda latest: append), checks))
-        check = check_of_buckets(self._context, identity, messages, compact.read_snapshot_id) if rows_are_new else None
-        return self._commit([*steps, *_compaction(compact, check)], identity, watermark, work_begin_millis)
-
-    def _check_of_append(
-        self, identity: CommitIdentity, messages: Sequence[CommitMessage], append: SnapshotChanges
-    ) -> CheckData | None:
-        if not self._checks_data and not meets_distributed_rows(self._context, messages):
-            return None
-        return check_of_messages(self._context, identity, messages, append.read_snapshot_id)
+        if compacts:
+            checks = [check_of_buckets(context, identity, messages, compact.read_snapshot_id)] if rows_are_new else []
+            steps.append(CommitStep(lambda latest: compact, checks))
+        return self._commit(steps, identity, watermark, work_begin_millis)
 
     def overwrite(
         self,
@@ -148,17 +145,18 @@ class Committer:
         a COMPACT snapshot. Errors as `commit`. `keeps_postponed`: rows that wait in `bucket-postpone` go on waiting.
         """
         read = oldest_read(messages) if read_snapshot_id is None else read_snapshot_id
-        check = None
+        checks = self._checks_of_homes(identity, messages)
         if self._checks_data:
-            check = check_of_partitions(self._context, identity, replaced_partitions, read, keeps_postponed)
-        check = all_of(check, self._check_of_homes(identity, messages))
+            checks.insert(0, check_of_partitions(self._context, identity, replaced_partitions, read, keeps_postponed))
         step = CommitStep(
             self._ordered(
                 lambda latest: overwrite_changes(self._context, messages, replaced_partitions, latest, keeps_postponed)
             ),
-            check,
+            checks,
         )
-        return self._commit([step, *_compaction(compact_changes(messages))], identity, watermark)
+        compact = compact_changes(messages)
+        steps = [step] if compact.is_empty else [step, CommitStep(lambda latest: compact)]
+        return self._commit(steps, identity, watermark)
 
     def compact_manifests(self, identity: CommitIdentity) -> CommitResult:
         """A COMPACT snapshot of the same files, with as few manifests as possible; none if there is nothing to gain.
@@ -226,7 +224,8 @@ class Committer:
                         delta = DeltaManifests.write(changes, writer)
                     facts = CommitFacts(own.identity, watermark, attempt, attempts.begin_millis, work_begin_millis)
                     prepared = prepare_snapshot(context, latest, delta, facts, writer)
-                    check_vectors_switch(context, changes, prepared.snapshot.schema_id)
+                    if prepared.snapshot.schema_id != context.schema.id:
+                        check_vectors_switch(context, changes, prepared.snapshot.schema_id)
             except SnapshotGone:
                 writer, delta = MetadataWriter(context), None
                 continue
@@ -245,19 +244,20 @@ class Committer:
         return seen or self._context.snapshots.latest()
 
     def _check(self, step: CommitStep, changes: SnapshotChanges, latest: Snapshot | None, attempt: int) -> None:
-        added = sum(entry.kind == ADD for entry in changes.entries)
+        added = [entry for entry in changes.entries if entry.kind == ADD]
         with self._context.trace.timed(
             "check",
             attempt=attempt,
             kind=changes.kind,
             latest=None if latest is None else latest.id,
-            added=added,
-            deleted=len(changes.entries) - added,
-            data_conflict_check=self._context.options.commit_data_conflict_check if step.check_data else OFF,
+            added=len(added),
+            deleted=len(changes.entries) - len(added),
+            data_conflict_check=self._context.options.commit_data_conflict_check if step.data_checks else OFF,
         ):
-            check_postponed(self._context, changes)
-            if step.check_data:
-                step.check_data(latest)
+            if any(entry.is_postponed for entry in added):
+                check_postponed(self._context)
+            for check in step.data_checks:
+                check(latest)
             if changes.read_hash_indexes:
                 check_hash_indexes(self._context, latest, changes)
             if changes.check_files:
@@ -266,10 +266,9 @@ class Committer:
                 # The writer checked the bucket counts of the snapshot that it began with; only what came later can differ.
                 check_newest_bucket_counts(self._context, latest, changes.entries)
 
-    def _check_of_homes(self, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> CheckData | None:
-        if self._context.mode.bucket_mode is not BucketMode.CROSS_PARTITION:
-            return None
-        return check_of_homes(self._context, identity, messages)
+    def _checks_of_homes(self, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> list[CheckData]:
+        moves_rows = self._context.mode.bucket_mode is BucketMode.CROSS_PARTITION
+        return [check_of_homes(self._context, identity, messages)] if moves_rows else []
 
     @property
     def _checks_data(self) -> bool:
@@ -279,10 +278,6 @@ class Committer:
         if step.rewrites_manifests:
             return not manifests_worth_rewriting(self._context, latest)
         return changes.is_empty and not self._context.options.commit_force_create_snapshot
-
-
-def _compaction(compact: SnapshotChanges, check: CheckData | None = None) -> list[CommitStep]:
-    return [] if compact.is_empty else [CommitStep(lambda latest: compact, check)]
 
 
 @contextlib.contextmanager

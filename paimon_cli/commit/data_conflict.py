@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, Protocol
 
+from paimon_cli.commit.commit_messages import postpones_buckets
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import BucketsConflict, Conflict, DamagedFile, DataConflict, UsageError
 from paimon_cli.history.manifest_reader import SnapshotGone
@@ -83,16 +84,6 @@ def _written_by(context: TableContext, messages: Sequence[CommitMessage], granul
     return WrittenKeys(context, messages) if granularity == KEY else WrittenRanges(context, messages)
 
 
-def meets_distributed_rows(context: TableContext, messages: Sequence[CommitMessage]) -> bool:
-    """Whether the messages add to buckets of a table whose compactions bring rows into buckets, too."""
-    return _postpones_buckets(context) and any(message.has_append and message.bucket != POSTPONE_BUCKET for message in messages)
-
-
-def _postpones_buckets(context: TableContext) -> bool:
-    """Whether the buckets of the table are postponed, even if this job overrides the option to rewrite partitions."""
-    return POSTPONE_BUCKET in (context.options.bucket, context.schema.typed_options.bucket)
-
-
 def check_of_buckets(
     context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage], read_snapshot_id: int | None
 ) -> CheckData:
@@ -106,17 +97,6 @@ def check_of_homes(context: TableContext, identity: CommitIdentity, messages: Se
     written = [message for message in messages if message.has_append]
     read = min(((m.read_snapshot_id if m.keys_read_at is None else m.keys_read_at) or 0 for m in written), default=0)
     return DataConflictCheck(context, identity, KeysElsewhere(context, written), read, error=BucketsConflict).check
-
-
-def all_of(*checks: CheckData | None) -> CheckData | None:
-    """A check that runs all of these; None if there is none."""
-    given = [check for check in checks if check is not None]
-
-    def check(latest: Snapshot | None) -> None:
-        for each in given:
-            each(latest)
-
-    return check if given else None
 
 
 def check_of_partitions(
@@ -302,7 +282,7 @@ class DataConflictCheck:
         """Files that a snapshot changed as more than a compaction: those of a compaction where it gave out postponed rows."""
         if snapshot.commit_kind in (APPEND, OVERWRITE):
             return [] if self._only_distributed else self._delta(snapshot)
-        if not _postpones_buckets(self._context):
+        if not postpones_buckets(self._context):
             return []
         entries = self._delta(snapshot)
         distributed = {entry.partition for entry in entries if entry.kind == DELETE and entry.is_postponed}

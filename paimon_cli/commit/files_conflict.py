@@ -160,7 +160,7 @@ def check_vectors_switch(context: TableContext, changes: SnapshotChanges, schema
 
     `schema_id`: the newest schema, at which the snapshot will be.
     """
-    if changes.kind != COMPACT or not changes.check_files or schema_id == context.schema.id:
+    if changes.kind != COMPACT or not changes.check_files:
         return
     newest = context.schemas.get(schema_id)
     if newest.options.get(VECTORS_ENABLED) != context.schema.options.get(VECTORS_ENABLED):
@@ -171,10 +171,8 @@ def check_vectors_switch(context: TableContext, changes: SnapshotChanges, schema
         )
 
 
-def check_postponed(context: TableContext, changes: SnapshotChanges) -> None:
-    """Raise `FilesConflict` for postponed rows in a table whose number of buckets has been set since."""
-    if not any(entry.kind == ADD and entry.is_postponed for entry in changes.entries):
-        return
+def check_postponed(context: TableContext) -> None:
+    """For changes that postpone rows: raise `FilesConflict` if the number of buckets of the table has been set since."""
     newest = context.schemas.get(context.schemas.newest_id(context.schema.id))
     if newest.typed_options.bucket != POSTPONE_BUCKET:
         raise FilesConflict(

@@ -44,7 +44,7 @@ class MetadataWriter:
             name = self._write("manifest", content, added=line.num_added_files, deleted=line.num_deleted_files)
             found.append(replace(line, file_name=name))
         if len(found) == 1:
-            self._context.manifest_cache.add(found[0], table.pieces)
+            self._context.manifest_cache.add(found[0], table)
         return found
 
     def manifest_list(self, manifests: Sequence[ManifestFileMeta], purpose: str) -> tuple[str, int]:

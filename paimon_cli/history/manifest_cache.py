@@ -15,7 +15,7 @@ import numpy as np
 
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import KeepManifest, ManifestReader
-from paimon_cli.metadata.data_file import ADD, ALL_FILES, FileFilter, ManifestFileMeta
+from paimon_cli.metadata.data_file import ADD, FileFilter, ManifestFileMeta
 from paimon_cli.metadata.manifest_table import ManifestTable
 
 _MANY_ENTRIES = 2000
@@ -88,14 +88,13 @@ class CachedManifest:
     def entries(self, partition: bytes) -> PartitionEntries | None:
         return self.partitions.get(partition)
 
-    def add(self, pieces: Sequence[ManifestTable], partitions: Collection[bytes] | None) -> None:
-        """`pieces` are all that the manifest has of those partitions, or of all; they may hold others, too."""
+    def add(self, table: FileTable, partitions: Collection[bytes] | None = None) -> None:
+        """`table` has all that the manifest holds of those partitions, or of all."""
         self.is_whole = partitions is None
-        wanted = ALL_FILES if partitions is None else FileFilter(partitions.__contains__)
-        tables = FileTable.of(pieces, wanted).by_partition()
+        tables = table.by_partition()
         for partition in partitions or tables:
             self.partitions[partition] = PartitionEntries(tables[partition]) if partition in tables else None
-        records = [piece.records for piece in pieces]
+        records = [piece.records for piece in table.pieces]
         self.size += sum(some.bytes.data.nbytes + len(some.decoded) * _ENTRY_BYTES for some in records)
 
 
@@ -132,11 +131,11 @@ class ManifestCache:
         self._keep(found)
         return list(found.values())
 
-    def add(self, manifest: ManifestFileMeta, pieces: Sequence[ManifestTable]) -> None:
+    def add(self, manifest: ManifestFileMeta, table: FileTable) -> None:
         """Keep a manifest that this process has written itself, so that its next commit need not read it."""
         if manifest.num_added_files + manifest.num_deleted_files < _MANY_IN_ALL:
             cached = CachedManifest()
-            cached.add(pieces, None)
+            cached.add(table)
             self._keep({_key(manifest): cached})
 
     def key(self, encoded: bytes, decode: Callable[[bytes], Any]) -> Any:
@@ -155,10 +154,10 @@ class ManifestCache:
         small = [meta for meta, count in zip(missing, counts, strict=True) if count < few]
         big = [meta for meta, count in zip(missing, counts, strict=True) if count >= few]
         for meta, pieces in zip(small, self._reader.tables_of_each(small), strict=True):
-            found[_key(meta)].add(pieces, None)
+            found[_key(meta)].add(FileTable.of(pieces))
         asked = {partition for meta in big for partition in partitions if partition not in found[_key(meta)].partitions}
         for meta, pieces in zip(big, self._reader.tables_of_each(big, asked), strict=True):
-            found[_key(meta)].add(pieces, asked)
+            found[_key(meta)].add(FileTable.of(pieces, FileFilter(asked.__contains__)), asked)
 
     def _keep(self, found: dict[tuple[str, int], CachedManifest]) -> None:
         """Move the most recently used to the end, and drop from the front."""
