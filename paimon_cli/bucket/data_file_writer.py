@@ -10,25 +10,13 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.bucket.avro_rows import avro_record_field
 from paimon_cli.bucket.column_statistics import KEY_STATS_MODE, simple_stats, truncated
-from paimon_cli.bucket.file_encoders import (
-    NATIVE_TIMESTAMP_PRECISION,
-    FileEncoder,
-    codec_of,
-    open_encoder,
-    page_rows,
-    timestamp_precisions,
-    wants_differences,
-    wants_int96,
-)
+from paimon_cli.bucket.file_encoders import FileEncoder, check_encodable, open_encoder
 from paimon_cli.bucket.file_indexes import SUFFIX, IndexBuilder, indexed_columns
 from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.bucket.stitched_files import StitchedFile, StoredGroups
-from paimon_cli.datatypes.arrow_types import check_storable
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.errors import NotSupported, StorageUnavailable
+from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, FileLayout
@@ -42,42 +30,9 @@ from paimon_cli.storage.clock_and_random import local_wall_clock
 
 def check_writable(schema: TableSchema, options: TableOptions) -> None:
     """NotSupported for what data files written here cannot hold; UsageError for a codec that a format does not have."""
-    for field in schema.fields:
-        check_storable(field)
     check_partition_types(schema.types_of(schema.partition_keys))
     indexed_columns(schema, options)
-    stored = _formats_and_codecs(options)
-    if options.changelog_producer != "none":
-        stored |= _formats_and_codecs(options.of_changelog_files)
-    for file_format, compression in sorted(stored):
-        codec_of(file_format, compression)
-    formats = {file_format for file_format, _ in stored}
-    if "avro" in formats:
-        for field in schema.fields:
-            avro_record_field(field.name, field.type, "record")
-    if "parquet" in formats:
-        wants_differences(options)
-        page_rows(options)
-        _refuse_mixed_timestamps(schema)
-
-
-def _formats_and_codecs(options: TableOptions) -> set[tuple[str, str]]:
-    """Of files at any level."""
-    levels = {0, *options.file_format_per_level, *options.file_compression_per_level}
-    return {(options.format_at(level), options.compression_at(level)) for level in [*levels, max(levels) + 1]}
-
-
-def _refuse_mixed_timestamps(schema: TableSchema) -> None:
-    if not wants_int96(schema.fields):
-        return
-    wide = [f for f in schema.fields if wants_int96([f])]
-    narrow = [f for f in schema.fields if any(p <= NATIVE_TIMESTAMP_PRECISION for p in timestamp_precisions([f]))]
-    if narrow:
-        raise NotSupported(
-            f"cannot write column '{wide[0].name}' of type {type_to_sql(wide[0].type)} beside '{narrow[0].name}'",
-            "Parquet keeps TIMESTAMP(7..9) as INT96, and Arrow's writer then uses INT96 for every timestamp of the file",
-            "declare all timestamps with the same kind of precision, or set file.format=orc",
-        )
+    check_encodable(schema.fields, options)
 
 
 ROW_GROUP_BYTES = 32 << 20
@@ -282,12 +237,13 @@ class _OpenDataFile:
             self._index.add_filters(file.filters)
 
     def _observe(self, batch: pa.RecordBatch) -> None:
-        self._count(batch.num_rows, *self._layout.sequence_range(batch))
+        least, greatest, retractions = self._layout.totals_of(batch)
+        self._count(batch.num_rows, least, greatest)
+        self._deletes += retractions
         if self._layout.keys:
             if not self._ends:
                 self._ends.append(batch.slice(0, 1))
             self._ends[1:] = [batch.slice(batch.num_rows - 1, 1)]
-            self._deletes += self._layout.retractions(batch)
         if self._index is not None:
             self._index.add(batch)
 

@@ -11,11 +11,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from paimon_cli.bucket.avro_rows import AvroRows
+from paimon_cli.bucket.avro_rows import AvroRows, avro_record_field
 from paimon_cli.bucket.column_statistics import ColumnStatistics, ColumnTally, footer_statistics, leaf_numbers
 from paimon_cli.bucket.nanosecond_range import holds_early_digits, refuse_far_times
 from paimon_cli.bucket.orc_file import orc_column, orc_schema
+from paimon_cli.datatypes.arrow_types import check_storable
 from paimon_cli.datatypes.data_type import DataField, TimestampType
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.avro_writer import CODECS as AVRO_CODECS
 from paimon_cli.metadata.data_file_schema import FileLayout
@@ -61,6 +63,44 @@ class FileEncoder(Protocol):
     def statistics(self, fields: Sequence[DataField]) -> list[ColumnStatistics]:
         """Of physical columns, after `close`."""
         ...
+
+
+def check_encodable(columns: Sequence[DataField], options: TableOptions) -> None:
+    """NotSupported for columns that the formats of the table cannot hold; UsageError for a codec that a format does not have."""
+    for column in columns:
+        check_storable(column)
+    stored = _formats_and_codecs(options)
+    if options.changelog_producer != "none":
+        stored |= _formats_and_codecs(options.of_changelog_files)
+    for file_format, compression in sorted(stored):
+        codec_of(file_format, compression)
+    formats = {file_format for file_format, _ in stored}
+    if "avro" in formats:
+        for column in columns:
+            avro_record_field(column.name, column.type, "record")
+    if "parquet" in formats:
+        wants_differences(options)
+        page_rows(options)
+        _refuse_mixed_timestamps(columns)
+
+
+def _formats_and_codecs(options: TableOptions) -> set[tuple[str, str]]:
+    """Of files at any level."""
+    levels = {0, *options.file_format_per_level, *options.file_compression_per_level}
+    return {(options.format_at(level), options.compression_at(level)) for level in [*levels, max(levels) + 1]}
+
+
+def _refuse_mixed_timestamps(columns: Sequence[DataField]) -> None:
+    if not wants_int96(columns):
+        return
+    wide = [f for f in columns if wants_int96([f])]
+    narrow = [f for f in columns if any(p <= NATIVE_TIMESTAMP_PRECISION for p in timestamp_precisions([f]))]
+    if narrow:
+        raise NotSupported(
+            f"cannot write column '{wide[0].name}' of type {type_to_sql(wide[0].type)} beside '{narrow[0].name}'",
+            "Parquet keeps TIMESTAMP(7..9) as INT96, and Arrow's writer then uses INT96 for every timestamp of the file",
+            "declare all timestamps with the same kind of precision, or set file.format=orc",
+        )
 
 
 def codec_of(file_format: str, compression: str) -> str:

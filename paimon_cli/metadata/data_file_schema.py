@@ -92,14 +92,11 @@ class FileLayout:
         columns = [without_hidden_nulls(rows.column(name.removeprefix(KEY_PREFIX))) for name in self.physical.names]
         return pa.table(columns, schema=self.physical)
 
-    def sequence_range(self, rows: pa.RecordBatch) -> tuple[int, int]:
-        """The least and the greatest sequence number of the rows, which they bear themselves."""
+    def totals_of(self, rows: pa.RecordBatch) -> tuple[int, int, int]:
+        """The least and the greatest sequence number of the rows, which they bear themselves; how many of them are -U or -D."""
         numbers = rows.column(SEQUENCE_NUMBER).to_numpy()
-        return int(numbers.min()), int(numbers.max())
-
-    def retractions(self, rows: pa.RecordBatch) -> int:
-        """How many of the rows are -U or -D."""
-        return int(np.count_nonzero(rows.column(VALUE_KIND).to_numpy() & 1))
+        retractions = np.count_nonzero(rows.column(VALUE_KIND).to_numpy() & 1) if self.keys else 0
+        return int(numbers.min()), int(numbers.max()), int(retractions)
 
     def keys_of(self, rows: pa.RecordBatch) -> list[bytes]:
         """The serialised key of each row."""
