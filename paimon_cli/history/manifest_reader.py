@@ -94,9 +94,9 @@ class ManifestReader:
     def manifests_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """All manifests of a snapshot, oldest first: those of the base list, then those of the delta list.
 
-        Lists that the snapshot itself repeats are not read.
+        On a remote store, lists that the snapshot itself repeats are not read.
         """
-        noted = noted_lists(snapshot.properties)
+        noted = noted_lists(snapshot.properties) if self.storage.is_remote else {}
         base, delta = noted.get(snapshot.base_manifest_list), noted.get(snapshot.delta_manifest_list)
         try:
             if base is None and delta is None and self.storage.is_remote and self.threads > 1:

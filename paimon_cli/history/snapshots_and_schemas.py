@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, StorageUnavailable
@@ -32,9 +33,15 @@ class SnapshotHistory:
 
     storage: Storage
     layout: TableLayout
-    _hint_ahead: Ahead[int | None] = field(default_factory=Ahead, compare=False, repr=False)
-    _latest_ahead: Ahead[Snapshot | None] = field(default_factory=lambda: Ahead(_FRESH_SECONDS), compare=False, repr=False)
     _seen: list[Snapshot] = field(default_factory=list, compare=False, repr=False)
+
+    @cached_property
+    def _hint_ahead(self) -> Ahead[int | None]:
+        return Ahead()
+
+    @cached_property
+    def _latest_ahead(self) -> Ahead[Snapshot | None]:
+        return Ahead(_FRESH_SECONDS)
 
     def fetch_hint(self) -> None:
         """Begin to read the LATEST hint for the next call, where that takes a trip to a store. An old hint does no harm."""

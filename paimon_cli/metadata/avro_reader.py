@@ -21,7 +21,6 @@ from paimon_cli.metadata.avro_writer import (
     AvroSchema,
     RecordSchema,
     array,
-    encode_value,
     schema_of_text,
     zstd_module,
 )
@@ -90,6 +89,15 @@ def _long(source: BinaryIO, first: bytes) -> int:
     return (groups >> 1) ^ -(groups & 1)
 
 
+def _encoded_long(number: int) -> bytes:
+    """The inverse of `_long`, for a number that is not negative."""
+    encoded, rest = bytearray(), number << 1
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*encoded, rest])
+
+
 def _read(source: BinaryIO, size: int) -> bytes:
     """`size` bytes or, at the end of the file, what is left: read in pieces, since a damaged size could exceed the memory."""
     pieces = []
@@ -105,7 +113,7 @@ def decoded_records(content: bytes, count: int, schema: RecordSchema) -> list[An
         raise ValueError(f"a block of {len(content)} bytes cannot hold {count} records")
     if not count:
         return []
-    source = io.BytesIO(encode_value("long", count) + content + b"\0")
+    source = io.BytesIO(_encoded_long(count) + content + b"\0")
     records: list[Any] = read_value(source, schema.items)
     if source.read(1):
         raise ValueError("a block holds more than its records")

@@ -266,8 +266,10 @@ def lists_property(lists: Mapping[str, Sequence[ManifestFileMeta]]) -> dict[str,
 def noted_lists(properties: Mapping[str, str] | None) -> dict[str, list[ManifestFileMeta]]:
     """The lists that a snapshot repeats, by their names; none where the property is missing, or not what we write."""
     text = (properties or {}).get(LISTS_PROPERTY)
+    if text is None:
+        return {}
     with contextlib.suppress(AttributeError, PaimonError, *damage_errors()):
-        return {} if text is None else {name: _noted_list(packed) for name, packed in json.loads(text).items()}
+        return {name: _noted_list(packed) for name, packed in json.loads(text).items()}
     return {}
 
 

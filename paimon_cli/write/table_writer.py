@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from types import TracebackType
 
 import numpy as np
@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer
-from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, IndexFileMeta, file_facts
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
@@ -54,7 +53,7 @@ class Written:
     buffer: BufferUse = field(default_factory=BufferUse)
     steps: tuple[Step, ...] = ()
 
-    @property
+    @cached_property
     def messages(self) -> list[CommitMessage]:
         return [bucket.message for bucket in self.buckets]
 
@@ -146,7 +145,6 @@ class TableWriter:
         routed = self._router.route(batch)
         for bucket_id, rows in routed.pieces(self._memory.order_of(routed.rows)):
             if bucket_id not in self._buckets:
-                self._plan.check_total(bucket_id.partition)
                 self._buckets[bucket_id] = BucketWriter(self._plan, bucket_id, self._memory, self._compactions)
             self._buckets[bucket_id].write(rows)
 
@@ -176,11 +174,9 @@ class BucketWriter:
     def __init__(self, plan: WritePlan, bucket_id: BucketId, memory: WriteBuffer, compactions: Compactions | None) -> None:
         self._plan = plan
         self._bucket_id = bucket_id
+        before, self._first_sequence, self._names = plan.start_of(bucket_id)
         self.path = plan.context.bucket_path(*bucket_id)
-        self._first_sequence = plan.first_sequence(bucket_id)
-        before = plan.existing.get(bucket_id, BucketFiles(*bucket_id, plan.buckets_of(bucket_id.partition), ()))
         self._tree = BucketTree(plan.context, before, compactions)
-        self._names = plan.level_0_names()
         self._writers: list[DataFileWriter] = []
         self._open: DataFileWriter | None = None
         self._arrived = 0

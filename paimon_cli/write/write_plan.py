@@ -152,10 +152,6 @@ class WritePlan:
             return PartitionCountRouter(self.context.schema, self.context.options, self.bucket_counts)
         return FixedRouter(self.context.schema, self.context.options)
 
-    def buckets_of(self, partition: bytes) -> int:
-        """The number of buckets that files of the partition are written for."""
-        return self.total_buckets if self.bucket_counts is None else self.bucket_counts[partition]
-
     def assigner_router(self) -> Router:
         """What gives rows to assigners, where those are tasks of their own."""
         kind = AssignerRouter if self.lookup_buckets is None else KeyShareRouter
@@ -188,8 +184,15 @@ class WritePlan:
                 f"paimon-cli rescale {self.context.layout.argument} --buckets {buckets}",
             )
 
-    def first_sequence(self, bucket_id: BucketId) -> int:
-        return self.first_sequences.get(bucket_id, 0)
+    def start_of(self, bucket_id: BucketId) -> tuple[BucketFiles, int, DataFileNames]:
+        """What a writer of the bucket begins with: its files, the number of its first row, and names for new files.
+
+        Errors as `check_total`.
+        """
+        self.check_total(bucket_id.partition)
+        buckets = self.total_buckets if self.bucket_counts is None else self.bucket_counts[bucket_id.partition]
+        files = self.existing.get(bucket_id, BucketFiles(*bucket_id, buckets, ()))
+        return files, self.first_sequences.get(bucket_id, 0), DataFileNames(self._of_level_0, self.file_stamp)
 
     @cached_property
     def _of_level_0(self) -> TableContext:
@@ -197,9 +200,6 @@ class WritePlan:
         if not self.postpones:
             return self.context
         return replace(self.context, options=postponed_options(self.context, self.commit_user, self.writer_id))
-
-    def level_0_names(self) -> DataFileNames:
-        return DataFileNames(self._of_level_0, self.file_stamp)
 
     def level_0_writer(self, bucket_id: BucketId, names: DataFileNames) -> DataFileWriter:
         return DataFileWriter(self._of_level_0, bucket_id, level=0, source=SOURCE_APPEND, names=names)
