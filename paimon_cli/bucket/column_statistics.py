@@ -122,10 +122,9 @@ def _next_text(text: str) -> str | None:
 def simple_stats(columns: Iterable[ColumnStatistics], types: Sequence[DataType]) -> SimpleStats:
     """The manifest's form, one field per column."""
     listed = list(columns)
-    nullable = [t.with_nullable(True) for t in types]
     return SimpleStats(
-        serialize_row([c.minimum for c in listed], nullable),
-        serialize_row([c.maximum for c in listed], nullable),
+        serialize_row([c.minimum for c in listed], types),
+        serialize_row([c.maximum for c in listed], types),
         tuple(c.null_count for c in listed),
     )
 

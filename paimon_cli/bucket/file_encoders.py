@@ -67,8 +67,7 @@ class FileEncoder(Protocol):
 
 def check_encodable(columns: Sequence[DataField], options: TableOptions) -> None:
     """NotSupported for columns that the formats of the table cannot hold; UsageError for a codec that a format does not have."""
-    for column in columns:
-        check_storable(column)
+    check_storable(columns)
     stored = _formats_and_codecs(options)
     if options.changelog_producer != "none":
         stored |= _formats_and_codecs(options.of_changelog_files)

@@ -10,7 +10,7 @@ ARRAY a list, MAP and MULTISET a list of (key, value), ROW a tuple.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, islice
 from typing import Any
 
@@ -106,11 +106,12 @@ def arrow_type(t: DataType) -> pa.DataType:
     raise NotSupported(f"columns of type {type_to_sql(t)} are not supported", "this version neither reads nor writes them")
 
 
-def check_storable(column: DataField) -> None:
-    """Raise `NotSupported` if the column's type, or a type inside it, cannot be written so that every reader reads it."""
-    for part in column.type.parts():
-        if part.root in NEWER_ROOTS:
-            raise NotSupported(f"cannot write column '{column.name}'", f"only the newest versions of Paimon can read {part.root}")
+def check_storable(columns: Iterable[DataField]) -> None:
+    """Raise `NotSupported` if the type of a column, or a type inside it, cannot be written so that every reader reads it."""
+    for column in columns:
+        newer = next((part.root for part in column.type.parts() if part.root in NEWER_ROOTS), None)
+        if newer is not None:
+            raise NotSupported(f"cannot write column '{column.name}'", f"only the newest versions of Paimon can read {newer}")
 
 
 def timestamp_unit(t: TimestampType) -> str:

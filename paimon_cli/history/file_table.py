@@ -231,7 +231,7 @@ class FileTable:
             yield content, self._line(len(content), rows, partition_types)
 
     def _line(self, size: int, rows: slice, partition_types: Sequence[DataType]) -> ManifestFileMeta:
-        kinds, buckets, levels = self.numbers("kinds")[rows], self.buckets[rows], self.numbers("levels")[rows]
+        kinds, buckets, levels, schemas = (self.numbers(name)[rows] for name in ("kinds", "buckets", "levels", "schema_ids"))
         counts = np.bincount(self.codes[rows])
         partitions = {self.partitions[code]: int(counts[code]) for code in np.flatnonzero(counts).tolist()}
         added = int((kinds == ADD).sum())
@@ -241,7 +241,7 @@ class FileTable:
             num_added_files=added,
             num_deleted_files=len(kinds) - added,
             partition_stats=partition_stats(partitions, partition_types),
-            schema_id=int(self.numbers("schema_ids")[rows].max()),
+            schema_id=int(schemas.max()),
             min_bucket=int(buckets.min()),
             max_bucket=int(buckets.max()),
             min_level=int(levels.min()),

@@ -22,6 +22,7 @@ from paimon_cli.errors import BadInput, DamagedFile, NotFound, UsageError
 from paimon_cli.ingest.faults import Fault
 from paimon_cli.ingest.text_blocks import begins_array, compression_of, line_bounds, uncompressed_name
 from paimon_cli.ingest.text_form import PLAIN, TEXT, UTF_8, TextForm
+from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import FileStatus, Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.whole_file import ScratchDirectory
@@ -35,8 +36,9 @@ FORMAT_OF_EXTENSION |= {".arrows": "arrow", ".feather": "arrow", ".tab": "csv"}
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One input file: its location, its name in messages, its format, and its size in bytes."""
+    """One input file: its storage and location, its name in messages, its format, and its size in bytes."""
 
+    storage: Storage
     path: str
     label: str
     format: str
@@ -105,7 +107,7 @@ def _source_file(storage: Storage, entry: FileStatus, chosen: str | None) -> Sou
     if compression is not None and format not in TEXT:
         raise UsageError(f"{entry.path} is a {compression} file", f"{format} files compress inside", "unpack it first")
     # A listing gives the size of a link itself, not of the file that it points to.
-    return SourceFile(entry.path, entry.path, format, storage.file_size(entry.path))
+    return SourceFile(storage, entry.path, entry.path, format, storage.file_size(entry.path))
 
 
 def _files_inside(storage: Storage, directory: FileStatus, chosen: str | None) -> list[FileStatus]:
@@ -169,7 +171,7 @@ def _spooled_stdin(chosen: str | None) -> SourceFile:
     spool = directory.path / f"input.{chosen}"
     with open(spool, "wb") as sink:
         shutil.copyfileobj(sys.stdin.buffer, sink)
-    return SourceFile(str(spool), "<stdin>", chosen, spool.stat().st_size)
+    return SourceFile(LocalStorage(), str(spool), "<stdin>", chosen, spool.stat().st_size)
 
 
 ARROW_MAGIC = b"ARROW1"
@@ -250,9 +252,8 @@ def plan_sources(
     if files and form != PLAIN:
         form.check_used_by({file.format for file in files})
     for file in files:
-        storage, path = storage_for_url(file.path, storage_options)
         try:
-            with storage.open_input(path) as stream:
+            with file.storage.open_input(file.path) as stream:
                 pieces = list(_pieces(file, stream, form))
         except DamagedFile as problem:  # such as an empty directory
             raise BadInput(f"{file.label} cannot be read", problem.why, source=file.label) from problem
