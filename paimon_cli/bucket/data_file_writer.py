@@ -64,7 +64,7 @@ class DataFileWriter:
         frame: FooterFrame | None = None,
     ) -> None:
         self._context = context
-        self._layout = FileLayout.of(context.schema)
+        self._layout = context.file_layout
         self.frame = frame
         self._bucket_id = bucket_id
         self._level = level

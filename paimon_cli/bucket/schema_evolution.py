@@ -20,7 +20,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import SOURCE_APPEND, DataFileMeta
-from paimon_cli.metadata.data_file_schema import INSERT, KEY_PREFIX, SEQUENCE_NUMBER, UPDATE_AFTER, VALUE_KIND, FileLayout
+from paimon_cli.metadata.data_file_schema import INSERT, KEY_PREFIX, SEQUENCE_NUMBER, UPDATE_AFTER, VALUE_KIND
 
 SYSTEM_COLUMNS = {SEQUENCE_NUMBER: pa.int64(), VALUE_KIND: pa.int8()}
 
@@ -115,7 +115,7 @@ class ReadColumns:
     def __init__(self, context: TableContext, file: DataFileMeta, columns: Sequence[str]) -> None:
         self._file_schema = context.schema if file.schema_id == context.schema.id else context.schemas.get(file.schema_id)
         self._columns = list(columns)
-        self._has_kinds = bool(FileLayout.of(context.schema).keys)
+        self._has_kinds = bool(context.file_layout.keys)
         self._system = [name for name in columns if name in SYSTEM_COLUMNS and self._has_kinds]
         self._keys = [name for name in columns if name.startswith(KEY_PREFIX)]
         names = [name for name in columns if name not in SYSTEM_COLUMNS and name not in self._keys]

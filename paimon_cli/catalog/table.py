@@ -54,7 +54,8 @@ class CatalogTable(TableHistory):
         if (found := table.schemas.at_opening()) is not None:
             table.__dict__["_found_at_opening"] = found
             return table
-        if table.schemas.ids():
+        if ids := table.schemas.ids():
+            table.__dict__["_newest_at_opening"] = ids[-1]
             return table
         main = replace(table, branch=MAIN_BRANCH)
         if location.branch != MAIN_BRANCH and main.schemas.ids():
@@ -105,12 +106,15 @@ class CatalogTable(TableHistory):
         """The engine's view of the table. `NotSupported` if the table uses what paimon-cli cannot honour."""
         from paimon_cli.history.table_context import TableContext  # loads Arrow, which plain metadata does not need
 
+        schema = self._found_at_opening
+        if schema is None and self._newest_at_opening is not None:
+            schema = self.schemas.get(self.schemas.newest_id(self._newest_at_opening))
         return TableContext.open(
             self.url,
             self.options,
             storage=self.storage,
             branch=self.branch,
-            schema=self._found_at_opening,
+            schema=schema,
             trace=self.trace,
             opened=self,
         )
@@ -118,6 +122,11 @@ class CatalogTable(TableHistory):
     @cached_property
     def _found_at_opening(self) -> TableSchema | None:
         """The schema that was read when the table was opened, if that saved trips to a store; copies of this object have none."""
+        return None
+
+    @cached_property
+    def _newest_at_opening(self) -> int | None:
+        """The newest schema id that was listed when the table was opened; copies of this object have none."""
         return None
 
     @cached_property

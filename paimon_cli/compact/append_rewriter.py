@@ -26,7 +26,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import Rewrite
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, DataFileMeta
-from paimon_cli.metadata.data_file_schema import INSERT, FileLayout, merge_rows
+from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.encoded_footer import FooterFrame
 from paimon_cli.metadata.index_files import BloomFilter
 from paimon_cli.metadata.table_mode import BucketMode
@@ -45,7 +45,7 @@ class AppendRewriter(Rewriter):
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         super().__init__(context, task, is_given_up)
-        self._layout = FileLayout.of(context.schema)
+        self._layout = context.file_layout
         self._vectors = load_vectors(context, task.picked)
         self._indexed = indexed_columns(context.schema, context.options)
         self._bound_types = _nullable(context.schema.fields)

@@ -29,6 +29,7 @@ from paimon_cli.storage.trace import NoTrace, Trace
 
 if TYPE_CHECKING:
     from paimon_cli.history.manifest_cache import ManifestCache
+    from paimon_cli.metadata.data_file_schema import FileLayout
 
 _MOST_BYTES = 64 << 20
 
@@ -227,6 +228,13 @@ class TableContext(TableHistory):
     def key_types(self) -> tuple[DataType, ...]:
         """Types of the trimmed primary key; empty for append tables."""
         return self.schema.types_of(self.schema.trimmed_primary_keys)
+
+    @cached_property
+    def file_layout(self) -> FileLayout:
+        """What data files of this schema hold: the same for the writers of all buckets."""
+        from paimon_cli.metadata.data_file_schema import FileLayout  # loads Arrow, which commands on metadata do without
+
+        return FileLayout.of(self.schema)
 
     @cached_property
     def known_index_files(self) -> KnownFiles:

@@ -108,7 +108,8 @@ class TableWriter:
         self._plan = plan
         self._threads = threads
         self._router = plan.router()
-        self._memory = WriteBuffer(plan.context, postpones=plan.postpones, sort_keys=plan.sort_keys)
+        self._postpones = plan.postpones
+        self._memory = WriteBuffer(plan.context, postpones=self._postpones, sort_keys=plan.sort_keys)
         self._compactions = None
         if plan.compact_bucket is not None:
             self._compactions = Compactions(plan.context, plan.compact_bucket, executor or self._executor())
@@ -140,7 +141,7 @@ class TableWriter:
             self._write(batch.slice(start, step))
 
     def _write(self, batch: pa.RecordBatch) -> None:
-        if self._plan.postpones:
+        if self._postpones:
             self._memory.refuse_impossible_retractions(batch)
         routed = self._router.route(batch)
         for bucket_id, rows in routed.pieces(self._memory.order_of(routed.rows)):
