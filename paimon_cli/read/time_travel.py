@@ -23,6 +23,8 @@ COMPACTED = "compacted-full"
 _BY_CREATION = ("from-file-creation-time", "from-creation-timestamp")
 _POSITIONS = (SNAPSHOT_ID, TAG, VERSION, WATERMARK, MILLIS, TIMESTAMP)
 _BY_VERSION, _BY_TIME, _INCREMENTS = (SNAPSHOT_ID, TAG, VERSION, WATERMARK), (MILLIS, TIMESTAMP), (BETWEEN, BETWEEN_TIMES)
+POSITION_OPTIONS = (MODE, *_POSITIONS, *_INCREMENTS)
+"""Options that say what a read of a table shows."""
 _NEEDED: dict[str, tuple[str, ...]] = {
     "default": (),
     "latest-full": (),

@@ -1,8 +1,8 @@
-"""Options of the data source: parameters of `Table.scan` and `Table.write`; with a dot or dash, options of catalog and table."""
+"""Options of the data source: parameters of `Table.scan` and `Table.write`, and options of the catalog and the table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,19 @@ from paimon_cli.api.opened_table import check_choice
 from paimon_cli.api.table import Table
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.faults import FAIL, SKIP
+from paimon_cli.storage.catalog_options import is_catalog_option
 
 TABLE_OPTIONS = ("path", "branch", "warehouse")
 SCAN_OPTIONS = ("columns", "where", "snapshot", "tag", "as_of", "incremental", "incremental_mode", "row_kind")
 WRITE_OPTIONS = ("op", "op_column", "on_error", "missing_columns", "commit_user", "commit_id", "assume_new")
 STREAM_OPTIONS = ("start", "consumer", "maxrowspertrigger")
-SPARKS_OWN = ("checkpointlocation",)
+SPARKS_OWN = ("checkpointlocation", "owner")
+OF_JAVAS_CONNECTOR = {
+    "read.changelog": "the option row_kind shows the kind of each row",
+    "read.stream.": "the option maxRowsPerTrigger limits a batch",
+    "write.merge-schema": "`paimon-cli alter TABLE add-column` adds columns",
+}
+"""What takes the place of options that Java's source has beside those of the table."""
 _KNOWN = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS}
 _WHOLE_NUMBERS = {"snapshot", "commit_id", "maxrowspertrigger"}
 
@@ -34,6 +41,9 @@ class SourceOptions:
         if unknown:
             known = ", ".join(sorted(_KNOWN))
             raise UsageError(f"unknown option {unknown[0]}", f"the data source knows {known}, and options of the table")
+        for key, hint in OF_JAVAS_CONNECTOR.items():
+            if given_key := next((name for name in given if name.lower().startswith(key)), None):
+                raise UsageError(f"unknown option {given_key}", "it is one of Paimon's own Spark connector", hint)
         if "path" not in given:
             raise UsageError("no table is named", "the data source needs its name or path", 'such as .load("db.table")')
         return SourceOptions(given)
@@ -51,7 +61,8 @@ class SourceOptions:
     def table(self) -> Table:
         """The table, opened with the options that are its own."""
         options = {key: value for key, value in self.given.items() if _is_option_of_table(key)}
-        return Table.open(self.given["path"], options, warehouse=self.get("warehouse"), branch=self.get("branch"))
+        warehouse, branch = self.get("warehouse"), self.get("branch")
+        return Table.open(self.given["path"], options, warehouse=warehouse, branch=branch, strict_options=True)
 
     def scan_arguments(self) -> dict[str, Any]:
         """Arguments for `Table.scan`. Raises `UsageError` for options of a write."""
@@ -79,12 +90,12 @@ class SourceOptions:
         check_choice(name.replace("_", "-"), text, ("true", "false"))
         return text == "true"
 
-    def refuse(self, names: tuple[str, ...], work: str) -> None:
+    def refuse(self, names: Iterable[str], work: str, hint: str = "leave it out") -> None:
         """`UsageError` if one of these options is given."""
         for name in names:
             if name in self.given:
-                raise UsageError(f"option {name} has no meaning for {work}", "it would be ignored", "leave it out")
+                raise UsageError(f"option {name} has no meaning for {work}", "it would be ignored", hint)
 
 
 def _is_option_of_table(key: str) -> bool:
-    return "." in key or "-" in key
+    return "." in key or "-" in key or (key not in TABLE_OPTIONS and is_catalog_option(key))

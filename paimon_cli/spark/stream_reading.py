@@ -17,9 +17,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from paimon_cli.api.table import Table
 from paimon_cli.datatypes.type_text import quoted_name
-from paimon_cli.errors import NotFound
+from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.jobs.row_scan import ROW_KIND
 from paimon_cli.jobs.spark.job import shown_alone
+from paimon_cli.read.time_travel import POSITION_OPTIONS
 from paimon_cli.spark.reading import check_types, read_partition, split_partitions
 from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceOptions
 
@@ -49,6 +50,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _options(self) -> SourceOptions:
         options = SourceOptions.of(self._given)
         options.refuse(NOT_OF_STREAMS, "a stream")
+        options.refuse((*POSITION_OPTIONS, "consumer-id"), "a stream", "the options start and consumer say where a stream begins")
         return options
 
     @shown_alone()
@@ -58,10 +60,10 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {SNAPSHOT: self._start(table) if known is None else known.next_snapshot - 1}
 
     def _start(self, table: Table) -> int:
-        start = (self._options.get("start") or FULL).lower()
-        if start == FULL:
+        start = self._options.get("start") or FULL
+        if start.lower() == FULL:
             return NOTHING_READ
-        if start == LATEST:
+        if start.lower() == LATEST:
             return _latest(table)
         if start.isdigit() and int(start) < MOST_IDS:
             return max(int(start) - 1, 0)
@@ -69,6 +71,10 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             snapshot = table.scan(as_of=start).rows.plan.snapshot
         except NotFound:
             return 0
+        except UsageError as error:
+            raise UsageError(
+                f"option start is {start}", f"it is {FULL}, {LATEST}, a snapshot id or a time", error.hint
+            ) from error
         return 0 if snapshot is None else snapshot.id
 
     def getDefaultReadLimit(self) -> ReadLimit:

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import polars
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
@@ -31,8 +33,10 @@ class Notebook:
 
     def run(self) -> None:
         self.load_and_change()
+        self.upsert_frames()
         self.check()
         self.stream_in()
+        self.stream_through_a_function()
         self.check()
         self.stream_out()
         self.table.compact(strategy="full")
@@ -60,6 +64,13 @@ class Notebook:
             del self.expected[number]
         self.expected |= {n: (f"item-{n % 7}", n % 5) for n in range(11, 20, 2)}
 
+    def upsert_frames(self) -> None:
+        """Of libraries without Spark; of equal keys the last wins, and pandas has floats where whole numbers are missing."""
+        self.table.write(pd.DataFrame({"id": [2, 2, 6000], "item": ["first", "last", None], "qty": [1.0, None, 5.0]}))
+        items = polars.Series(["it's", "b"], dtype=polars.Enum(["it's", "b"]))
+        self.table.write(polars.DataFrame({"qty": [7, None], "item": items, "id": [3, 6001]}))
+        self.expected |= {2: ("last", None), 6000: (None, 5), 3: ("it's", 7), 6001: ("b", None)}
+
     def stream_in(self) -> None:
         """Two micro-batches, then one after a restart."""
         batches = [[(n, "first", n) for n in range(295, 305)], [(n, "second", n) for n in range(300, 303)], [(9000, "late", 3)]]
@@ -72,6 +83,22 @@ class Notebook:
             if number:
                 events = self.session.readStream.schema(SQL).option("maxFilesPerTrigger", 1).json(str(self.folder / "events"))
                 self.finish(events.writeStream.format("paimon"), "in", path=self.name)
+
+    def stream_through_a_function(self) -> None:
+        """The second time the batch is repeated, because Spark has lost its note of it."""
+        name = self.name
+
+        def add(rows: DataFrame, batch: int) -> None:
+            spark.write(rows, name, commit_user="function", commit_id=batch)
+
+        for _ in range(2):
+            late = self.session.readStream.schema(SQL).json(str(self.folder / "events")).where("id = 9000")
+            self.finish(late.selectExpr("id + 1 AS id", "item", "qty").writeStream.foreachBatch(add), "function")
+            for note in ("0", ".0.crc"):
+                (self.folder / "checkpoint-function" / "commits" / note).unlink()
+        self.expected[9001] = ("late", 3)
+        self.table.refresh()
+        assert [snapshot.commit_identifier for snapshot in self.table.snapshots() if snapshot.commit_user == "function"] == [0]
 
     def stream_out(self) -> None:
         out = str(self.folder / "out")

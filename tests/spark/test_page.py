@@ -29,10 +29,14 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path) -> N
     }
 
     def run(source: str) -> dict[int, float]:
-        exec(source.replace("shop.orders", table.url).replace("/checkpoints", str(tmp_path / "checkpoints")), names)
+        places = {"shop.orders": table.url, "shop.items": tmp_path / "items"}
+        places |= {f"/{name}": tmp_path / name for name in ("checkpoints", "deliveries")}
+        for place, path in places.items():
+            source = source.replace(f'"{place}', f'"{path}')
+        exec(source, names)
         return {row["id"]: row["price"] for row in table.scan().to_arrow().to_pylist()}
 
-    frames, batches, source, streams = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    frames, batches, source, streams, notebook = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     assert run(frames) == {2: 40.0, 3: 3.0}
     assert [tuple(row) for row in names["older"].orderBy("id").collect()] == [(1, 5.0), (2, 20.0)]
     assert run(batches) == {2: 40.0, 3: 3.0}
@@ -46,3 +50,11 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path) -> N
         names["query"].stop()
     assert run("") == {9: 9.0, 4: 4.0}
     assert [snapshot.commit_identifier for snapshot in table.snapshots() if snapshot.commit_user == "loader"] == [7]
+
+    (tmp_path / "deliveries").mkdir()
+    (tmp_path / "deliveries" / "1.json").write_text('{"id": 5, "item": "salt", "stock": 100}\n')
+    run(notebook)
+    assert sorted(names["few"]["id"]) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+    assert names["most"] == 100
+    assert names["in_stock"] == [(990 * 10 + 8 * 9 + 6 + 100,)]
+    assert dict(zip(names["few"]["id"], names["few"]["item"], strict=True))[1] == "tea"

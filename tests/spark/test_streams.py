@@ -155,8 +155,23 @@ def test_starts_row_kinds_and_limits(session: SparkSession, table: Table, tmp_pa
     assert batches(session, table, tmp_path / "c", start="latest") == []
     made = table.snapshots()[-1].time
     assert batches(session, table, tmp_path / "d", start=str(made)) == [[(2, 22)]]
-    with pytest.raises(PySparkException, match="option snapshot has no meaning for a stream"):
-        batches(session, table, tmp_path / "e", snapshot="1")
+    assert batches(session, table, tmp_path / "e", start="2020-01-01T00:00:00Z") == [[(1, 1), (2, 2), (2, 22), (3, 3)]]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("snapshot", "1", "option snapshot has no meaning for a stream"),
+        ("scan.snapshot-id", "1", r"scan.snapshot-id has no meaning for a stream(.|\n)*the options start and consumer"),
+        ("start", "earliest", "it is full, latest, a snapshot id or a time"),
+        ("read.stream.maxRowsPerTrigger", "1", r"unknown option read.stream(.|\n)*the option maxRowsPerTrigger"),
+    ],
+)
+def test_options_that_a_stream_would_ignore(
+    session: SparkSession, table: Table, tmp_path: Path, option: str, value: str, message: str
+) -> None:
+    with pytest.raises(PySparkException, match=message):
+        batches(session, table, tmp_path / "a", **{option: value})
 
 
 def test_a_consumer_goes_on_where_another_query_ended(session: SparkSession, table: Table, tmp_path: Path) -> None:
