@@ -66,10 +66,10 @@ class Notebook:
 
     def upsert_frames(self) -> None:
         """Of libraries without Spark; of equal keys the last wins, and pandas has floats where whole numbers are missing."""
-        self.table.write(pd.DataFrame({"id": [2, 2, 6000], "item": ["first", "last", None], "qty": [1.0, None, 5.0]}))
+        self.table.write(pd.DataFrame({"id": [21, 21, 6000], "item": ["first", "last", None], "qty": [1.0, None, 5.0]}))
         items = polars.Series(["it's", "b"], dtype=polars.Enum(["it's", "b"]))
         self.table.write(polars.DataFrame({"qty": [7, None], "item": items, "id": [3, 6001]}))
-        self.expected |= {2: ("last", None), 6000: (None, 5), 3: ("it's", 7), 6001: ("b", None)}
+        self.expected |= {21: ("last", None), 6000: (None, 5), 3: ("it's", 7), 6001: ("b", None)}
 
     def stream_in(self) -> None:
         """Two micro-batches, then one after a restart."""
