@@ -18,7 +18,7 @@ from paimon_cli.history.snapshots_and_schemas import SchemaHistory, SnapshotHist
 from paimon_cli.history.tags_and_branches import BranchList, TagHistory
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout, partition_path
-from paimon_cli.metadata.table_mode import LIMITED_WORK, TableMode
+from paimon_cli.metadata.table_mode import LIMITED_WORK, TableMode, gates_of
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import OPEN, refuse
 from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions, renamed_in_options, without_sequence_fields
@@ -171,16 +171,18 @@ class TableContext(TableHistory):
 
     def check(self, work: str) -> None:
         """Raise `NotSupported` if this version does not do `work` on the table: a gate of `option_catalog`, or a rescale."""
-        if work in self._checked:
-            return
+        gates: tuple[str, ...] = (work,)
+        address = self.address
         if work in LIMITED_WORK:
-            self.mode.check(work, self.address)
-        else:
-            refuse(work, self.options.raw, self.address)
-        self._checked.add(work)
+            self.mode.check(work, address)
+            gates = gates_of(work)
+        for gate in gates:
+            if gate not in self._passed_gates:
+                refuse(gate, self.options.raw, address)
+                self._passed_gates.add(gate)
 
     @cached_property
-    def _checked(self) -> set[str]:
+    def _passed_gates(self) -> set[str]:
         return set()
 
     def with_level_0(self) -> TableContext:

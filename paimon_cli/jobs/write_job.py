@@ -160,18 +160,16 @@ class _Attempts:
     splits: tuple[SourceSplit, ...]
     engine: Engine
     progress: Progress
+    read_snapshot: int | None = None
     rows: int | None = None
 
     def run(self) -> _Done:
-        plan = plan_write(self.context, self.request, self.identity.user, self.splits)
-        self.engine.prepare(work_of(self.request.source, self.splits), self.progress)
-        written, found = write_input(plan, self.request, self.engine, self.progress, self.rows)
-        self._keep_what_was_read(plan, found)
-        return _Done(written, found, *commit_rows(self.committer, plan, written.messages, self.request, self.identity))
-
-    def _keep_what_was_read(self, plan: WritePlan, found: Tally) -> None:
-        self.request = replace(self.request, read_snapshot=plan.read_snapshot_id or 0)
-        self.rows = found.rows
+        request = self.request if self.rows is None else replace(self.request, read_snapshot=self.read_snapshot)
+        plan = plan_write(self.context, request, self.identity.user, self.splits)
+        self.engine.prepare(work_of(request.source, self.splits), self.progress)
+        written, found = write_input(plan, request, self.engine, self.progress, self.rows)
+        self.read_snapshot, self.rows = plan.read_snapshot_id or 0, found.rows
+        return _Done(written, found, *commit_rows(self.committer, plan, written.messages, request, self.identity))
 
 
 def _committed_before(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:

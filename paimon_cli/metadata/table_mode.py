@@ -133,15 +133,15 @@ class TableMode:
         return self.hides_level_0 or (self.has_keys and self.changelog_producer == LOOKUP)
 
     def check(self, work: str, table: str) -> None:
-        """Raise `NotSupported` if this version does not do `work` on such a table; `table` names it in the message."""
+        """Raise `NotSupported` if this version does not do `work` on such a table, whatever other options say; `table` names it
+        in the message.
+        """
         for limit in self._limits(work):
             raise NotSupported(f"cannot {work} table {table} {limit.kind}", limit.why, limit.hint)
-        for part in _options_of(work):
-            option_catalog.refuse(part, self.raw_options, table)
 
     def limits(self, work: str) -> list[str]:
         """One sentence for each reason why this version does not do `work` on such a table."""
-        named = [sentence for part in _options_of(work) for sentence in option_catalog.refusals(part, self.raw_options)]
+        named = [sentence for gate in gates_of(work) for sentence in option_catalog.refusals(gate, self.raw_options)]
         return [*named, *(limit.why for limit in self._limits(work))]
 
     def hint(self, work: str) -> str:
@@ -177,6 +177,6 @@ def _bucket_mode(schema: TableSchema, bucket: int) -> BucketMode:
     return BucketMode.DYNAMIC if set(schema.partition_keys) <= set(schema.primary_keys) else BucketMode.CROSS_PARTITION
 
 
-def _options_of(work: str) -> tuple[str, ...]:
-    """The kinds of work whose refused options stand in the way."""
+def gates_of(work: str) -> tuple[str, ...]:
+    """The gates of the option catalog that stand before work of `LIMITED_WORK`."""
     return (COMPACT, COMMIT) if work == COMPACT else (OPEN, WRITE, COMMIT)
