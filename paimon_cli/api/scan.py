@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -23,7 +24,35 @@ if TYPE_CHECKING:
 FILE_SIZE = "128 mb"
 
 
-class Scan:
+class ReadableRows(ABC):
+    """Rows in the forms of several libraries; a source, too, for any that takes Arrow's PyCapsule interface."""
+
+    @abstractmethod
+    def to_batches(self) -> pa.RecordBatchReader:
+        """The rows as a reader that yields them batch by batch."""
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
+        return self.to_batches().read_all()
+
+    def to_pandas(self, **options: Any) -> Any:
+        """All rows as a pandas DataFrame; `options` are passed to `pyarrow.Table.to_pandas`.
+
+        Raises `UsageError` where pandas is not installed.
+        """
+        installed("pandas")
+        return self.to_arrow().to_pandas(**options)
+
+    def to_polars(self) -> Any:
+        """All rows as a polars DataFrame. Raises `UsageError` where polars is not installed."""
+        return installed("polars").from_arrow(self.to_arrow())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows for any library that takes the Arrow PyCapsule interface: `pyarrow.table(rows)`."""
+        return self.to_batches().__arrow_c_stream__(requested_schema)
+
+
+class Scan(ReadableRows):
     """Rows of a table at one snapshot, planned when `Table.scan` made it and read by each of its methods.
 
     >>> scan = example_table().scan(["id", "price"], where="price > 10", order_by="price DESC")
@@ -72,22 +101,6 @@ class Scan:
         schema = self.schema
         return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in self.rows.rows()))
 
-    def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table."""
-        return self.to_batches().read_all()
-
-    def to_pandas(self, **options: Any) -> Any:
-        """All rows as a pandas DataFrame; `options` are passed to `pyarrow.Table.to_pandas`.
-
-        Raises `UsageError` where pandas is not installed.
-        """
-        installed("pandas")
-        return self.to_arrow().to_pandas(**options)
-
-    def to_polars(self) -> Any:
-        """All rows as a polars DataFrame. Raises `UsageError` where polars is not installed."""
-        return installed("polars").from_arrow(self.to_arrow())
-
     def to_duckdb(self, connection: Any = None) -> Any:
         """A DuckDB relation over the rows, in `connection` or DuckDB's default one.
 
@@ -96,10 +109,6 @@ class Scan:
         where duckdb is not installed.
         """
         return (connection or installed("duckdb")).from_arrow(self)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rows for any library that takes the Arrow PyCapsule interface: `pyarrow.table(scan)`. Each call reads again."""
-        return self.to_batches().__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from paimon_cli.api.pushed_filters import pushed_condition
-from paimon_cli.api.scan import installed
+from paimon_cli.api.scan import ReadableRows, installed
 from paimon_cli.datatypes.arrow_types import arrow_type, type_from_arrow
 from paimon_cli.datatypes.data_type import STRING, DataField
 from paimon_cli.errors import NotFound, NotSupported, PaimonError, UsageError
@@ -99,7 +99,7 @@ class NamedTable:
         return {"snapshot": int(self.version)} if self.version.isdecimal() else {"tag": self.version}
 
 
-class SqlResult:
+class SqlResult(ReadableRows):
     """The rows of a query, which DuckDB computes while they are read. They can be read once."""
 
     def __init__(self, rows: pa.RecordBatchReader, datasets: Sequence[TableDataset], release: Callable[[], None]) -> None:
@@ -109,8 +109,12 @@ class SqlResult:
         columns = zip(_different(rows.schema.names), rows.schema, strict=True)
         self.fields = tuple(DataField(number, name, _type_of(column)) for number, (name, column) in enumerate(columns))
 
+    def __repr__(self) -> str:
+        return f"SqlResult(columns={[field.name for field in self.fields]})"
+
     @property
     def schema(self) -> pa.Schema:
+        """The Arrow schema of the result."""
         return pa.schema([(field.name, arrow_type(field.type)) for field in self.fields])
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -125,8 +129,9 @@ class SqlResult:
             self._rows.close()
             self._release()
 
-    def to_arrow(self) -> pa.Table:
-        return pa.Table.from_batches(self.rows(), self.schema)
+    def to_batches(self) -> pa.RecordBatchReader:
+        """The rows as a reader that yields them batch by batch, as DuckDB computes them."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.rows())
 
 
 def run_query(query: str, open_table: OpenTable, trace: Trace) -> SqlResult:

@@ -8,7 +8,7 @@ from typing import Any
 
 from paimon_cli.api.opened_table import check_choice
 from paimon_cli.api.table import Table
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.ingest.faults import FAIL, SKIP
 from paimon_cli.storage.catalog_options import is_catalog_option
 
@@ -16,7 +16,9 @@ TABLE_OPTIONS = ("path", "branch", "warehouse")
 SCAN_OPTIONS = ("columns", "where", "snapshot", "tag", "as_of", "incremental", "incremental_mode", "row_kind")
 WRITE_OPTIONS = ("op", "op_column", "on_error", "missing_columns", "commit_user", "commit_id", "assume_new")
 STREAM_OPTIONS = ("start", "consumer", "maxrowspertrigger")
-SPARKS_OWN = ("checkpointlocation", "owner")
+SPARKS_OWN = ("checkpointlocation",)
+OF_CREATE_TABLE = "owner"
+"""What Spark passes on when a table is made in its own catalog, where it keeps no path."""
 OF_JAVAS_CONNECTOR = {
     "read.changelog": "the option row_kind shows the kind of each row",
     "read.stream.": "the option maxRowsPerTrigger limits a batch",
@@ -35,8 +37,11 @@ class SourceOptions:
 
     @staticmethod
     def of(options: Mapping[str, str]) -> SourceOptions:
-        """Raises `UsageError` for an unknown name, and where no table is named."""
+        """Raises `UsageError` for an unknown name, and where no table is named; `NotSupported` for a table of Spark's catalog."""
         given = {key if _is_option_of_table(key) else key.lower(): value for key, value in options.items()}
+        if OF_CREATE_TABLE in given:
+            hint = "CREATE TEMPORARY VIEW name USING paimon OPTIONS (path 'db.table')"
+            raise NotSupported("CREATE TABLE ... USING paimon", "Spark's catalog does not pass on which table is meant", hint)
         unknown = [key for key in given if not _is_option_of_table(key) and key not in _KNOWN and key not in SPARKS_OWN]
         if unknown:
             known = ", ".join(sorted(_KNOWN))

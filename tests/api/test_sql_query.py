@@ -13,6 +13,7 @@ import pytest
 
 from paimon_cli import Catalog, Runtime, Table
 from paimon_cli.api.pushed_filters import pushed_condition
+from paimon_cli.api.sql_query import SqlResult
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, UsageError
 from paimon_cli.storage.clock_and_random import SystemClock
 from paimon_cli.storage.trace import Step, StepTrace
@@ -158,6 +159,18 @@ def test_versions_joins_and_paths(warehouse: Path) -> None:
 def test_what_is_refused(warehouse: Path, query: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Catalog(str(warehouse)).sql(query).to_arrow()
+
+
+def test_results_in_the_forms_of_libraries(warehouse: Path) -> None:
+    def result() -> SqlResult:
+        return Catalog(str(warehouse)).sql("SELECT min(id) AS least, count(*) AS n FROM shop.orders")
+
+    assert repr(result()) == "SqlResult(columns=['least', 'n'])"
+    (row,) = result().to_arrow().to_pylist()
+    assert result().to_pandas().to_dict("records") == [row]
+    assert result().to_polars().to_dicts() == [row]
+    assert pa.table(result()).to_pylist() == [row]
+    assert [batch.num_rows for batch in result().to_batches()] == [1]
 
 
 def test_variables_of_the_caller_are_no_tables(warehouse: Path) -> None:

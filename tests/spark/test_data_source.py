@@ -73,6 +73,14 @@ def test_wrong_options_are_named(session: SparkSession, table: Table, option: st
         session.read.format("paimon").option(option, value).load(table.url).collect()
 
 
+def test_sql_writes_through_views_alone(session: SparkSession, table: Table) -> None:
+    session.sql(f"CREATE OR REPLACE TEMPORARY VIEW stock USING paimon OPTIONS (path '{table.url}')")
+    session.sql("INSERT INTO stock (id, name) VALUES (77, 'it''s')")
+    assert table.scan(["id", "qty"], "name = 'it''s' AND id > 0").to_arrow().to_pylist() == [{"id": 77, "qty": None}]
+    with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
+        session.sql(f"CREATE TABLE stocks USING paimon OPTIONS (path '{table.url}')")
+
+
 def test_a_schema_must_have_the_types_of_the_table(session: SparkSession, table: Table) -> None:
     with pytest.raises(PySparkException, match="column id is read as int: in the table it is bigint"):
         session.read.format("paimon").schema("id int").load(table.url).collect()
