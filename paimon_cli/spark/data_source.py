@@ -32,7 +32,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from paimon_cli.datatypes.type_text import quoted_name
-from paimon_cli.jobs.spark.job import shown_alone
+from paimon_cli.jobs.spark.job import called_by_spark
 from paimon_cli.spark.reading import check_types, read_partition, split_partitions
 from paimon_cli.spark.source_options import SourceOptions
 
@@ -46,11 +46,15 @@ _COMPARISONS = {EqualTo: "=", LessThan: "<", LessThanOrEqual: "<=", GreaterThan:
 class PaimonDataSource(DataSource):
     """The data source `paimon`. Options are those of `Table.scan` and `Table.write`; `path` is the table: `.load("db.table")`."""
 
+    @called_by_spark()
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+
     @classmethod
     def name(cls) -> str:
         return "paimon"
 
-    @shown_alone()
+    @called_by_spark()
     def schema(self) -> StructType:
         """The columns of the table, or only the option's `columns`."""
         from paimon_cli.spark.spark_types import nullable_schema
@@ -60,13 +64,13 @@ class PaimonDataSource(DataSource):
             return nullable_schema(options.table().scan(options.get("columns"), row_kind=options.shows_kinds).rows.fields)
         return nullable_schema(options.table().context.schema.fields)
 
-    @shown_alone()
+    @called_by_spark()
     def reader(self, schema: StructType) -> DataSourceReader:
         options = SourceOptions.of(self.options)
         kind = FilteringReader if _pushes_filters() else PaimonReader
         return kind(options, schema)
 
-    @shown_alone()
+    @called_by_spark()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from paimon_cli.spark.source_writing import batch_writer
 
@@ -77,7 +81,7 @@ class PaimonDataSource(DataSource):
 
         return PaimonStreamReader(self.options, schema)
 
-    @shown_alone()
+    @called_by_spark()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         from paimon_cli.spark.source_writing import stream_writer
 
@@ -92,7 +96,7 @@ class PaimonReader(DataSourceReader):
         self._schema = schema
         self._conditions: list[str] = []
 
-    @shown_alone()
+    @called_by_spark()
     def partitions(self) -> Sequence[InputPartition]:
         arguments = self._options.scan_arguments()
         conditions = [arguments.pop("where", None), *self._conditions]

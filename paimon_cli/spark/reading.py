@@ -1,18 +1,17 @@
 """A table as a DataFrame: Spark's own Parquet reader for files that need no merge, Python workers for the rest.
 
 1. plan: `Table.scan` finds the snapshot and its splits; what a condition rules out is not in them.
-2. divide: files whose rows are all current, in Parquet, with columns that Spark can match by name, are native (`NativeFiles`).
-3. native: one Parquet scan for each set of like files. Deletion vectors are bitmaps in a broadcast table, one row per file, that
-   Spark tests with the row's position.
+2. divide: `native_files` says which files Spark reads.
+3. native: one Parquet scan for each set of like files. Deletion vectors are bitmaps, one for each file, in the
+   query or broadcast, that Spark tests with the row's position.
 4. the rest: merged by this package, in tasks that return Arrow batches.
 """
 
 from __future__ import annotations
 
-import gc
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -25,41 +24,28 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from paimon_cli.api.table import Table
-from paimon_cli.bucket.data_file_reader import file_format
-from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
-from paimon_cli.casts.column_cast import same_type
 from paimon_cli.datatypes.arrow_types import retyped
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
-from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.row_scan import RowScan
-from paimon_cli.jobs.spark.job import shown_alone
+from paimon_cli.jobs.spark.job import called_by_spark
 from paimon_cli.jobs.spark.session import send_package
-from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import INSERT, UPDATE_AFTER, VALUE_KIND
-from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.read.scan_plan import Split
+from paimon_cli.spark.native_files import NativeFile, divided, read_columns
 from paimon_cli.spark.spark_types import nullable_schema, spark_condition, spark_type
 from paimon_cli.storage.whole_file import ScratchStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PLAIN_SCHEMES = ("hdfs://", "webhdfs://")
-"""URLs that Spark reads with its own configuration, besides paths on this machine."""
-GLOB_CHARACTERS = frozenset("{}[]*?\\")
-"""Spark would take a path with one of them for a pattern."""
-MOST_WORD_BYTES = 512 << 20
-"""Bitmaps that are broadcast to the executors; files whose vectors do not fit are read by Python workers."""
-MOST_TWINS = 8
-"""Files with vectors that have one size, each of which takes a scan; further ones are read by Python workers."""
+MOST_LITERAL_FILES = 16
+MOST_LITERAL_ROWS = 4_000_000
+"""Vectors of so few files and rows become literals of the query, which saves the tenth of a second that a broadcast takes."""
 SIZE, POSITION, WORDS = "_paimon_size", "_paimon_position", "_paimon_words"
+SIZE_OF_FILE, PLACE_IN_FILE = "_metadata.file_size", "_metadata.row_index"
 OTHER_FILE = "a data file has another size, or more rows, than its manifest says; read it with native=False"
-IS_UNMARKED = (
-    f"coalesce(getbit(get({WORDS}, cast(shiftright({POSITION}, 6) AS int)), cast({POSITION} & 63 AS int)), "
-    f"raise_error('{OTHER_FILE}')) = 0"
-)
 
 
 def read(
@@ -119,121 +105,6 @@ def frame_of(spark: SparkSession, scan: RowScan, *, native: bool | None = None) 
     return reduce(DataFrame.unionByName, parts)
 
 
-@dataclass(frozen=True)
-class NativeFile:
-    """A data file for Spark's Parquet reader. `old_names`: of its columns, in the order of those read; None where it lacks one.
-
-    `has_retractions`: rows of it may be deletes, which are not to be shown.
-    """
-
-    path: str
-    size: int
-    old_names: tuple[str | None, ...]
-    has_retractions: bool
-    rows: int
-    vector: DeletionVector | None = field(default=None, repr=False)
-
-
-def divided(scan: RowScan, native: bool | None) -> tuple[list[NativeFile], list[Split]]:
-    """The files that Spark reads by itself, and the splits that it cannot read."""
-    if native is False or not _can_be_native(scan):
-        return [], list(scan.plan.splits)
-    files, splits = [], []
-    reader = _NativeSplits(scan, native is True)
-    for split in scan.plan.splits:
-        found = reader.files_of(split)
-        if found is None:
-            splits.append(split)
-        else:
-            files += found
-    return files, splits
-
-
-def _can_be_native(scan: RowScan) -> bool:
-    """Whether what is asked of every row can be computed by Spark, which knows no files that this process keeps for itself."""
-    if isinstance(scan.context.storage, ScratchStorage):
-        return False
-    plain = not scan.request.keep_kinds and not any(value.path for value in scan.selection.values)
-    return plain and (scan.predicate is None or spark_condition(scan.predicate.condition) is not None)
-
-
-class _NativeSplits:
-    """Decides on each split of a scan."""
-
-    def __init__(self, scan: RowScan, object_stores: bool) -> None:
-        self._context = scan.context
-        self._fields = tuple(scan.context.schema.field(name) for name in _read_columns(scan))
-        self._object_stores = object_stores
-        self._names: dict[int, tuple[str | None, ...] | None] = {}
-        self._word_bytes = 0
-        self._marked_sizes: Counter[int] = Counter()
-
-    def files_of(self, split: Split) -> list[NativeFile] | None:
-        """The files of the split; None if one of them needs this package."""
-        if split.needs_merge or split.before is not None or split.is_changelog:
-            return None
-        vectors = load_vectors(self._context, split.bucket)
-        files = [self._file(split, file, vectors) for file in split.files]
-        found = [file for file in files if file is not None]
-        marked = [file for file in found if file.vector is not None]
-        words = sum(file.rows // 8 for file in marked)
-        sizes = self._marked_sizes + Counter(file.size for file in marked)
-        if len(found) < len(files) or self._word_bytes + words > MOST_WORD_BYTES or max(sizes.values(), default=0) > MOST_TWINS:
-            return None
-        self._word_bytes += words
-        self._marked_sizes = sizes
-        return found
-
-    def _file(self, split: Split, file: DataFileMeta, vectors: BucketVectors) -> NativeFile | None:
-        names = self._old_names(file.schema_id)
-        if names is None or file.external_path is not None or file_format(file.file_name) != "parquet":
-            return None
-        path = self._spark_path(self._context.data_file_path(split.bucket.partition, split.bucket.bucket, file))
-        if path is None:
-            return None
-        retractions = _may_hold_retractions(self._context, file)
-        return NativeFile(path, file.file_size, names, retractions, file.row_count, vectors.of(file.file_name))
-
-    def _spark_path(self, path: str) -> str | None:
-        if GLOB_CHARACTERS & set(path):
-            return None
-        if path.startswith("/"):
-            return f"file://{path}"
-        if path.startswith(PLAIN_SCHEMES):
-            return path
-        scheme, _, rest = path.partition("://")
-        return f"{'s3a' if scheme == 's3' else scheme}://{rest}" if self._object_stores else None
-
-    def _old_names(self, schema_id: int) -> tuple[str | None, ...] | None:
-        """What the columns were called in that schema; None if a value would have to be converted, or a name misleads."""
-        if schema_id not in self._names:
-            old = {column.id: column for column in self._context.schemas.get(schema_id).fields}
-            self._names[schema_id] = _matched(self._fields, old)
-        return self._names[schema_id]
-
-
-def _matched(fields: Sequence[DataField], old: Mapping[int, DataField]) -> tuple[str | None, ...] | None:
-    names: list[str | None] = []
-    for column in fields:
-        then = old.get(column.id)
-        if then is not None and not same_type(then.type, column.type):
-            return None
-        names.append(None if then is None else then.name)
-    return tuple(names)
-
-
-def _may_hold_retractions(context: TableContext, file: DataFileMeta) -> bool:
-    """Whether a row of the file may be a delete. A compaction into the top level leaves none; elsewhere the count in the manifest
-    cannot be trusted, because some writers always write 0 (FORMAT.md, section 11.1).
-    """
-    return context.mode.has_keys and not (file.level == context.options.num_levels - 1 and file.delete_row_count == 0)
-
-
-def _read_columns(scan: RowScan) -> tuple[str, ...]:
-    """Columns of the result, then those that only the condition needs."""
-    return tuple(dict.fromkeys((*scan.selection.columns, *(scan.predicate.columns if scan.predicate else ()))))
-
-
 def _native_frame(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) -> DataFrame:
     """The files by Spark's Parquet reader: a scan for each set of columns, with and without retractions and vectors.
 
@@ -253,7 +124,7 @@ def _native_frame(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile
         assert condition is not None, "a condition that Spark cannot compute rules native reads out"
         rows = rows.where(condition)
     shown = tuple(scan.selection.columns)
-    return rows if shown == _read_columns(scan) else rows.select(*map(quoted_name, shown))
+    return rows if shown == read_columns(scan) else rows.select(*map(quoted_name, shown))
 
 
 def _parquet(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) -> DataFrame:
@@ -261,19 +132,18 @@ def _parquet(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) ->
 
     Conditions and columns are texts where they can be: PySpark takes 3 ms to make a `Column`, as it notes where that is called.
     """
-    fields = [scan.context.schema.field(name) for name in _read_columns(scan)]
+    fields = [scan.context.schema.field(name) for name in read_columns(scan)]
     old_names, marked = files[0].old_names, files[0].vector is not None
     stored = [replace(column, name=old) for column, old in zip(fields, old_names, strict=True) if old is not None]
     schema = nullable_schema(stored)
     if files[0].has_retractions:
         schema = schema.add(VALUE_KIND, T.ByteType())
-    rows = stored_rows = spark.read.schema(schema).parquet(*(file.path for file in files))
+    rows = spark.read.schema(schema).parquet(*(file.path for file in files))
     if files[0].has_retractions:
         rows = rows.where(f"{VALUE_KIND} IN ({INSERT}, {UPDATE_AFTER})")
     if marked:
-        placed = rows.selectExpr("*", f"_metadata.file_size AS {SIZE}", f"_metadata.row_index AS {POSITION}")
-        rows = placed.join(_words(spark, files).hint("broadcast"), SIZE, "left").where(IS_UNMARKED)
-    if rows is stored_rows and old_names == tuple(column.name for column in fields):
+        rows = _without_marked(spark, rows, files)
+    if not files[0].has_retractions and old_names == tuple(column.name for column in fields):
         return rows
     return rows.select(*(_column(column, old) for column, old in zip(fields, old_names, strict=True)))
 
@@ -285,17 +155,37 @@ def _column(column: DataField, old_name: str | None) -> Column | str:
     return name if old_name == column.name else F.col(name).alias(column.name)
 
 
-def _words(spark: SparkSession, files: Sequence[NativeFile]) -> DataFrame:
-    """A row for each file: its size, and its vector as 64-bit words, one bit for each row of the file."""
-    words = []
-    for file in files:
-        assert file.vector is not None, "files with and without vectors are read apart"
-        bits = np.zeros(-(-file.rows // 64) * 64, bool)
-        bits[np.array(file.vector.positions.to_array(), np.int64)] = True
-        words.append(np.packbits(bits, bitorder="little").view(np.int64))
+def _without_marked(spark: SparkSession, rows: DataFrame, files: Sequence[NativeFile]) -> DataFrame:
+    """The rows that no vector marks."""
+    words = [_words(file) for file in files]
+    if len(files) <= MOST_LITERAL_FILES and sum(file.rows for file in files) <= MOST_LITERAL_ROWS:
+        cases = (f"WHEN {file.size} THEN {_literal(bits)}" for file, bits in zip(files, words, strict=True))
+        return rows.where(_is_unmarked(f"CASE {SIZE_OF_FILE} {' '.join(cases)} END", PLACE_IN_FILE))
     sizes = pa.array([file.size for file in files], pa.int64())
     table = pa.table({SIZE: sizes, WORDS: pa.array(words, pa.list_(pa.int64()))})
-    return spark.createDataFrame(table)
+    placed = rows.selectExpr("*", f"{SIZE_OF_FILE} AS {SIZE}", f"{PLACE_IN_FILE} AS {POSITION}")
+    joined = placed.join(spark.createDataFrame(table).hint("broadcast"), SIZE, "left")
+    return joined.where(_is_unmarked(WORDS, POSITION)).drop(SIZE, POSITION, WORDS)
+
+
+def _is_unmarked(words: str, position: str) -> str:
+    return (
+        f"coalesce(getbit(get({words}, cast(shiftright({position}, 6) AS int)), cast({position} & 63 AS int)), "
+        f"raise_error('{OTHER_FILE}')) = 0"
+    )
+
+
+def _words(file: NativeFile) -> np.ndarray:
+    """The file's vector as 64-bit words, one bit for each row of the file."""
+    assert file.vector is not None, "files with and without vectors are read apart"
+    bits = np.zeros(-(-file.rows // 64) * 64, bool)
+    bits[np.array(file.vector.positions.to_array(), np.int64)] = True
+    return np.packbits(bits, bitorder="little").view(np.int64)
+
+
+def _literal(words: np.ndarray) -> str:
+    """An `array<bigint>` that Spark computes once, when it plans."""
+    return f"cast(split('{','.join(map(str, words.tolist()))}', ',') AS array<bigint>)"
 
 
 def _merged_frame(spark: SparkSession, scan: RowScan, splits: Sequence[Split]) -> DataFrame:
@@ -318,8 +208,7 @@ def _reading(tasks: Sequence[RowScan], schema: pa.Schema) -> Callable[[Iterable[
 
 def _spark_rows(part: RowScan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a part of a scan, in a task, in the Arrow types that Spark takes."""
-    gc.freeze()  # Spark collects garbage after each task: going through all imported modules took most of a small one
-    with shown_alone():
+    with called_by_spark():
         for rows in part.rows():
             columns = [retyped(rows.column(column.name), column.type, pa.Array.cast) for column in schema]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)

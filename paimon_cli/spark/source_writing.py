@@ -34,7 +34,7 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.spark.job import shown_alone
+from paimon_cli.jobs.spark.job import called_by_spark
 from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of
 from paimon_cli.jobs.write_job import commit_rows
 from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, plan_write
@@ -170,17 +170,17 @@ class _Writing:
 class BatchWriter(_Writing, DataSourceArrowWriter):
     """One write of a DataFrame, as one commit."""
 
-    @shown_alone()
+    @called_by_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self.written(iterator)
 
-    @shown_alone()
+    @called_by_spark()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         request, context = self.request, self.plan.context
         identity = identity_of(context, request.commit_user, request.commit_id, request.assume_new)
         mark_written(context, self._commit(_given(messages), identity), log.warning)
 
-    @shown_alone()
+    @called_by_spark()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self.delete_written(messages, self.plan.file_stamp)
 
@@ -188,7 +188,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
     """The micro-batches of a stream. The commit user is that of the options, and the query."""
 
-    @shown_alone()
+    @called_by_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         task = TaskContext.get()
         assert task is not None, "Spark runs tasks with a context"
@@ -196,13 +196,13 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         shared = f"{self._user(query)} {number}".encode()
         return self.written(iterator, query, hashlib.sha256(shared).hexdigest()[:BATCH_DIGITS])
 
-    @shown_alone()
+    @called_by_spark()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         given = _given(messages)
         if given:
             self._commit(given, CommitIdentity(self._user(given[0].query), batchId, assume_new=self.request.assume_new))
 
-    @shown_alone()
+    @called_by_spark()
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self.delete_written(messages)
 

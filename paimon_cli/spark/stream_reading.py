@@ -19,7 +19,7 @@ from paimon_cli.api.table import Table
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.jobs.row_scan import ROW_KIND
-from paimon_cli.jobs.spark.job import shown_alone
+from paimon_cli.jobs.spark.job import called_by_spark
 from paimon_cli.read.time_travel import POSITION_OPTIONS
 from paimon_cli.spark.reading import check_types, read_partition, split_partitions
 from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceOptions
@@ -53,7 +53,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options.refuse((*POSITION_OPTIONS, "consumer-id"), "a stream", "the options start and consumer say where a stream begins")
         return options
 
-    @shown_alone()
+    @called_by_spark()
     def initialOffset(self) -> dict[str, int]:
         table = self._options.table()
         known = next((one for one in table.consumers if one.name == self._options.get("consumer")), None)
@@ -81,11 +81,11 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.get("maxrowspertrigger")
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
-    @shown_alone()
+    @called_by_spark()
     def prepareForTriggerAvailableNow(self) -> None:
         self._last = _latest(self._options.table())
 
-    @shown_alone()
+    @called_by_spark()
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         table = self._options.table()
         last = _latest(table) if self._last is None else self._last
@@ -96,11 +96,11 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {SNAPSHOT: last}
         return {SNAPSHOT: _within(table, begin, last, limit.max_rows)}
 
-    @shown_alone()
+    @called_by_spark()
     def reportLatestOffset(self) -> dict[str, int]:
         return {SNAPSHOT: _latest(self._options.table())}
 
-    @shown_alone()
+    @called_by_spark()
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         begin, last = start[SNAPSHOT], end[SNAPSHOT]
         if begin == last:
@@ -119,7 +119,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for rows in read_partition(partition, _with_kind(self._schema)):
             yield rows if shows_kinds else rows.filter(pc.is_in(rows.column(ROW_KIND), ADDED)).select(self._schema.names)
 
-    @shown_alone()
+    @called_by_spark()
     def commit(self, end: dict[str, int]) -> None:
         consumer = self._options.get("consumer")
         if consumer is not None:

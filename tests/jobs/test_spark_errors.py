@@ -7,7 +7,7 @@ import os
 import pytest
 
 from paimon_cli.errors import Conflict, DamagedFile, FilesConflict, PaimonError, StorageUnavailable, UsageError
-from paimon_cli.jobs.spark.job import HIDES_TRACEBACK, carrying_errors, explained, shown_alone
+from paimon_cli.jobs.spark.job import HIDES_TRACEBACK, called_by_spark, carrying_errors, explained
 
 JAVA_TRACE = """An error occurred while calling o9.collect.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed
@@ -68,7 +68,7 @@ def test_other_failures_become_one_line(text: str, kind: type[PaimonError], why:
 
 def test_an_error_that_spark_shows_is_its_text_and_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(HIDES_TRACEBACK, raising=False)
-    with pytest.raises(DamagedFile) as raised, shown_alone():
+    with pytest.raises(DamagedFile) as raised, called_by_spark():
         raise DamagedFile("data file x is missing", "a snapshot refers to it", "run repair --only files")
     assert str(raised.value) == "data file x is missing: a snapshot refers to it\nhint: run repair only files"
     assert os.environ[HIDES_TRACEBACK]
@@ -79,6 +79,6 @@ def test_an_error_that_spark_shows_is_its_text_and_hint(monkeypatch: pytest.Monk
 
 def test_other_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(HIDES_TRACEBACK, raising=False)
-    with pytest.raises(ZeroDivisionError), shown_alone():
+    with pytest.raises(ZeroDivisionError), called_by_spark():
         raise ZeroDivisionError
     assert HIDES_TRACEBACK not in os.environ

@@ -16,8 +16,10 @@ from pyspark.sql import functions as F
 from paimon_cli import Table, spark
 from paimon_cli.datatypes.data_type import TimestampType
 from paimon_cli.errors import NotFound, NotSupported
+from paimon_cli.spark import native_files as division
 from paimon_cli.spark import reading
-from paimon_cli.spark.reading import NativeFile, _native_frame, divided
+from paimon_cli.spark.native_files import NativeFile, divided
+from paimon_cli.spark.reading import _native_frame
 from tests.goldens import golden_table
 from tests.tables import make_table, write
 
@@ -153,8 +155,12 @@ def test_rows_that_wait_for_their_buckets_are_merged(session: SparkSession, tmp_
     assert sorted(map(tuple, frame.collect())) == [(0, "a"), (1, "a"), (2, "b"), (3, "a")]
 
 
-def test_marked_rows_of_files_in_many_pieces(session: SparkSession, tmp_path: Path) -> None:
-    """Row numbers stay right under Spark's filters, and where a file is cut into several tasks."""
+@pytest.mark.parametrize("most_literal_files", [16, 0])
+def test_marked_rows_of_files_in_many_pieces(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_literal_files: int
+) -> None:
+    """Row numbers stay right under Spark's filters, and where a file is cut into several tasks; by literals and by broadcast."""
+    monkeypatch.setattr(reading, "MOST_LITERAL_FILES", most_literal_files)
     options = {"deletion-vectors.enabled": "true", "file.block-size": "8 kb", "bucket": "2"}
     columns = pa.schema([pa.field("id", pa.int64(), False), ("n", pa.int64()), ("text", pa.string())])
     table = Table.create(str(tmp_path / "t"), schema=columns, primary_key=["id"], options=options)
@@ -175,7 +181,11 @@ def test_marked_rows_of_files_in_many_pieces(session: SparkSession, tmp_path: Pa
         session.conf.unset("spark.sql.files.maxPartitionBytes")
 
 
-def test_marked_rows_of_files_of_equal_size(session: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("most_literal_rows", [1000, 0])
+def test_marked_rows_of_files_of_equal_size(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_literal_rows: int
+) -> None:
+    monkeypatch.setattr(reading, "MOST_LITERAL_ROWS", most_literal_rows)
     table = Table.create(str(tmp_path / "t"), columns=["id BIGINT", "n INT"], options={"deletion-vectors.enabled": "true"})
     for number in range(3):
         table.write(pa.table({"id": range(100), "n": pa.array([number] * 100, pa.int32())}))
@@ -198,7 +208,7 @@ def test_marked_files_of_one_size_take_few_scans(tmp_path: Path, monkeypatch: py
     table.delete(where="id = 7")
     scan = table.scan().rows
     assert len(divided(scan, None)[0]) == 3
-    monkeypatch.setattr(reading, "MOST_TWINS", 2)
+    monkeypatch.setattr(division, "MOST_TWINS", 2)
     native, rest = divided(scan, None)
     assert (len(native), len(rest)) == (2, 1)
 

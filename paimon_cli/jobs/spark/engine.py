@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from pyspark.accumulators import Accumulator
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.spark.exchange_files import write_through_files
-from paimon_cli.jobs.spark.job import Reports, SparkJob
+from paimon_cli.jobs.spark.job import Reports, SparkJob, freeze_modules
 from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spark
 from paimon_cli.jobs.spark.submit import is_local
 from paimon_cli.jobs.spark.write import (
@@ -191,7 +190,7 @@ def _partition_task(
     """Return a task's `PaimonError` as its outcome, so that Spark does not repeat the task; Spark handles other exceptions."""
 
     def run(numbered: Iterable[tuple[int, T]]) -> None:
-        gc.freeze()  # Spark collects garbage after each task: going through all imported modules took most of a small one
+        freeze_modules()
         for number, task in numbered:
             reports.add([(number, outcome_of(function, task))])
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import gc
 import logging
 import os
 import pickle
 import re
+import sys
 import threading
 import time
 import uuid
@@ -50,12 +52,24 @@ def carrying_errors() -> Iterator[None]:
 HIDES_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
 
+_modules_frozen = 0
+
+
+def freeze_modules() -> None:
+    """In a Python process of Spark, which collects garbage after each call: spare all imported modules, most of its time."""
+    global _modules_frozen
+    if len(sys.modules) > _modules_frozen:
+        gc.freeze()
+        _modules_frozen = len(sys.modules)
+
+
 @contextmanager
-def shown_alone() -> Iterator[None]:
+def called_by_spark() -> Iterator[None]:
     """Around what a user's own query calls in a Python process of Spark: a `PaimonError` is shown as its text and hint alone.
 
     Spark ends a Python process after an error, so that the variable counts for this error only.
     """
+    freeze_modules()
     try:
         yield
     except PaimonError as error:

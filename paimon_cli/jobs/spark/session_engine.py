@@ -5,7 +5,6 @@ A task is a row number; what it works on travels inside the function, and its ou
 
 from __future__ import annotations
 
-import gc
 import os
 import pickle
 import socket
@@ -23,7 +22,7 @@ from pyspark.sql import functions as F
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, importing
 from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.spark.engine import MOST_PARTITIONS, outcome_of
-from paimon_cli.jobs.spark.job import explained
+from paimon_cli.jobs.spark.job import explained, freeze_modules
 from paimon_cli.jobs.spark.session import classic_context, send_package
 from paimon_cli.jobs.spark.write import Task, chunks_of_splits, shuffle_of, write_on_spark, write_where_read
 from paimon_cli.write.table_writer import Written
@@ -175,7 +174,7 @@ def _outcomes_of(function: Callable[[T], R], tasks: Sequence[T]) -> Task:
     """Task numbers -> outcomes. A `PaimonError` is an outcome, so that Spark does not repeat the task."""
 
     def run(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        gc.freeze()  # Spark collects garbage after each task: going through all imported modules took most of a small one
+        freeze_modules()
         for number in (n for batch in numbers for n in batch.column(0).to_pylist()):
             outcome = pickle.dumps(outcome_of(function, tasks[number]))
             yield pa.record_batch([pa.array([number]), pa.array([outcome], pa.binary())], names=["number", "outcome"])
