@@ -47,7 +47,8 @@ class Comparison:
 @dataclass(frozen=True)
 class Result:
     """Medians over the rounds in seconds. `ratio` is the least CPU time of the subject by the least of the floor, which other
-    load on the machine disturbs least; `median_ratio` and `wall_ratio` are medians of each round's own ratio.
+    load on the machine disturbs least, and `least_wall_ratio` the same of the time; `median_ratio` and `wall_ratio` are medians
+    of each round's own ratio.
 
     CPU seconds count this process with all its threads, or what the comparison says.
     """
@@ -56,6 +57,7 @@ class Result:
     ratio: float
     median_ratio: float
     wall_ratio: float
+    least_wall_ratio: float
     goal: float | None
     subject_cpu: float
     floor_cpu: float
@@ -86,6 +88,7 @@ def compare(comparison: Comparison, rounds: int = FEWEST_ROUNDS) -> Result:
         ratio=min(cpu for cpu, _ in subject) / min(cpu for cpu, _ in floor),
         median_ratio=statistics.median(ratios[0]),
         wall_ratio=statistics.median(ratios[1]),
+        least_wall_ratio=min(wall for _, wall in subject) / min(wall for _, wall in floor),
         goal=comparison.goal,
         subject_cpu=statistics.median(cpu for cpu, _ in subject),
         floor_cpu=statistics.median(cpu for cpu, _ in floor),
@@ -95,16 +98,22 @@ def compare(comparison: Comparison, rounds: int = FEWEST_ROUNDS) -> Result:
     )
 
 
-def report(comparisons: Iterable[Comparison], rounds: int = FEWEST_ROUNDS) -> bool:
-    """Measure and print the comparisons: text on stderr, JSON lines on stdout. Returns whether every goal was met."""
+def report(comparisons: Iterable[Comparison], rounds: int = FEWEST_ROUNDS, only: str = "") -> bool:
+    """Measure and print the comparisons with `only` in their names: text on stderr, JSON lines on stdout.
+
+    Returns whether every goal was met.
+    """
     all_met = True
     for comparison in comparisons:
+        if only not in comparison.name:
+            continue
         result = compare(comparison, rounds)
         goal = "" if result.goal is None else f" (goal {result.goal:.2f}, {'met' if result.met else 'MISSED'})"
         print(
             f"{result.name}: {result.ratio:.2f} x the floor's CPU{goal}, by the median {result.median_ratio:.2f} x, "
             f"{result.wall_ratio:.2f} x its time; "
-            f"{result.subject_cpu:.2f} s against {result.floor_cpu:.2f} s",
+            f"CPU {result.subject_cpu:.2f} s against {result.floor_cpu:.2f} s, "
+            f"time {result.subject_wall:.2f} s against {result.floor_wall:.2f} s, {result.least_wall_ratio:.2f} x by the least",
             file=sys.stderr,
         )
         print(json.dumps({**asdict(result), "met": result.met, "on": MACHINE}), flush=True)

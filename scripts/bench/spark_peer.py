@@ -1,11 +1,12 @@
 """Tables as DataFrames against Java's paimon-spark: reads to the sink `noop`, and a write, in sessions that stay.
 
     python -m scripts.bench.spark_peer --spark-python SPARK_ENV/bin/python --jars PAIMON_SPARK.jar,PAIMON.jar
-        [--rows 2000000] [--rounds 5]
+        [--rows 2000000] [--rounds 5] [--only TEXT]
 
 Both sides read the same tables, which this package has written: one compacted, the same with 5 % of its rows marked by deletion
-vectors, and one of a load and four upserts of a tenth, whose files must be merged. The write goes into a new table each time. CPU
-seconds are those of all processes of both sides, which work in turn.
+vectors, and one of a load and four upserts of a tenth, whose files must be merged. Columns and filters are those of the
+DataFrame, unless the name says that `read` is given them. The write goes into a new table each time. CPU seconds are those of
+all processes of both sides, which work in turn.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def table_of_runs(folder: Path, given: Path, rows: int) -> Table:
 
 def comparisons(ours: Side, theirs: Side, tables: Path, given: Path) -> Iterator[Comparison]:
     def against(name: str, **asked: Any) -> Comparison:
-        read = {"columns": WHOLE, "where": None, **asked}
+        read = {"columns": WHOLE, "where": None, "named": False, **asked}
         counts = [side.ask(do="count", **read)["rows"] for side in (ours, theirs)]
         if len(set(counts)) > 1:
             raise SystemExit(f"{name}: the sides count {counts} rows")
@@ -74,6 +75,8 @@ def comparisons(ours: Side, theirs: Side, tables: Path, given: Path) -> Iterator
         yield against(f"{what}, all columns", table=table)
         yield against(f"{what}, one column", table=table, columns=NARROW)
         yield against(f"{what}, selective filter", table=table, where=SELECTIVE)
+    yield against("to be merged, one column named in the read", table="runs", columns=NARROW, named=True)
+    yield against("to be merged, selective filter named in the read", table="runs", where=SELECTIVE, named=True)
     numbers = iter(range(1000))
 
     def write(side: Side) -> None:
@@ -92,6 +95,7 @@ def main() -> None:
     parser.add_argument("--jars", required=True, help="paimon-spark and what it needs, separated by commas")
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--only", default="", metavar="TEXT", help="measure only what has TEXT in its name")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -103,7 +107,7 @@ def main() -> None:
         ours = started("ours", sys.executable, [name], folder)
         theirs = started("paimon-spark", asked.spark_python, [name, asked.jars], folder)
         try:
-            met = report(comparisons(ours, theirs, tables, given), asked.rounds)
+            met = report(comparisons(ours, theirs, tables, given), asked.rounds, asked.only)
         finally:
             for side in (ours, theirs):
                 side.process.kill()

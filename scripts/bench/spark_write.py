@@ -1,6 +1,6 @@
 """`write` on Spark, and `paimon_cli.spark.write`, against Spark alone: read, repartition by bucket, sort, write Parquet.
 
-    python -m scripts.bench.spark_write [--rows 10000000] [--rounds 5] [--master local[2]]
+    python -m scripts.bench.spark_write [--rows 10000000] [--rounds 5] [--master local[2]] [--only TEXT]
 
 Both run in one session, whose start is measured separately. Its JVM compiles as Spark does by default, because of the floor:
 paimon-cli's own choice would slow it down. The floor's files hold the rows in the same order, compressed alike;
@@ -139,9 +139,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
     parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--only", default="", metavar="TEXT", help="measure only what has TEXT in its name")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, started_spark(asked.master, SPARKS_OWN_JVM) as running:
-        met = report(comparisons(running.session, Path(folder), asked.rows), asked.rounds)
+        met = report(comparisons(running.session, Path(folder), asked.rows), asked.rounds, asked.only)
     sys.exit(0 if met else 1)
 
 

@@ -39,10 +39,10 @@ class Ours:
     def __init__(self, spark, warehouse):
         self.spark, self.folder = spark, Path(warehouse) / "bench.db"
 
-    def rows(self, table):
+    def rows(self, table, columns=None, where=None):
         from paimon_cli.spark import read
 
-        return read(self.spark, str(self.folder / table))
+        return read(self.spark, str(self.folder / table), columns, where)
 
     def write(self, table, source):
         from paimon_cli.spark import write
@@ -54,7 +54,8 @@ class Theirs:
     def __init__(self, spark):
         self.spark = spark
 
-    def rows(self, table):
+    def rows(self, table, columns=None, where=None):
+        """The DataFrame is told the same afterwards: Spark knows of no other way."""
         return self.spark.table(f"peer.bench.{table}")
 
     def write(self, table, source):
@@ -66,15 +67,15 @@ def main():
     spark = session(warehouse, jars)
     side = Theirs(spark) if jars else Ours(spark, warehouse)
 
-    def chosen(table, columns, where):
-        rows = side.rows(table)
+    def chosen(table, columns, where, named):
+        rows = side.rows(table, columns, where) if named else side.rows(table)
         return (rows if where is None else rows.where(where)).select(*columns)
 
-    def read(table, columns, where):
-        chosen(table, columns, where).write.format("noop").mode("overwrite").save()
+    def read(table, columns, where, named):
+        chosen(table, columns, where, named).write.format("noop").mode("overwrite").save()
 
-    def count(table, columns, where):
-        return {"rows": chosen(table, columns, where).count()}
+    def count(table, columns, where, named):
+        return {"rows": chosen(table, columns, where, named).count()}
 
     serve({"read": read, "count": count, "write": lambda table, source: side.write(table, source)})
 
