@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
 
 from paimon_cli.errors import Conflict, DamagedFile, FilesConflict, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.jobs.spark import job
 from paimon_cli.jobs.spark.job import HIDES_TRACEBACK, called_by_spark, carrying_errors, explained
 
 JAVA_TRACE = """An error occurred while calling o9.collect.
@@ -82,3 +84,14 @@ def test_other_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ZeroDivisionError), called_by_spark():
         raise ZeroDivisionError
     assert HIDES_TRACEBACK not in os.environ
+
+
+def test_modules_are_spared_when_garbage_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "_modules_frozen", 0)
+    gc.unfreeze()
+    with called_by_spark():
+        frozen = gc.get_freeze_count()
+    with called_by_spark():
+        again = gc.get_freeze_count()
+    gc.unfreeze()
+    assert 0 < again <= frozen  # what a call leaves behind is not kept
