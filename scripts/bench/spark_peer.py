@@ -34,7 +34,8 @@ from scripts.bench.spark_write import source
 ROOT = Path(__file__).resolve().parents[2]
 SIDE = ROOT / "scripts" / "bench" / "peers" / "spark_side.py"
 GOAL = 1.0
-WARM_UPS = 4
+WARM_UPS = 10
+"""So many until a JVM has compiled what Spark generates for a query; what Java has in classes of its own is ready sooner."""
 UPSERTS = 4
 
 
