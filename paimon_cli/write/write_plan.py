@@ -184,6 +184,9 @@ class WritePlan:
                 f"paimon-cli rescale {self.context.layout.argument} --buckets {buckets}",
             )
 
+    def first_sequence(self, bucket_id: BucketId) -> int:
+        return self.first_sequences.get(bucket_id, 0)
+
     def start_of(self, bucket_id: BucketId) -> tuple[BucketFiles, int, DataFileNames]:
         """What a writer of the bucket begins with: its files, the number of its first row, and names for new files.
 
@@ -192,7 +195,7 @@ class WritePlan:
         self.check_total(bucket_id.partition)
         buckets = self.total_buckets if self.bucket_counts is None else self.bucket_counts[bucket_id.partition]
         files = self.existing.get(bucket_id, BucketFiles(*bucket_id, buckets, ()))
-        return files, self.first_sequences.get(bucket_id, 0), DataFileNames(self._of_level_0, self.file_stamp)
+        return files, self.first_sequence(bucket_id), DataFileNames(self._of_level_0, self.file_stamp)
 
     @cached_property
     def _of_level_0(self) -> TableContext:

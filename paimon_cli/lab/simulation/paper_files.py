@@ -150,7 +150,7 @@ class PaperEngine:
         stamp = f"{plan.file_stamp[:8]}-{plan.file_stamp[8:12]}-{plan.file_stamp[12:]}"
         written = []
         for bucket, arrived in self._rows.items():
-            first = plan.first_sequences.get(BucketId(EMPTY_ROW, bucket), 0)
+            first = plan.first_sequence(BucketId(EMPTY_ROW, bucket))
             rows = {key: (key, first + place, kind, value) for place, (key, kind, value) in enumerate(arrived)}
             name = f"data-{stamp}-b{bucket}.paper"
             file = write_paper_file(plan.context, bucket, name, 0, SOURCE_APPEND, [rows[key] for key in sorted(rows)])
