@@ -80,9 +80,9 @@ def _continues_history(context: TableContext, snapshot: Snapshot, base: Snapshot
         found = context.snapshots.find(before) if before else None
     except DamagedFile:
         return True  # it exists, but it cannot be read
-    if found is not None:
-        return base is None or found == base or _withdrawn(context, snapshot)
-    if before and _is_rolled_back(context, before):
+    if found is not None and (base is None or found == base):
+        return True
+    if before and (_is_rolled_back(context, before) if found is None else _is_replaced(context, snapshot, before)):
         return _withdrawn(context, snapshot)
     newest = context.snapshots.latest_id()
     if newest is None or newest <= snapshot.id:
@@ -105,9 +105,29 @@ def _continues_history(context: TableContext, snapshot: Snapshot, base: Snapshot
 
 
 def _is_rolled_back(context: TableContext, before: int) -> bool:
-    """Expiry leaves no snapshot older than the ones that it deletes; a rollback does, and its LATEST hint shows it."""
+    """Expiry leaves no snapshot older than the ones that it deletes; a rollback does, and its LATEST hint shows it.
+
+    A hint below EARLIEST is old, and a snapshot there was brought back by a slow writer.
+    """
     hint = context.snapshots.latest_hint()
-    return hint is not None and hint < before and context.storage.exists(context.layout.snapshot(hint))
+    if hint is None or hint >= before or not context.snapshots.exists(hint):
+        return False
+    return hint >= (context.snapshots.earliest_hint() or 1)
+
+
+def _is_replaced(context: TableContext, snapshot: Snapshot, before: int) -> bool:
+    """Whether the commit that now has the number before ours took it after a rollback, which leaves older snapshots in place.
+
+    If there are none, that number may have expired after our put, and a slow writer may have brought it back: then EARLIEST is
+    above it, and our snapshot stands.
+    """
+    if context.snapshots.exists(before - 1):
+        return True
+    earliest = context.snapshots.earliest_hint()
+    if earliest is None or earliest <= before:
+        why = f"another commit now has number {before}, after a rollback or in place of an expired snapshot"
+        raise _unknown(context, snapshot, why)
+    return False
 
 
 def _withdrawn(context: TableContext, snapshot: Snapshot) -> bool:

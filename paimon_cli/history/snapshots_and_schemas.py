@@ -127,6 +127,10 @@ class SnapshotHistory:
         """The id in the LATEST hint, whether it is right or not; None without one. `StorageUnavailable` if it cannot be read."""
         return self._read_hint(self.layout.latest_hint)
 
+    def earliest_hint(self) -> int | None:
+        """The id in the EARLIEST hint, under the same conditions."""
+        return self._read_hint(self.layout.earliest_hint)
+
     def find(self, snapshot_id: int) -> Snapshot | None:
         """That snapshot, None if it is not there. `DamagedFile` if its file does not hold it."""
         path = self.layout.snapshot(snapshot_id)

@@ -84,3 +84,41 @@ def test_an_expiry_is_no_roll_back(tmp_path: Path) -> None:
     commit_as_others(tmp_path, "one", "two", "three")
     assert commit_late(tmp_path, lambda: None, lambda: expire(tmp_path, 1, 2, 3)) == [4]
     assert make_table(tmp_path).snapshots.ids() == [4]
+
+
+def bring_back(folder: Path, number: int) -> None:
+    """The put of a slow writer whose number has been used and has expired."""
+    content = (folder / "snapshot" / "snapshot-4").read_text().replace('"id" : 4', f'"id" : {number}').replace('"me"', '"slow"')
+    (folder / "snapshot" / f"snapshot-{number}").write_text(content)
+
+
+@pytest.mark.parametrize("expired", [(1, 2, 3), (1, 2)])
+def test_an_expired_number_that_a_slow_writer_brings_back_is_no_roll_back(tmp_path: Path, expired: tuple[int, ...]) -> None:
+    """Found by the simulation: the newest snapshot was deleted because the one before it had become another."""
+    commit_as_others(tmp_path, "one", "two", "three")
+
+    def expire_and_bring_back() -> None:
+        expire(tmp_path, *expired)
+        bring_back(tmp_path, 3)
+        (tmp_path / "snapshot" / "EARLIEST").write_text(str(expired[-1] + 1))
+
+    if 3 in expired:
+        assert commit_late(tmp_path, lambda: None, expire_and_bring_back) == [4]
+    else:
+        why = "another commit now has number 3, after a rollback or in place of an expired snapshot"
+        with pytest.raises(CommitUnknown, match=f": {why}$"):
+            commit_late(tmp_path, lambda: None, expire_and_bring_back)
+    assert live_names(make_table(tmp_path)) == ["mine@0", "one@0", "three@0", "two@0"]
+
+
+def test_an_old_hint_on_a_number_brought_back_is_no_roll_back(tmp_path: Path) -> None:
+    commit_as_others(tmp_path, "one", "two", "three")
+
+    def expire_and_bring_back() -> None:
+        expire(tmp_path, 1, 2, 3)
+        bring_back(tmp_path, 2)
+        (tmp_path / "snapshot" / "EARLIEST").write_text("4")
+        (tmp_path / "snapshot" / "LATEST").write_text("2")
+
+    assert commit_late(tmp_path, lambda: None, expire_and_bring_back) == [4]
+    assert live_names(make_table(tmp_path)) == ["mine@0", "one@0", "three@0", "two@0"]
