@@ -27,7 +27,7 @@ from paimon_cli.lab.simulation.actor import (
     writer,
 )
 from paimon_cli.lab.simulation.exploration import GoOn, Result, explore, sample
-from paimon_cli.lab.simulation.oracle import COUNTER
+from paimon_cli.lab.simulation.publication import COUNTER
 from paimon_cli.lab.simulation.run import Run, ToldStep, after, narrate
 from paimon_cli.lab.simulation.scenario import PUT_IF_ABSENT, UNSAFE, Scenario
 from paimon_cli.lab.simulation.schedule import CRASH, PUT_FAULTS, Step, parse_schedule

@@ -25,7 +25,7 @@ def run(*arguments: str) -> Any:
 @pytest.mark.parametrize(("actors", "check"), [("writer,writer", "off"), ("rival,rival", "bucket"), ("rival,rival", "range")])
 def test_safe_configurations_are_clean_in_every_order(actors: str, check: str, store: str) -> None:
     report = checked(actors, store=store, data_conflict_check=check)
-    assert report.is_safe and report.is_complete and report.finds == [] and report.schedules > 150
+    assert report.is_safe and report.is_complete and report.finds == [] and report.states > 150
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.lab.simulation import script
+from paimon_cli.lab.simulation.actor import Actor, rows, writer
+from paimon_cli.lab.simulation.exploration import Result, explore
+from paimon_cli.lab.simulation.real_files import forget
 from paimon_cli.lab.simulation.run import Run, replay
-from paimon_cli.lab.simulation.schedule import GO, Step, parse_schedule, schedule_text
+from paimon_cli.lab.simulation.scenario import Scenario
+from paimon_cli.lab.simulation.schedule import Step, parse_schedule, schedule_text
 from tests.simulation.scenarios import scenario
 
 ROOT = Path(__file__).parents[2]
@@ -21,9 +26,7 @@ def _random_schedule(name: str, seed: int) -> tuple[list[Step], str]:
     chance = random.Random(seed)
     run = Run(scenario(name))
     while not run.is_over:
-        choices = list(run.choices())
-        going = [step for step in choices if step.fault == GO]
-        run.take(chance.choice(choices if chance.random() < 0.05 else going))
+        run.take(chance.choice(run.choices() if chance.random() < 0.05 else run.calls()))
     run.discard()
     return run.steps, run.disk.image()
 
@@ -41,6 +44,37 @@ def test_a_hundred_schedules_twice() -> None:
 def test_real_parquet_twice() -> None:
     steps, image = _random_schedule("real-writers-compactor", 3)
     assert replay(scenario("real-writers-compactor"), steps).disk.image() == image
+
+
+def _explored(name: str) -> tuple[Result, set[str]]:
+    """All that a search finds, and the disks at its ends."""
+    ends = set[str]()
+    return explore(scenario(name), on_end=lambda run: ends.add(run.disk.image())), ends
+
+
+@pytest.mark.parametrize("name", ["checked-writers", "compactor-expiry", "vectors-levels"])
+def test_jobs_that_run_again_do_as_their_scripts_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget()
+    with_scripts = _explored(name)
+    monkeypatch.setattr(script, "MOST_LINES", 20)
+    assert _explored(name) == with_scripts
+    assert with_scripts[0].complete and with_scripts[0].states > 200
+
+
+def test_a_job_that_follows_from_more_than_its_answers_is_found() -> None:
+    """Its second process does not do what its script says."""
+    processes = 0
+
+    def moody(actor: Actor) -> None:
+        nonlocal processes
+        processes += 1
+        storage, layout = actor.context.storage, actor.context.layout
+        storage.exists(f"{layout.root}/mood-{processes}")
+        storage.list_directory(layout.snapshot_directory)
+
+    jobs = (moody, writer("a", rows(0, 1)))
+    with pytest.raises(RuntimeError, match="after the same answers"):
+        explore(Scenario("moody", jobs))
 
 
 def test_another_process_with_other_hashes() -> None:

@@ -1,8 +1,8 @@
 """Deletion vectors, changelog producers, tables without a key, postponed and dynamic buckets: no schedule loses a row or a
 vector, doubles a row, or gives a key two buckets.
 
-Every order of two actors, with a fault at every call, is tried at night: `python -m scripts.nightly.simulate --only vectors`
-and `--only kinds`.
+Every order of two actors, with a fault at every call, is tried; that of scenarios with many states at night only, as by
+`python -m scripts.nightly.simulate --only "two actors"`.
 """
 
 from __future__ import annotations
@@ -13,26 +13,24 @@ from paimon_cli.lab.simulation.exploration import explain, explore, sample
 from tests.simulation import append_scenarios, kind_scenarios, vector_scenarios
 from tests.simulation.scenarios import scenario
 
-KINDS = (vector_scenarios, append_scenarios, kind_scenarios)
-TWO_ACTORS = [name for kind in KINDS for name in kind.TWO_ACTORS]
-MANY_ACTORS = [name for kind in KINDS for name in kind.MANY_ACTORS]
+MANY_ACTORS = [name for kind in (vector_scenarios, append_scenarios, kind_scenarios) for name in kind.MANY_ACTORS]
+QUICK = [name for name in vector_scenarios.TWO_ACTORS if name != "vectors-inline-writers"]
+SLOW = ["vectors-inline-writers", *append_scenarios.TWO_ACTORS, *kind_scenarios.TWO_ACTORS]
 FEW = 20
 
 
-@pytest.mark.parametrize("name", TWO_ACTORS)
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.nightly) for name in SLOW)])
+def test_every_order_with_a_fault_at_every_call(name: str) -> None:
+    result = explore(scenario(name), private_crashes=True)
+    assert not result.findings, explain(result.findings)
+    assert result.complete and result.states > 400
+
+
+@pytest.mark.parametrize("name", SLOW)
 def test_schedules_with_one_interruption(name: str) -> None:
     result = explore(scenario(name), most_switches=1, most_schedules=FEW)
     assert not result.findings, explain(result.findings)
     assert result.complete or result.schedules == FEW
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", TWO_ACTORS)
-def test_every_order_with_a_fault_at_every_call(name: str) -> None:
-    result = explore(scenario(name), private_crashes=True)
-    assert not result.findings, explain(result.findings)
-    assert result.complete
 
 
 @pytest.mark.parametrize("name", MANY_ACTORS)

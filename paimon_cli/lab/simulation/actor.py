@@ -17,19 +17,20 @@ from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
-from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED, UNKNOWN, Oracle
+from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED, UNKNOWN
 from paimon_cli.lab.simulation.paper_files import INSERT, BucketRows, PaperEngine, merged, paper_rows
-from paimon_cli.lab.simulation.scenario import LOCK, PUT_IF_ABSENT
-from paimon_cli.lab.simulation.schedule import CRASH, GO
-from paimon_cli.lab.simulation.sim_lock import LockRow, SimulatedLock, UnprovenStorage
-from paimon_cli.lab.simulation.sim_storage import Crash, SimDisk, SimStorage
+from paimon_cli.lab.simulation.scenario import LOCK, PUT_IF_ABSENT, Scenario
+from paimon_cli.lab.simulation.schedule import OUTAGE, REFUSAL
+from paimon_cli.lab.simulation.script import Call, Line, Report, count_lines
+from paimon_cli.lab.simulation.sim_lock import SimulatedLock, UnprovenStorage
+from paimon_cli.lab.simulation.sim_storage import SimDisk, SimStorage
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import delete_files
 from paimon_cli.maintain.orphans import find_orphans, remove_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
-from paimon_cli.storage.storage import FileStatus, Storage
+from paimon_cli.storage.storage import Storage
 
 Job = Callable[["Actor"], None]
 """What an actor does from its start to its end, with `actor.context`; it reports to `actor.oracle` how its commits ended."""
@@ -40,112 +41,105 @@ SKEW_MILLIS = 5_000
 
 
 class Actor:
-    """An actor. `history` is a digest of everything that it has seen: with the same history it continues in the same way."""
+    """The process in which a job runs: it stops at each call of its storage, and goes on with the answer.
 
-    def __init__(self, disk: SimDisk, lock: LockRow, oracle: Oracle, number: int, job: Job) -> None:
+    An actor that begins at a later line of its script first hears all answers that lead there.
+    """
+
+    def __init__(self, scenario: Scenario, disk: SimDisk, number: int, life: int, line: Line | None = None) -> None:
+        self.scenario = scenario
         self.disk = disk
-        self.lock = lock
-        self.oracle = oracle
-        self.scenario = oracle.scenario
+        """Only to know what is the same as before: an actor learns what is on it by calls."""
         self.number = number
-        self.job = job
-        self.life = 0
-        self.outage = 0
-        self.greenlet: greenlet | None = None
-        self.dead = False
-        self.begin()
-
-    def begin(self) -> None:
-        """Start a new life: a fresh process knows nothing of the one that crashed."""
-        self.life += 1
-        self.dead = self.finished = self.had_outage = self.was_unsure = self.lost_answer = False
-        self.outage = 0
-        self.history = self.life
-        self.pending: tuple[str, str] | None = None
-        self.ready: Callable[[], bool] | None = None
-        self.passed = self.crash_after = 0
-        scenario = self.scenario
-        clock, random = ActorClock(self.number), ActorRandom(scenario.first_name + self.number, self.life)
+        self.oracle = Reports()
+        self.had_outage = False
+        self._is_discarded = False
+        clock, random = ActorClock(number), ActorRandom(scenario.first_name + number, life)
         storage = self._storage(clock, random)
         self.context = TableContext(
             scenario.layout.root, storage, scenario.schema, scenario.options, clock, random, read_threads=1
         )
-        self.greenlet = greenlet(self._live)
+        self._greenlet = greenlet(self._live)
+        first = self._greenlet.switch()
+        if line is None:
+            self.line = Line(first, hash((life, first)), None, self.oracle.taken())
+        else:
+            self._rehearse(first, line)
 
     def _storage(self, clock: ActorClock, random: ActorRandom) -> Storage:
-        storage, root = SimStorage(self.disk, self.scenario, self), self.scenario.layout.root
+        storage, root = SimStorage(self._ask), self.scenario.layout.root
         if self.scenario.store == PUT_IF_ABSENT:
             return storage
-        lock = SimulatedLock(self, self.lock, root, clock, random) if self.scenario.store == LOCK else None
+        lock = SimulatedLock(self._ask, root, clock, random) if self.scenario.store == LOCK else None
         return UnprovenStorage(storage, root, lock, allow_unsafe_commit=lock is None, random=random)
 
     def _live(self) -> None:
         try:
-            self.job(self)
-        except Crash:
+            self.scenario.jobs[self.number](self)
+        except Discarded:
             return
         except Exception as error:
             self.oracle.failed(self.number, error)
-        self.finished = True
 
-    # called by the scheduler
+    def _ask(self, call: Call) -> Any:
+        """Called by its own storage: wait for the answer."""
+        if self._is_discarded:
+            raise Discarded
+        answer = getcurrent().parent.switch(call)
+        self.had_outage = self.had_outage or answer in (OUTAGE, REFUSAL)
+        return answer
 
-    def resume(self, fault: str = GO, place: int = 0) -> None:
-        """Run to the next call that waits, or to the end."""
-        assert self.greenlet is not None
-        self.passed, self.crash_after = 0, place if fault == CRASH else 0
-        self.pending = None
-        if self.greenlet:
-            self.greenlet.switch(GO if place else fault)
-        else:
-            self.greenlet.switch()  # the function of a new greenlet takes no argument
+    def _rehearse(self, first: Call | None, line: Line) -> None:
+        for place in line.way():
+            call = first if place.before is None else self._greenlet.switch(place.before[1])
+            if call != place.call:
+                raise RuntimeError(f"actor {self.number} calls {call}, and called {place.call} after the same answers")
+        self.oracle.taken()
+        self.line = line
+
+    def go_on(self, answer: Any) -> Line:
+        """The next line, which is written into the script."""
+        call = self._greenlet.switch(answer)
+        self.line = self.line.follow(answer, call, self.oracle.taken())
+        count_lines(1)
+        return self.line
 
     def discard(self) -> None:
-        """End a greenlet that is still waiting, without any effect."""
-        self.dead = True
-        if self.greenlet is not None and self.greenlet:
-            self.greenlet.throw(Crash)
+        """End it, without any effect."""
+        self._is_discarded = True
+        if self._greenlet:
+            self._greenlet.throw(Discarded)
 
-    @property
-    def waits(self) -> bool:
-        """Whether it can continue."""
-        return self.is_on_its_way and (self.ready is None or self.ready())
 
-    @property
-    def is_on_its_way(self) -> bool:
-        return self.pending is not None and not self.dead
+class Discarded(BaseException):
+    """What an actor still does has no effect."""
 
-    @property
-    def gave_up(self) -> bool:
-        """Whether it crashed, ended without knowing the outcome, or had to repeat a put because an answer was lost."""
-        return self.dead or self.life > 1 or self.was_unsure or self.lost_answer
 
-    @property
-    def state(self) -> Any:
-        return "dead" if self.dead else (self.history, self.outage)
+class Reports:
+    """Notes what a job tells the oracle, for all runs in which it does the same."""
 
-    # called by the actor's own storage
+    def __init__(self) -> None:
+        self._made: list[Report] = []
 
-    def wait(self, operation: str, path: str, ready: Callable[[], bool] | None = None) -> str:
-        """Stop before a call that can be made once `ready` returns True; returns the fault that affects it."""
-        self.pending, self.ready = (operation, path), ready
-        return getcurrent().parent.switch()
+    def taken(self) -> list[Report]:
+        """The reports since the last time."""
+        made, self._made = self._made, []
+        return made
 
-    def died_at(self, fault: str) -> bool:
-        self.dead = self.dead or fault == CRASH
-        return self.dead
+    def wants(self, user: str, identifier: int, rows: BucketRows, overwrites: bool = False) -> None:
+        self._made.append(Report("wants", (user, identifier, rows, overwrites)))
 
-    def pass_by(self) -> str:
-        self.passed += 1
-        return CRASH if self.passed == self.crash_after else GO
+    def ended(self, user: str, identifier: int, end: str) -> None:
+        self._made.append(Report("ended", (user, identifier, end)))
 
-    def changed(self, path: str) -> None:
-        self.oracle.changed(self, path)
+    def incremented(self, key: int) -> None:
+        self._made.append(Report("incremented", (key,)))
 
-    def saw(self, operation: str, path: str, result: Any) -> None:
-        if isinstance(result, list):
-            result = tuple(entry.name for entry in result if isinstance(entry, FileStatus))
-        self.history = hash((self.history, operation, path, result))
+    def gave_up(self, number: int) -> None:
+        self._made.append(Report("gave_up", (number,)))
+
+    def failed(self, number: int, error: BaseException) -> None:
+        self._made.append(Report("failed", (number, error)))
 
 
 class ActorClock:
@@ -265,7 +259,7 @@ def end_of(actor: Actor, job: Callable[[], object]) -> str:
             oracle.failed(actor.number, error)
         return REFUSED
     except CommitUnknown as error:
-        actor.was_unsure = True
+        oracle.gave_up(actor.number)
         if not actor.had_outage and not scenario.files_vanish:
             oracle.failed(actor.number, error)
         return UNKNOWN

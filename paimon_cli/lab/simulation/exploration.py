@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from paimon_cli.lab.simulation.run import Run
 from paimon_cli.lab.simulation.scenario import Scenario
-from paimon_cli.lab.simulation.schedule import CRASH, GO, Step, schedule_text
+from paimon_cli.lab.simulation.schedule import CRASH, GO, Step
 
 OnEnd = Callable[[Run], None]
 GoOn = Callable[[], bool]
@@ -73,47 +73,44 @@ def explore(
     """
     result = Result(scenario.name)
     seen: set[int] = set()
-    open_prefixes: list[tuple[Step, ...]] = [()]
-    while open_prefixes:
+    open_ways: list[Way] = [(Run(scenario, most_switches), None)]
+    while open_ways:
         if result.schedules == most_schedules or len(result.findings) >= most_findings or not go_on():
             break
-        _follow(Run(scenario, most_switches), open_prefixes.pop(), seen, open_prefixes, result, private_crashes, on_end)
+        _follow(open_ways, seen, result, private_crashes, on_end)
     else:
         result.complete = True
     result.states = len(seen)
     return result
 
 
-def _follow(
-    run: Run,
-    prefix: tuple[Step, ...],
-    seen: set[int],
-    open_prefixes: list[tuple[Step, ...]],
-    result: Result,
-    private_crashes: bool,
-    on_end: OnEnd,
-) -> None:
-    """Run the prefix, then follow the first choice until a state is known; the other choices of that run stay open."""
-    for step in prefix:
+Way = tuple[Run, Step | None]
+"""A state, and a step that was not taken from it yet."""
+
+
+def _follow(open_ways: list[Way], seen: set[int], result: Result, private_crashes: bool, on_end: OnEnd) -> None:
+    """Take the last open step, then the first choice until a state is known; the other choices of that run stay open."""
+    state, step = open_ways.pop()
+    run = state.fork()
+    if step is not None:
         run.take(step)
     while not run.violations:
         key = run.key
         if key in seen:
             break
         seen.add(key)
-        choices = list(run.choices())
+        choices = run.choices()
         if run.is_over:
             result.ended += 1
             run.finish()
             on_end(run)
         if not choices or run.violations:
             break
-        taken = tuple(run.steps)
-        open_prefixes += [(*taken, choice) for choice in reversed(choices[1:])]
-        passed = run.take(choices[0])
-        if private_crashes and choices[0].fault == GO and run.faults < run.scenario.most_faults:
-            actor = choices[0].actor
-            open_prefixes += [(*taken, Step(actor, CRASH, place)) for place in range(1, passed + 1)]
+        state, first = run.fork(), choices[0]
+        open_ways += [(state, choice) for choice in reversed(choices[1:])]
+        passed = run.take(first)
+        if private_crashes and first.fault == GO and run.faults < run.scenario.most_faults:
+            open_ways += [(state, Step(first.actor, CRASH, place)) for place in range(1, passed + 1)]
     result.count(run)
     if run.violations:
         result.report(run)
@@ -132,13 +129,14 @@ def sample(
 ) -> Result:
     """Random schedules, each run to its end; equal ones are counted once."""
     result = Result(scenario.name)
-    drawn: set[str] = set()
-    chance = random.Random(seed)
+    drawn: set[tuple[Step, ...]] = set()
+    chance, beginning = random.Random(seed), Run(scenario)
     for _ in range(count):
         if not go_on():
             break
-        run = _at_random(scenario, chance, fault_probability)
-        schedule = schedule_text(run.steps)
+        run = beginning.fork()
+        _take_at_random(run, chance, fault_probability)
+        schedule = tuple(run.steps)
         if schedule not in drawn:
             drawn.add(schedule)
             on_end(run)
@@ -152,18 +150,16 @@ def sample(
     return result
 
 
-def _at_random(scenario: Scenario, chance: random.Random, fault_probability: float) -> Run:
-    run = Run(scenario)
+def _take_at_random(run: Run, chance: random.Random, fault_probability: float) -> None:
+    """Take steps to the end of the schedule."""
     while not run.violations:
-        choices = list(run.choices())
-        faults = [step for step in choices if step.fault != GO]
-        going = [step for step in choices if step.fault == GO]
-        if run.is_over and not (faults and chance.random() < 0.5):
+        calls, mishaps = run.calls(), run.mishaps()
+        if not calls and not (mishaps and chance.random() < 0.5):
             run.finish()
             break
-        risky = faults and (not going or chance.random() < fault_probability * len(faults))
-        run.take(chance.choice(faults if risky else going))
-    return run
+        risky = mishaps and (not calls or chance.random() < fault_probability * len(mishaps))
+        choices = mishaps if risky else calls
+        run.take(choices[int(chance.random() * len(choices))])
 
 
 def explain(findings: Sequence[Finding]) -> str:

@@ -27,8 +27,10 @@ from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.postponed_rows import WaitingRows
 from paimon_cli.lab.simulation.scenario import Rows
-from paimon_cli.lab.simulation.sim_storage import SimDisk
+from paimon_cli.lab.simulation.script import forget_scripts
+from paimon_cli.lab.simulation.sim_storage import NewFile, SimDisk
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
@@ -89,7 +91,7 @@ class NotedStorage:
         return io.BytesIO(self._call("open_input", path))
 
     def open_output(self, path: str) -> BinaryIO:
-        return _NotedFile(self, path)
+        return NewFile(self.write_new, path)
 
     def write_new(self, path: str, data: bytes) -> None:
         self._call("write_new", path, data)
@@ -116,19 +118,6 @@ class NotedStorage:
         self._call("delete_directory", path)
 
 
-class _NotedFile(io.BytesIO):
-    def __init__(self, storage: NotedStorage, path: str) -> None:
-        super().__init__()
-        self._storage = storage
-        self._path = path
-
-    def close(self) -> None:
-        if not self.closed:
-            data = self.getvalue()
-            super().close()
-            self._storage.write_new(self._path, data)
-
-
 @dataclass(frozen=True)
 class _Known:
     """A task that has run: its calls, how many UUIDs it took, and its result."""
@@ -142,9 +131,10 @@ _KNOWN: dict[Any, _Known] = {}
 
 
 def forget() -> None:
-    """Forget all tasks and rows: from now on other code may run in them."""
+    """Forget all scripts, tasks and rows: from now on other code may run in them."""
     _KNOWN.clear()
     _FOUND.clear()
+    forget_scripts()
 
 
 def remembered(key: tuple[Any, ...], context: TableContext, run: Callable[[TableContext], Any]) -> Any:
@@ -211,7 +201,8 @@ class RealEngine(LocalEngine):
 
         def written(noted: TableContext) -> tuple[Written, Tallies]:
             counted: Tallies = {}
-            return write(replace(plan, context=noted), counted, progress), counted
+            incoming = WaitingRows(noted) if isinstance(plan.incoming, WaitingRows) else plan.incoming
+            return write(replace(plan, context=noted, incoming=incoming), counted, progress), counted
 
         result, counted = remembered(key, context, written)
         tallies.update(copy.deepcopy(counted))

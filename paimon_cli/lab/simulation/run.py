@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from paimon_cli.lab.simulation.actor import Actor, Job
+from paimon_cli.lab.simulation.actor import Job
 from paimon_cli.lab.simulation.oracle import Oracle
+from paimon_cli.lab.simulation.role import Role
 from paimon_cli.lab.simulation.scenario import Scenario
-from paimon_cli.lab.simulation.schedule import CRASH, GO, MEANING, PUT_FAULTS, RESTART, Step, schedule_text
+from paimon_cli.lab.simulation.schedule import GO, MEANING, PUT_FAULTS, RESTART, Step, schedule_text
 from paimon_cli.lab.simulation.sim_lock import LockRow
 from paimon_cli.lab.simulation.sim_storage import SimDisk
 
 MOST_STEPS = 2_000
 """A schedule that is longer than this runs in circles."""
+MOST_ACTORS = 64
 
 
 class Run:
@@ -29,73 +32,82 @@ class Run:
         self.faults = 0
         self.restarts = 0
         self.switches = 0
-        """How often an actor had to wait in the middle of its work because another one was let go on."""
+        """How often an actor had to wait in the middle of its work because another one was let go on; counted if limited."""
         self.last: int | None = None
-        jobs: Sequence[Job] = scenario.jobs
-        lock = LockRow()
-        self.actors = [Actor(self.disk, lock, self.oracle, number, job) for number, job in enumerate(jobs)]
-        for actor in self.actors:
-            actor.resume()
+        self._lock = LockRow()
+        self.roles = [Role(self.disk, self._lock, self.oracle, number) for number in range(len(scenario.jobs))]
+
+    def fork(self) -> Run:
+        """Another run that has come to the same state, and goes its own way."""
+        fork = copy.copy(self)
+        fork.disk, fork._lock, fork.steps = self.disk.fork(), self._lock.fork(), self.steps.copy()
+        fork.oracle = self.oracle.fork(fork.disk)
+        fork.roles = [role.fork(fork.disk, fork._lock, fork.oracle) for role in self.roles]
+        return fork
 
     @property
     def key(self) -> int:
         """A key that is equal for states with the same continuations."""
-        states = tuple(actor.state if actor.is_on_its_way or actor.dead else "done" for actor in self.actors)
         bounded = (self.switches, self.last) if self._most_switches is not None else None
-        return hash((self.oracle.digest, self.faults, self.restarts, states, bounded))
+        return hash((self.oracle.digest, self.faults, self.restarts, tuple([role.state for role in self.roles]), bounded))
 
-    def choices(self) -> Iterator[Step]:
+    def _waiting(self) -> list[Role]:
+        """The actors that can continue."""
+        on_their_way = [role for role in self.roles if role.pending is not None]
+        return on_their_way if self._lock.is_free else [role for role in on_their_way if role.waits]
+
+    def choices(self) -> list[Step]:
         """All possible next steps, those of the last actor first, without crashes between two steps."""
-        going = [actor.number for actor in self.actors if actor.waits]
-        if self.last in going:
-            yield Step(self.last)
-            going.remove(self.last)
-            if self.switches == self._most_switches:
-                going.clear()
-        for number in going:
-            yield Step(number)
-        if self.faults < self.scenario.most_faults:
-            for actor in self.actors:
-                if actor.waits:
-                    yield from self._faults_of(actor)
-        if self.restarts < self.scenario.most_restarts:
-            for actor in self.actors:
-                if actor.dead:
-                    yield Step(actor.number, RESTART)
+        return [*self.calls(), *self.mishaps()]
 
-    def _faults_of(self, actor: Actor) -> Iterator[Step]:
-        for fault in self.scenario.faults:
-            if fault == CRASH or (actor.pending is not None and actor.pending[0] == "put_if_absent" and fault in PUT_FAULTS):
-                yield Step(actor.number, fault)
+    def calls(self) -> list[Step]:
+        """Calls that can be made without a fault."""
+        going = [_CALLS[role.number] for role in self._waiting()]
+        if self.last is None or (next_of_last := _CALLS[self.last]) not in going:
+            return going
+        if self.switches == self._most_switches:
+            return [next_of_last]
+        going.remove(next_of_last)
+        return [next_of_last, *going]
+
+    def mishaps(self) -> list[Step]:
+        """Faults of the calls that wait, and new lives of actors that crashed."""
+        found: list[Step] = []
+        if self.faults < self.scenario.most_faults:
+            for role in self._waiting():
+                found += role.mishaps
+        if self.restarts < self.scenario.most_restarts:
+            found += [Step(role.number, RESTART) for role in self.roles if role.dead]
+        return found
 
     def can_take(self, step: Step) -> bool:
-        actor = self.actors[step.actor] if step.actor < len(self.actors) else None
-        if actor is None or step.fault == RESTART:
-            return actor is not None and actor.dead
-        is_put = actor.pending is not None and actor.pending[0] == "put_if_absent"
-        return actor.waits and (is_put or step.fault not in PUT_FAULTS)
+        role = self.roles[step.actor] if step.actor < len(self.roles) else None
+        if role is None or step.fault == RESTART:
+            return role is not None and role.dead
+        is_put = role.pending is not None and role.pending.operation == "put_if_absent"
+        return role.waits and (is_put or step.fault not in PUT_FAULTS)
 
     def take(self, step: Step) -> int:
         """Run a step; returns the number of calls that the actor made afterwards without any other actor noticing."""
-        actor = self.actors[step.actor]
+        role = self.roles[step.actor]
         self.steps.append(step)
         if len(self.steps) > MOST_STEPS:
             raise RuntimeError(f"endless schedule {self}")
         if step.fault == GO:
-            self.switches += self.last not in (None, step.actor) and self.actors[self.last or 0].waits
+            if self._most_switches is not None and self.last not in (None, step.actor):
+                self.switches += self.roles[self.last or 0].waits
             self.last = step.actor
         if step.fault == RESTART:
             self.restarts += 1
-            actor.begin()
-            actor.resume()
-            return actor.passed
-        self.faults += step.is_fault
-        actor.resume(step.fault, step.place)
-        return actor.passed
+            role.begin()
+        else:
+            self.faults += step.is_fault
+            role.resume(step.fault, step.place)
+        return role.passed
 
     @property
     def is_over(self) -> bool:
-        return not any(actor.waits for actor in self.actors)
+        return not self._waiting()
 
     @property
     def violations(self) -> list[str]:
@@ -108,11 +120,14 @@ class Run:
         return self.violations
 
     def discard(self) -> None:
-        for actor in self.actors:
-            actor.discard()
+        for role in self.roles:
+            role.discard()
 
     def __str__(self) -> str:
         return schedule_text(self.steps)
+
+
+_CALLS = [Step(number) for number in range(MOST_ACTORS)]
 
 
 class ToldStep(NamedTuple):
@@ -130,8 +145,8 @@ def narrate(run: Run, steps: Sequence[Step]) -> Iterator[ToldStep]:
     root = run.scenario.layout.root + "/"
 
     def told(step: Step) -> ToldStep:
-        pending = run.actors[step.actor].pending
-        call = "" if pending is None else f"{pending[0]} {pending[1].removeprefix(root)}"
+        pending = run.roles[step.actor].pending
+        call = "" if pending is None else f"{pending.operation} {pending.path.removeprefix(root)}"
         befalls = f"{MEANING[step.fault]} {step.place} calls later" if step.place else MEANING[step.fault]
         return ToldStep(str(step), step.actor, call, befalls, run.take(step))
 
@@ -141,7 +156,7 @@ def narrate(run: Run, steps: Sequence[Step]) -> Iterator[ToldStep]:
         if run.can_take(step):
             yield told(step)
     while not run.violations and not run.is_over:
-        yield told(next(step for step in run.choices() if step.fault == GO))
+        yield told(run.calls()[0])
     run.finish()
 
 
@@ -157,8 +172,8 @@ def replay(scenario: Scenario, steps: Sequence[Step]) -> Run:
 def after(scenario: Scenario, setup: Sequence[Job]) -> Scenario:
     """The same scenario on a table on which these jobs were run before, one after the other."""
     run = Run(replace(scenario, jobs=tuple(setup), faults=(), most_faults=0, first_name=900))
-    for actor in run.actors:
-        while actor.waits:
-            run.take(next(step for step in run.choices() if step.actor == actor.number))
+    for role in run.roles:
+        while role.waits:
+            run.take(Step(role.number))
     assert not run.violations, run.violations
     return replace(scenario, beginning=dict(run.disk.files), memory=run.oracle.memory)

@@ -30,6 +30,11 @@ class Wanted:
     rows: BucketRows
     overwrites: bool = False
 
+    @cached_property
+    def signature(self) -> tuple[object, ...]:
+        """Equal for equal wishes."""
+        return (self.overwrites, *((bucket, *rows) for bucket, rows in self.rows.items()))
+
     def without(self, buckets: Collection[int]) -> Wanted:
         return replace(self, rows={bucket: rows for bucket, rows in self.rows.items() if bucket not in buckets})
 
@@ -43,12 +48,40 @@ class Wanted:
         return after
 
 
+@dataclass(eq=False)
+class Published:
+    """A snapshot and what follows from its publication. Equal only to itself: it stands for the whole history up to it."""
+
+    before: Published | None
+    snapshot: Snapshot
+    wanted: Wanted | None
+    """What its commit was to add, if a job announced that."""
+    rows: Rows = field(default_factory=dict)
+    changes: Rows = field(default_factory=dict)
+    """The rows that the changelogs of all snapshots up to this one replay to."""
+    flushed: frozenset[tuple[int, str]] = frozenset()
+    """Files that it added to level 0, with their buckets."""
+    version_names: frozenset[str] = frozenset()
+    """Files that a tag of it names."""
+    names: frozenset[str] = frozenset()
+    """These, and the files of its changelog."""
+    mark: int = 0
+    """A digest of all that it names."""
+    violations: tuple[str, ...] = ()
+
+    def history(self) -> list[Published]:
+        """All snapshots up to this one, oldest first."""
+        found = [self]
+        while found[-1].before is not None:
+            found.append(found[-1].before)
+        return found[::-1]
+
+
 @dataclass
 class Memory:
-    """The known past: snapshots, the rows at each, announced commits and how they ended."""
+    """The known past: snapshots, announced commits and how they ended."""
 
-    snapshots: dict[int, Snapshot] = field(default_factory=dict)
-    rows: dict[int, Rows] = field(default_factory=dict)
+    published: dict[int, Published] = field(default_factory=dict)
     wanted: dict[tuple[str, int], Wanted] = field(default_factory=dict)
     ends: dict[tuple[str, int], str] = field(default_factory=dict)
     tries: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -57,24 +90,23 @@ class Memory:
     """Snapshots up to this one have expired."""
     names: dict[int, frozenset[str]] = field(default_factory=dict)
     """Files that each snapshot names that has not expired."""
-    flushed: dict[int, frozenset[tuple[int, str]]] = field(default_factory=dict)
-    """Files that each snapshot added to level 0, with their buckets."""
-    changes: dict[int, Rows] = field(default_factory=dict)
-    """The rows that the changelogs of all snapshots up to each one replay to."""
     increments: dict[int, int] = field(default_factory=dict)
     """How often a counter was raised, by key."""
 
+    @property
+    def newest(self) -> int:
+        """The number of the newest snapshot, 0 if there is none."""
+        return next(reversed(self.published), 0)
+
     def copy(self) -> Memory:
         return Memory(
-            dict(self.snapshots),
-            dict(self.rows),
-            dict(self.wanted),
-            dict(self.ends),
-            dict(self.tries),
+            self.published.copy(),
+            self.wanted.copy(),
+            self.ends.copy(),
+            self.tries.copy(),
             self.gone,
-            dict(self.names),
-            dict(self.flushed),
-            dict(self.changes),
+            self.names.copy(),
+            self.increments.copy(),
         )
 
 

@@ -7,48 +7,47 @@ what a holder does that was paused for longer than its lock is valid (`storage.c
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from paimon_cli.lab.simulation.sim_storage import Crash
+from paimon_cli.lab.simulation.script import Call
+from paimon_cli.lab.simulation.sim_storage import Ask
 from paimon_cli.storage.catalog_options import LockSettings
 from paimon_cli.storage.commit_lock import CommitLock
 from paimon_cli.storage.guarded_storage import GuardedStorage
 
 SETTINGS = LockSettings("simulated")
-
-
-class Holder(Protocol):
-    """An actor that may hold the lock."""
-
-    life: int
-    dead: bool
-
-    def wait(self, operation: str, path: str, ready: Callable[[], bool] | None = None) -> str: ...
-
-    def died_at(self, fault: str) -> bool: ...
-
-    def saw(self, operation: str, path: str, result: Any) -> None: ...
+LOCK, UNLOCK, LOOK_AT_LOCK = "lock", "unlock", "look at lock"
+STATEMENTS = frozenset({LOCK, UNLOCK, LOOK_AT_LOCK})
 
 
 class LockRow:
-    """The row of one table in `paimon_distributed_locks`: its holder, the life of that actor, and the name of the lock."""
+    """The row of one table in `paimon_distributed_locks`: its holder, and the name that this gave to the lock."""
 
-    def __init__(self) -> None:
-        self._holder: tuple[Holder, int, str] | None = None
+    def __init__(self, holder: int | None = None, owner: str = "") -> None:
+        self._holder = holder
+        self._owner = owner
+
+    def fork(self) -> LockRow:
+        return LockRow(self._holder, self._owner)
 
     @property
     def is_free(self) -> bool:
-        return self._holder is None or self._holder[0].dead or self._holder[0].life != self._holder[1]
+        return self._holder is None
 
-    def take(self, actor: Holder, owner: str) -> None:
-        self._holder = (actor, actor.life, owner)
+    def expire(self, actor: int) -> None:
+        """An actor died, and what it holds is free."""
+        if self._holder == actor:
+            self._holder = None
 
-    def is_held_by(self, owner: str) -> bool:
-        return self._holder is not None and self._holder[2] == owner
-
-    def release(self) -> None:
-        self._holder = None
+    def execute(self, actor: int, call: Call) -> bool:
+        """Execute the statement of an actor; whether the row is, or was, its own."""
+        owner = call.arguments[0]
+        if call.operation == LOCK:
+            self._holder, self._owner = actor, owner
+        is_own = self._holder == actor and self._owner == owner
+        if call.operation == UNLOCK and is_own:
+            self._holder = None
+        return is_own
 
 
 class UnprovenStorage(GuardedStorage):
@@ -62,20 +61,19 @@ class UnprovenStorage(GuardedStorage):
 class SimulatedLock(CommitLock):
     """The shipped lock, with a database of one row in memory."""
 
-    def __init__(self, actor: Holder, row: LockRow, root: str, clock: Any, random: Any) -> None:
+    def __init__(self, ask: Ask, root: str, clock: Any, random: Any) -> None:
         super().__init__(SETTINGS, root, clock, random)
-        self._table = _Statements(actor, row)
+        self._table = _Statements(ask)
 
     def _connect(self) -> Any:
         return self._table, self._table
 
 
 class _Statements:
-    """Stands for `LockTable` and its connection; each statement that others can notice waits for the scheduler."""
+    """Stands for `LockTable` and its connection."""
 
-    def __init__(self, actor: Holder, row: LockRow) -> None:
-        self._actor = actor
-        self._row = row
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
 
     def close(self) -> None:
         """There is no connection to close."""
@@ -84,20 +82,10 @@ class _Statements:
         """A dead holder has lost its row already."""
 
     def insert(self, connection: Any, lock_id: str, owner: str, expiry_seconds: int) -> bool:
-        self._step("lock", lock_id, lambda: self._row.is_free)
-        self._row.take(self._actor, owner)
-        return True
+        return bool(self._ask(Call(LOCK, lock_id, (owner,))))
 
     def age_seconds(self, connection: Any, lock_id: str, owner: str) -> float | None:
-        return 0.0 if self._row.is_held_by(owner) else None
+        return 0.0 if self._ask(Call(LOOK_AT_LOCK, lock_id, (owner,))) else None
 
     def delete(self, connection: Any, lock_id: str, owner: str) -> bool:
-        self._step("unlock", lock_id)
-        held = self._row.is_held_by(owner)
-        self._row.release()
-        return held
-
-    def _step(self, operation: str, lock_id: str, ready: Callable[[], bool] | None = None) -> None:
-        if self._actor.dead or self._actor.died_at(self._actor.wait(operation, lock_id, ready)):
-            raise Crash
-        self._actor.saw(operation, lock_id, True)
+        return bool(self._ask(Call(UNLOCK, lock_id, (owner,))))

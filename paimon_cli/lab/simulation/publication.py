@@ -1,0 +1,228 @@
+"""Judges versions of a table: each snapshot when it is published, and the whole table at the end.
+
+Rows, vectors and changelogs are read by the shipped readers and checked by the shipped invariants, and compared with what the
+commits up to there were to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from paimon_cli.errors import PaimonError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table, check_version
+from paimon_cli.invariants.version import Version
+from paimon_cli.lab.simulation.paper_files import merged, paper_rows
+from paimon_cli.lab.simulation.real_files import Change, real_changes, real_rows, real_violations
+from paimon_cli.lab.simulation.scenario import Published, Rows, Scenario
+from paimon_cli.lab.simulation.sim_storage import Ask, ReadOnly, SimDisk
+from paimon_cli.maintain.needed_files import changelog_entries
+from paimon_cli.metadata.data_file import ADD
+from paimon_cli.metadata.data_file_schema import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from paimon_cli.metadata.snapshot import COMPACT, OVERWRITE, Snapshot
+from paimon_cli.metadata.table_mode import INPUT
+
+COUNTER = 1
+UNREADABLE = "PV005"
+
+
+def table_as_seen(scenario: Scenario, ask: Ask) -> TableContext:
+    """The table in the eyes of a reader that has not read anything of it yet."""
+    return TableContext(scenario.layout.root, ReadOnly(ask), scenario.schema, scenario.options, read_threads=1)
+
+
+def incremented(before: Rows) -> Rows:
+    """The rows after a commit that did not announce any: the counter, key 1, is raised by one, if it is a number."""
+    is_counted = before.get(COUNTER, "").isdigit()
+    return {**before, COUNTER: str(int(before[COUNTER]) + 1)} if is_counted else before
+
+
+def taken_in(before: Rows, changes: list[Change]) -> tuple[Rows, list[str]]:
+    """The rows after changes that say nothing of what was there before."""
+    rows = dict(before)
+    for kind, key, value in changes:
+        if kind & 1:
+            rows.pop(key, None)
+        else:
+            rows[key] = value
+    return rows, []
+
+
+def replayed(before: Rows, changes: list[Change]) -> tuple[Rows, list[str]]:
+    """The rows after changes, and which of these do not fit what was there before."""
+    rows, wrong = dict(before), list[str]()
+    for place, (kind, key, value) in enumerate(changes):
+        follows = changes[place + 1][:2] if place + 1 < len(changes) else None
+        precedes = changes[place - 1][:2] if place else None
+        if kind in (UPDATE_BEFORE, DELETE) and rows.pop(key, None) != value:
+            wrong.append(f"{'-U' if kind == UPDATE_BEFORE else '-D'} of key {key} says {value}, which was not its row")
+        if kind == INSERT and key in rows:
+            wrong.append(f"+I of key {key}, which is there")
+        if kind == UPDATE_BEFORE and follows != (UPDATE_AFTER, key):
+            wrong.append(f"-U without +U of key {key}")
+        if kind == UPDATE_AFTER and precedes != (UPDATE_BEFORE, key):
+            wrong.append(f"+U without -U of key {key}")
+        if kind in (INSERT, UPDATE_AFTER):
+            rows[key] = value
+    return rows, wrong
+
+
+class Publication:
+    """The check of a new snapshot. `new` is filled in."""
+
+    def __init__(self, scenario: Scenario, new: Published, is_before_there: bool, ask: Ask) -> None:
+        self._scenario = scenario
+        self._new = new
+        self._context = table_as_seen(scenario, ask)
+        self._version = Version(self._context, new.snapshot)
+        self._before = Version(self._context, new.before.snapshot) if new.before and is_before_there else None
+
+    def judge(self) -> Published:
+        try:
+            return self._judge()
+        except Exception as error:
+            wrong = f"snapshot {self._new.snapshot.id} cannot be read: {type(error).__name__}: {error}"
+            self._new.violations += (wrong,)
+            return self._new
+
+    def _judge(self) -> Published:
+        new, tolerates = self._new, self._scenario.tolerates
+        found = [v for v in check_version(self._version, self._before) if v.code not in tolerates]
+        new.violations = tuple(map(str, found))
+        if any(v.code == UNREADABLE for v in found):
+            return new
+        new.version_names = self._named_by_version()
+        new.names = new.version_names | self._named_by_changelog()
+        new.mark = hash(frozenset((path, self._content(path)) for path in (self._version.path, *new.names)))
+        new.violations += (*self._commits_made_twice(), *self._wrong_rows())
+        if self._scenario.real_files and not new.violations:
+            new.violations = tuple(self._wrong_files())
+        return new
+
+    def _content(self, path: str) -> bytes | None:
+        try:
+            return self._context.storage.read_bytes(path)
+        except FileNotFoundError:
+            return None
+
+    def _named_by_version(self) -> frozenset[str]:
+        snapshot, layout, version = self._new.snapshot, self._context.layout, self._version
+        lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
+        manifests = [meta.file_name for name in lists for meta in self._context.manifests.manifest_list(name)]
+        if snapshot.index_manifest is not None:
+            manifests.append(snapshot.index_manifest)
+        data = [*map(version.file_path, version.live), *map(version.index_path, version.index_entries)]
+        return frozenset([*map(layout.manifest, (*lists, *manifests)), *data])
+
+    def _named_by_changelog(self) -> frozenset[str]:
+        """What a snapshot names besides; a tag of it does not keep that."""
+        listed, context = self._new.snapshot.changelog_manifest_list, self._context
+        if listed is None:
+            return frozenset()
+        manifests = [meta.file_name for meta in context.manifests.manifest_list(listed)]
+        data = [context.data_file_path(e.partition, e.bucket, e.file) for e in changelog_entries(context, self._new.snapshot)]
+        return frozenset([*map(context.layout.manifest, (listed, *manifests)), *data])
+
+    def _commits_made_twice(self) -> Iterator[str]:
+        new = self._new.snapshot
+        snapshots = [published.snapshot for published in self._new.history()]
+        names = [(s.id, (s.commit_user, s.commit_identifier, s.commit_kind)) for s in snapshots]
+        same = [number for number, name in names if name == names[-1][1]]
+        if len(same) > 1:
+            yield f"commit of {new.commit_user} was made twice: snapshots {same}"
+
+    def _wrong_rows(self) -> Iterator[str]:
+        new = self._new
+        new.rows = new.before.rows if new.before else {}
+        if new.snapshot.commit_kind != COMPACT and new.wanted:
+            new.rows = new.wanted.applied_to(new.rows)
+        elif new.snapshot.commit_kind != COMPACT:
+            new.rows = incremented(new.rows)
+        found = rows_at(self._scenario, self._version)
+        if found != new.rows:
+            yield wrong_rows(f"snapshot {new.snapshot.id}", found, new.rows)
+
+    # deletion vectors and changelogs
+
+    def _wrong_files(self) -> Iterator[str]:
+        """What plain readers, readers of the changelog and the checks of the table's rows find wrong."""
+        new, version, number = self._new, self._version, self._new.snapshot.id
+        added = (e for e in version.delta if e.kind == ADD and e.file.level == 0)
+        new.flushed = frozenset((e.bucket, e.file.file_name) for e in added)
+        yield from (str(v) for v in real_violations(version) if v.code not in self._scenario.tolerates)
+        mode, visible = self._context.mode, self._above_level_0()
+        if mode.hides_level_0 and (shown := real_rows(version, level_0=False)) != visible:
+            yield f"plain readers of snapshot {number} see {shown}, compacted are {visible}"
+        if mode.changelog_producer == "none":
+            return
+        changes = list(real_changes(version, changelog_entries(self._context, new.snapshot)))
+        is_input = mode.changelog_producer == INPUT
+        expected = new.rows if is_input else visible
+        if new.snapshot.commit_kind == OVERWRITE:
+            new.changes = expected
+            return
+        replay = taken_in if is_input else replayed
+        new.changes, wrong = replay(new.before.changes if new.before else {}, changes)
+        yield from (f"changelog of snapshot {number}: {text}" for text in wrong)
+        if new.changes != expected:
+            yield f"the changelogs up to snapshot {number} replay to {new.changes}, the state is {expected}"
+        if is_input:
+            yield from self._wrong_input(changes)
+
+    def _wrong_input(self, changes: list[Change]) -> Iterator[str]:
+        """Each written row is in the changelog once, and no other."""
+        wanted, snapshot = self._new.wanted, self._new.snapshot
+        is_write = wanted is not None and snapshot.commit_kind != COMPACT
+        rows = [(kind, key, value) for batch in wanted.rows.values() for key, kind, value in batch] if wanted and is_write else []
+        if sorted(rows) != sorted(map(tuple, changes)):
+            yield f"changelog of snapshot {snapshot.id} is {changes}, written were {rows}"
+
+    def _above_level_0(self) -> Rows:
+        """The rows of all commits whose files have left level 0."""
+        waiting = {(entry.bucket, entry.file.file_name) for entry in self._version.live if entry.file.level == 0}
+        found: Rows = {}
+        for earlier in self._new.history():
+            if earlier.snapshot.commit_kind != COMPACT and earlier.wanted is not None:
+                hidden = {bucket for bucket, _ in earlier.flushed & waiting}
+                found = earlier.wanted.without(hidden).applied_to(found)
+        return found
+
+
+def rows_at(scenario: Scenario, version: Version) -> Rows | str:
+    """The rows that a reader sees, or why it cannot read them."""
+    try:
+        return real_rows(version, level_0=True) if scenario.real_files else _rows_on_paper(version)
+    except (PaimonError, FileNotFoundError) as error:
+        return f"unreadable: {error}"
+
+
+def _rows_on_paper(version: Version) -> Rows:
+    found: dict[int, str] = {}
+    for entries in version.buckets.values():
+        files = [(e.file, paper_rows(version.context.storage.read_bytes(version.file_path(e)))) for e in entries]
+        found.update({row[0]: row[3] for row in merged(files) if not row[2] & 1})
+    return found
+
+
+def wrong_rows(name: str, found: Rows | str, wanted: Rows) -> str:
+    return f"rows at {name} are {found}, the commits give {wanted}"
+
+
+@dataclass(frozen=True)
+class TableEnd:
+    """What readers find at the end. `rows`: those of each tag and snapshot, with its name and number."""
+
+    latest: int
+    violations: tuple[str, ...]
+    rows: tuple[tuple[str, int, Rows | str], ...]
+
+
+def table_end(scenario: Scenario, disk: SimDisk, tags: Iterable[str]) -> TableEnd:
+    """The whole table under all checks."""
+    context = table_as_seen(scenario, disk.look)
+    violations = tuple(str(v) for v in check_table(context) if v.code not in scenario.tolerates)
+    named = [(path, Snapshot.from_json(disk.files[path], path)) for path in tags]
+    named += [(f"snapshot {number}", context.snapshots.get(number)) for number in context.snapshots.ids()]
+    rows = tuple((name, snapshot.id, rows_at(scenario, Version(context, snapshot))) for name, snapshot in named)
+    return TableEnd(context.snapshots.latest_id() or 0, violations, rows)

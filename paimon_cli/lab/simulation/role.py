@@ -1,0 +1,203 @@
+"""What actors do in one run, and what befalls them: each stands at a line of its script, and its calls change the disk."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from paimon_cli.lab.simulation.actor import Actor
+from paimon_cli.lab.simulation.oracle import Oracle
+from paimon_cli.lab.simulation.schedule import CRASH, GO, LOST_REQUEST, OUTAGE, PUT_FAULTS, REFUSAL, Step
+from paimon_cli.lab.simulation.script import Call, Line, scripts_of
+from paimon_cli.lab.simulation.sim_lock import LOCK, LOOK_AT_LOCK, STATEMENTS, LockRow
+from paimon_cli.lab.simulation.sim_storage import CHANGES, NO_ANSWER, TWO_OF_A_NAME, SimDisk
+from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX
+from paimon_cli.storage.storage import PutOutcome
+
+OUTAGE_CALLS = 9
+"""Calls that fail after the put that began an outage: all tries of a publication, so that its clean-up finds the storage."""
+
+
+class Role:
+    """An actor in one run, with the reduction that the scenario allows: only calls that others can notice wait for the
+    scheduler.
+    """
+
+    def __init__(self, disk: SimDisk, lock: LockRow, oracle: Oracle, number: int) -> None:
+        self.disk = disk
+        self.lock = lock
+        self.oracle = oracle
+        self.scenario = oracle.scenario
+        self.number = number
+        self.life = 0
+        self.dead = False
+        self.outage = 0
+        self.passed = 0
+        """Calls that it made since its last step without any other actor noticing."""
+        self.pending: Call | None = None
+        """The call that waits for the scheduler."""
+        self.mishaps: Sequence[Step] = ()
+        """The faults that can befall it."""
+        self._actor: Actor | None = None
+        """Only there while the script is not known."""
+        layout = self.scenario.layout
+        self._schemas = layout.schema_directory
+        self._snapshots = layout.snapshot_directory + f"/{SNAPSHOT_PREFIX}"
+        self._shared = tuple(f"{d}/" for d in (layout.snapshot_directory, layout.tag_directory, f"{layout.root}/consumer"))
+        self.begin()
+
+    def fork(self, disk: SimDisk, lock: LockRow, oracle: Oracle) -> Role:
+        """The same actor in another run."""
+        fork = copy.copy(self)
+        fork.disk, fork.lock, fork.oracle, fork._actor = disk, lock, oracle, None
+        return fork
+
+    def begin(self) -> None:
+        """Start a new life, as a fresh process that knows nothing of the one that crashed."""
+        self.life += 1
+        self.dead = False
+        self.outage = 0
+        lines, place = scripts_of(self.scenario).first_lines, (self.number, self.life)
+        first = lines.get(place)
+        if first is None:
+            self._actor = Actor(self.scenario, self.disk, self.number, self.life)
+            first = lines[place] = self._actor.line
+        self._go_to(first)
+        self._go_on()
+
+    def resume(self, fault: str = GO, place: int = 0) -> None:
+        """Make the call that waits, as far as the fault allows, and go on to the next one that waits, or to the end. `place`: a
+        crash comes so many calls later.
+        """
+        assert self.pending is not None
+        if fault == CRASH and not place:
+            self._die()
+            return
+        self._follow(self._answer(self.pending, GO if place else fault))
+        self._go_on(place)
+
+    def _go_on(self, crash_after: int = 0) -> None:
+        self.passed = 0
+        while (call := self._line.call) is not None and not self._is_shared(self._line, call):
+            self.passed += 1
+            if self.passed == crash_after:
+                self._die()
+                return
+            self._follow(self._answer(call, GO))
+        self.pending = call
+        if call is not None:
+            self.mishaps = _mishaps(self.number, self.scenario.faults, call.operation == "put_if_absent")
+
+    def _die(self) -> None:
+        self.dead = True
+        self.pending = None
+        self.lock.expire(self.number)
+        self.oracle.gave_up(self.number)
+        self.discard()
+
+    def discard(self) -> None:
+        """Let the process of the job end, without any effect."""
+        if self._actor is not None:
+            self._actor.discard()
+            self._actor = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it can continue."""
+        call = self.pending
+        return call is not None and (self.lock.is_free or call.operation != LOCK)
+
+    @property
+    def state(self) -> Any:
+        """What its future follows from, besides the disk."""
+        if self.dead:
+            return "dead"
+        return (self._line.history, self.outage) if self.pending is not None else "done"
+
+    # the script
+
+    def _follow(self, answer: Any) -> None:
+        line = self._line.answers.get(answer)
+        if line is None:
+            if self._actor is None or self._actor.line is not self._line:
+                self.discard()
+                self._actor = Actor(self.scenario, self.disk, self.number, self.life, self._line)
+            line = self._actor.go_on(answer)
+        self._go_to(line)
+
+    def _go_to(self, line: Line) -> None:
+        self._line = line
+        for method, arguments in line.reports:
+            getattr(self.oracle, method)(*arguments)
+
+    # calls and their effects
+
+    def _is_shared(self, line: Line, call: Call) -> bool:
+        """Whether another actor can notice the call, or change its answer."""
+        if line.is_shared is None:
+            line.is_shared = self._is_always_shared(call)
+        if line.is_shared is not None:
+            return line.is_shared
+        if call.path.startswith(self._snapshots):
+            return call.path not in self.disk.files
+        return self.disk.makers.get(call.path) != self.number
+
+    def _is_always_shared(self, call: Call) -> bool | None:
+        """None if that depends on whether its answer is final. Snapshots never change, and stay if there is no expiry, so that an
+        actor that finds one would find the same at any later time; a file of the actor itself is known to no other one.
+        """
+        operation, path, _ = call
+        scenario = self.scenario
+        if scenario.every_call_waits or operation in STATEMENTS:
+            return operation != LOOK_AT_LOCK
+        if path.startswith(self._shared):
+            is_sought = path.startswith(self._snapshots) and operation in ("read_bytes", "exists")
+            return None if is_sought and not scenario.files_vanish else True
+        if path.startswith(self._schemas) or operation == "write_new":
+            return False
+        if operation in ("list_directory", "list_below"):
+            return True
+        return None if scenario.files_vanish or operation in CHANGES else False
+
+    def _answer(self, call: Call, fault: str) -> Any:
+        if call.operation in STATEMENTS:
+            return self.lock.execute(self.number, call)
+        if self.outage:
+            self.outage -= 1
+            return NO_ANSWER
+        if fault in PUT_FAULTS:
+            return self._put_without_answer(call, fault)
+        return self._change(call) if call.operation in CHANGES else self.disk.look(call)
+
+    def _put_without_answer(self, call: Call, fault: str) -> str:
+        if fault == REFUSAL:
+            return fault
+        if fault != LOST_REQUEST:
+            self._change(call)
+        if fault == OUTAGE:
+            self.outage = OUTAGE_CALLS
+        self.oracle.gave_up(self.number)
+        return fault
+
+    def _change(self, call: Call) -> Any:
+        operation, path, arguments = call
+        is_there = path in self.disk.files
+        if operation == "delete":
+            if not self.disk.remove(path):
+                return False
+        elif is_there and operation == "put_if_absent":
+            return PutOutcome.EXISTS
+        elif is_there and operation == "write_new":
+            return TWO_OF_A_NAME
+        else:
+            self.disk.put(path, arguments[0])
+            self.disk.makers[path] = self.number
+        self.oracle.changed(self.number, path)
+        return PutOutcome.CREATED if operation == "put_if_absent" else True
+
+
+@functools.cache
+def _mishaps(actor: int, faults: tuple[str, ...], is_put: bool) -> list[Step]:
+    return [Step(actor, fault) for fault in faults if is_put or fault not in PUT_FAULTS]

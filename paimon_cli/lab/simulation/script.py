@@ -1,0 +1,131 @@
+"""Scripts: what programs do that know nothing of the world but the answers of their storage.
+
+Such a program makes the same calls when it gets the same answers. Its calls form a tree that branches where answers differ, and
+where the tree is known, the program need not run: a simulation walks along its lines, and lets the program itself run only after
+an answer that it has never had at that place. Jobs of actors have scripts, and so have the checks of the oracle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
+
+MOST_LINES = 400_000
+"""When there are more, all scripts are thrown away: they save time and decide nothing."""
+
+
+class Call(NamedTuple):
+    """A call of a storage."""
+
+    operation: str
+    path: str
+    arguments: tuple[Any, ...] = ()
+
+
+class Report(NamedTuple):
+    """What a job tells the oracle between two calls: a method of the oracle, and its arguments."""
+
+    method: str
+    arguments: tuple[Any, ...]
+
+
+class Line:
+    """A place in a script: the call that the program makes there, or its result at its end.
+
+    `history` is a digest of all answers so far; what comes next follows from it. `reports` are made on the way here.
+    """
+
+    __slots__ = ("answers", "before", "call", "history", "is_shared", "reports", "result")
+
+    def __init__(
+        self, call: Call | None, history: int, before: tuple[Line, Any] | None, reports: Iterable[Report] = (), result: Any = None
+    ) -> None:
+        self.call = call
+        self.history = history
+        self.before = before
+        self.reports = tuple(reports)
+        self.result = result
+        self.answers: dict[Any, Line] = {}
+        self.is_shared: bool | None = None
+        """Whether other actors can notice the call in every run; None if that depends, or is not known yet."""
+
+    def follow(self, answer: Any, call: Call | None, reports: Iterable[Report] = (), result: Any = None) -> Line:
+        """Write the line that comes after this answer."""
+        assert self.call is not None
+        history = hash((self.history, self.call.operation, self.call.path, answer))
+        line = self.answers[answer] = Line(call, history, (self, answer), reports, result)
+        return line
+
+    def way(self) -> list[Line]:
+        """All lines from the beginning of the script to this one."""
+        found = [self]
+        while (before := found[-1].before) is not None:
+            found.append(before[0])
+        return found[::-1]
+
+
+class Scripts:
+    """The scripts of one scenario by what they depend on besides answers, and what else was computed once."""
+
+    def __init__(self) -> None:
+        self.first_lines: dict[Any, Line] = {}
+        self.results: dict[Any, Any] = {}
+
+
+_OF: dict[int, tuple[object, Scripts]] = {}
+_lines = 0
+
+
+def scripts_of(scenario: object) -> Scripts:
+    """The scripts of this very scenario."""
+    if id(scenario) not in _OF:
+        _OF[id(scenario)] = (scenario, Scripts())
+    return _OF[id(scenario)][1]
+
+
+def count_lines(number: int) -> None:
+    """Take note of new lines (or of what takes their place in memory)."""
+    global _lines
+    _lines += number
+    if _lines > MOST_LINES:
+        forget_scripts()
+
+
+def forget_scripts() -> None:
+    """Forget all scripts: from now on other code may run in their programs."""
+    global _lines
+    _lines = 0
+    for _, scripts in _OF.values():
+        scripts.first_lines.clear()
+        scripts.results.clear()
+    _OF.clear()
+
+
+class Observed(Protocol):
+    """The world that a program observes without changing it."""
+
+    def look(self, call: Call) -> Any: ...
+
+
+def observed(scripts: Scripts, key: Any, world: Observed, program: Callable[[Callable[[Call], Any]], Any]) -> Any:
+    """The result of a program that only asks, by the function that it is given. `key`: what it depends on besides the answers."""
+    line = scripts.first_lines.get(key)
+    while line is not None and line.call is not None:
+        line = line.answers.get(world.look(line.call))
+    if line is not None:
+        return line.result
+    asked: list[tuple[Call, Any]] = []
+
+    def ask(call: Call) -> Any:
+        answer = world.look(call)
+        asked.append((call, answer))
+        return answer
+
+    result = program(ask)
+    calls = [*(call for call, _ in asked), None]
+    line = scripts.first_lines.setdefault(key, Line(calls[0], hash(calls[0]), None, result=None if asked else result))
+    for number, (_, answer) in enumerate(asked, 1):
+        is_end = number == len(asked)
+        line = line.answers.get(answer) or line.follow(answer, calls[number], result=result if is_end else None)
+    count_lines(len(asked) + 1)
+    return result
