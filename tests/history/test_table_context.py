@@ -25,6 +25,7 @@ from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.storage.clock_and_random import SystemClock, SystemRandom
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
+from paimon_cli.storage.storage import FileStatus
 from paimon_cli.storage.trace import NoTrace, StepTrace
 from tests import tables
 from tests.commit.commit_tables import SteppingClock, data_file, make_table, partition
@@ -219,3 +220,21 @@ def test_a_history_is_found_below_the_root_and_on_the_branch(tmp_path: Path) -> 
         assert len(seen.manifests.live_entries(seen.snapshots.get(1))) == 1 and seen.manifests.threads == 8
         assert seen.layout.argument and seen.tags.layout == seen.layout == seen.snapshots.layout
     assert replace(context, read_threads=3).manifests.threads == 3
+
+
+def test_opening_a_table_lists_its_schemas_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t"
+    tables.make_table(path, {"k": "INT NOT NULL"}, ["k"])
+    listed: list[str] = []
+    real = LocalStorage.list_directory
+
+    def list_directory(self: LocalStorage, path: str) -> list[FileStatus]:
+        listed.append(path)
+        return real(self, path)
+
+    monkeypatch.setattr(LocalStorage, "list_directory", list_directory)
+    table = CatalogTable.open(TableLocation(str(path), str(path)), {})
+    assert table.context.schema.id == 0 and listed == [f"{path}/schema"]
+    late = CatalogTable.open(TableLocation(str(path), str(path)), {})
+    alter_table(table, [AddColumn(("c",), parse_type("INT"))])
+    assert late.context.schema.id == 1
