@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -172,7 +173,7 @@ def plan_scan(
     order_by: str | None,
     snapshot: int | None,
     tag: str | None,
-    as_of: str | None,
+    as_of: str | datetime | None,
     increment: Increment | None,
     row_kind: bool,
 ) -> Scan:
@@ -180,7 +181,8 @@ def plan_scan(
     from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 
     select = columns if columns is None or isinstance(columns, str) else ",".join(map(_selected, columns))
-    request = ReadRequest(select, where, limit, snapshot, tag, as_of, row_kind, increment, order_by)
+    moment = as_of.isoformat() if isinstance(as_of, datetime) else as_of
+    request = ReadRequest(select, where, limit, snapshot, tag, moment, row_kind, increment, order_by)
     scan = Scan(table, plan_rows(table.catalog_table, request))
     for warning in scan.warnings:
         table.runtime.warn(warning)

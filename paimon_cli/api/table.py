@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from paimon_cli.api.history import History
@@ -162,7 +163,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         *,
         snapshot: int | None = None,
         tag: str | None = None,
-        as_of: str | None = None,
+        as_of: str | datetime | None = None,
         incremental: str | None = None,
         incremental_mode: str = AUTO,
         limit: int | None = None,
@@ -172,9 +173,9 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         """Plan a read of the rows, merged by key; the methods of the result read them.
 
         `columns` are names, also of fields (`a.b`); `where` is a SQL condition such as `id > 7 AND name LIKE 'a%'`. The table is
-        read at its latest snapshot, at a `snapshot` id, a `tag`, or `as_of` a time (RFC 3339 or epoch millis). `incremental`
-        reads the changes after A up to and including B: `A..B`, ids, tags or times. `row_kind` also gives deleted keys, with a
-        first column `rowkind`. Raises `NotFound` and `UsageError`.
+        read at its latest snapshot, at a `snapshot` id, a `tag`, or `as_of` a time (RFC 3339, epoch millis or a datetime; UTC
+        where no zone is given). `incremental` reads the changes after A up to and including B: `A..B`, ids, tags or times.
+        `row_kind` also gives deleted keys, with a first column `rowkind`. Raises `NotFound` and `UsageError`.
         """
         from paimon_cli.api.scan import increment_of, plan_scan
 

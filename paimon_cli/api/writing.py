@@ -14,6 +14,7 @@ from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from typing_extensions import Unpack
 
     from paimon_cli.commit.committer import CommitResult
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.write_job import WriteSummary
     from paimon_cli.jobs.write_request import WriteRequest
     from paimon_cli.metadata.staged_commit import StagedCommit
+    from paimon_cli.metadata.table_schema import TableSchema
 
 INLINE, ASYNC, AFTER, NO_COMPACTION = "inline", "async", "after", "none"
 FAIL, SKIP = "fail", "skip"
@@ -179,7 +181,7 @@ class Writing(OpenedTable):
         if paths is None:
             if format is not None or form is not None:
                 raise UsageError("a format without files", "it describes how files are written", "leave it out")
-            return ArrowRows(arrow_table(data), timezone=text_form(timezone=timezone).timezone)
+            return ArrowRows(arrow_table(data, self.context.schema), timezone=text_form(timezone=timezone).timezone)
         if form is not None and timezone is not None:
             raise UsageError("a timezone beside a form", "the form holds one", "give it in one of the two")
         return FileRows(paths, format, form or text_form(timezone=timezone), self.catalog_table.store_options)
@@ -356,8 +358,8 @@ def file_paths(data: Any) -> tuple[str, ...] | None:
     return None
 
 
-def arrow_table(data: Any) -> Any:
-    """An Arrow table of whatever holds rows in memory. `UsageError` for anything else."""
+def arrow_table(data: Any, schema: TableSchema) -> Any:
+    """An Arrow table of whatever holds rows in memory, for a table of this schema. `UsageError` for anything else."""
     import pyarrow as pa
 
     if isinstance(data, pa.Table):
@@ -368,7 +370,7 @@ def arrow_table(data: Any) -> Any:
         return data.read_all()
     try:
         if hasattr(data, "__dataframe__") and type(data).__module__.startswith("pandas."):
-            return pa.Table.from_pandas(data, preserve_index=False)
+            return _of_pandas(data, schema)
         if hasattr(data, "__arrow_c_stream__"):
             return pa.table(data)
         batches = list(data) if isinstance(data, Iterable) and not isinstance(data, Mapping) else []
@@ -381,6 +383,20 @@ def arrow_table(data: Any) -> Any:
         "an Arrow table, record batches, a data frame or paths of files are expected",
         "collect it first" if hasattr(data, "collect") else "pyarrow.Table.from_pylist makes a table of dictionaries",
     )
+
+
+def _of_pandas(frame: Any, schema: TableSchema) -> pa.Table:
+    """pandas does not tell maps from lists of pairs, or from rows: columns that hold them have the type of the table."""
+    import pyarrow as pa
+
+    from paimon_cli.datatypes.arrow_types import arrow_type
+
+    types = {field.name: arrow_type(field.type) for field in schema.fields if field.name in frame.columns}
+    maps = {name: column for name, column in types.items() if "map<" in str(column)}
+    table = pa.Table.from_pandas(frame.drop(columns=list(maps)), preserve_index=False)
+    for name, column in maps.items():
+        table = table.append_column(name, pa.array(frame[name], column, from_pandas=True))
+    return table
 
 
 def _assignments(given: str | Sequence[str] | Mapping[str, Any]) -> Iterable[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ def read(
     *,
     snapshot: int | None = None,
     tag: str | None = None,
-    as_of: str | None = None,
+    as_of: str | datetime | None = None,
     incremental: str | None = None,
     incremental_mode: str = "auto",
     row_kind: bool = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import subprocess
 import sys
 import warnings
@@ -124,6 +125,41 @@ def test_the_schema_of_a_scan_without_rows(tmp_path: Path) -> None:
     assert scan.schema.names == ["id", "name", "price"]
     kinds = example_table(tmp_path / "b").scan(["id"], row_kind=True)
     assert kinds.to_arrow().to_pydict() == {"rowkind": ["+I"] * 3, "id": [1, 2, 3]}
+
+
+def test_a_datetime_is_a_moment_to_read(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), columns=["id BIGINT NOT NULL"], primary_key="id", bucket=1)
+    table.write(pa.table({"id": [1]}))
+    made = dt.datetime.fromtimestamp(table.snapshots()[0].time / 1000, dt.timezone.utc)
+    assert table.scan(as_of=made).count() == 1
+    assert table.scan(as_of=made.astimezone(dt.timezone(dt.timedelta(hours=5)))).count() == 1
+    with pytest.raises(NotFound, match="as old as"):
+        table.scan(as_of=made - dt.timedelta(seconds=1))
+
+
+def test_what_pandas_shows_can_be_written_again(tmp_path: Path) -> None:
+    """It has floats where whole numbers are missing, and lists of pairs for maps."""
+    columns = ["id BIGINT NOT NULL", "n BIGINT", "m MAP<STRING, INT>", "r ROW<a ARRAY<MAP<STRING, INT>>>"]
+    table = Table.create(str(tmp_path / "t"), columns=columns, primary_key="id", bucket=1)
+    rows = [
+        {"id": 1, "n": 2**40, "m": [("k", 1), ("l", None)], "r": {"a": [[("x", 1)], None]}},
+        {"id": 2, "n": None, "m": None, "r": None},
+    ]
+    table.write(pa.Table.from_pylist(rows, table.scan().schema))
+    assert table.scan().to_arrow().to_pylist() == rows
+    frame = table.scan().to_pandas()
+    assert frame["n"].dtype == "float64"
+    table.write(frame)
+    assert table.scan().to_arrow().to_pylist() == rows
+    table.write(pd.DataFrame({"id": [2], "m": [{"k": 7}]}))
+    assert table.scan("m", "id = 2").to_arrow().to_pylist() == [{"m": [("k", 7)]}]
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame({"id": [1, 2], "s": ["a", 5]}), pd.DataFrame([[1, 2]], columns=["id", "id"])])
+def test_frames_without_an_arrow_form_are_bad_input(tmp_path: Path, frame: pd.DataFrame) -> None:
+    table = Table.create(str(tmp_path / "t"), columns=["id BIGINT NOT NULL", "s STRING"], primary_key="id", bucket=1)
+    with pytest.raises(BadInput, match="the DataFrame has no Arrow form"):
+        table.write(frame)
 
 
 def test_scans_stop_early_and_in_pandas(tmp_path: Path) -> None:
