@@ -319,7 +319,7 @@ class Stage:
             rows_read=found.rows,
             skipped_rows=found.bad_rows,
             bad_cells=found.bad_cells,
-            missing_columns=tuple(sorted(found.lacking)),
+            missing_columns=tuple(sorted(found.missing_columns)),
         )
 
     def show(self, file: str) -> StagedCommit:

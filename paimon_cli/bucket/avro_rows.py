@@ -1,6 +1,6 @@
-"""Avro data files to Arrow batches and back (FORMAT.md, section 7.2; Java AvroSchemaConverter).
+"""Reads and writes Avro data files as Arrow batches (FORMAT.md, section 7.2; Java AvroSchemaConverter).
 
-Avro consists of records, so each cell becomes a Python object on the way.
+Avro stores whole records, so each cell becomes a Python object on the way.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ _PLAIN = {
     "DOUBLE": "double",
 }
 _STAMPS = {"TIMESTAMP": "timestamp", "TIMESTAMP_LTZ": "local-timestamp"}
-"""Inverted with respect to Avro's own idea, as Paimon has it."""
+"""Paimon uses Avro's two kinds of timestamps with their meanings swapped."""
 MILLIS, MICROS = 3, 6
 
 
 def avro_type(t: DataType, name: str) -> Any:
-    """The schema of a value; `name` is for the records inside of it. NotSupported for what Avro cannot hold."""
+    """The Avro schema of a value. `name`: for records inside it. Raises `NotSupported` for types that Avro cannot hold."""
     schema = _avro_value(t, name)
     return ["null", schema] if t.nullable else schema
 
 
 def avro_field_name(name: str) -> str:
-    """The name itself; NotSupported where Avro has no such names."""
+    """The name itself. Raises `NotSupported` if it is not a valid name in Avro."""
     if not _NAME.fullmatch(name):
         raise NotSupported(
             f"column '{name}' in an Avro file", "Avro names are made of letters, digits and _", "use another file.format"
@@ -100,13 +100,13 @@ def _avro_nested(t: DataType, name: str) -> Any:
 
 
 def avro_record_field(name: str, t: DataType, record: str) -> dict[str, Any]:
-    """A field of a record; null is the default where it is allowed."""
+    """The schema of a record's field. Nullable fields default to null."""
     field: dict[str, Any] = {"name": avro_field_name(name), "type": avro_type(t, f"{record}_{name}")}
     return {**field, "default": None} if t.nullable else field
 
 
 def stored_type(t: pa.DataType) -> pa.DataType:
-    """The Arrow type with times as the integers that Avro keeps; every field nullable, since only values matter."""
+    """The Arrow type with times as integers, as Avro stores them, and every nested field nullable."""
     if pa.types.is_timestamp(t):
         return pa.int64()
     if pa.types.is_date(t) or pa.types.is_time(t):
@@ -121,7 +121,7 @@ def stored_type(t: pa.DataType) -> pa.DataType:
 
 
 def holds_maps(t: DataType) -> bool:
-    """Whether a MAP or MULTISET is the type or lies inside of it."""
+    """Whether the type is a MAP or MULTISET, or contains one."""
     return any(isinstance(part, (MapType, MultisetType)) for part in t.parts())
 
 
@@ -130,7 +130,7 @@ RECORD = "org.apache.paimon.avro.generated.record"
 
 
 def avro_batches(source: BinaryIO, columns: list[str], file_schema: TableSchema, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches with the named columns of the file, in the Arrow types that the file's schema declares."""
+    """Batches with these columns of the file, in the Arrow types that the file's schema declares."""
     types = {field.name: arrow_type(field.type) for field in FileLayout.of(file_schema).fields}
     targets = {name: types[name] for name in columns}
     pending: list[Any] = []
@@ -159,15 +159,15 @@ def _batch(records: list[Any], targets: dict[str, pa.DataType]) -> pa.RecordBatc
     missing = [name for name in targets if name not in records[0] and not name.startswith(KEY_PREFIX)]
     if missing:
         raise OSError(f"it has no column {missing[0]}")
-    found = {name: target for name, target in targets.items() if name in records[0]}
-    columns = [_column([record[name] for record in records], target) for name, target in found.items()]
-    return pa.RecordBatch.from_arrays(columns, names=list(found))
+    present = {name: target for name, target in targets.items() if name in records[0]}
+    columns = [_column([record[name] for record in records], target) for name, target in present.items()]
+    return pa.RecordBatch.from_arrays(columns, names=list(present))
 
 
 def _column(cells: list[Any], target: pa.DataType) -> pa.Array:
     stored = stored_type(target)
-    ready = [_map_cells(cell, stored) for cell in cells] if _has_maps(stored) else cells
-    return retyped(pa.array(ready, stored), target, pa.Array.cast)
+    values = [_map_cells(cell, stored) for cell in cells] if _has_maps(stored) else cells
+    return retyped(pa.array(values, stored), target, pa.Array.cast)
 
 
 def _has_maps(t: pa.DataType) -> bool:
@@ -177,7 +177,7 @@ def _has_maps(t: pa.DataType) -> bool:
 
 
 def _map_cells(cell: Any, t: pa.DataType) -> Any:
-    """Avro's maps (a dict, or a list of records with key and value) as pyarrow takes them, at any depth."""
+    """The cell with maps as lists of pairs, as pyarrow expects them. Avro has dicts, or lists of records with key and value."""
     if cell is None:
         return None
     if pa.types.is_map(t):
@@ -191,7 +191,7 @@ def _map_cells(cell: Any, t: pa.DataType) -> Any:
 
 
 class AvroRows:
-    """Writes batches as one Avro file, `fields` being all of its columns."""
+    """Writes tables into one Avro file. `fields`: all of its columns, in order."""
 
     def __init__(self, sink: BinaryIO, fields: list[DataField], codec: str, zstd_level: int) -> None:
         namespace, _, name = RECORD.rpartition(".")
@@ -216,7 +216,7 @@ def _cells(column: pa.Array, t: DataType) -> list[Any]:
 
 
 def _avro_cell(cell: Any, t: DataType) -> Any:
-    """Inverse of `_map_cells`."""
+    """The inverse of `_map_cells`: maps as Avro stores them."""
     if cell is None:
         return None
     if isinstance(t, (MapType, MultisetType)):

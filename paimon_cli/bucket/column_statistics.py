@@ -1,4 +1,4 @@
-"""Column statistics of a data file: from its Parquet footer, or from the Arrow columns written (FORMAT.md, section 5.4)."""
+"""Column statistics of a data file, from its Parquet footer or from the rows that were written (FORMAT.md, section 5.4)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paimon_cli.datatypes.internal_values import Timestamp, decimal_of
 from paimon_cli.metadata.data_file import SimpleStats
 
 KEY_STATS_MODE = "truncate(128)"
-"""Of key columns, whatever the stats mode of the table."""
+"""The statistics mode of key columns, whatever the mode of the table."""
 
 NO_MIN_MAX = frozenset({"BINARY", "VARBINARY", "ARRAY", "MAP", "MULTISET", "ROW", "VARIANT", "VECTOR"})
 """Types without bounds: old readers expect none for bytes, nested columns have none in the footer."""
@@ -25,7 +25,7 @@ NO_MIN_MAX = frozenset({"BINARY", "VARBINARY", "ARRAY", "MAP", "MULTISET", "ROW"
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """Bounds as internal values, None when unknown; `null_count` None when unknown."""
+    """Bounds as internal values, and the number of nulls; None for what is not known."""
 
     minimum: Any = None
     maximum: Any = None
@@ -36,9 +36,9 @@ UNKNOWN = ColumnStatistics()
 
 
 def leaf_numbers(schema: pa.Schema) -> dict[str, int]:
-    """Which leaf of the file each column is; nested columns are several, or none of their own.
+    """Column name -> number of its leaf in a Parquet file, for columns that are not nested.
 
-    By place, not by path: the path of `a.b` may be that of a column of this name, or of field b in column a.
+    Counts leaves instead of comparing paths, because `a.b` may be a column of this name or the field b of column a.
     """
     numbers: dict[str, int] = {}
     leaves = 0
@@ -60,13 +60,14 @@ def _leaves(t: pa.DataType) -> int:
 def footer_statistics(
     footer: pq.FileMetaData, leaf: int | None, t: DataType, has_nan: bool, groups: Iterable[int] | None = None
 ) -> ColumnStatistics:
-    """Statistics of one leaf (none for nested columns) over these row groups, or all; bounds only when every one with values has
-    them.
+    """Statistics of one leaf (None: unknown, for nested columns) over these row groups, or over all.
+
+    Bounds are known only if every row group with values has them. `has_nan`: the column holds NaN, so that it has no bounds.
     """
     if leaf is None:
         return UNKNOWN
-    asked = range(footer.num_row_groups) if groups is None else groups
-    chunks = [footer.row_group(i).column(leaf).statistics for i in asked]
+    numbers = range(footer.num_row_groups) if groups is None else groups
+    chunks = [footer.row_group(number).column(leaf).statistics for number in numbers]
     if any(chunk is None or not chunk.has_null_count for chunk in chunks):
         return UNKNOWN
     nulls = sum(chunk.null_count for chunk in chunks)
@@ -76,7 +77,7 @@ def footer_statistics(
     lows, highs = [chunk.min_raw for chunk in filled], [chunk.max_raw for chunk in filled]
     if isinstance(t, DecimalType) and isinstance(lows[0], bytes):
         return ColumnStatistics(min(_value(low, t) for low in lows), max(_value(high, t) for high in highs), nulls)
-    # All others are ordered as their physical values are, texts as their bytes.
+    # Values of all other types are ordered like their physical values, texts like their bytes.
     return ColumnStatistics(_value(min(lows), t), _value(max(highs), t), nulls)
 
 
@@ -94,7 +95,10 @@ def _value(raw: Any, t: DataType) -> Any:
 
 
 def truncated(statistics: ColumnStatistics, mode: str) -> ColumnStatistics:
-    """Apply a stats mode: `none`, `counts`, `full` or `truncate(n)`, n in code points; a cut maximum is rounded up."""
+    """Statistics as a mode keeps them: `none`, `counts`, `full` or `truncate(n)`, n in code points.
+
+    A cut maximum is rounded up.
+    """
     if mode == "none":
         return UNKNOWN
     if mode == "counts":
@@ -112,7 +116,7 @@ def _next_text(text: str) -> str | None:
     """The shortest text that is greater than every text that begins with `text`; None if there is none."""
     for end in range(len(text) - 1, -1, -1):
         point = ord(text[end]) + 1
-        if point == 0xD800:  # surrogates are no characters
+        if point == 0xD800:  # surrogates are not characters
             point = 0xE000
         if point <= 0x10FFFF:
             return text[:end] + chr(point)
@@ -120,12 +124,12 @@ def _next_text(text: str) -> str | None:
 
 
 def simple_stats(columns: Iterable[ColumnStatistics], types: Sequence[DataType]) -> SimpleStats:
-    """The manifest's form, one field per column."""
-    listed = list(columns)
+    """The statistics as a manifest entry stores them, with one field for each column."""
+    all_columns = list(columns)
     return SimpleStats(
-        serialize_row([c.minimum for c in listed], types),
-        serialize_row([c.maximum for c in listed], types),
-        tuple(c.null_count for c in listed),
+        serialize_row([c.minimum for c in all_columns], types),
+        serialize_row([c.maximum for c in all_columns], types),
+        tuple(c.null_count for c in all_columns),
     )
 
 
@@ -146,8 +150,9 @@ class ColumnTally:
         if self._type.root in FLOATING_ROOTS and pc.any(pc.is_nan(column)).as_py():
             self._bounded = False
             return
-        found = pc.min_max(column)
-        ends = pa.array([found["min"].as_py(), found["max"].as_py()], column.type) if _is_exact(column.type) else _ends(found)
+        bounds = pc.min_max(column)
+        exact = _is_exact(column.type)
+        ends = pa.array([bounds["min"].as_py(), bounds["max"].as_py()], column.type) if exact else _ends(bounds)
         low, high = values_from_arrow(ends, self._type)
         self._low = low if self._low is None else min(self._low, low)
         self._high = high if self._high is None else max(self._high, high)
@@ -155,15 +160,15 @@ class ColumnTally:
     def statistics(self) -> ColumnStatistics:
         if not self._bounded or self._low is None:
             return ColumnStatistics(None, None, self._nulls)
-        if self._type.root in FLOATING_ROOTS:  # both zeros are equal, whichever came first
+        if self._type.root in FLOATING_ROOTS:  # -0.0 and 0.0 compare as equal, so either may have been kept
             return ColumnStatistics(self._low or -0.0, self._high or 0.0, self._nulls)
         return ColumnStatistics(self._low, self._high, self._nulls)
 
 
 def _is_exact(t: pa.DataType) -> bool:
-    """Whether the Python value of a scalar is exact; times lose digits, or fail beyond the year 9999."""
+    """Whether the Python value of a scalar is exact. Times lose digits, or fail after the year 9999."""
     return not pa.types.is_temporal(t)
 
 
-def _ends(found: pa.StructScalar) -> pa.Array:
-    return pa.concat_arrays([pa.array([found[name]], found[name].type) for name in ("min", "max")])
+def _ends(bounds: pa.StructScalar) -> pa.Array:
+    return pa.concat_arrays([pa.array([bounds[name]], bounds[name].type) for name in ("min", "max")])

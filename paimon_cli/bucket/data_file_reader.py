@@ -1,6 +1,6 @@
-"""A data file as Arrow batches in the read schema, checked against its metadata (FORMAT.md, sections 2 and 7).
+"""Reads a data file as Arrow batches in the read schema, and checks it against its metadata (FORMAT.md, sections 2 and 7).
 
-Bytes that cannot be decoded end in `DamagedFile`, whatever the decoder raises for them.
+Bytes that cannot be decoded raise `DamagedFile`, whatever the decoder raises for them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def first_line(error: Exception) -> str:
 
 
 def check_decoded(batch: pa.RecordBatch) -> None:
-    """ArrowInvalid for texts that are no UTF-8, decimals with too many digits, nested values that lead nowhere."""
+    """Raise `ArrowInvalid` for text that is not UTF-8, decimals with too many digits, and offsets that point nowhere."""
     for column in batch.columns:
         column.validate()
         if not _is_plainly_valid(column):
@@ -53,36 +53,35 @@ def check_decoded(batch: pa.RecordBatch) -> None:
 
 
 def _is_plainly_valid(column: pa.Array) -> bool:
-    """Whether a quick look at values and offsets rules out what full validation would find."""
+    """Whether a cheap check already shows that full validation would pass: ASCII text, plain or in a dictionary."""
     if pa.types.is_dictionary(column.type):
         column.dictionary.validate()
         return (
             not column.null_count
-            and _lead_into(column.indices.to_numpy(), column.dictionary)
+            and _are_in_range(column.indices.to_numpy(), column.dictionary)
             and _is_plainly_valid(column.dictionary)
         )
     return pa.types.is_string(column.type) and is_ascii(column)
 
 
-def _lead_into(indices: np.ndarray, dictionary: pa.Array) -> bool:
+def _are_in_range(indices: np.ndarray, dictionary: pa.Array) -> bool:
     return len(indices) == 0 or 0 <= int(indices.min()) <= int(indices.max()) < len(dictionary)
 
 
 READ_BUFFER_BYTES, READ_AHEAD_BYTES = 256 << 10, 16 << 20
-"""Compressed bytes of a Parquet file in memory: of each column if other files are open beside it, of all columns if it is read
-alone. With whole column chunks in memory a scan takes 15 % less time.
+"""Compressed bytes of a Parquet file in memory: per column if other files are open at the same time, for all columns if the file
+is read alone. With whole column chunks in memory a scan takes 15 % less time.
 """
-LARGEST_DICTIONARY, FEWEST_ENCODED_ROWS = 64 << 10, 8192
-"""Compressed bytes of a dictionary, and rows of a batch, up to and from which decoding positions is faster than decoding texts.
-"""
-_BESIDE_DICTIONARIES = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
+MAX_DICTIONARY_BYTES, MIN_ENCODED_ROWS = 64 << 10, 8192
+"""Texts are decoded as dictionary indices if their dictionary is this small (compressed) and batches have this many rows."""
+_DICTIONARY_ENCODINGS = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 FAR_TIME = "out of range for nanosecond resolution"
 """Part of Arrow's message for ORC timestamps that it cannot hold."""
 COMPRESSION_SUFFIXES = frozenset({"gz", "zst", "snappy", "lz4", "bz2"})
 
 
 def file_format(file_name: str) -> str:
-    """The format of a data file, by the end of its name; the options of the table do not matter."""
+    """The format of a data file, from the extension of its name. The options of the table do not matter."""
     parts = file_name.split(".")
     return parts[-2] if parts[-1] in COMPRESSION_SUFFIXES and len(parts) > 2 else parts[-1]
 
@@ -90,27 +89,27 @@ def file_format(file_name: str) -> str:
 def read_data_file(
     context: TableContext, bucket_id: BucketId, file: DataFileMeta, columns: Sequence[str], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of at most `batch_rows` rows with `columns` (table columns, `_SEQUENCE_NUMBER`, `_VALUE_KIND`), file order.
+    """All rows in file order, in batches of at most `batch_rows`, with `columns`.
 
-    Files of append tables have no row kinds: every row was inserted. A `_KEY_*` column may be read too, together with its
-    table column, with which it agrees by nature in files that have none.
-    Raises `DamagedFile` when the file is missing, unreadable or holds another number of rows than its metadata says.
+    `columns`: table columns, `_SEQUENCE_NUMBER` and `_VALUE_KIND` (+I for all rows in files of append tables). `_KEY_*` columns
+    may be read together with their table columns, which replace them in files without key columns.
+    Raises `DamagedFile` if the file is missing, unreadable, or holds another number of rows than its metadata says.
     """
     for _, batch in read_part(context, bucket_id, file, columns, batch_rows, WHOLE):
         yield batch
 
 
 KeepsGroup = Callable[[pq.ParquetFile, int], bool]
-"""False for a row group of a Parquet file that need not be read."""
+"""Whether to read a row group of a Parquet file, given by its number."""
 
 
 @dataclass(frozen=True)
 class FilePart:
-    """What a reader wants of a data file: one of `parts` parts, and of that no row group that `keeps` rules out.
+    """The part of a data file to read: part `number` of `parts`, without row groups for which `keeps` is false.
 
-    Only Parquet files have several parts, and row groups. With `spares_kinds` batches come without the kinds that were asked for
-    if the file says that none of their rows is a retraction. `deleted`: rows that are left out. `is_alone`: no other file is
-    open beside it.
+    Files other than Parquet are read as a whole, by part 0. `spares_kinds`: batches lack the column `_VALUE_KIND` if the file's
+    statistics say that none of their rows is a retraction. `deleted`: rows to leave out. `is_alone`: no other file is open at
+    the same time, so that more of this one may be held in memory.
     """
 
     number: int = 0
@@ -121,7 +120,8 @@ class FilePart:
     is_alone: bool = False
 
     def groups(self, file: pq.ParquetFile) -> list[int]:
-        begin, end = (file.num_row_groups * place // self.parts for place in (self.number, self.number + 1))
+        """The numbers of the row groups to read."""
+        begin, end = (file.num_row_groups * number // self.parts for number in (self.number, self.number + 1))
         return [group for group in range(begin, end) if self.keeps is None or self.keeps(file, group)]
 
 
@@ -131,7 +131,9 @@ WHOLE = FilePart()
 def read_part(
     context: TableContext, bucket_id: BucketId, file: DataFileMeta, columns: Sequence[str], batch_rows: int, part: FilePart
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """As `read_data_file`, for a part of the file; each batch comes with the position in the file at which it was read."""
+    """Like `read_data_file`, for a part of the file. Each batch comes with the position in the file of its first row, deleted
+    rows counted.
+    """
     path = context.data_file_path(*bucket_id, file)
     read = ReadColumns(context, file, columns)
     stored = _StoredRows(context, path, file, read.physical, batch_rows, part)
@@ -141,16 +143,16 @@ def read_part(
         for position, batch, kind in stored:
             rows += batch.num_rows
             check_decoded(batch)
-            kept = batch if live is None else live_rows(batch, live.slice(position, batch.num_rows))
-            yield position, read.of(kept, kind, part.spares_kinds)
-    if rows + stored.left_out != file.row_count:
-        held = rows + stored.left_out
-        raise DamagedFile(f"data file {path} is damaged", f"it holds {held} rows, its manifest says {file.row_count}", path=path)
+            remaining = batch if live is None else live_rows(batch, live.slice(position, batch.num_rows))
+            yield position, read.of(remaining, kind, part.spares_kinds)
+    total = rows + stored.skipped
+    if total != file.row_count:
+        raise DamagedFile(f"data file {path} is damaged", f"it holds {total} rows, its manifest says {file.row_count}", path=path)
 
 
 @contextmanager
 def decoding(path: str) -> Iterator[None]:
-    """Whatever decoders raise within it for the bytes of the data file ends as an error that says so."""
+    """A context that turns errors of decoders into `DamagedFile` (or `NotSupported`) with the path of the data file."""
     try:
         yield
     except FileNotFoundError as error:
@@ -169,21 +171,21 @@ def _missing(path: str) -> DamagedFile:
 
 
 def _only_value(statistics: pq.Statistics | None) -> int | None:
-    """The value that all rows of a column chunk have, if its statistics say so."""
+    """The value of all rows of a column chunk, if its statistics show that there is only one; else None."""
     if statistics is None or not statistics.has_min_max or not statistics.has_null_count or statistics.null_count:
         return None
     return statistics.min if statistics.min == statistics.max else None
 
 
 def _is_encoded(chunk: pq.ColumnChunkMetaData) -> bool:
-    """Whether (nearly) all values of the chunk are positions in a small dictionary.
+    """Whether (nearly) all values of the chunk are indices into a small dictionary.
 
-    Footers call dictionaries plain as they do values, so sizes have to tell: positions take two bytes or less.
+    A footer lists PLAIN for dictionary pages and for plain values alike, so the size decides: an index takes two bytes at most.
     """
-    if not chunk.has_dictionary_page or not _BESIDE_DICTIONARIES.issuperset(chunk.encodings):
+    if not chunk.has_dictionary_page or not _DICTIONARY_ENCODINGS.issuperset(chunk.encodings):
         return False
     dictionary = chunk.data_page_offset - chunk.dictionary_page_offset
-    return 0 < dictionary <= LARGEST_DICTIONARY and chunk.total_uncompressed_size <= 3 * chunk.num_values + 32 * dictionary
+    return 0 < dictionary <= MAX_DICTIONARY_BYTES and chunk.total_uncompressed_size <= 3 * chunk.num_values + 32 * dictionary
 
 
 def _leaf_paths(file: pq.ParquetFile) -> list[str]:
@@ -191,10 +193,10 @@ def _leaf_paths(file: pq.ParquetFile) -> list[str]:
 
 
 class _StoredRows:
-    """The file's own columns in its own types: the position of each batch, the batch, and the kind of all its rows if the file
-    says so, which then has no column of kinds. A reader always asks for one column at least, else rows are lost.
+    """Iterates over a part of a file in the file's own columns and types.
 
-    `left_out`: rows that were not read, as they are in no row group that is wanted.
+    Items are the position of a batch in the file, the batch, and the kind of all its rows if statistics show it; such a batch has
+    no column of kinds. `physical`: the columns to read, at least one. `skipped`: rows in row groups that were not read.
     """
 
     def __init__(
@@ -206,36 +208,36 @@ class _StoredRows:
         self._physical = physical
         self._batch_rows = batch_rows
         self._part = part
-        self.left_out = 0
+        self.skipped = 0
 
     def __iter__(self) -> Iterator[tuple[int, pa.RecordBatch, int | None]]:
         form = file_format(self._file.file_name)
         if form != "parquet" and self._part.number:
-            self.left_out = self._file.row_count
+            self.skipped = self._file.row_count
             return
         with self._opened() as source:
             if form == "parquet":
-                yield from self._of_groups(source)
+                yield from self._row_groups(source)
                 return
             if isinstance(source, RangedFile):
                 source.expect_all()
             position = 0
-            for batch in self._of_whole(source, form):
+            for batch in self._whole_file(source, form):
                 yield position, batch, None
                 position += batch.num_rows
 
     def _opened(self) -> BinaryIO:
         return open_sized(self._context.storage, self._path, self._file.file_size)
 
-    def _of_groups(self, source: BinaryIO) -> Iterator[tuple[int, pa.RecordBatch, int | None]]:
+    def _row_groups(self, source: BinaryIO) -> Iterator[tuple[int, pa.RecordBatch, int | None]]:
         buffered = {"buffer_size": READ_BUFFER_BYTES, "pre_buffer": False, "page_checksum_verification": True}
-        if isinstance(source, RangedFile) and (source.size <= WHOLE_BYTES or self._wants_nearly_all(source)):
+        if isinstance(source, RangedFile) and (source.size <= WHOLE_BYTES or self._reads_nearly_all(source)):
             source.expect_all()
         reader = pq.ParquetFile(source, **buffered)
         sizes = [reader.metadata.row_group(group).num_rows for group in range(reader.num_row_groups)]
         groups = self._part.groups(reader)
-        self.left_out = sum(sizes) - sum(sizes[group] for group in groups)
-        kinds = self._kinds_of_all_rows(reader, groups)
+        self.skipped = sum(sizes) - sum(sizes[group] for group in groups)
+        kinds = self._uniform_kinds(reader, groups)
         if isinstance(source, RangedFile) and not source.is_planned:
             room = AHEAD_BYTES if self._part.is_alone else 0
             source.expect((self._chunks(reader, group, kinds[group]) for group in groups), room)
@@ -245,20 +247,21 @@ class _StoredRows:
             ahead = {**buffered, "buffer_size": 0, "pre_buffer": True} if portions else buffered
             reader = pq.ParquetFile(source, metadata=reader.metadata, read_dictionary=encoded, **ahead)
 
-        def neighbours_of(placed: tuple[int, int]) -> tuple[int, int | None, int | None]:
-            place, group = placed
-            return group - place, kinds[group], portions.get(group)
+        def read_together(numbered: tuple[int, int]) -> tuple[int, int | None, int | None]:
+            """Equal for consecutive row groups of one kind and portion."""
+            index, group = numbered
+            return group - index, kinds[group], portions.get(group)
 
-        for (_, kind, _), together in itertools.groupby(enumerate(groups), neighbours_of):
-            neighbours = [group for _, group in together]
-            position = sum(sizes[: neighbours[0]])
+        for (_, kind, _), members in itertools.groupby(enumerate(groups), read_together):
+            consecutive = [group for _, group in members]
+            position = sum(sizes[: consecutive[0]])
             decoded = [name for name in self._physical if kind is None or name != VALUE_KIND]
-            for batch in self._batches_of(reader, neighbours, decoded):
+            for batch in self._batches_of(reader, consecutive, decoded):
                 yield position, batch, kind
                 position += batch.num_rows
 
-    def _kinds_of_all_rows(self, reader: pq.ParquetFile, groups: list[int]) -> dict[int, int | None]:
-        """By row group the kind that all its rows have, which then need not be decoded; None where that is not known."""
+    def _uniform_kinds(self, reader: pq.ParquetFile, groups: list[int]) -> dict[int, int | None]:
+        """Row group -> the kind of all its rows, which then need not be decoded, or None if statistics do not show one."""
         paths = _leaf_paths(reader)
         if VALUE_KIND not in paths or VALUE_KIND not in self._physical or len(self._physical) == 1:
             return dict.fromkeys(groups)
@@ -266,7 +269,7 @@ class _StoredRows:
         return {group: _only_value(reader.metadata.row_group(group).column(leaf).statistics) for group in groups}
 
     def _portions(self, reader: pq.ParquetFile, groups: list[int]) -> dict[int, int]:
-        """By row group the number of the portion that is held in memory as a whole; empty where read buffers are used instead."""
+        """Row group -> number of the portion in which it is read ahead as a whole; empty if read buffers are used instead."""
         if not self._part.is_alone:
             return {}
         leaves = self._leaves(reader)
@@ -277,13 +280,13 @@ class _StoredRows:
         return {group: end // READ_AHEAD_BYTES for group, end in zip(groups, itertools.accumulate(stored), strict=True)}
 
     def _encoded_texts(self, reader: pq.ParquetFile, groups: list[int]) -> list[str]:
-        """The texts whose values all stand in small dictionaries of their chunks: they are decoded as positions in those, and
-        become texts after marked rows are left out. That takes two thirds of the time. Large dictionaries are copied for each
-        batch, and values beside the dictionary would be looked up one by one.
+        """Text columns to decode as dictionary indices, which become texts once deleted rows are left out: all of their values
+        must be in small dictionaries. This saves a third of the time. Large dictionaries would be copied for each batch, and
+        values outside of the dictionary looked up one by one.
         """
         paths = _leaf_paths(reader)
-        if self._batch_rows < FEWEST_ENCODED_ROWS or int96_columns(reader.schema, self._physical):
-            return []  # INT96 columns are read twice, in like batches
+        if self._batch_rows < MIN_ENCODED_ROWS or int96_columns(reader.schema, self._physical):
+            return []  # INT96 columns are read twice, and both reads need equal batches
         chunks = [reader.metadata.row_group(group) for group in groups]
         leaves = {name: paths.index(name) for name in self._physical if name in paths}
         texts = (name for name, leaf in leaves.items() if reader.schema.column(leaf).logical_type.type == "STRING")
@@ -293,17 +296,17 @@ class _StoredRows:
         wanted = frozenset(self._physical) - {without}
         return [leaf for leaf, path in enumerate(_leaf_paths(reader)) if path.split(".", 1)[0] in wanted]
 
-    def _wants_nearly_all(self, source: RangedFile) -> bool:
-        """Whether a whole file that fits ahead is fetched at once, without a look at its footer first."""
+    def _reads_nearly_all(self, source: RangedFile) -> bool:
+        """Whether to fetch the file at once, footer included: it fits into the read-ahead, and no column is left out."""
         if not self._part.is_alone or self._part.parts > 1 or self._part.keeps is not None or source.size > AHEAD_BYTES:
             return False
         return {field.name for field in self._context.schemas.get(self._file.schema_id).fields} <= {*self._physical}
 
     def _chunks(self, reader: pq.ParquetFile, group: int, kind: int | None) -> Iterator[Range]:
-        """Where the column chunks of a row group lie that will be decoded."""
-        found = reader.metadata.row_group(group)
+        """The byte ranges of the column chunks of a row group that will be decoded."""
+        metadata = reader.metadata.row_group(group)
         for leaf in self._leaves(reader, None if kind is None else VALUE_KIND):
-            chunk = found.column(leaf)
+            chunk = metadata.column(leaf)
             start = chunk.data_page_offset
             if chunk.has_dictionary_page and chunk.dictionary_page_offset:
                 start = min(start, chunk.dictionary_page_offset)
@@ -320,13 +323,14 @@ class _StoredRows:
                 again.expect_all()
             yield from checked_int96(batches, again, wide, self._batch_rows, groups)
 
-    def _of_whole(self, source: BinaryIO, form: str) -> Iterator[pa.RecordBatch]:
+    def _whole_file(self, source: BinaryIO, form: str) -> Iterator[pa.RecordBatch]:
+        """The batches of an ORC or Avro file."""
         context, file, physical = self._context, self._file, self._physical
         if form == "orc":
-            for number in range((stripes := OrcFile(source)).nstripes):
-                found = [name for name in physical if not name.startswith(KEY_PREFIX) or name in stripes.schema.names]
-                stripe = stripes.read_stripe(number, columns=found)
-                rows = pa.Table.from_batches([stripe]).select(found)
+            stripes = OrcFile(source)
+            names = [name for name in physical if not name.startswith(KEY_PREFIX) or name in stripes.schema.names]
+            for number in range(stripes.nstripes):
+                rows = pa.Table.from_batches([stripes.read_stripe(number, columns=names)]).select(names)
                 yield from _without_padding(context, file, rows).to_batches(max_chunksize=self._batch_rows)
         elif form == "avro":
             yield from avro_batches(source, physical, context.schemas.get(file.schema_id), self._batch_rows)
@@ -335,7 +339,7 @@ class _StoredRows:
 
 
 def _without_padding(context: TableContext, file: DataFileMeta, rows: pa.Table) -> pa.Table:
-    """ORC stores CHAR(n) padded with blanks; like Java's reader take them off, inside of nested values too."""
+    """The rows without the blanks with which ORC pads CHAR(n), also inside nested values, as Java reads them."""
     for field in FileLayout.of(context.schemas.get(file.schema_id)).fields:
         position = rows.schema.get_field_index(field.name)
         if position >= 0 and holds_chars(field.type):
@@ -345,7 +349,7 @@ def _without_padding(context: TableContext, file: DataFileMeta, rows: pa.Table) 
 
 
 def stored_row_count(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> int:
-    """Rows of the file. `DamagedFile` if it is missing or cannot be opened."""
+    """The number of rows by the file's own metadata. Raises `DamagedFile` if it is missing or cannot be opened."""
     path, form = context.data_file_path(*bucket_id, file), file_format(file.file_name)
     try:
         with open_sized(context.storage, path, file.file_size) as source:

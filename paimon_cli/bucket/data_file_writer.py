@@ -1,4 +1,4 @@
-"""Sorted rows as data files of one bucket and level, rolled by size, each with its metadata (FORMAT.md, sections 5.4 and 7)."""
+"""Writes rows into data files of one bucket and level, a new one when one is full, and their metadata (FORMAT.md, 5.4 and 7)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from paimon_cli.storage.clock_and_random import local_wall_clock
 
 
 def check_writable(schema: TableSchema, options: TableOptions) -> None:
-    """NotSupported for what data files written here cannot hold; UsageError for a codec that a format does not have."""
+    """Raise `NotSupported` for columns that data files cannot hold, `UsageError` for a codec that a file format does not have."""
     check_partition_types(schema.types_of(schema.partition_keys))
     indexed_columns(schema, options)
     check_encodable(schema.fields, options)
@@ -40,17 +40,17 @@ ROW_GROUP_BYTES = 32 << 20
 
 
 def group_bytes(options: TableOptions) -> int:
-    """Arrow bytes of a row group: no more than `file.block-size` where the table has it."""
+    """Arrow bytes of a row group: `ROW_GROUP_BYTES`, or `file.block-size` if that is less."""
     return min(ROW_GROUP_BYTES, options.file_block_size or ROW_GROUP_BYTES)
 
 
 class DataFileWriter:
     """Writes batches in `merge_schema` into files of about `target-file-size` and of at most `target-file-row-num` rows.
 
-    They come sorted by primary key with one row per key, or in the order of arrival where there is no key. With a `frame` the
-    files are Parquet, and also take row groups of files with that frame.
+    Rows come sorted by primary key, one per key, or in the order of arrival if there is no key. `frame`: the files are Parquet,
+    and row groups of other files with that frame can be copied into them.
 
-    `close` returns the metadata of all files; `abort` removes them. Files are durable when `close` returns.
+    `close` returns the metadata of all files, which are durable then; `abort` removes them.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class DataFileWriter:
             start += piece.num_rows
 
     def _room(self) -> int:
-        """Rows that the open file, or else the next one, may still take."""
+        """How many more rows the open file, or else the next one, may take."""
         return self._row_target - (0 if self._open is None else self._open.rows)
 
     def _write(self, batch: pa.RecordBatch) -> None:
@@ -99,7 +99,10 @@ class DataFileWriter:
         self._roll_if_full()
 
     def copy(self, file: CopiedFile, first_sequence: int) -> None:
-        """Take all rows of an append table's file, numbered from `first_sequence` on, without decoding them."""
+        """Copy all row groups of an append table's file without decoding them.
+
+        Their rows are numbered from `first_sequence` on.
+        """
         for group in file.stored.groups:
             if self._open is not None and (group.rows > self._room() or not self._open.takes_group):
                 self._roll()
@@ -110,7 +113,7 @@ class DataFileWriter:
             first_sequence += group.rows
 
     def _new_file(self, sample: pa.RecordBatch | None) -> _OpenDataFile:
-        """`sample`: what its rows are like."""
+        """`sample`: its first rows, None for a file that starts with a copied row group."""
         options, layout, level, frame = self._context.options, self._layout, self._level, self.frame
         name = self._names.next(options.format_at(level))
         path = self._context.data_file_path_of(*self._bucket_id, name)
@@ -145,14 +148,14 @@ class DataFileWriter:
             self._open.discard()
             self._open = None
         for path in self._paths:
-            with contextlib.suppress(StorageUnavailable):  # what failed before is what counts; this leaves an orphan
+            with contextlib.suppress(StorageUnavailable):  # it leaves an orphan, and must not hide the error that led here
                 self._context.storage.delete(path)
 
 
 def changelog_writer(context: TableContext, bucket_id: BucketId, level: int, stamp: str) -> DataFileWriter:
-    """A writer of changelog files (FORMAT.md, section 9): rows of all four kinds, of which a key may have several.
+    """A writer of changelog files (FORMAT.md, section 9): rows of all four kinds, several of them per key.
 
-    Their source is APPEND also where a compaction makes them.
+    Their file source is APPEND, even if a compaction writes them.
     """
     own = replace(context, options=context.options.of_changelog_files)
     return DataFileWriter(own, bucket_id, level=level, source=SOURCE_APPEND, names=DataFileNames(own, stamp))
@@ -160,10 +163,10 @@ def changelog_writer(context: TableContext, bucket_id: BucketId, level: int, sta
 
 @dataclass(frozen=True)
 class CopiedFile:
-    """A Parquet file of an append table whose row groups are copied into others.
+    """A Parquet file of an append table whose row groups are copied into new files.
 
-    `without_bounds`: columns in which some values may be NaN. `filters`: its bloom filters, of the columns that have one in
-    files of the table.
+    `without_bounds`: columns without statistics of minimum and maximum, because some values may be NaN. `filters`: its bloom
+    filters, by column, for the columns that have one in the table's files.
     """
 
     stored: StoredGroups
@@ -172,7 +175,7 @@ class CopiedFile:
 
 
 class _OpenDataFile:
-    """One file in the making."""
+    """A data file that is being written."""
 
     def __init__(
         self,
@@ -202,7 +205,7 @@ class _OpenDataFile:
         self._deletes = 0
         self._sequences = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
         self._ends: list[pa.RecordBatch] = []
-        """The first row and the last one."""
+        """The first row and the last row, once there are any."""
 
     @property
     def rows(self) -> int:
@@ -224,11 +227,11 @@ class _OpenDataFile:
 
     @property
     def takes_group(self) -> bool:
-        """Whether it can hold one more row group."""
+        """Whether it has room for one more row group."""
         return not isinstance(self._encoder, StitchedFile) or not self._encoder.is_full
 
     def copy(self, file: CopiedFile, group: StoredGroup, first_sequence: int) -> None:
-        """Take a row group of the file."""
+        """Append a row group of another file without decoding it."""
         assert isinstance(self._encoder, StitchedFile)
         self._flush_row_group()
         self._encoder.copy(file.stored, group, file.without_bounds)
@@ -265,7 +268,9 @@ class _OpenDataFile:
         return self._with_index(self._meta(size, level, source))
 
     def _with_index(self, file: DataFileMeta) -> DataFileMeta:
-        """A small index goes into the manifest, a big one into a file beside the data file."""
+        """The metadata with the file index, which goes into the manifest if it is small, else into a file next to the data
+        file.
+        """
         if self._index is None:
             return file
         container = self._index.container()
@@ -284,9 +289,9 @@ class _OpenDataFile:
     def _meta(self, size: int, level: int, source: int) -> DataFileMeta:
         schema, keys, options = self._layout.schema, self._layout.keys, self._context.options
         modes = [*[KEY_STATS_MODE] * len(keys), *(options.stats_mode(f.name, level) for f in schema.fields)]
-        found = self._encoder.statistics([*(replace(f, name=KEY_PREFIX + f.name) for f in keys), *schema.fields])
+        full = self._encoder.statistics([*(replace(f, name=KEY_PREFIX + f.name) for f in keys), *schema.fields])
         min_key, max_key = self._layout.keys_of(pa.concat_batches(self._ends)) if keys else (EMPTY_ROW, EMPTY_ROW)
-        columns = [truncated(statistics, mode) for statistics, mode in zip(found, modes, strict=True)]
+        columns = [truncated(statistics, mode) for statistics, mode in zip(full, modes, strict=True)]
         return DataFileMeta(
             file_name=self._name,
             file_size=size,

@@ -1,7 +1,4 @@
-"""The deletion vectors of one bucket: read from its index files one by one, and rewritten when a compaction changes them.
-
-See FORMAT.md, section 8.
-"""
+"""The deletion vectors of one bucket: read on demand, and written again when rows are marked (FORMAT.md, section 8)."""
 
 from __future__ import annotations
 
@@ -36,12 +33,12 @@ NO_VECTORS = BucketVectors({})
 
 
 def packed(mask: np.ndarray) -> pa.BooleanArray:
-    """The mask in Arrow's form."""
+    """The mask (bool) as an Arrow array."""
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(np.packbits(mask, bitorder="little"))])
 
 
 def live_rows(batch: pa.RecordBatch, live: pa.BooleanArray) -> pa.RecordBatch:
-    """The rows where the mask is True."""
+    """The rows where `live` is true."""
     count = live.true_count
     if count == batch.num_rows:
         return batch
@@ -52,13 +49,13 @@ def live_rows(batch: pa.RecordBatch, live: pa.BooleanArray) -> pa.RecordBatch:
 
 
 def _without_validity(column: pa.Array) -> pa.Array:
-    """Parquet readers give columns without nulls a bitmap of them all the same, with which filters take two or three times as
-    long.
+    """A column without nulls without its validity bitmap. Parquet readers add one, and filters take two or three times as long
+    with it.
     """
     if column.null_count or pa.types.is_nested(column.type) or pa.types.is_null(column.type):
         return column
-    empty, *buffers = column.buffers()
-    if empty is None:
+    validity, *buffers = column.buffers()
+    if validity is None:
         return column
     if pa.types.is_dictionary(column.type):
         indices = pa.Array.from_buffers(column.type.index_type, len(column), [None, *buffers], 0, column.offset)
@@ -72,16 +69,14 @@ def vector_files(bucket: BucketFiles) -> tuple[IndexFileMeta, ...]:
 
 
 def load_vectors(context: TableContext, bucket: BucketFiles) -> BucketVectors:
-    """The vectors that the bucket's index files list. An index file is read when the first of its vectors is asked for, once
-    by a context, and a vector is decoded when it is asked for.
-    """
+    """The vectors that the bucket's index files list. Each is decoded on first access; an index file is read once per context."""
     stored: dict[str, _StoredVector] = {}
     for index in vector_files(bucket):
         if index.external_path is not None:
             why = "external paths are not supported"
             raise NotSupported(f"index file {index.file_name} of {context.url} lies outside of the table", why)
-        for listed in index.deletion_vector_ranges or ():
-            stored[listed.data_file_name] = _StoredVector(index, listed.offset, listed.length)
+        for entry in index.deletion_vector_ranges or ():
+            stored[entry.data_file_name] = _StoredVector(index, entry.offset, entry.length)
     return BucketVectors(_StoredVectors(context, bucket.bucket_id, stored)) if stored else NO_VECTORS
 
 
@@ -101,10 +96,10 @@ class _StoredVectors(Mapping[str, DeletionVector]):
 
     def __getitem__(self, name: str) -> DeletionVector:
         if name not in self.decoded:
-            wanted = self.stored[name]
-            path = self.context.layout.index(wanted.index.file_name)
-            content = self.context.known_index_files.content(path, functools.partial(self._read, wanted.index, path))
-            self.decoded[name] = decode_deletion_vector(content, wanted.offset, wanted.length, path)
+            vector = self.stored[name]
+            path = self.context.layout.index(vector.index.file_name)
+            content = self.context.known_index_files.content(path, functools.partial(self._read, vector.index, path))
+            self.decoded[name] = decode_deletion_vector(content, vector.offset, vector.length, path)
         return self.decoded[name]
 
     def __contains__(self, name: object) -> bool:
@@ -117,8 +112,8 @@ class _StoredVectors(Mapping[str, DeletionVector]):
         return len(self.stored)
 
     def _read(self, index: IndexFileMeta, path: str) -> bytes:
-        place, listed = self.context.bucket_path(*self.bucket_id), len(index.deletion_vector_ranges or ())
-        with self.context.trace.timed("deletion_vectors", bucket=place, file=index.file_name, vectors=listed) as facts:
+        bucket_path, count = self.context.bucket_path(*self.bucket_id), len(index.deletion_vector_ranges or ())
+        with self.context.trace.timed("deletion_vectors", bucket=bucket_path, file=index.file_name, vectors=count) as facts:
             try:
                 content = self.context.storage.read_bytes(path)
             except FileNotFoundError as error:
@@ -128,8 +123,9 @@ class _StoredVectors(Mapping[str, DeletionVector]):
 
 
 class ChangedVectors:
-    """The vectors of a bucket while a compaction, an update or a delete changes them. Nothing is written before `write`: index
-    files are copied, never changed in place.
+    """The vectors of a bucket while a compaction, an update or a delete changes them.
+
+    Nothing is written before `write`, which creates new index files: existing ones are never changed.
     """
 
     def __init__(self, context: TableContext, bucket: BucketFiles, file_stamp: str) -> None:
@@ -141,50 +137,51 @@ class ChangedVectors:
         self._dropped: set[str] = set()
 
     def mark(self, file_name: str, positions: Any) -> None:
-        """Mark rows of a data file as deleted, an array or a bitmap of them; marking one twice is no harm."""
+        """Mark rows of a data file as deleted. `positions`: an array or a bitmap; rows may be marked already."""
         if not len(positions):
             return
-        known = self._marked.get(file_name) or self.before.of(file_name)
-        if known is None:
+        vector = self._marked.get(file_name) or self.before.of(file_name)
+        if vector is None:
             self._marked[file_name] = DeletionVector.marking(positions, bitmap64=self._context.options.deletion_vectors_bitmap64)
         else:
-            self._marked[file_name] = known.with_deleted(positions)
+            self._marked[file_name] = vector.with_deleted(positions)
 
     def drop(self, file_name: str) -> None:
-        """Forget the vector of a data file that is no longer there."""
+        """Drop the vector of a data file that is being removed."""
         if file_name in self.before.by_file or file_name in self._marked:
             self._dropped.add(file_name)
 
     def write(self, live: frozenset[str]) -> tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]:
-        """The index files that go, and those that come; none if nothing has changed. `live`: the data files of the bucket before
-        the change; vectors of others, which another engine has left, go as well.
+        """Write new index files. Returns (removed, added) index files, both empty if nothing has changed.
+
+        `live`: names of the bucket's data files before the change; vectors of other files, left by another engine, are dropped.
         """
         if not (self._marked or self._dropped) and live.issuperset(self.before.by_file):
             return (), ()
         if self._context.mode.bucket_mode is BucketMode.UNAWARE:
             return self._rewritten_in_part(live)
         names = dict.fromkeys([*self.before.by_file, *self._marked])
-        kept = {name: self._vector(name) for name in names if name not in self._dropped and name in live}
-        return vector_files(self._bucket), tuple(self._written(kept, None)) if kept else ()
+        vectors = {name: self._vector(name) for name in names if name not in self._dropped and name in live}
+        return vector_files(self._bucket), tuple(self._written(vectors, None)) if vectors else ()
 
     def _rewritten_in_part(self, live: frozenset[str]) -> tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]:
-        """Where there are no buckets: only index files with a vector that changes are written again, without it, and the new
-        vectors go into files of their own (Java AppendDeleteFileMaintainer).
+        """`write` for a table without buckets: rewrites only index files with vectors that change, without these, and puts the
+        new vectors into files of their own (Java AppendDeleteFileMaintainer).
 
-        Elsewhere all vectors of a bucket are in one file: engines that know of one only would lose the others.
+        A bucket has one index file for all vectors instead, because some engines read only one.
         """
-        gone: list[IndexFileMeta] = []
-        made: list[IndexFileMeta] = []
+        removed: list[IndexFileMeta] = []
+        added: list[IndexFileMeta] = []
         target = self._context.options.deletion_vector_index_file_target_size
         for index in vector_files(self._bucket):
-            names = [listed.data_file_name for listed in index.deletion_vector_ranges or ()]
-            left = [name for name in names if name in live and name not in self._dropped and name not in self._marked]
-            if len(left) < len(names):
-                gone.append(index)
-                made += self._written({name: self._vector(name) for name in left}, target) if left else ()
+            names = [entry.data_file_name for entry in index.deletion_vector_ranges or ()]
+            unchanged = [name for name in names if name in live and name not in self._dropped and name not in self._marked]
+            if len(unchanged) < len(names):
+                removed.append(index)
+                added += self._written({name: self._vector(name) for name in unchanged}, target) if unchanged else ()
         marked = {name: vector for name, vector in self._marked.items() if name in live and name not in self._dropped}
-        made += self._written(marked, target) if marked else ()
-        return tuple(gone), tuple(made)
+        added += self._written(marked, target) if marked else ()
+        return tuple(removed), tuple(added)
 
     def _vector(self, name: str) -> DeletionVector:
         return self._marked.get(name) or self.before.by_file[name]
@@ -194,7 +191,7 @@ class ChangedVectors:
         uuid = stamped_uuid(context, self._stamp)
         for number, (content, ranges) in enumerate(encode_deletion_vectors(vectors, target_size)):
             name = f"{INDEX_PREFIX}{uuid}-{number}"
-            marked = sum(listed.cardinality or 0 for listed in ranges)
+            marked = sum(entry.cardinality or 0 for entry in ranges)
             facts = {"bucket": context.bucket_path(*bucket.bucket_id), "file": name, "vectors": len(ranges), "marked": marked}
             with context.trace.timed("write_deletion_vectors", **facts, bytes=len(content)):
                 context.storage.write_new(context.layout.index(name), content)

@@ -1,4 +1,4 @@
-"""Writers for Parquet, ORC and Avro with one interface: rows in, bytes and column statistics out (FORMAT.md, section 7.2)."""
+"""Encoders for Parquet, ORC and Avro files with one interface, and the settings that Paimon needs (FORMAT.md, section 7.2)."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from paimon_cli.options.option_text import boolean, read_option
 from paimon_cli.options.table_options import PAGE_ROWS, TableOptions
 
 DICTIONARY_SAMPLE_ROWS = 32_768
-"""Enough to see that a column repeats some thousand texts."""
+"""Enough rows to see whether a column repeats a few thousand texts."""
 ORC_STRIPE_BYTES = 16 << 20
-"""What pyarrow's ORC writer holds in memory before bytes reach the file, so that rolling sees them."""
+"""Bytes that pyarrow's ORC writer holds back; until they reach the file, rolling by file size does not count them."""
 ORC_DICTIONARY_THRESHOLD = 0.5
 NATIVE_TIMESTAMP_PRECISION = 6
 LOOKUP_PAGE_ROWS = 4_096
-"""Rows of a Parquet page where keys are looked up. With such small ones whole scans take 10 to 15 % longer, here and in Java."""
+"""Rows of a Parquet page in tables that look keys up. Pages this small make full scans 10 to 15 % slower, here and in Java."""
 DELTA_VERSIONS = ("v2", "parquet_2_0")
-MOST_DIGITS_OF_INTEGERS = 18
+MAX_INT64_DIGITS = 18
 
 _PLAIN_CODECS = dict.fromkeys(("none", "null", "uncompressed"), "none")
 PARQUET_CODECS = {**{name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli")}, **_PLAIN_CODECS}
@@ -46,14 +46,14 @@ ORC_CODECS = {
     "deflate": "zlib",
 } | dict.fromkeys(_PLAIN_CODECS, "uncompressed")
 CODECS = {"parquet": PARQUET_CODECS, "orc": ORC_CODECS, "avro": AVRO_CODECS}
-"""Formats that are written, with the names of `file.compression` and what the libraries call them."""
+"""File format -> value of `file.compression` -> name of the codec in the library that writes the format."""
 
 
 class FileEncoder(Protocol):
-    """One file. Tables come in `data_file_schema`; the sink stays open after `close`."""
+    """Encodes one file. Tables have the columns of `FileLayout.physical`; the sink stays open after `close`."""
 
     def takes(self, rows: pa.RecordBatch) -> bool:
-        """Whether the file can hold them; if not, they begin the next one."""
+        """Whether the file can hold the rows; if not, they start the next file."""
         ...
 
     def write(self, rows: pa.Table) -> None: ...
@@ -61,7 +61,7 @@ class FileEncoder(Protocol):
     def close(self) -> None: ...
 
     def statistics(self, fields: Sequence[DataField]) -> list[ColumnStatistics]:
-        """Of physical columns, after `close`."""
+        """Statistics of these physical columns. Call it after `close`."""
         ...
 
 
@@ -98,12 +98,12 @@ def _refuse_mixed_timestamps(columns: Sequence[DataField]) -> None:
         raise NotSupported(
             f"cannot write column '{wide[0].name}' of type {type_to_sql(wide[0].type)} beside '{narrow[0].name}'",
             "Parquet keeps TIMESTAMP(7..9) as INT96, and Arrow's writer then uses INT96 for every timestamp of the file",
-            "declare all timestamps with the same kind of precision, or set file.format=orc",
+            "declare all timestamps with 7 to 9 digits or all with fewer, or set file.format=orc",
         )
 
 
 def codec_of(file_format: str, compression: str) -> str:
-    """NotSupported for a format that is not written, UsageError for a codec that the format does not have."""
+    """The library's name of a codec. `NotSupported` for a format that is not written, `UsageError` for an unknown codec."""
     codecs = CODECS.get(file_format)
     if codecs is None:
         raise NotSupported(f"file.format={file_format}", f"data files are written as {', '.join(CODECS)}")
@@ -113,7 +113,7 @@ def codec_of(file_format: str, compression: str) -> str:
 
 
 def open_encoder(sink: BinaryIO, layout: FileLayout, options: TableOptions, level: int, sample: pa.RecordBatch) -> FileEncoder:
-    """The encoder for a new file at `level`; `sample` shows what the values are like."""
+    """The encoder for a new file at `level`. `sample`: its first rows, which decide on dictionaries and the ORC library."""
     file_format = options.format_at(level)
     codec = codec_of(file_format, options.compression_at(level))
     if file_format == "orc":
@@ -125,13 +125,13 @@ def open_encoder(sink: BinaryIO, layout: FileLayout, options: TableOptions, leve
 
 
 class ParquetEncoder:
-    """Settings that every Paimon reader takes, with page checksums; in files sorted by key, with an index of the pages."""
+    """Parquet with settings that every Paimon reader accepts: page checksums, and page indexes in files sorted by key."""
 
     def __init__(self, sink: BinaryIO, layout: FileLayout, options: TableOptions, codec: str, sample: pa.RecordBatch) -> None:
         schema = layout.physical
         int96 = wants_int96(layout.schema.fields)
         self.with_nan: set[str] = set()
-        """Columns that hold NaN, which the bounds in the footer leave out."""
+        """Columns that hold NaN, which the bounds in the footer ignore."""
         self._leaves = leaf_numbers(schema)
         self._writer = pq.ParquetWriter(
             sink,
@@ -153,7 +153,7 @@ class ParquetEncoder:
 
     @staticmethod
     def of_table(sink: BinaryIO, layout: FileLayout, options: TableOptions, level: int, rows: pa.Table) -> ParquetEncoder:
-        """The encoder for a file of these rows."""
+        """The encoder for a file that will hold just these rows."""
         sample = rows.slice(0, DICTIONARY_SAMPLE_ROWS).combine_chunks().to_batches()
         empty = pa.RecordBatch.from_pylist([], schema=rows.schema)
         return ParquetEncoder(sink, layout, options, codec_of("parquet", options.compression_at(level)), [*sample, empty][0])
@@ -176,7 +176,7 @@ class ParquetEncoder:
 
 
 class _TalliedEncoder:
-    """What ORC and Avro share: statistics are taken from the rows on their way."""
+    """The base of encoders whose files have no usable statistics: they are computed from the rows that are written."""
 
     def __init__(self, fields: list[DataField]) -> None:
         self._tallies = {field.name: ColumnTally(field.type) for field in fields}
@@ -193,17 +193,19 @@ class _TalliedEncoder:
 
 
 class _OrcEncoder(_TalliedEncoder):
-    """Through Arrow; a file with timestamps that Arrow does not write as Java reads them goes row by row through pyorc."""
+    """ORC by Arrow, or by pyorc, row by row, for timestamps that Java would not read as Arrow writes them."""
 
     def __init__(self, sink: BinaryIO, layout: FileLayout, codec: str, target_bytes: int, sample: pa.RecordBatch) -> None:
         super().__init__(layout.fields)
         self._sink = sink
         self._finished = io.BytesIO()
-        """What the library has written. An error of the store must not pass through it: both of them end the process then."""
+        """What the library has written so far. It gets no direct access to the sink: an error of the store inside Arrow or pyorc
+        ends the process.
+        """
         self._by_rows = holds_early_digits(sample)
         stripe = min(ORC_STRIPE_BYTES, target_bytes)
         if self._by_rows:
-            from paimon_cli.bucket.orc_rows import OrcRows  # pyorc is seldom needed and takes long to import
+            from paimon_cli.bucket.orc_rows import OrcRows  # pyorc is rarely needed and slow to import
 
             columns = orc_schema(layout.physical)
             self._writer = OrcRows(self._finished, columns, codec, stripe, ORC_DICTIONARY_THRESHOLD)
@@ -219,13 +221,13 @@ class _OrcEncoder(_TalliedEncoder):
         refuse_far_times(rows, "orc")
         self.tally(rows)
         self._writer.write(pa.table([orc_column(column) for column in rows.columns], names=rows.schema.names))
-        self._hand_over()
+        self._flush_to_sink()
 
     def close(self) -> None:
         self._writer.close()
-        self._hand_over()
+        self._flush_to_sink()
 
-    def _hand_over(self) -> None:
+    def _flush_to_sink(self) -> None:
         self._sink.write(self._finished.getvalue())
         self._finished.seek(0)
         self._finished.truncate()
@@ -245,17 +247,17 @@ class _AvroEncoder(_TalliedEncoder):
 
 
 def wants_differences(options: TableOptions) -> bool:
-    """UsageError for a version of the Parquet writer that there is not."""
+    """Whether whole numbers are stored as differences (DELTA_BINARY_PACKED). `UsageError` for an unknown writer version."""
     return options.parquet_writer_version in DELTA_VERSIONS
 
 
 def page_rows(options: TableOptions) -> int:
-    """The most rows of a Parquet page."""
+    """The maximum number of rows in a Parquet page."""
     return options.parquet_page_rows or (LOOKUP_PAGE_ROWS if options.looks_up_keys else PAGE_ROWS)
 
 
 def wants_int96(fields: Sequence[DataField]) -> bool:
-    """Whether a Parquet file of these columns needs INT96, which then holds all of its timestamps."""
+    """Whether a Parquet file with these columns needs INT96, which then stores all of its timestamps."""
     return any(precision > NATIVE_TIMESTAMP_PRECISION for precision in timestamp_precisions(fields))
 
 
@@ -282,13 +284,13 @@ def _delta_encoded(options: TableOptions, schema: pa.Schema, int96: bool) -> dic
 
 
 def _is_whole_number(t: pa.DataType) -> bool:
-    """Whether Parquet holds it in an INT32 or INT64."""
-    short_decimal = pa.types.is_decimal(t) and t.precision <= MOST_DIGITS_OF_INTEGERS
+    """Whether Parquet stores values of the type as INT32 or INT64."""
+    short_decimal = pa.types.is_decimal(t) and t.precision <= MAX_INT64_DIGITS
     return short_decimal or pa.types.is_integer(t) or pa.types.is_temporal(t)
 
 
 def _repetitive_columns(schema: pa.Schema, sample: pa.RecordBatch) -> list[str]:
-    """Text columns whose values repeat: a dictionary pays there and costs elsewhere."""
+    """Text columns whose values repeat, so that a dictionary saves space; elsewhere it only costs time."""
     rows = sample.slice(0, DICTIONARY_SAMPLE_ROWS)
     sampled = set(rows.schema.names)
     texts = [f.name for f in schema if f.name in sampled and (pa.types.is_string(f.type) or pa.types.is_binary(f.type))]

@@ -32,7 +32,7 @@ _STRIPE, _LANES = 32, 4
 
 
 def index_hashes(column: pa.Array, t: DataType) -> Hashes:
-    """The hash of each value that is not null, in order. NotSupported for BOOLEAN, DECIMAL and nested types."""
+    """The hashes of the values that are not null, in order. Raises `NotSupported` for BOOLEAN, DECIMAL and nested types."""
     present = column.drop_null()
     if isinstance(t, (StringType, BinaryType)):
         return _byte_hashes(present)
@@ -50,18 +50,18 @@ def index_hashes(column: pa.Array, t: DataType) -> Hashes:
 
 
 def _canonical(values: npt.NDArray[np.floating[npt.NBitBase]]) -> npt.NDArray[np.generic]:
-    """Java knows one NaN only."""
+    """The values with Java's NaN in place of every NaN."""
     return np.where(np.isnan(values), np.array(np.nan, values.dtype), values)
 
 
 def _units(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Millis as they are, micros and nanos as micros."""
+    """Timestamps as integers: milliseconds or microseconds as they are, nanoseconds as microseconds."""
     numbers = column.cast(pa.int64()).to_numpy()
     return numbers // 1000 if column.type.unit == "ns" else numbers
 
 
 def _mixed(values: npt.NDArray[np.int64]) -> Hashes:
-    """Thomas Wang's mix with signed shifts."""
+    """Thomas Wang's 64-bit mix, with Java's signed shifts."""
     k = values.astype(np.int64)
     with np.errstate(over="ignore"):
         k = ~k + (k << 21)
@@ -83,7 +83,7 @@ def _round(state: Hashes, lane: Hashes) -> Hashes:
 
 
 def _byte_hashes(column: pa.Array) -> Hashes:
-    """xxHash64 with seed 0 of all values at once: each step works on the values that are long enough for it."""
+    """xxHash64 with seed 0, of all values at once: each step is applied to the values that are long enough for it."""
     offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     if len(column) == 0:
         return np.zeros(0, np.uint64)
@@ -102,7 +102,7 @@ def _byte_hashes(column: pa.Array) -> Hashes:
 
 
 def _stripes(words: Hashes, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Hashes:
-    """The state after all full stripes of 32 bytes; values shorter than that keep the start state."""
+    """The state after all full stripes of 32 bytes; shorter values keep the initial state."""
     state = np.full(len(starts), _P5)
     long = np.flatnonzero(lengths >= _STRIPE)
     if not len(long):
@@ -124,7 +124,7 @@ def _stripes(words: Hashes, starts: npt.NDArray[np.int64], lengths: npt.NDArray[
 def _tail(
     state: Hashes, data: npt.NDArray[np.uint8], words: Hashes, at: npt.NDArray[np.int64], left: npt.NDArray[np.int64]
 ) -> Hashes:
-    """The last 31 bytes at most: eight, four, then one at a time."""
+    """The state after the rest of each value, at most 31 bytes: eight at a time, then four, then one by one."""
     for _ in range(3):
         on = np.flatnonzero(left >= 8)
         state[on] = _rotated(state[on] ^ _round(np.zeros(len(on), np.uint64), words[at[on]]), 27) * _P1 + _P4
@@ -155,7 +155,10 @@ DEFAULT_ITEMS, DEFAULT_FALSE_POSITIVES = 1_000_000, 0.1
 
 
 def indexed_columns(schema: TableSchema, options: TableOptions) -> tuple[DataField, ...]:
-    """Columns of `file-index.bloom-filter.columns`. UsageError for unknown ones, NotSupported for types without a hash."""
+    """The columns of `file-index.bloom-filter.columns`.
+
+    `UsageError` for unknown columns, `NotSupported` for types without a hash.
+    """
     names = [name.strip() for name in options.raw.get(COLUMNS_OPTION, "").split(",") if name.strip()]
     fields = schema.fields_of(dict.fromkeys(names))
     for field in fields:
@@ -164,7 +167,7 @@ def indexed_columns(schema: TableSchema, options: TableOptions) -> tuple[DataFie
 
 
 class IndexBuilder:
-    """The indexes of one file in the making."""
+    """The file index of a data file that is being written."""
 
     def __init__(self, fields: Sequence[DataField], options: TableOptions) -> None:
         self._filters = {field: _empty_filter(options, field.name) for field in fields}
@@ -174,7 +177,7 @@ class IndexBuilder:
             bloom.add(index_hashes(batch.column(field.name), field.type))
 
     def add_filters(self, filters: Mapping[str, BloomFilter]) -> None:
-        """Take the values of a file by its filters (`fitting`)."""
+        """Add all values of another file, given by its filters, which have the same size (`FileFilters.fitting`)."""
         for field, bloom in self._filters.items():
             bloom.bits |= filters[field.name].bits
 
@@ -184,16 +187,16 @@ class IndexBuilder:
 
 def _empty_filter(options: TableOptions, column: str) -> BloomFilter:
     prefix = f"file-index.{BLOOM}.{column}."
-    items, rate = options.raw.get(f"{prefix}items"), options.raw.get(f"{prefix}fpp")
+    items, fpp = options.raw.get(f"{prefix}items"), options.raw.get(f"{prefix}fpp")
     count = DEFAULT_ITEMS if items is None else read_option(f"{prefix}items", items, whole_number(1))
-    wrong = DEFAULT_FALSE_POSITIVES if rate is None else read_option(f"{prefix}fpp", rate, share)
-    if not 0 < wrong < 1:
-        raise UsageError(f"option '{prefix}fpp' cannot be '{rate}'", "allowed: a number between 0 and 1")
-    return BloomFilter.sized(count, wrong)
+    false_positives = DEFAULT_FALSE_POSITIVES if fpp is None else read_option(f"{prefix}fpp", fpp, share)
+    if not 0 < false_positives < 1:
+        raise UsageError(f"option '{prefix}fpp' cannot be '{fpp}'", "allowed: a number between 0 and 1")
+    return BloomFilter.sized(count, false_positives)
 
 
 class FileFilters:
-    """The bloom filters of one data file, by its own column names; read when first asked."""
+    """The bloom filters of one data file, by the column names of its own schema. The index is read on first use."""
 
     def __init__(self, context: TableContext, partition: bytes, bucket: int, file: DataFileMeta) -> None:
         self._context, self._partition, self._bucket, self._file = context, partition, bucket, file
@@ -204,25 +207,25 @@ class FileFilters:
         return file.embedded_file_index is not None or any(name.endswith(SUFFIX) for name in file.extra_files)
 
     def may_hold(self, column: DataField, values: Sequence[Any]) -> bool:
-        """False only if none of the values, of the file's own type, is in the column."""
+        """False only if none of the values is in the column. `column`, `values`: as in the file's own schema."""
         body = self._container().get(column.name, {}).get(BLOOM)
         if body is None:
             return True
         return bool(self._decoded(body).may_hold(index_hashes(values_to_arrow(values, column.type), column.type)).any())
 
     def fitting(self, fields: Sequence[DataField], options: TableOptions) -> dict[str, BloomFilter] | None:
-        """The filters of these columns, if the file has all of them in the size that the table now asks for."""
-        found = {}
+        """The filters of these columns by name; None unless the file has all of them, in the size that the options ask for."""
+        filters = {}
         for field in fields:
             body = self._container().get(field.name, {}).get(BLOOM) if self.has_any(self._file) else None
-            wanted = _empty_filter(options, field.name)
+            empty = _empty_filter(options, field.name)
             if body is None:
                 return None
             bloom = self._decoded(body)
-            if (bloom.hash_functions, len(bloom.bits)) != (wanted.hash_functions, len(wanted.bits)):
+            if (bloom.hash_functions, len(bloom.bits)) != (empty.hash_functions, len(empty.bits)):
                 return None
-            found[field.name] = bloom
-        return found
+            filters[field.name] = bloom
+        return filters
 
     def _decoded(self, body: bytes) -> BloomFilter:
         try:

@@ -1,7 +1,7 @@
-"""The hash index of a partition with dynamic buckets: the bucket of every key hash, read from files and held packed.
+"""The hash index of a partition with dynamic buckets: the bucket of every key hash.
 
-Each bucket has a file with the hashes of all keys that were ever written to it (FORMAT.md, section 6.4). In memory a key takes 6
-bytes in sorted arrays, and at most 2 more in the directory over them; hash tables of objects would take twenty times that.
+Each bucket has an index file with the hashes of all keys that were ever written to it (FORMAT.md, section 6.4). In memory a key
+takes 6 bytes in sorted arrays, and up to 2 more in a directory of them; a hash table of objects would take twenty times as much.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ Buckets = npt.NDArray[np.uint16]
 
 NOWHERE = 2**16 - 1
 """The bucket of an unknown hash; bucket numbers end at 32,766."""
-_KEYS_A_CELL = 3
-_ROUNDS = 32
+_KEYS_PER_CELL = 3
+_LINEAR_STEPS = 32
+"""Steps of a linear search within a cell, before a binary search over all hashes."""
 _RANGE_BITS = 20
-_DENSE_SHARE = 16
-"""An index with less than this many times the hashes to be found is laid out in full, range by range."""
-_MOST_MERGED = 1 << 20
-"""Parts from this size on are left alone: batches that bring as many are searched for by laying out."""
-_KEYS_A_SLICE = 1 << 10
-"""Pieces are merged range by range if this many hashes of a piece fall into a range in the mean."""
+_DENSE_RATIO = 16
+"""An index with fewer than this many hashes per hash to be found is searched through a table of all hashes, range by range."""
+_MAX_MERGED = 1 << 20
+"""Parts of this size are not merged any more: batches that large are searched through a table anyway."""
+_KEYS_PER_RANGE = 1 << 10
+"""Pieces are merged range by range if a range has this many hashes of a piece on average."""
 BLOCK = 1 << 16
-"""Hashes worked on at once where intermediate results should stay in the processor's cache."""
+"""Hashes processed at once where intermediate results should stay in the processor's cache."""
 
 
 def read_key_hashes(context: TableContext, index: IndexFileMeta) -> KeyHashes:
-    """The hashes in an index file. `DamagedFile` if it is missing or does not hold what its metadata says."""
+    """The hashes in an index file. Raises `DamagedFile` if it is missing or does not hold what its metadata says."""
     if index.external_path is not None:
         why = "external paths are not supported"
         raise NotSupported(f"index file {index.file_name} of {context.url} lies outside of the table", why)
@@ -58,19 +59,19 @@ def read_key_hashes(context: TableContext, index: IndexFileMeta) -> KeyHashes:
 
 
 def write_key_hashes(context: TableContext, bucket_id: BucketId, hashes: KeyHashes, file_stamp: str) -> IndexFileMeta:
-    """A new index file with these hashes."""
+    """Write a new index file with these hashes, and return its metadata."""
     name, content = f"{INDEX_PREFIX}{stamped_uuid(context, file_stamp)}-0", encode_key_hashes(hashes)
-    place = context.bucket_path(*bucket_id)
-    with context.trace.timed("write_hash_index", bucket=place, file=name, hashes=len(hashes), bytes=len(content)):
+    bucket_path = context.bucket_path(*bucket_id)
+    with context.trace.timed("write_hash_index", bucket=bucket_path, file=name, hashes=len(hashes), bytes=len(content)):
         context.storage.write_new(context.layout.index(name), content)
     return IndexFileMeta(HASH, name, len(content), len(hashes))
 
 
 @dataclass(frozen=True)
 class HashIndexes:
-    """The index files of a table's partitions at one snapshot: partition -> bucket -> file. Picklable.
+    """The hash index files of a table at one snapshot: partition -> bucket -> file. Picklable.
 
-    `with_rows`: the buckets that have data files, with the number of buckets that these were written for, -1 as a rule.
+    `with_rows`: partition -> bucket with data files -> the bucket count recorded in them, which is -1 for dynamic buckets.
     """
 
     files: Mapping[bytes, Mapping[int, IndexFileMeta]]
@@ -88,9 +89,10 @@ class HashIndexes:
         return HashIndexes(files, buckets)
 
     def of(self, context: TableContext, partition: bytes) -> Mapping[int, IndexFileMeta]:
-        """The files of a partition. `DamagedFile` if a bucket has rows but no index: they would be written to another bucket.
+        """The index files of a partition by bucket.
 
-        `Conflict` for a partition that `rescale` has moved into a fixed number of buckets.
+        Raises `DamagedFile` if a bucket has rows but no index, since its keys would be written to other buckets, too, and
+        `Conflict` if `rescale` has moved the partition into a fixed number of buckets.
         """
         files = self.files.get(partition, {})
         for bucket, total in self.with_rows.get(partition, {}).items():
@@ -104,42 +106,42 @@ class HashIndexes:
             if bucket not in files:
                 raise DamagedFile(
                     f"{context.bucket_path(partition, bucket)} has rows but no hash index",
-                    "nothing says which of its keys it holds, so that new rows of them would go to another bucket",
+                    "without it, new rows of the bucket's keys would go to another bucket",
                     f"paimon-cli repair {context.layout.argument} --only hash-index --apply",
                 )
         return files
 
     def state(self, partition: bytes) -> str:
-        """What a commit compares, to see whether the index has changed."""
+        """The state of a partition's index, which a commit compares to see whether the index has changed."""
         return hash_index_state(self.files.get(partition, {}).values())
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Distinct hashes, ascending, and the bucket of each."""
+    """Distinct hashes in ascending order, and the bucket of each (parallel arrays)."""
 
     hashes: Hashes
     buckets: Buckets
 
     @staticmethod
     def of(packed: npt.NDArray[np.uint64]) -> Part:
-        """From hashes with their buckets in the lowest 16 bits, ascending; of equal hashes the last counts."""
+        """From ascending numbers, each a hash with its bucket in the lowest 16 bits; of equal hashes the last counts."""
         hashes, buckets = np.empty(len(packed), np.uint32), np.empty(len(packed), np.uint16)
         for begin in range(0, len(packed), BLOCK):
             block = packed[begin : begin + BLOCK]
             buckets[begin : begin + BLOCK] = block
             hashes[begin : begin + BLOCK] = block >> np.uint64(16)
-        again = hashes[1:] == hashes[:-1]
-        if again.any():
-            last = np.append(~again, True)
-            hashes, buckets = hashes[last], buckets[last]
+        repeats = hashes[1:] == hashes[:-1]
+        if repeats.any():
+            is_last = np.append(~repeats, True)
+            hashes, buckets = hashes[is_last], buckets[is_last]
         return Part(hashes, buckets)
 
     @staticmethod
     def of_pieces(pieces: Sequence[tuple[KeyHashes, int]]) -> Part:
-        """From the hashes of whole buckets, which are sorted in place; of equal hashes that of the last piece counts."""
+        """From the hashes of each bucket, which may be sorted in place; of equal hashes the one in the last piece counts."""
         number_bits = max(1, (len(pieces) - 1).bit_length())
-        if sum(len(hashes) for hashes, _ in pieces) < _KEYS_A_SLICE * len(pieces) << number_bits:
+        if sum(len(hashes) for hashes, _ in pieces) < _KEYS_PER_RANGE * len(pieces) << number_bits:
             return Part.of(packed_sorted(pieces))
         return _merged_by_range([hashes.view(np.uint32) for hashes, _ in pieces], [bucket for _, bucket in pieces], number_bits)
 
@@ -152,12 +154,12 @@ class Part:
 
     @cached_property
     def _shift(self) -> int:
-        """How far to shift a hash to get the number of its cell; the hash space is cut into cells of a few hashes each."""
-        return max(0, 32 - (max(1, len(self.hashes) // _KEYS_A_CELL)).bit_length() + 1)
+        """By how many bits to shift a hash to get the number of its cell. Cells are equal ranges with a few hashes each."""
+        return max(0, 32 - (max(1, len(self.hashes) // _KEYS_PER_CELL)).bit_length() + 1)
 
     @cached_property
     def _directory(self) -> npt.NDArray[np.uint32]:
-        """Where the hashes of each cell begin."""
+        """The index of the first hash of each cell, and the number of hashes at the end."""
         shift = np.uint32(self._shift)
         counts = np.zeros((1 << (32 - self._shift)) + 1, np.uint32)
         for begin in range(0, len(self.hashes), 16 * BLOCK):
@@ -167,42 +169,42 @@ class Part:
         return np.cumsum(counts, dtype=np.uint32)
 
     def find(self, wanted: Hashes) -> Buckets:
-        """The bucket of each hash, in any order; `NOWHERE` for those that are not here.
+        """The bucket of each hash, in the order given; `NOWHERE` for hashes that are not in this part.
 
-        Goes through the cell of each hash, all cells at the same time.
+        Walks through the cells of all hashes at once, one step per round.
         """
         found = np.full(len(wanted), NOWHERE, np.uint16)
-        rows, left = np.arange(len(wanted)), wanted
-        places = self._directory[wanted >> np.uint32(self._shift)].astype(np.intp)
-        for _ in range(_ROUNDS):
-            inside = places < len(self.hashes)
+        rows, remaining = np.arange(len(wanted)), wanted
+        at = self._directory[wanted >> np.uint32(self._shift)].astype(np.intp)
+        for _ in range(_LINEAR_STEPS):
+            inside = at < len(self.hashes)
             if not inside.all():
-                rows, left, places = rows[inside], left[inside], places[inside]
-            here = self.hashes[places]
-            hits = np.flatnonzero(here == left)
-            found[rows[hits]] = self.buckets[places[hits]]
-            beyond = np.flatnonzero(here < left)
-            if not len(beyond):
+                rows, remaining, at = rows[inside], remaining[inside], at[inside]
+            current = self.hashes[at]
+            hits = np.flatnonzero(current == remaining)
+            found[rows[hits]] = self.buckets[at[hits]]
+            continued = np.flatnonzero(current < remaining)
+            if not len(continued):
                 return found
-            rows, left, places = rows[beyond], left[beyond], places[beyond] + 1
-        places = np.minimum(np.searchsorted(self.hashes, left), len(self.hashes) - 1)
-        hits = np.flatnonzero(self.hashes[places] == left)
-        found[rows[hits]] = self.buckets[places[hits]]
+            rows, remaining, at = rows[continued], remaining[continued], at[continued] + 1
+        at = np.minimum(np.searchsorted(self.hashes, remaining), len(self.hashes) - 1)
+        hits = np.flatnonzero(self.hashes[at] == remaining)
+        found[rows[hits]] = self.buckets[at[hits]]
         return found
 
 
 def _range_ends(hashes: Hashes | npt.NDArray[np.uint64], range_bits: int = _RANGE_BITS) -> list[int]:
-    """Where each range of the hash space ends among ascending hashes, or numbers whose upper halves are such."""
+    """The index after each range of `2^range_bits` hashes. `hashes`: ascending; of 64-bit numbers the upper half is the hash."""
     shift = 8 * hashes.itemsize - 32 + range_bits
     starts = np.arange(1, 1 << (32 - range_bits), dtype=hashes.dtype) << hashes.dtype.type(shift)
     return [*np.searchsorted(hashes, starts).tolist(), len(hashes)]
 
 
 def _merged_by_range(pieces: Sequence[Hashes], buckets: Sequence[int], number_bits: int) -> Part:
-    """One part of all pieces, each of which is sorted in place.
+    """One part of all pieces, which are sorted in place.
 
-    There are as many ranges as numbers of pieces, so that the rest of a hash and the number of its piece fit into 32 bits:
-    sorting these is twice as fast as sorting 64 bits, and apart from the result only one range needs memory.
+    The first `number_bits` bits of a hash are its range, so the other bits and the number of its piece fit into 32 bits: sorting
+    these is twice as fast as sorting 64 bits, and apart from the result only one range needs memory.
     """
     ends = []
     for hashes in pieces:
@@ -213,10 +215,10 @@ def _merged_by_range(pieces: Sequence[Hashes], buckets: Sequence[int], number_bi
     merged_buckets, scratch = np.empty(len(merged), np.uint16), np.empty(sizes.max(), np.uint32)
     shift, number_mask = np.uint32(number_bits), np.uint32((1 << number_bits) - 1)
     at = 0
-    for place, size in enumerate(sizes.tolist()):
+    for range_number, size in enumerate(sizes.tolist()):
         packed, end = scratch[:size], 0
         for number, hashes in enumerate(pieces):
-            piece = hashes[ends[number][place] : ends[number][place + 1]]
+            piece = hashes[ends[number][range_number] : ends[number][range_number + 1]]
             begin, end = end, end + len(piece)
             np.left_shift(piece, shift, out=packed[begin:end])
             packed[begin:end] |= np.uint32(number)
@@ -226,14 +228,14 @@ def _merged_by_range(pieces: Sequence[Hashes], buckets: Sequence[int], number_bi
             packed = packed[np.append(different, True)]
         begin, at = at, at + len(packed)
         np.right_shift(packed, shift, out=merged[begin:at])
-        merged[begin:at] |= np.uint32(place << (32 - number_bits))
+        merged[begin:at] |= np.uint32(range_number << (32 - number_bits))
         packed &= number_mask
         np.take(bucket_of, packed, out=merged_buckets[begin:at], mode="clip")
     return Part(merged[:at], merged_buckets[:at])
 
 
 def packed_sorted(pieces: Sequence[tuple[Hashes | KeyHashes, Buckets | int]]) -> npt.NDArray[np.uint64]:
-    """Hashes with their buckets in the lowest 16 bits, ascending."""
+    """All hashes, ascending, each with its bucket in the lowest 16 bits."""
     packed = np.empty(sum(len(hashes) for hashes, _ in pieces), np.uint64)
     end = 0
     for hashes, buckets in pieces:
@@ -248,16 +250,16 @@ def packed_sorted(pieces: Sequence[tuple[Hashes | KeyHashes, Buckets | int]]) ->
 
 
 class PackedIndex:
-    """Hash -> bucket, for all hashes of a partition that matter to an assigner.
+    """Hash -> bucket, for all hashes of a partition for which an assigner is responsible.
 
-    A part for the hashes of the files, and parts for those that came later, where a small one is at least twice as large as the
-    next: adding a batch sorts few hashes, and a search looks into few parts.
+    One part holds the hashes of the index files, further parts the new ones. Each of the new parts (below `_MAX_MERGED`) is at
+    least twice as large as the next: adding a batch sorts few hashes, and a search visits few parts.
     """
 
     def __init__(self, pieces: Sequence[tuple[KeyHashes, int]] = ()) -> None:
-        """`pieces`: hashes and their bucket, by bucket number; a hash that comes in two of them belongs to the later one.
+        """`pieces`: the hashes of each bucket, by bucket number. A hash in two of them belongs to the later one.
 
-        The hashes of large pieces are sorted in place.
+        The hashes may be sorted in place.
         """
         filled = [(hashes, bucket) for hashes, bucket in pieces if len(hashes)]
         self._parts = [Part.of_pieces(filled)] if filled else []
@@ -268,23 +270,23 @@ class PackedIndex:
 
     @property
     def nbytes(self) -> int:
-        """Memory held."""
+        """The memory of all arrays."""
         return sum(part.nbytes for part in self._parts) + sum(hashes.nbytes + buckets.nbytes for hashes, buckets in self._new)
 
     def find(self, packed: npt.NDArray[np.uint64]) -> Iterator[tuple[int, Hashes, Buckets]]:
-        """The hashes in the upper halves of `packed`, which ascends, in portions that keep equal hashes together: the place of
-        the first of them, the hashes, and the bucket of each, `NOWHERE` for unknown ones.
+        """Look up the hashes in the upper halves of `packed` (ascending), in portions that keep equal hashes together.
 
-        `packed` may be changed as far as it has been given out.
+        A portion: the index of its first hash in `packed`, its hashes, and the bucket of each, `NOWHERE` for unknown hashes. The
+        caller may change `packed` up to the end of the last portion.
         """
-        self._take_in()
-        if 1 << _RANGE_BITS <= len(self) < _DENSE_SHARE * len(packed):
-            return self._laid_out(packed)
+        self._merge_new()
+        if 1 << _RANGE_BITS <= len(self) < _DENSE_RATIO * len(packed):
+            return self._found_in_table(packed)
         wanted = (packed >> np.uint64(32)).astype(np.uint32)
         return iter([(0, wanted, self.look_up(wanted))])
 
     def look_up(self, wanted: Hashes) -> Buckets:
-        """The bucket of each hash, in any order; `NOWHERE` for unknown ones."""
+        """The bucket of each hash, in the order given; `NOWHERE` for unknown hashes. Hashes added since `find` are ignored."""
         found = np.full(len(wanted), NOWHERE, np.uint16)
         for number, part in enumerate(self._parts):
             if not number:
@@ -294,8 +296,8 @@ class PackedIndex:
             found[unknown] = part.find(wanted[unknown])
         return found
 
-    def _laid_out(self, packed: npt.NDArray[np.uint64]) -> Iterator[tuple[int, Hashes, Buckets]]:
-        """Lay out the buckets of one range of hashes after the other in a table with a place for each hash of the range."""
+    def _found_in_table(self, packed: npt.NDArray[np.uint64]) -> Iterator[tuple[int, Hashes, Buckets]]:
+        """Look up range by range, in a table with the bucket of every possible hash of the range."""
         table = np.full(1 << _RANGE_BITS, NOWHERE, np.uint16)
         parts = [(part, _range_ends(part.hashes)) for part in self._parts]
         begins, first = [0] * len(parts), 0
@@ -309,19 +311,19 @@ class PackedIndex:
             if first < last:
                 wanted = (packed[first:last] >> np.uint64(32)).astype(np.uint32)
                 yield first, wanted, table[(wanted - start).astype(np.intp)]
-                for places in filled:
-                    table[places] = NOWHERE
+                for offsets in filled:
+                    table[offsets] = NOWHERE
             first = last
 
     def add(self, hashes: Hashes, buckets: Buckets) -> None:
-        """Take in hashes that were unknown until now, none twice."""
+        """Add unknown hashes, each of them once."""
         self._new.append((hashes, buckets))
 
-    def _take_in(self) -> None:
-        """Sort what was added since the last search."""
+    def _merge_new(self) -> None:
+        """Merge the hashes that were added since the last search into the parts."""
         for new in self._new:
             self._parts.append(Part.of(packed_sorted([new])))
-            while len(self._parts) > 1 and len(self._parts[-2].hashes) < 2 * min(len(self._parts[-1].hashes), _MOST_MERGED):
+            while len(self._parts) > 1 and len(self._parts[-2].hashes) < 2 * min(len(self._parts[-1].hashes), _MAX_MERGED):
                 newest = self._parts.pop()
                 self._parts[-1] = self._parts[-1].merged_with(newest)
         self._new.clear()

@@ -1,7 +1,7 @@
-"""What is known of where keys lie: the blocks of Parquet files above level 0, and those of a whole sorted run.
+"""Key lookup in Parquet files above level 0: their blocks, with the bounds of the keys in each, joined to a sorted run.
 
-A process keeps this of immutable files for the next lookup. A block is a page, or else a row group, and its bounds say which keys
-it may hold. The files of a sorted run are disjoint, so their blocks, one after the other, are searched as those of one long file.
+A block is a page, or a row group in files without page indexes. The files of a sorted run are disjoint, so that its blocks are
+searched like those of one long file. A process keeps the blocks for later lookups, since files never change.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from paimon_cli.storage.storage import open_sized
 UNSORTED = "its rows are not sorted by key, or its page index is damaged"
 WRONG_BOUNDS = "the bounds in its page index or footer are not those of its rows"
 NO_LIMIT = 1 << 62
-"""The most rows that are decoded together in runs of which no file's pages are known."""
+"""Maximum number of rows to decode together in a run of which no file's pages are known."""
 
 
 def checked_footer(source: BinaryIO, file: DataFileMeta) -> Footer:
-    """Raises `ValueError` where the data file does not hold as many rows as its metadata says."""
+    """The footer of a data file. Raises `ValueError` if the file holds another number of rows than its metadata says."""
     footer = read_footer(source)
     if footer.row_count != file.row_count:
         raise ValueError(f"it holds {footer.row_count} rows, its manifest says {file.row_count}")
@@ -50,11 +50,11 @@ def checked_footer(source: BinaryIO, file: DataFileMeta) -> Footer:
 
 
 def key_bounds(context: TableContext, serialised: list[bytes]) -> SortedKeys:
-    """Keys of manifest entries, in the entries' order, as columns that compare with those of rows."""
+    """The serialised keys of manifest entries as columns that can be compared with the keys of rows, in the order given."""
     keys = ((None if part == NULL_PART else part for part in context.key_of(key)) for key in serialised)
     cells = zip(*keys, strict=True)
     columns = [
-        # `key_of` gives floats as the integers that `comparable` makes of them
+        # `key_of` returns floats as integers, as `comparable` does
         pa.array(values, pa.int64()) if t.root in FLOATING_ROOTS else comparable(values_to_arrow(values, t))
         for values, t in zip(cells, context.key_types, strict=True)
     ]
@@ -63,7 +63,10 @@ def key_bounds(context: TableContext, serialised: list[bytes]) -> SortedKeys:
 
 @dataclass
 class KnownFile:
-    """What a process remembers of a file in which it has looked up keys or rows."""
+    """What a process remembers of a file in which it has looked up keys or rows. `rows_read`: decoded keys so far.
+
+    `only_adds`: whether its statistics rule out retractions; None if they were not consulted.
+    """
 
     footer: Footer | None = None
     blocks: KeyBlocks | None = None
@@ -72,14 +75,14 @@ class KnownFile:
 
     @property
     def size(self) -> int:
-        """Bytes, roughly."""
+        """Approximate bytes in memory."""
         footer = 0 if self.footer is None else MEMORY_PER_FOOTER_BYTE * self.footer.size
         return footer + (0 if self.blocks is None else self.blocks.pages.size + self.blocks.bounds.size)
 
 
 @dataclass(frozen=True)
 class KeyBlocks:
-    """The key columns of a Parquet file in blocks, and what is known of the keys in each."""
+    """The key columns of a Parquet file in blocks, and bounds of the keys in each block."""
 
     read: ReadColumns
     pages: PagedColumns
@@ -87,40 +90,40 @@ class KeyBlocks:
 
     @staticmethod
     def of(context: TableContext, file: DataFileMeta, source: BinaryIO, footer: Footer) -> KeyBlocks | None:
-        """None for a file without bounds of its first key column."""
+        """The blocks of an open file; None if it has no bounds of its first key column."""
         names = context.schema.trimmed_primary_keys
         read = ReadColumns(context, file, names)
         pages = PagedColumns.of(source, footer, read.physical)
         if pages is None:
             return None
-        ends: list[tuple[pa.Array, pa.Array]] = []
-        for place, t in enumerate(context.key_types):
-            # bounds of floats leave out NaN, the greatest key
-            known = None if t.root in FLOATING_ROOTS else pages.bounds(source, place)
-            if known is None:
+        bounds: list[tuple[pa.Array, pa.Array]] = []
+        for number, t in enumerate(context.key_types):
+            # bounds of floats ignore NaN, the greatest key
+            column_bounds = None if t.root in FLOATING_ROOTS else pages.bounds(source, number)
+            if column_bounds is None:
                 break
-            ends.append(known)
-        if not ends:
+            bounds.append(column_bounds)
+        if not bounds:
             return None
-        known_columns = ReadColumns(context, file, names[: len(ends)])
+        bounded = ReadColumns(context, file, names[: len(bounds)])
         sides = []
-        for side in zip(*ends, strict=True):
-            batch = known_columns.of(pa.RecordBatch.from_arrays(list(side), names=known_columns.physical))
-            sides.append(SortedKeys.of(batch, names[: len(ends)]))
+        for side in zip(*bounds, strict=True):
+            batch = bounded.of(pa.RecordBatch.from_arrays(list(side), names=bounded.physical))
+            sides.append(SortedKeys.of(batch, names[: len(bounds)]))
         return KeyBlocks(read, pages, KeyBounds.of(*sides))
 
     @property
     def row_counts(self) -> Places:
-        """The rows of each block."""
+        """The number of rows of each block."""
         return self.pages.blocks.ends - self.pages.blocks.begins
 
     def rows_for(self, keys: SortedKeys) -> int:
-        """How many rows the blocks have whose bounds admit one of the keys."""
+        """The number of rows in the blocks whose bounds admit one of the keys."""
         return int(self.row_counts[self.pages.blocks.wanted(*self.bounds.blocks(keys))].sum())
 
 
 class Portion(NamedTuple):
-    """The keys asked for, from `begin` to `end`, that only the file with this number in its run may hold."""
+    """A range of sorted keys (`begin` to `end`) that only one file of a run can hold: the one with this `number` in the run."""
 
     number: int
     begin: int
@@ -131,8 +134,9 @@ class Portion(NamedTuple):
 class RunBlocks:
     """The files of a sorted run in the order of their keys, as blocks. A file whose pages are not known is a single block.
 
-    `numbers`: the place of each file in the list that was given. `lows`, `highs`: the keys of its manifest entry. `first_blocks`,
-    `first_rows`: those of each file in the run, and what follows the last.
+    `numbers`: the index of each file in the list given to `of`. `known`: the blocks of each file, None where they are not known.
+    `lows`, `highs`: the minimum and maximum key of each file, by its manifest entry. `first_blocks`, `first_rows`: the number in
+    the run of each file's first block and row; one more element than files.
     """
 
     files: tuple[DataFileMeta, ...]
@@ -147,7 +151,7 @@ class RunBlocks:
 
     @staticmethod
     def of(context: TableContext, files: Sequence[DataFileMeta]) -> RunBlocks:
-        """Without pages."""
+        """The run of these disjoint files, as long as no pages are known. Raises `DamagedFile` if files overlap."""
         lows, highs = (key_bounds(context, [getattr(file, bound) for file in files]) for bound in ("min_key", "max_key"))
         order = np.argsort(ranks(order_words(lows.columns)), kind="stable")
         lows, highs = lows.take(order), highs.take(order)
@@ -157,64 +161,65 @@ class RunBlocks:
         in_order = tuple(files[number] for number in order.tolist())
         return _joined(in_order, order, (None,) * len(files), lows, highs)
 
-    def knowing(self, known: Sequence[KeyBlocks | None]) -> RunBlocks:
-        """With what is known of each file."""
+    def with_known(self, known: Sequence[KeyBlocks | None]) -> RunBlocks:
+        """The run with these blocks of its files."""
         return _joined(self.files, self.numbers, tuple(known), self.lows, self.highs)
 
     @property
     def size(self) -> int:
-        """Bytes, roughly."""
+        """Approximate bytes in memory."""
         pages = sum(known.pages.size for known in self.known if known is not None)
         return pages + self.bounds.size + 1000 * len(self.files)
 
     def portions(self, keys: SortedKeys) -> Iterator[Portion]:
-        """The keys that the bounds of each file admit, file by file; without files that have none."""
+        """For each file whose bounds admit some of the keys: these keys."""
         begins, ends = keys.below(self.lows), keys.up_to(self.highs)
         for number in np.flatnonzero(begins < ends).tolist():
             yield Portion(number, int(begins[number]), int(ends[number]))
 
     def blocks_of(self, keys: SortedKeys, homes: Places) -> tuple[Places, Places]:
-        """The first and the last block of its file that may hold each of the keys or the rows around it."""
+        """For each key the first and the last block that may hold it or the rows around it. `homes`: the file of each key."""
         first, last = self.bounds.blocks(keys)
-        least, most = self.first_blocks[homes], self.first_blocks[homes + 1] - 1
-        return np.clip(first, least, most), np.clip(last, least, most)
+        lowest, highest = self.first_blocks[homes], self.first_blocks[homes + 1] - 1
+        return np.clip(first, lowest, highest), np.clip(last, lowest, highest)
 
 
 def _joined(
     files: tuple[DataFileMeta, ...], numbers: Places, known: tuple[KeyBlocks | None, ...], lows: SortedKeys, highs: SortedKeys
 ) -> RunBlocks:
-    columns = min((len(one.bounds.lows.columns) for one in known if one is not None), default=len(lows.columns))
+    """The blocks of all files as one sequence; only the key columns of which every file has bounds are compared."""
+    columns = min((len(blocks.bounds.lows.columns) for blocks in known if blocks is not None), default=len(lows.columns))
     first_rows = np.concatenate([[0], np.cumsum([file.row_count for file in files])])
     sides: tuple[list[SortedKeys], list[SortedKeys]] = ([], [])
-    begins, ends, groups, counts, most_rows, group_count = [], [], [], [0], NO_LIMIT, 0
-    for number, one in enumerate(known):
+    begins, ends, groups, counts, max_rows, group_count = [], [], [], [0], NO_LIMIT, 0
+    for number, file_blocks in enumerate(known):
         first = int(first_rows[number])
-        if one is None:
-            own = lows.slice(number, number + 1), highs.slice(number, number + 1)
+        if file_blocks is None:
+            file_bounds = lows.slice(number, number + 1), highs.slice(number, number + 1)
             begins.append(np.array([first]))
             ends.append(first_rows[number + 1 : number + 2])
             groups.append(np.array([group_count]))
         else:
-            own, paged = (one.bounds.lows, one.bounds.highs), one.pages.blocks
-            begins.append(first + paged.begins)
-            ends.append(first + paged.ends)
-            groups.append(group_count + paged.groups)
-            most_rows = min(most_rows, paged.most_rows)
-        for side, keys in zip(sides, own, strict=True):
+            file_bounds, blocks = (file_blocks.bounds.lows, file_blocks.bounds.highs), file_blocks.pages.blocks
+            begins.append(first + blocks.begins)
+            ends.append(first + blocks.ends)
+            groups.append(group_count + blocks.groups)
+            max_rows = min(max_rows, blocks.max_rows)
+        for side, keys in zip(sides, file_bounds, strict=True):
             side.append(keys.prefix(columns))
         counts.append(len(begins[-1]))
         group_count = int(groups[-1][-1]) + 1
     bounds = KeyBounds.of(*map(SortedKeys.joined, sides))
     begin, end, group = (np.concatenate(parts).astype(np.int64) for parts in (begins, ends, groups))
-    blocks = Blocks(begin, end, group, most_rows)
-    return RunBlocks(files, numbers, known, lows, highs, np.cumsum(counts), first_rows, bounds, blocks)
+    run_blocks = Blocks(begin, end, group, max_rows)
+    return RunBlocks(files, numbers, known, lows, highs, np.cumsum(counts), first_rows, bounds, run_blocks)
 
 
 @dataclass(frozen=True)
 class RunSearch:
-    """Finds keys in blocks whose bounds admit them, of as many files at once as memory has room for.
+    """Finds keys in the blocks whose bounds admit them, of many files at once, as far as memory allows.
 
-    Bounds only say where to look. A key is absent if two neighbouring rows were read between which it would stand; bounds that
+    Bounds only say where to look: a key is absent only if two adjacent rows were read between which it would belong. Bounds that
     lead elsewhere are damaged.
     """
 
@@ -223,31 +228,36 @@ class RunSearch:
     run: RunBlocks
 
     def rows(self, keys: SortedKeys, homes: Places, first: Places, last: Places) -> Places:
-        """The row in the run of each key, `ABSENT` where there is none; all of the blocks' pages are known."""
-        found = np.full(len(keys), ABSENT, np.int64)
-        for begin, end, blocks in self.run.blocks.portions(first, last):
-            asked, files = keys.slice(begin, end), homes[begin:end]
-            rows, before, after = self._among(asked, files, blocks)
-            lost = np.flatnonzero((rows == ABSENT) & (after - before != 1))
-            if len(lost):
-                around = np.stack([before[lost], before[lost] + 1, after[lost] - 1, after[lost]])
-                inside = np.clip(around, self.run.first_rows[files[lost]], self.run.first_rows[files[lost] + 1] - 1)
-                neighbours = np.unique(self.run.blocks.of_rows(inside))
-                rows[lost], before, after = self._among(asked.take(lost), files[lost], neighbours)
-                wrong = np.flatnonzero((rows[lost] == ABSENT) & (after - before != 1))
-                if len(wrong):
-                    self._object(int(files[lost[wrong[0]]]), WRONG_BOUNDS)
-            found[begin:end] = rows
-        return found
+        """The row in the run of each key, `ABSENT` for keys that are not there.
 
-    def _among(self, keys: SortedKeys, homes: Places, blocks: Places) -> tuple[Places, Places, Places]:
-        """The row of each key in these blocks, and the rows read before and after the place where it would stand in its file."""
+        `homes`: the file of each key; `first`, `last`: its blocks (`RunBlocks.blocks_of`). The pages of these files are known.
+        """
+        result = np.full(len(keys), ABSENT, np.int64)
+        for begin, end, blocks in self.run.blocks.portions(first, last):
+            wanted, files = keys.slice(begin, end), homes[begin:end]
+            rows, before, after = self._rows_among(wanted, files, blocks)
+            unsure = np.flatnonzero((rows == ABSENT) & (after - before != 1))
+            if len(unsure):
+                around = np.stack([before[unsure], before[unsure] + 1, after[unsure] - 1, after[unsure]])
+                inside = np.clip(around, self.run.first_rows[files[unsure]], self.run.first_rows[files[unsure] + 1] - 1)
+                neighbours = np.unique(self.run.blocks.of_rows(inside))
+                rows[unsure], before, after = self._rows_among(wanted.take(unsure), files[unsure], neighbours)
+                wrong = np.flatnonzero((rows[unsure] == ABSENT) & (after - before != 1))
+                if len(wrong):
+                    self._raise_damaged(int(files[unsure[wrong[0]]]), WRONG_BOUNDS)
+            result[begin:end] = rows
+        return result
+
+    def _rows_among(self, keys: SortedKeys, homes: Places, blocks: Places) -> tuple[Places, Places, Places]:
+        """For each key its row in these blocks, and the nearest rows of its file that were read before and after where it
+        belongs.
+        """
         stored, run = self._keys_of(blocks), self.run.blocks.run(blocks)
-        places = stored.below(keys)
-        before = np.where(places > 0, run.rows_of(np.maximum(places - 1, 0)), ABSENT)
-        after = run.rows_of(np.minimum(places, len(stored) - 1))
-        is_last = places == len(stored)
-        is_here = stored.equal_at(places, keys)
+        at = stored.below(keys)
+        before = np.where(at > 0, run.rows_of(np.maximum(at - 1, 0)), ABSENT)
+        after = run.rows_of(np.minimum(at, len(stored) - 1))
+        is_last = at == len(stored)
+        is_here = stored.equal_at(at, keys)
         begins, ends = self.run.first_rows[homes], self.run.first_rows[homes + 1]
         return (
             np.where(is_here, after, ABSENT),
@@ -256,31 +266,32 @@ class RunSearch:
         )
 
     def _keys_of(self, blocks: Places) -> SortedKeys:
+        """The keys in these blocks, of as many files at once as can be decoded together. Raises `DamagedFile`."""
         pieces: list[SortedKeys] = []
-        for _, members in itertools.groupby(self._encoded(blocks), lambda member: self._form(*member)):
-            together = list(members)
+        for _, group in itertools.groupby(self._encoded(blocks), lambda member: self._form(*member)):
+            members = list(group)
             try:
-                pieces.append(self._decoded(together))
+                pieces.append(self._decoded(members))
             except DECODE_ERRORS:
-                for member in together:  # one by one, so that the error says which file is damaged
+                for member in members:  # one by one, so that the error says which file is damaged
                     with decoding(self._path(member[0])):
                         pieces.append(self._decoded([member]))
         stored = SortedKeys.joined(pieces)
         starts = self.run.blocks.run(blocks).starts
-        for place in np.flatnonzero(~stored.ascends_at(starts[1:])).tolist():
-            self._object(int(np.searchsorted(self.run.first_blocks, blocks[place + 1], "right")) - 1, UNSORTED)
+        for index in np.flatnonzero(~stored.ascends_at(starts[1:])).tolist():
+            self._raise_damaged(int(np.searchsorted(self.run.first_blocks, blocks[index + 1], "right")) - 1, UNSORTED)
         return stored
 
     def _encoded(self, blocks: Places) -> Iterator[tuple[int, EncodedRows]]:
-        """The blocks as they lie in each of the files, with the file's number in the run."""
+        """The encoded blocks, file by file, each with the file's number in the run."""
         cuts = np.searchsorted(blocks, self.run.first_blocks)
         for number in np.flatnonzero(cuts[1:] > cuts[:-1]).tolist():
             known, file, path = self.run.known[number], self.run.files[number], self._path(number)
             if known is None:
-                raise AssertionError(f"a block of {path} was asked for, and its pages are not known")
+                raise AssertionError(f"a block of {path} is to be read, but its pages are not known")
             with decoding(path), open_sized(self.context.storage, path, file.file_size) as source:
-                own = blocks[cuts[number] : cuts[number + 1]] - self.run.first_blocks[number]
-                yield number, known.pages.read(source, own)
+                in_file = blocks[cuts[number] : cuts[number + 1]] - self.run.first_blocks[number]
+                yield number, known.pages.read(source, in_file)
 
     def _form(self, number: int, rows: EncodedRows) -> tuple[object, ...]:
         """Equal for rows that can be decoded together."""
@@ -296,6 +307,6 @@ class RunSearch:
     def _path(self, number: int) -> str:
         return self.context.data_file_path(*self.bucket_id, self.run.files[number])
 
-    def _object(self, number: int, why: str) -> None:
+    def _raise_damaged(self, number: int, why: str) -> None:
         with decoding(self._path(number)):
             raise ValueError(why)

@@ -1,4 +1,4 @@
-"""The sorted keys of a data file as a memory-mapped Arrow file on the local disk, for files in which keys are looked up often."""
+"""Copies of the sorted keys of data files, as memory-mapped Arrow files on local disk, for files with many key lookups."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pyarrow as pa
 from paimon_cli.lsm.key_search import ABSENT, Places, SortedKeys
 
 PIECE_BYTES = 16 << 20
-"""Keys that are searched at once; the first key of each such piece stays in memory."""
+"""Arrow bytes of a piece: keys that are searched at once."""
 
 
 @dataclass(frozen=True)
 class KeyCopy:
-    """All keys of one file."""
+    """All keys of one file, in pieces. `starts`: the row of each piece's first key; `firsts`: these keys, in memory."""
 
     path: Path
     size: int
@@ -28,7 +28,7 @@ class KeyCopy:
 
     @staticmethod
     def write(path: Path, batches: Iterable[SortedKeys]) -> KeyCopy:
-        """`batches`: the keys in their order, at least one."""
+        """Write the copy to `path`. `batches`: the keys of the file in order, at least one."""
         try:
             _write(path, _pieces(batches))
             return KeyCopy._open(path)
@@ -52,20 +52,20 @@ class KeyCopy:
         )
 
     def positions(self, keys: SortedKeys) -> Places:
-        """The row of each of the ascending keys, `ABSENT` where there is none."""
+        """The row of each key, `ABSENT` for keys that the file does not hold. `keys` ascend."""
         found = np.full(len(keys), ABSENT, np.int64)
         homes = self.firsts.up_to(keys) - 1
         bounds = np.searchsorted(homes, np.arange(len(self.pieces) + 1))
         for number in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist():
             begin, end = int(bounds[number]), int(bounds[number + 1])
-            asked, piece = keys.slice(begin, end), self.pieces[number]
-            places = piece.below(asked)
-            found[begin:end] = np.where(piece.equal_at(places, asked), self.starts[number] + places, ABSENT)
+            wanted, piece = keys.slice(begin, end), self.pieces[number]
+            at = piece.below(wanted)
+            found[begin:end] = np.where(piece.equal_at(at, wanted), self.starts[number] + at, ABSENT)
         return found
 
     def remove(self) -> None:
-        """What is mapped stays readable until it is not used any more."""
-        with contextlib.suppress(OSError):  # it disappears with its directory
+        """Delete the file. Mapped keys stay readable as long as they are in use."""
+        with contextlib.suppress(OSError):  # its directory is deleted anyway
             self.path.unlink()
 
 

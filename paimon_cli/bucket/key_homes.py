@@ -1,7 +1,7 @@
-"""In which bucket of a whole table each key lives, where the primary key does not say the partition (Java GlobalIndexAssigner).
+"""Finds the bucket that holds a key, among all partitions, where the primary key does not imply the partition.
 
-No index is kept, and no key of the table is copied: the keys asked for are sorted, and joined with the key columns of the files,
-row groups and pages whose bounds admit one of them (`key_lookup`).
+Java (GlobalIndexAssigner) builds an index of all keys of the table. Here nothing is copied: the requested keys are sorted and
+joined with the key columns of the files, row groups and pages whose bounds admit one of them (`key_lookup`).
 """
 
 from __future__ import annotations
@@ -41,64 +41,64 @@ Homes = NDArray[np.int32]
 
 
 def whole_key(schema: TableSchema) -> tuple[str, ...]:
-    """The columns of the primary key in the order in which keys are looked up: first those by which files are sorted."""
+    """The columns of the primary key, first those by which files are sorted, then partition columns: the order of lookups."""
     return (*schema.trimmed_primary_keys, *(name for name in schema.primary_keys if name in schema.partition_keys))
 
 
 class KeyHomes:
-    """The buckets of a table at one snapshot, in which keys are looked up again and again."""
+    """Looks keys up in all buckets of a table at one snapshot, and remembers what it learns about their files."""
 
     def __init__(self, context: TableContext, buckets: Mapping[BucketId, BucketFiles]) -> None:
         self.context = context.with_level_0()
         self.buckets = tuple(buckets[bucket_id] for bucket_id in sorted(buckets))
-        self._looked_up = [_LookedUp(self.context, bucket) for bucket in self.buckets]
+        self._lookups = [_BucketLookup(self.context, bucket) for bucket in self.buckets]
 
     def of(self, keys: pa.RecordBatch) -> Homes:
-        """The home of each key as an index into `buckets`. `keys`: columns of `whole_key`, sorted by them, each key once.
+        """The home of each key as an index into `buckets`. `keys`: the columns of `whole_key`, sorted by them, each key once.
 
-        `DamagedFile` for a key that lives in two buckets, unless the table forgets where keys live.
+        Raises `DamagedFile` if a key lives in two buckets, unless `cross-partition-upsert.index-ttl` allows that.
         """
         homes = np.full(keys.num_rows, ABSENT, np.int32)
         threads = min(self.context.read_threads, self.context.options.cross_partition_bootstrap_parallelism)
-        found = in_parallel(partial(self._shown, keys), range(len(self.buckets)), threads)
-        for number, rows in enumerate(found):
-            twice = rows[homes[rows] != ABSENT]
-            if len(twice) and self.context.options.cross_partition_index_ttl is None:
-                raise self._in_two_places(keys, int(twice[0]), homes, number)
+        rows_of_buckets = in_parallel(partial(self._rows_in, keys), range(len(self.buckets)), threads)
+        for number, rows in enumerate(rows_of_buckets):
+            repeated = rows[homes[rows] != ABSENT]
+            if len(repeated) and self.context.options.cross_partition_index_ttl is None:
+                raise self._in_two_buckets(keys, int(repeated[0]), homes, number)
             homes[rows] = number
         return homes
 
-    def _shown(self, keys: pa.RecordBatch, number: int) -> Places:
-        """The rows of `keys` that this bucket shows."""
-        looked_up = self._looked_up[number]
-        candidates = looked_up.in_its_partition(keys)
-        asked = keys if candidates is None else keys.take(pa.array(candidates))
-        if asked.num_rows == 0:
+    def _rows_in(self, keys: pa.RecordBatch, number: int) -> Places:
+        """The row numbers of the keys that bucket `number` shows."""
+        lookup = self._lookups[number]
+        candidates = lookup.in_its_partition(keys)
+        candidate_keys = keys if candidates is None else keys.take(pa.array(candidates))
+        if candidate_keys.num_rows == 0:
             return np.empty(0, np.int64)
-        shown = np.flatnonzero(looked_up.shows(asked.select(list(self.context.schema.trimmed_primary_keys))))
+        shown = np.flatnonzero(lookup.shows(candidate_keys.select(list(self.context.schema.trimmed_primary_keys))))
         return shown if candidates is None else candidates[shown]
 
-    def _in_two_places(self, keys: pa.RecordBatch, row: int, homes: Homes, number: int) -> DamagedFile:
-        places = [self.context.bucket_path(*self.buckets[place].bucket_id) for place in (int(homes[row]), number)]
+    def _in_two_buckets(self, keys: pa.RecordBatch, row: int, homes: Homes, number: int) -> DamagedFile:
+        first, second = (self.context.bucket_path(*self.buckets[home].bucket_id) for home in (int(homes[row]), number))
         return DamagedFile(
-            f"the key {_key_text(keys, row)} lives in two buckets, {places[0]} and {places[1]}",
-            "two jobs of another engine brought it there; delete the row that is wrong, by its partition column too",
+            f"the key {_key_text(keys, row)} lives in two buckets, {first} and {second}",
+            "two jobs of another engine wrote it; delete the row that is wrong, with its partition in the condition",
             f"paimon-cli verify {self.context.layout.argument} --level full --only PV060",
-            path=places[1],
+            path=second,
         )
 
 
 @dataclass(frozen=True)
 class RepeatedKeys:
-    """Keys that several buckets show: how many, and the first of them with two of its buckets."""
+    """Keys that several buckets show: their number, and the first of them with two of its buckets."""
 
     count: int
     key: str
-    places: tuple[BucketId, BucketId]
+    bucket_ids: tuple[BucketId, BucketId]
 
 
-class _SeveralRows(WholeRowEngine):
-    """A `MergeEngine` that gives the first and the last row of each key that has several, and nothing for any other key."""
+class _RepeatedKeyRows(WholeRowEngine):
+    """A `MergeEngine` that returns the first and the last row of each key with several rows, and nothing for other keys."""
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         several = np.flatnonzero(~rows.is_lone)
@@ -107,19 +107,19 @@ class _SeveralRows(WholeRowEngine):
 
 
 def repeated_keys(context: TableContext, buckets: Sequence[BucketFiles]) -> RepeatedKeys | None:
-    """Merges the keys of all buckets, in the memory of a merge; None if each key lives in one bucket only."""
+    """Keys that several of the buckets show; None if there are none. Merges the keys of all buckets, in the memory of a merge."""
     names, context = whole_key(context.schema), context.with_level_0()
     memory = max(LEAST_RUN_BYTES, MERGE_BYTES // max(1, len(buckets)))
 
     def keys_of(number: int) -> Iterator[pa.RecordBatch]:
         for batch in read_bucket(context, buckets[number], names, memory=memory):
-            place = pa.array(np.full(batch.num_rows, number, np.int64))
+            bucket_number = pa.array(np.full(batch.num_rows, number, np.int64))
             kind = pa.array(np.zeros(batch.num_rows, np.int8))
-            yield pa.RecordBatch.from_arrays([*batch.columns, place, kind], names=[*names, SEQUENCE_NUMBER, VALUE_KIND])
+            yield pa.RecordBatch.from_arrays([*batch.columns, bucket_number, kind], names=[*names, SEQUENCE_NUMBER, VALUE_KIND])
 
     runs = [partial(keys_of, number) for number in range(len(buckets))]
     count, first = 0, None
-    for batch in merge_in_passes(runs, names, _SeveralRows(), most_runs(context, MERGE_BYTES), keys_repeat=True):
+    for batch in merge_in_passes(runs, names, _RepeatedKeyRows(), most_runs(context, MERGE_BYTES), keys_repeat=True):
         if batch.num_rows and first is None:
             first = batch.slice(0, 2)
         count += batch.num_rows // 2
@@ -134,13 +134,13 @@ def _key_text(keys: pa.RecordBatch, row: int) -> str:
     return ", ".join(f"{name} = {cell.as_py() if cell.is_valid else 'NULL'}" for name, cell in cells)
 
 
-class _LookedUp:
-    """One bucket: bounds of its files, and what was learnt of them."""
+class _BucketLookup:
+    """Looks keys up in one bucket, with bounds of its files."""
 
     def __init__(self, context: TableContext, bucket: BucketFiles) -> None:
         self._context = context
         self._bucket = bucket
-        self._files = _in_order_of_age(_young(context, bucket))
+        self._files = _oldest_first(_without_expired(context, bucket))
 
     @cached_property
     def _vectors(self) -> BucketVectors:
@@ -152,18 +152,18 @@ class _LookedUp:
         return key_bounds(self._context, lows), key_bounds(self._context, highs)
 
     def in_its_partition(self, keys: pa.RecordBatch) -> Places | None:
-        """The rows whose key does not rule out the partition of this bucket; None for all."""
+        """The row numbers of keys that may belong to the partition of this bucket; None for all."""
         context, matching = self._context, None
         values = context.partition_values(self._bucket.partition)
         for name, t, value in zip(context.schema.partition_keys, context.partition_types, values, strict=True):
             if name in context.schema.primary_keys:
                 scalar = values_to_arrow([value], t)[0]
-                same = keys.column(name).is_null() if value is None else pc.equal(keys.column(name), scalar).fill_null(False)
-                matching = same if matching is None else pc.and_(matching, same)
+                equal = keys.column(name).is_null() if value is None else pc.equal(keys.column(name), scalar).fill_null(False)
+                matching = equal if matching is None else pc.and_(matching, equal)
         return None if matching is None else np.flatnonzero(matching.to_numpy(zero_copy_only=False))
 
     def shows(self, keys: pa.RecordBatch) -> Flags:
-        """Whether a merge of the files shows a row of each key. What lies in one file only is not merged."""
+        """For each key, whether a read of the bucket shows it. Versions are merged only if one of them is a retraction."""
         wanted = SortedKeys.of(keys, keys.schema.names)
         is_shown = np.zeros(len(wanted), bool)
         if not self._files:
@@ -175,19 +175,21 @@ class _LookedUp:
         for file, begin, end in zip(self._files, begins.tolist(), ends.tolist(), strict=True):
             if begin == end:
                 continue
-            asked, positions = self._hits(file, wanted, begin, end)
-            if len(asked) == 0:
+            rows, positions = self._hits(file, wanted, begin, end)
+            if len(rows) == 0:
                 continue
-            is_shown[asked] = True
-            hits.append((file, asked, positions))
-            in_doubt[asked[self._are_retractions(file, positions)]] = True
+            is_shown[rows] = True
+            hits.append((file, rows, positions))
+            in_doubt[rows[self._are_retractions(file, positions)]] = True
         if in_doubt.any():
             doubted = np.flatnonzero(in_doubt)
             is_shown[doubted] = self._merges_to_rows(hits, wanted.take(doubted), in_doubt)
         return is_shown
 
     def _hits(self, file: DataFileMeta, wanted: SortedKeys, begin: int, end: int) -> tuple[Places, Places]:
-        """Which of the keys the file holds, and where, without rows that a vector marks as deleted."""
+        """Row numbers of keys, from `begin` to `end`, that the file holds, and their positions in it. Rows that a vector marks as
+        deleted do not count.
+        """
         positions = positions_in_file(self._context, self._bucket.bucket_id, file, wanted.slice(begin, end))
         if self._context.mode.deletion_vectors and (deleted := self._vectors.of(file.file_name)) is not None:
             positions[deleted.marks(positions)] = ABSENT
@@ -195,22 +197,22 @@ class _LookedUp:
         return begin + here, positions[here]
 
     def _are_retractions(self, file: DataFileMeta, positions: Places) -> Flags:
-        """Whether the rows at these positions are -D or -U. The count in the metadata is not trusted."""
+        """For each position in the file, whether its row is -D or -U. The delete count in the metadata is not trusted."""
         if holds_only_adds(self._context, self._bucket.bucket_id, file):
             return np.zeros(len(positions), bool)
         rows = rows_at(self._context, self._bucket.bucket_id, file, positions, [VALUE_KIND])
         return np.asarray(rows.column(VALUE_KIND).to_numpy() & 1, bool)
 
     def _merges_to_rows(self, hits: Sequence[tuple[DataFileMeta, Places, Places]], keys: SortedKeys, in_doubt: Flags) -> Flags:
-        """Whether all versions of each of the keys together make a row that readers see."""
+        """For each of the keys in doubt, whether its versions in all files merge to a row that readers see."""
         context, bucket_id = self._context, self._bucket.bucket_id
         engine = merge_engine(context.schema, context.options)
         if context.mode.lower_level_shadows:
             engine = LowestLevel(engine)
         names, order = merge_columns(context, context.schema.trimmed_primary_keys), SnapshotOrder.of(context, self._bucket)
         versions: list[pa.RecordBatch] = []
-        for file, asked, positions in hits:
-            for batch in rows_at(context, bucket_id, file, positions[in_doubt[asked]], names).to_batches():
+        for file, found, positions in hits:
+            for batch in rows_at(context, bucket_id, file, positions[in_doubt[found]], names).to_batches():
                 rows = order.in_merge(batch, file)
                 versions.append(with_level(rows, file.level) if context.mode.lower_level_shadows else rows)
         merged = engine.merge(sorted_rows(pa.concat_batches(versions), context.schema.trimmed_primary_keys, engine))
@@ -219,14 +221,14 @@ class _LookedUp:
         return shown.equal_at(shown.below(keys), keys)
 
 
-def _in_order_of_age(bucket: BucketFiles) -> tuple[DataFileMeta, ...]:
-    """The older file first, as a merge takes them: it decides between equal sequence numbers."""
+def _oldest_first(bucket: BucketFiles) -> tuple[DataFileMeta, ...]:
+    """The files in the order that a merge needs: of rows with equal sequence numbers the later one wins."""
     ages = {file.file_name: age for age, file in enumerate(bucket.files)}
     return tuple(sorted(bucket.files, key=lambda file: (file.max_sequence_number, ages[file.file_name])))
 
 
-def _young(context: TableContext, bucket: BucketFiles) -> BucketFiles:
-    """The bucket without files that are all older than `cross-partition-upsert.index-ttl`, among those whose keys overlap."""
+def _without_expired(context: TableContext, bucket: BucketFiles) -> BucketFiles:
+    """The bucket without sections whose files are all older than `cross-partition-upsert.index-ttl`."""
     ttl = context.options.cross_partition_index_ttl
     if ttl is None:
         return bucket

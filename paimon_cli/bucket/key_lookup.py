@@ -1,7 +1,7 @@
-"""Where keys live in the files of a bucket above level 0, and the rows at given positions of a file.
+"""Finds keys in the files of a bucket above level 0, and reads the rows at given positions of a file.
 
-No index of the table is kept. Files are sorted by key, so a lookup is a merge join of the keys asked for, which are sorted too,
-with the key columns of the files, row groups and pages whose bounds admit one of them.
+No index is needed: files are sorted by key, so that a lookup is a merge join of the requested keys, which are sorted, too, with
+the key columns of the files, row groups and pages whose bounds admit one of them.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
 from paimon_cli.storage.storage import open_sized
 
 BATCH_ROWS = 65536
-FEWEST_DENSE_KEYS, ROWS_PER_KEY, MOST_BLOCKS = 1000, 2048, 0.9
-"""The whole file is read for this many keys or more, if this share of its blocks has a key for this many rows or fewer."""
+MIN_DENSE_KEYS, ROWS_PER_KEY, DENSE_BLOCK_SHARE = 1000, 2048, 0.9
+"""The whole file is read for at least this many keys, if this share of its blocks has one key per this many rows."""
 
 
 @dataclass(frozen=True)
 class FoundRows:
-    """Where keys live: parallel arrays, one element for each key looked up.
+    """Where keys live: parallel arrays with one element per requested key.
 
-    `file`: its index in the files given, `ABSENT` for a key that none of them holds. `position`: the row's ordinal in that file.
+    `file`: index of the file among those given, `ABSENT` if none of them holds the key. `position`: number of the row in that
+    file, from 0.
     """
 
     file: NDArray[np.int32]
@@ -49,40 +50,40 @@ class FoundRows:
 def find_keys(
     context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta], keys: pa.Table, vectors: BucketVectors
 ) -> FoundRows:
-    """Where each of the keys lives. `keys`: the trimmed primary key, in key order, each key once.
+    """Find the row of each key. `keys`: the trimmed primary key, in key order, each key once.
 
-    `files`: any of one bucket above level 0. Files of one level are disjoint, and a row of a lower level shadows those of higher
-    ones; a row that a vector marks as deleted does not count. A row found may be a retraction, where files hold any.
+    `files`: files of the bucket above level 0. Files of one level are disjoint, and a row hides rows of its key in higher levels.
+    Rows that a vector marks as deleted do not count. A row that is found may be a retraction.
     """
     wanted = SortedKeys.of(keys, context.schema.trimmed_primary_keys)
     found = FoundRows(np.full(len(wanted), ABSENT, np.int32), np.zeros(len(wanted), np.int64))
     for level in sorted({file.level for file in files}):
         numbers = [number for number, file in enumerate(files) if file.level == level]
-        asked = np.flatnonzero(found.file == ABSENT)
-        if len(asked) == 0:
+        missing = np.flatnonzero(found.file == ABSENT)
+        if len(missing) == 0:
             break
         run = [files[number] for number in numbers]
-        homes, positions = _find_in_run(context, bucket_id, run, wanted if len(asked) == len(wanted) else wanted.take(asked))
+        homes, positions = _find_in_run(context, bucket_id, run, wanted if len(missing) == len(wanted) else wanted.take(missing))
         for home in np.unique(homes[positions != ABSENT]).tolist():
             deleted = vectors.of(run[home].file_name)
             if deleted is not None:
                 here = np.flatnonzero((homes == home) & (positions != ABSENT))
                 positions[here[deleted.marks(positions[here])]] = ABSENT
         is_here = positions != ABSENT
-        found.file[asked[is_here]] = np.array(numbers)[homes[is_here]]
-        found.position[asked[is_here]] = positions[is_here]
+        found.file[missing[is_here]] = np.array(numbers)[homes[is_here]]
+        found.position[missing[is_here]] = positions[is_here]
     return found
 
 
 def positions_in_file(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> Places:
-    """The row of each key in the file, `ABSENT` where it has none."""
+    """The row of each key in the file, `ABSENT` for keys that it does not hold."""
     return _find_in_run(context, bucket_id, [file], keys)[1]
 
 
 def _find_in_run(
     context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta], keys: SortedKeys
 ) -> tuple[Places, Places]:
-    """In which of the files, which are disjoint, each key must be, and its row there; `ABSENT` where it is in none."""
+    """For each key the one of the disjoint files that may hold it, and its row there; `ABSENT` if there is none."""
     name = (tuple(file.file_name for file in files), context.schema.id)
     run = context.kept.facts.get(name)
     if run is None:
@@ -93,9 +94,9 @@ def _find_in_run(
 
 @dataclass
 class _RunLookup:
-    """One lookup in a sorted run, each of whose files is read in the cheapest way: by pages, as a whole, or from a copy.
+    """One lookup in a sorted run. Each file is read in the cheapest way: by pages, as a whole, or from a copy of its keys.
 
-    A service that has decoded as many keys of a file as it holds copies them for the next time.
+    A service copies the keys of a file once it has decoded as many of them as the file has rows.
     """
 
     context: TableContext
@@ -109,7 +110,7 @@ class _RunLookup:
         for portion in self.run.portions(keys):
             number, begin, end = portion
             homes[begin:end] = self.run.numbers[number]
-            if known[number] is None or self.context.kept.keeps_copies or end - begin >= FEWEST_DENSE_KEYS:
+            if known[number] is None or self.context.kept.keeps_copies or end - begin >= MIN_DENSE_KEYS:
                 blocks = self._blocks_or_positions(number, keys.slice(begin, end))
                 if not isinstance(blocks, KeyBlocks):
                     positions[begin:end] = blocks
@@ -117,18 +118,18 @@ class _RunLookup:
                 known[number] = blocks
             paged.append(portion)
         if any(now is not before for now, before in zip(known, self.run.known, strict=True)):
-            self.run = self.run.knowing(known)
+            self.run = self.run.with_known(known)
             self.context.kept.facts.put(self.name, self.run)
         if paged:
             self._search_pages(keys, paged, positions)
         return homes, positions
 
     def _search_pages(self, keys: SortedKeys, portions: Sequence[Portion], positions: Places) -> None:
-        """Fill in the rows of these portions; files of which memory has no room for one key's pages are read as a whole."""
+        """Fill in `positions` for these portions. Files with pages too large for the memory of a lookup are read as a whole."""
         rows = np.concatenate([np.arange(begin, end) for _, begin, end in portions])
         numbers = np.repeat([portion.number for portion in portions], [end - begin for _, begin, end in portions])
-        asked = keys if len(rows) == len(keys) else keys.take(rows)
-        first, last = self.run.blocks_of(asked, numbers)
+        paged_keys = keys if len(rows) == len(keys) else keys.take(rows)
+        first, last = self.run.blocks_of(paged_keys, numbers)
         too_large = set(numbers[self.run.blocks.exceeds(first, last)].tolist())
         if too_large:
             for number, begin, end in portions:
@@ -139,14 +140,14 @@ class _RunLookup:
             if rest:
                 self._search_pages(keys, rest, positions)
             return
-        found = RunSearch(self.context, self.bucket_id, self.run).rows(asked, numbers, first, last)
+        found = RunSearch(self.context, self.bucket_id, self.run).rows(paged_keys, numbers, first, last)
         positions[rows] = np.where(found == ABSENT, ABSENT, found - self.run.first_rows[numbers])
 
     def _blocks_or_positions(self, number: int, keys: SortedKeys) -> KeyBlocks | Places:
-        """What is known of a file's pages, or the row of each key where pages save nothing or are not known.
+        """The blocks of a file to search for the keys, or the row of each key if pages save nothing or are not known.
 
-        Many keys are first compared with the bounds of row groups, which pyarrow decodes: to decode page indexes takes as long as
-        to read the keys of half a million rows.
+        Many keys are first compared with the bounds of row groups, which pyarrow decodes: decoding page indexes takes as long as
+        reading the keys of half a million rows.
         """
         context, bucket_id, file = self.context, self.bucket_id, self.run.files[number]
         path, kept = context.data_file_path(*bucket_id, file), context.kept
@@ -159,7 +160,7 @@ class _RunLookup:
         blocks = known.blocks
         if blocks is None and file_format(file.file_name) == "parquet":
             with decoding(path), open_sized(context.storage, path, file.file_size) as source:
-                if len(keys) < FEWEST_DENSE_KEYS or not _are_all_over(context, file, source, keys):
+                if len(keys) < MIN_DENSE_KEYS or not _are_dense_in_groups(context, file, source, keys):
                     known.footer = known.footer or checked_footer(source, file)
                     known.blocks = blocks = KeyBlocks.of(context, file, source, known.footer)
         if blocks is None or _are_dense(keys, blocks.bounds.lows, blocks.row_counts):
@@ -171,26 +172,29 @@ class _RunLookup:
         return blocks
 
 
-def _are_all_over(context: TableContext, file: DataFileMeta, source: BinaryIO, keys: SortedKeys) -> bool:
-    """Whether the keys are dense in the row groups; False where the first key column is neither an integer nor a text."""
+def _are_dense_in_groups(context: TableContext, file: DataFileMeta, source: BinaryIO, keys: SortedKeys) -> bool:
+    """Whether the keys are dense in the row groups; False unless the first key column is an integer or a text."""
     metadata = pq.read_metadata(source)
     (name,) = ReadColumns(context, file, context.schema.trimmed_primary_keys[:1]).physical
     leaf = [metadata.schema.column(leaf).path for leaf in range(metadata.num_columns)].index(name)
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-    known = [group.column(leaf).statistics for group in groups]
-    lows = [one.min if one is not None and one.has_min_max else None for one in known]
+    statistics = [group.column(leaf).statistics for group in groups]
+    lows = [chunk.min if chunk is not None and chunk.has_min_max else None for chunk in statistics]
     if not lows or type(lows[0]) not in (int, str) or len({type(low) for low in lows}) > 1:
         return False
     return _are_dense(keys, SortedKeys((comparable(pa.array(lows)),)), np.array([group.num_rows for group in groups]))
 
 
 def _are_dense(keys: SortedKeys, lows: SortedKeys, rows: Places) -> bool:
-    """Whether there are keys all over consecutive blocks of this many rows, which begin with the keys `lows`."""
-    if len(keys) < FEWEST_DENSE_KEYS:
+    """Whether most of some consecutive blocks hold many of the keys.
+
+    `lows`: the first key of each; `rows`: its number of rows.
+    """
+    if len(keys) < MIN_DENSE_KEYS:
         return False
     edges = keys.prefix(len(lows.columns)).below(lows)
-    enough = np.diff(edges, append=len(keys)) >= np.maximum(1, rows // ROWS_PER_KEY)
-    return bool(np.count_nonzero(enough) >= len(lows) * MOST_BLOCKS)
+    is_dense = np.diff(edges, append=len(keys)) >= np.maximum(1, rows // ROWS_PER_KEY)
+    return bool(np.count_nonzero(is_dense) >= len(lows) * DENSE_BLOCK_SHARE)
 
 
 def _copied(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> KeyCopy:
@@ -198,7 +202,7 @@ def _copied(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> K
 
 
 def _all_keys(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> Iterator[SortedKeys]:
-    """The keys of all rows in large batches, whose ends are looked at to see whether they ascend."""
+    """The keys of all rows in large batches. Raises `DamagedFile` if the ends of the batches do not ascend."""
     names = context.schema.trimmed_primary_keys
     last: SortedKeys | None = None
     for _, batch in read_part(context, bucket_id, file, names, 4 * BATCH_ROWS, FilePart(is_alone=True)):
@@ -212,7 +216,7 @@ def _all_keys(context: TableContext, bucket_id: BucketId, file: DataFileMeta) ->
 
 
 def holds_only_adds(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> bool:
-    """Whether the statistics that a Parquet file keeps of its own rows rule out that one of them is a retraction."""
+    """Whether the statistics in a Parquet file rule out that one of its rows is a retraction; False for other formats."""
     if file_format(file.file_name) != "parquet":
         return False
     path = context.data_file_path(*bucket_id, file)
@@ -232,14 +236,14 @@ def _any_odd(kinds: pa.Array) -> bool:
 
 
 def _streamed_positions(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> Places:
-    """All rows are read: a key is absent only if none of them was out of order."""
+    """The row of each key, found by reading the keys of the whole file."""
     positions = np.full(len(keys), ABSENT, np.int64)
     first_row = done = 0
     for rows in _all_keys(context, bucket_id, file):
         end = max(done, int(keys.up_to(rows.slice(len(rows) - 1, len(rows)))[0]))
-        asked = keys.slice(done, end)
-        places = rows.below(asked)
-        positions[done:end] = np.where(rows.equal_at(places, asked), first_row + places, ABSENT)
+        wanted = keys.slice(done, end)
+        at = rows.below(wanted)
+        positions[done:end] = np.where(rows.equal_at(at, wanted), first_row + at, ABSENT)
         first_row, done = first_row + len(rows), end
     return positions
 
@@ -247,22 +251,22 @@ def _streamed_positions(context: TableContext, bucket_id: BucketId, file: DataFi
 def rows_at(
     context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: Places, columns: Sequence[str]
 ) -> pa.Table:
-    """The rows at these ascending positions of the file, with `columns` as in `read_data_file`."""
+    """The rows at these positions of the file, which ascend. `columns`: as in `read_data_file`."""
     if len(positions) and not 0 <= positions[0] <= positions[-1] < file.row_count:
-        why = f"row {positions[-1]} was asked for, it holds {file.row_count}"
+        why = f"row {positions[-1]} is requested, it holds {file.row_count} rows"
         raise DamagedFile(f"no such row in data file {file.file_name}", why, path=file.file_name)
     schema = read_schema(context.schema, columns)
-    chosen: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     if len(positions):
         paged = _paged_rows(context, bucket_id, file, positions, columns)
-        chosen = list(_streamed_rows(context, bucket_id, file, positions, columns)) if paged is None else [paged]
-    return pa.Table.from_batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in chosen], schema)
+        batches = list(_streamed_rows(context, bucket_id, file, positions, columns)) if paged is None else [paged]
+    return pa.Table.from_batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches], schema)
 
 
 def _paged_rows(
     context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: Places, columns: Sequence[str]
 ) -> pa.RecordBatch | None:
-    """Each column from those of its pages that hold one of the rows; None where a file is not read by pages."""
+    """The rows, decoded from the pages of each column that hold one of them; None for files that are not read by pages."""
     read = ReadColumns(context, file, columns)
     if file_format(file.file_name) != "parquet" or not read.physical:
         return None

@@ -1,7 +1,6 @@
-"""The rows of a bucket, merged over its sorted runs (merge on read, FORMAT.md, section 11).
+"""Reads the rows of a bucket and merges its sorted runs (FORMAT.md, section 11); finds keys that two sets of files share.
 
-Rows that have expired by `record-level.expire-time` are left out by compactions; reads show them until then. To find a key that
-two sets of files hold in common, only key columns are merged.
+Rows that have expired by `record-level.expire-time` are removed by compactions; until then, reads show them.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.storage.storage import will_open
 
-FIRST_MILLIS = 1_000_000_000_000
-"""A BIGINT from here on counts millis, below it seconds."""
+MIN_EPOCH_MILLIS = 1_000_000_000_000
+"""A BIGINT below this counts seconds, from here on milliseconds."""
 
 
 @dataclass(frozen=True)
 class RecordExpiry:
-    """Rows whose `column` is more than `seconds` before `now` (epoch seconds) go; rows with null stay."""
+    """Removes rows whose `column` is more than `seconds` before `now` (epoch seconds). Rows with null are kept."""
 
     column: str
     seconds: int
@@ -43,7 +42,7 @@ class RecordExpiry:
 
     @staticmethod
     def of(context: TableContext) -> RecordExpiry | None:
-        """None without `record-level.expire-time`."""
+        """The expiry of the table; None if `record-level.expire-time` is not set. Raises `UsageError` without a time field."""
         millis, column = context.options.record_level_expire_time, context.options.record_level_time_field
         if millis is None:
             return None
@@ -52,7 +51,7 @@ class RecordExpiry:
         return RecordExpiry(column, millis // 1000, context.clock.now_millis() // 1000)
 
     def kept(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that are young enough."""
+        """The rows that have not expired."""
         old = pc.less(_epoch_seconds(rows.column(self.column)), self.now - self.seconds).fill_null(False)
         return rows.filter(pc.invert(old))
 
@@ -62,7 +61,7 @@ def _epoch_seconds(column: pa.Array) -> pa.Array:
         ticks = column.view(pa.int64())
         return pc.divide(ticks, {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[column.type.unit])
     seconds = column.cast(pa.int64())
-    return pc.if_else(pc.greater_equal(seconds, FIRST_MILLIS), pc.divide(seconds, 1000), seconds)
+    return pc.if_else(pc.greater_equal(seconds, MIN_EPOCH_MILLIS), pc.divide(seconds, 1000), seconds)
 
 
 RUN_BATCH_BYTES = 8 << 20
@@ -70,15 +69,15 @@ RUN_BATCH_BYTES = 8 << 20
 MERGE_BYTES = 192 << 20
 """Decoded bytes that all runs of a merge may hold together."""
 LEAST_RUN_BYTES = 3 << 20
-"""What an open run needs at least: its batch, and its pages in the reader."""
-FEWEST_RUNS = 8
+"""Memory that an open run needs at least, for its batch and for pages in the reader."""
+MIN_MERGED_RUNS = 8
 DECODED_PER_STORED_BYTE = 4
 SMALLEST_BATCH, LARGEST_BATCH = 512, 65536
 
 RowFilter = Callable[[pa.RecordBatch], pa.RecordBatch]
-"""The rows of a batch that are wanted."""
+"""Returns the rows of a batch that match."""
 PartOf = Callable[[DataFileMeta], FilePart]
-"""What is wanted of a file whose rows need no others."""
+"""The part of a file to read, where files are read without merging."""
 
 
 def _whole(file: DataFileMeta) -> FilePart:
@@ -95,12 +94,12 @@ def read_bucket(
     memory: int | None = None,
     part_of: PartOf = _whole,
 ) -> Iterator[pa.RecordBatch]:
-    """Current rows of the bucket with `columns` (also `_SEQUENCE_NUMBER`, `_VALUE_KIND`), in key order.
+    """Current rows of the bucket with `columns` (also `_SEQUENCE_NUMBER`, `_VALUE_KIND`).
 
-    `row_filter` chooses among merged rows and may use any of `columns`. With `keep_kinds` deleted keys come too, as -D or -U
-    rows. `memory`: see `merge_section`. `part_of`: asked where nothing is merged.
-    A bucket with deletion vectors shows each row above level 0 that is not marked deleted; with
-    `deletion-vectors.merge-on-read` those are merged with what level 0 holds.
+    Rows that are merged come in key order. Where there are deletion vectors, rows above level 0 that are not marked as deleted
+    come file by file; `deletion-vectors.merge-on-read` merges them with level 0. `row_filter` is applied to merged rows and may
+    use any of `columns`. `keep_kinds`: deleted keys are included, as -D or -U rows. `memory`: see `merge_section`. `part_of`:
+    used only if nothing is merged.
     """
     if not context.schema.primary_keys:
         live = _appended_rows(context, bucket, columns, part_of)
@@ -109,27 +108,27 @@ def read_bucket(
     else:
         live = _merged_rows(context, bucket, columns, keep_kinds, memory)
     for batch in live:
-        wanted = batch if row_filter is None else row_filter(batch)
-        if wanted.num_rows:
-            yield wanted
+        matching = batch if row_filter is None else row_filter(batch)
+        if matching.num_rows:
+            yield matching
 
 
 def rows_by_key(context: TableContext, bucket: BucketFiles, columns: Sequence[str], memory: int) -> Iterator[pa.RecordBatch]:
-    """Current rows in key order; with deletion vectors files are read one by one, and have to be put in order.
-
-    `columns` hold the key and `_VALUE_KIND`.
+    """Current rows of the bucket in key order, also where deletion vectors spare the merge. `columns` include the key and
+    `_VALUE_KIND`.
     """
     if context.mode.reads_merge:
         yield from read_bucket(context, bucket, columns, memory=memory)
         return
     keys = context.schema.trimmed_primary_keys
     for section in key_sections(bucket.files, context.key_of):
-        runs = [_unnumbered(read_bucket(context, replace(bucket, files=run.files), columns, memory=memory)) for run in section]
+        runs = [_numbered_0(read_bucket(context, replace(bucket, files=run.files), columns, memory=memory)) for run in section]
         for batch in merge_sorted_runs(runs, keys, KeepAllVersions()):
             yield batch.select(list(columns))
 
 
-def _unnumbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _numbered_0(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches with sequence number 0 for every row, which `merge_sorted_runs` requires."""
     for batch in batches:
         numbers = pa.array(np.zeros(batch.num_rows, np.int64))
         yield batch.append_column(pa.field(SEQUENCE_NUMBER, pa.int64()), numbers)
@@ -138,26 +137,26 @@ def _unnumbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _merged_rows(
     context: TableContext, bucket: BucketFiles, columns: Sequence[str], keep_kinds: bool, memory: int | None
 ) -> Iterator[pa.RecordBatch]:
-    needed = merge_columns(context, columns)
+    merge_names = merge_columns(context, columns)
+    single_run_names = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
     vectors = load_vectors(context, bucket) if context.options.deletion_vectors_enabled else NO_VECTORS
     sections = key_sections(bucket.files, context.key_of)
-    for place, section in enumerate(sections):
-        if place % (FILES_AHEAD // 2) == 0:
-            announce(context, bucket.bucket_id, [run.files[0] for near in sections[place : place + FILES_AHEAD] for run in near])
-        lone = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
-        names = lone if len(section) == 1 else needed
+    for number, section in enumerate(sections):
+        if number % (FILES_AHEAD // 2) == 0:
+            upcoming = sections[number : number + FILES_AHEAD]
+            announce(context, bucket.bucket_id, [run.files[0] for next_section in upcoming for run in next_section])
+        names = single_run_names if len(section) == 1 else merge_names
         for batch in merge_section(context, bucket, section, names, memory, vectors=vectors):
             yield (batch if keep_kinds else without_retractions(batch)).select(list(columns))
 
 
 def merge_columns(context: TableContext, columns: Iterable[str]) -> list[str]:
-    """What a merge must read so that it can give `columns`: system columns, key and sequence fields come first."""
+    """The columns that a merge must read to return `columns`: system columns, key and sequence fields come first."""
     schema = context.schema
     engine = merge_engine(context.schema, context.options)
-    wanted = list(columns)
-    needed = [*schema.trimmed_primary_keys, *engine.sequence_fields, *engine.columns_for(wanted)]
-    needed = [SEQUENCE_NUMBER, VALUE_KIND, *needed, *wanted]
-    return list(dict.fromkeys(needed))
+    result = list(columns)
+    merged_by = [*schema.trimmed_primary_keys, *engine.sequence_fields, *engine.columns_for(result)]
+    return list(dict.fromkeys([SEQUENCE_NUMBER, VALUE_KIND, *merged_by, *result]))
 
 
 def merge_section(
@@ -170,14 +169,13 @@ def merge_section(
     vectors: BucketVectors = NO_VECTORS,
     level_engine: MergeEngine | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Merge the overlapping runs of one section of the bucket; one row per key, retractions kept.
+    """Merge the overlapping runs of one section of the bucket into one row per key. Retractions are kept.
 
-    A section of one run is passed through: `columns` then need not hold what a merge needs. `memory`: decoded bytes that
-    all runs may hold together, None for `MERGE_BYTES`. `expiry`: rows that are too old are left out before they are merged.
-    `vectors`: rows that are marked deleted are left out before the merge. The order of the bucket's files decides between equal
-    sequence numbers, of writers that did not know of each other. Their rows come numbered as `SnapshotOrder` does it for a merge.
-    `level_engine`: merges in place of the table's engine; it is given all keys, also those with one row, and the level of each
-    row in a column LEVEL.
+    `columns`: at least `merge_columns`, unless the section is a single run, which is not merged. `memory`: decoded bytes that
+    all runs may hold together, None for `MERGE_BYTES`. `expiry` and `vectors` leave rows out before the merge. Between equal
+    sequence numbers, of writers that did not know of each other, the order of the bucket's files decides. Sequence numbers in
+    the result are those of `SnapshotOrder.in_merge`. `level_engine`: replaces the table's merge engine; it gets all keys, also
+    those with one row, and the level of each row in a column LEVEL.
     """
     ages = {file.file_name: age for age, file in enumerate(bucket.files)}
     runs = sorted(section, key=lambda run: max((file.max_sequence_number, ages[file.file_name]) for file in run.files))
@@ -189,8 +187,8 @@ def merge_section(
     def open_run(run: SortedRun) -> Iterator[pa.RecordBatch]:
         for file in run.files:
             for batch in _file_rows(context, bucket.bucket_id, file, columns, rows, vectors):
-                kept = order.in_merge(batch if expiry is None else expiry.kept(batch), file)
-                yield kept if level_engine is None else with_level(kept, file.level)
+                numbered = order.in_merge(batch if expiry is None else expiry.kept(batch), file)
+                yield numbered if level_engine is None else with_level(numbered, file.level)
 
     opened = [functools.partial(open_run, run) for run in runs]
     most = most_runs(context, memory or MERGE_BYTES)
@@ -204,13 +202,13 @@ def _levels_above_0(section: Section) -> int:
 
 
 def most_runs(context: TableContext, memory: int) -> int:
-    """Runs to read at a time: as many as `sort-spill-threshold` allows, and as memory has room for small batches of."""
-    roomy = max(FEWEST_RUNS, memory // LEAST_RUN_BYTES)
-    return min(roomy, context.options.sort_spill_threshold or roomy)
+    """How many runs to merge at a time: limited by `sort-spill-threshold`, and by `memory` (bytes) for their batches."""
+    by_memory = max(MIN_MERGED_RUNS, memory // LEAST_RUN_BYTES)
+    return min(by_memory, context.options.sort_spill_threshold or by_memory)
 
 
 def batch_rows(runs: Sequence[SortedRun], memory: int) -> int:
-    """Rows per batch so that all runs together stay inside the memory of a merge."""
+    """Rows per batch, so that the batches of all runs together fit into `memory` (decoded bytes)."""
     rows = sum(run.row_count for run in runs)
     row_bytes = max(1, sum(run.size for run in runs) * DECODED_PER_STORED_BYTE // max(1, rows))
     budget = min(RUN_BATCH_BYTES, memory // max(1, len(runs)))
@@ -245,25 +243,25 @@ def _appended_rows(
 
 
 FILES_AHEAD = 16
-"""Files that are read one after the other are announced this many before their turn."""
+"""How many files ahead of the current one are announced, where files are read one after the other."""
 
 
 def _fetched_ahead(context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta]) -> Iterator[DataFileMeta]:
-    for place, file in enumerate(files):
-        if place % (FILES_AHEAD // 2) == 0:
-            announce(context, bucket_id, files[place : place + FILES_AHEAD])
+    for number, file in enumerate(files):
+        if number % (FILES_AHEAD // 2) == 0:
+            announce(context, bucket_id, files[number : number + FILES_AHEAD])
         yield file
 
 
 def announce(context: TableContext, bucket_id: BucketId, files: Iterable[DataFileMeta]) -> None:
-    """These files will be read soon: small ones are fetched side by side from an object store."""
+    """Tell the storage that these files will be read soon. An object store fetches small ones concurrently."""
     will_open(context.storage, lambda: ((context.data_file_path(*bucket_id, file), file.file_size) for file in files))
 
 
 def unmarked_rows(
     context: TableContext, bucket_id: BucketId, file: DataFileMeta, columns: Sequence[str], vectors: BucketVectors
 ) -> Iterator[pa.RecordBatch]:
-    """All rows of a file that no vector marks as deleted."""
+    """The rows of a file that no deletion vector marks."""
     return _file_rows(context, bucket_id, file, columns, LARGEST_BATCH, vectors, FilePart(is_alone=True))
 
 
@@ -276,26 +274,26 @@ def _file_rows(
     vectors: BucketVectors,
     part: FilePart = WHOLE,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the part that are not marked deleted."""
-    unmarked = replace(part, deleted=vectors.of(file.file_name))
-    for _, batch in read_part(context, bucket_id, file, columns, batch_rows, unmarked):
+    """The rows of the part that are not marked as deleted."""
+    without_deleted = replace(part, deleted=vectors.of(file.file_name))
+    for _, batch in read_part(context, bucket_id, file, columns, batch_rows, without_deleted):
         yield batch
 
 
 OURS = 0
-"""Stands where a merge expects the sequence number of a row of ours; a row of theirs has the number of its file, from 1 on."""
+"""The sequence number of our rows in a merge of keys; their rows have the number of their file, from 1 on."""
 
 
 @dataclass(frozen=True)
 class SharedKey:
-    """A key as text, and the file of theirs that holds it."""
+    """A key that both sides hold, as text. `file_name`: a file of the other side that holds it."""
 
     key: str
     file_name: str
 
 
 class CommonKeys(WholeRowEngine):
-    """A `MergeEngine` that gives a row of theirs for each key that both sides hold, and nothing for any other key."""
+    """A `MergeEngine` that returns one of their rows for each key that both sides hold, and nothing for other keys."""
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         sides = rows.rows.column(SEQUENCE_NUMBER).to_numpy()[rows.order]
@@ -304,31 +302,31 @@ class CommonKeys(WholeRowEngine):
 
 
 def first_shared_key(
-    context: TableContext, places: Mapping[str, BucketId], ours: Sequence[DataFileMeta], theirs: Sequence[DataFileMeta]
+    context: TableContext, bucket_ids: Mapping[str, BucketId], ours: Sequence[DataFileMeta], theirs: Sequence[DataFileMeta]
 ) -> SharedKey | None:
-    """The smallest key that a file of either side holds, in the memory of a merge; None if there is none.
+    """The smallest key that files of both sides hold; None if there is none.
 
-    `places`: the bucket of each file by its name. Only where key ranges of both sides meet are files read. `DamagedFile` names
-    a file that cannot be.
+    `bucket_ids`: the bucket of each file, by file name. Reads only files whose key ranges overlap those of the other side, in
+    the memory of a merge. Raises `DamagedFile` for a file that cannot be read.
     """
     sides = {file.file_name: OURS for file in ours} | {file.file_name: number for number, file in enumerate(theirs, 1)}
     for section in key_sections([*ours, *theirs], context.key_of):
         if len({sides[file.file_name] == OURS for run in section for file in run.files}) == 2:
-            for batch in _common_rows(context, places, section, sides):
+            for batch in _common_rows(context, bucket_ids, section, sides):
                 if batch.num_rows:
                     return SharedKey(_key_text(batch), theirs[batch.column(SEQUENCE_NUMBER)[0].as_py() - 1].file_name)
     return None
 
 
 def _common_rows(
-    context: TableContext, places: Mapping[str, BucketId], section: Section, sides: dict[str, int]
+    context: TableContext, bucket_ids: Mapping[str, BucketId], section: Section, sides: dict[str, int]
 ) -> Iterator[pa.RecordBatch]:
     keys = context.schema.trimmed_primary_keys
     rows = batch_rows(section, MERGE_BYTES)
 
     def keys_of(run: SortedRun) -> Iterator[pa.RecordBatch]:
         for file in run.files:
-            for batch in read_data_file(context, places[file.file_name], file, keys, rows):
+            for batch in read_data_file(context, bucket_ids[file.file_name], file, keys, rows):
                 side = pa.array(np.full(batch.num_rows, sides[file.file_name], dtype=np.int64))
                 kind = pa.array(np.zeros(batch.num_rows, dtype=np.int8))
                 columns = [*batch.columns, side, kind]

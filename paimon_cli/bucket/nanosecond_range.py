@@ -1,7 +1,7 @@
 """Timestamps that file formats or Arrow cannot hold exactly (FORMAT.md, section 7.2).
 
-Outside the range of 64-bit nanoseconds (1677 to 2262) Arrow silently wraps timestamps of INT96 columns around, and cannot read
-them from ORC files. Before 1970, its ORC writer and Java's readers disagree about nanoseconds.
+Outside the range of 64-bit nanoseconds (1677 to 2262), Arrow silently wraps around timestamps of INT96 columns and cannot read
+those of ORC files. Before 1970, its ORC writer and Java's readers disagree about nanoseconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LARGEST = 2**63 - 1
 
 
 def refuse_far_times(rows: pa.Table, file_format: str) -> None:
-    """NotSupported for a timestamp that a file of that format would not give back."""
+    """Raise `NotSupported` for a timestamp that could not be read back from a file of that format."""
     for name in rows.schema.names:
         for chunk in rows.column(name).chunks:
             for leaf in timestamp_leaves(chunk):
@@ -51,12 +51,12 @@ def _has_early_digits(leaf: pa.Array) -> bool:
 
 
 def ticks(leaf: pa.Array) -> NDArray[np.int64]:
-    """The timestamps that are there, as integers in their unit."""
+    """The timestamps without nulls, as integers in their unit."""
     return leaf.drop_null().cast(pa.int64()).to_numpy()
 
 
 def int96_columns(schema: pq.ParquetSchema, columns: Sequence[str]) -> list[str]:
-    """The columns that hold, or may hold, an INT96 at any depth: names may contain dots, as paths do."""
+    """The columns that may hold an INT96 at some depth. Names with dots can be ambiguous, and are included when in doubt."""
     leaves = (schema.column(i) for i in range(len(schema.names)))
     paths = [leaf.path.split(".") for leaf in leaves if leaf.physical_type == "INT96"]
     holding = {".".join(path[:end]) for path in paths for end in range(1, len(path) + 1)}
@@ -66,10 +66,9 @@ def int96_columns(schema: pq.ParquetSchema, columns: Sequence[str]) -> list[str]
 def checked_int96(
     batches: Iterator[pa.RecordBatch], again: BinaryIO, columns: list[str], batch_rows: int, groups: Sequence[int]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches unchanged; `again` is the same file, whose row groups are read a second time in micros to detect values out of
-    the range of nanos.
+    """The batches unchanged. Raises `NotSupported` for the first value outside the range of 64-bit nanoseconds.
 
-    Raises `NotSupported` for the first value out of range.
+    `again`: the same file, from which the columns are read a second time in microseconds, to detect such values.
     """
     reader = pq.ParquetFile(again, coerce_int96_timestamp_unit="us")
     coarse = reader.iter_batches(batch_rows, groups, columns=columns, use_threads=False)
@@ -91,15 +90,16 @@ def _same_times(nanos: pa.Array, micros: pa.Array) -> bool:
 
 
 def _same_leaf(nanos: pa.Array, micros: pa.Array) -> bool:
-    """Java writes times before 1970 with negative nanos of the day, which Arrow reads in micros as 2^64 more.
+    """Whether both arrays hold the same times.
 
-    So the years 2262 to 2554 cannot be distinguished from such times before 1970, and are taken for them.
+    Java writes times before 1970 with negative nanoseconds of the day, which Arrow reads in microseconds as 2^64 ns too late. So
+    the years 2262 to 2554 cannot be distinguished from such times, and are accepted.
     """
     fine = nanos.cast(pa.int64()).fill_null(0).to_numpy() // 1000
-    beyond = micros.cast(pa.int64()).fill_null(0).to_numpy() - fine
-    same = np.abs(beyond) <= 1
-    javas = (fine < 0) & (np.abs(beyond - 2**64 // 1000) <= 1)
-    return bool((same | javas).all())
+    difference = micros.cast(pa.int64()).fill_null(0).to_numpy() - fine
+    is_equal = np.abs(difference) <= 1
+    is_java_before_1970 = (fine < 0) & (np.abs(difference - 2**64 // 1000) <= 1)
+    return bool((is_equal | is_java_before_1970).all())
 
 
 def timestamp_leaves(column: pa.Array) -> Iterator[pa.Array]:

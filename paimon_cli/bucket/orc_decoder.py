@@ -1,7 +1,7 @@
-"""Decodes ORC in a child process, because Arrow's reader crashes on some damaged files.
+"""The child process that decodes ORC files, because Arrow's reader crashes on some damaged ones.
 
-The child opens no files: its parent (`orc_file`) serves the bytes, so that every storage can be read. Each message on the two
-pipes is one letter and a length, followed by that many bytes.
+The child opens no files: its parent (`orc_file`) sends the bytes, so that files can be in any storage. A message on one of the
+two pipes is a letter, a length, and that many bytes.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from pyarrow import orc
 HEADER = struct.Struct("<cQ")
 PLACE = struct.Struct("<QQ")
 READY, READ, ANSWER, FAILED, ASK, BYTES = b"r", b"R", b"A", b"F", b"Q", b"B"
-"""To the parent: started; give me `PLACE` (offset, length); the answer; why there is none. From it: a request; file bytes."""
+"""Messages to the parent: started; a request for the bytes at `PLACE` (offset, length); the answer; an error. From the parent: a
+request to decode; bytes of the file.
+"""
 
 READ_AT_ONCE = 256 << 10
 FAILURES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError)
-"""What Arrow raises for bytes that are no ORC file."""
+"""Errors that Arrow raises for bytes that are not an ORC file."""
 
 
 def send(sink: IO[bytes], kind: bytes, content: Any) -> None:
-    """Send one message; `content` is a buffer. `BrokenPipeError` if the other side has closed the pipe."""
+    """Send one message. `content`: a buffer. Raises `BrokenPipeError` if the other process has closed the pipe."""
     _write(sink, HEADER.pack(kind, len(content)))
     _write(sink, content)
 
 
 def receive(source: IO[bytes]) -> tuple[bytes, pa.Buffer]:
-    """The next message. `EOFError` if the other side has ended."""
+    """The next message. Raises `EOFError` if the other process has ended."""
     kind, size = HEADER.unpack(_read(source, HEADER.size))
     return kind, _read(source, size)
 
@@ -58,7 +60,7 @@ def _read(source: IO[bytes], size: int) -> pa.Buffer:
 
 
 class ServedFile(io.RawIOBase):
-    """The parent's file of `size` bytes, read through the pipes."""
+    """A file of `size` bytes that the parent reads, and sends through the pipes."""
 
     def __init__(self, size: int, requests: IO[bytes], answers: IO[bytes]) -> None:
         self._size, self._requests, self._answers = size, requests, answers
@@ -78,31 +80,31 @@ class ServedFile(io.RawIOBase):
         return self._position
 
     def readinto(self, target: Any) -> int:
-        wanted = min(len(target), max(0, self._size - self._position))
-        if not wanted:
+        size = min(len(target), max(0, self._size - self._position))
+        if not size:
             return 0
-        send(self._answers, READ, PLACE.pack(self._position, wanted))
-        found = memoryview(receive(self._requests)[1]).cast("B")
-        target[: len(found)] = found
-        self._position += len(found)
-        return len(found)
+        send(self._answers, READ, PLACE.pack(self._position, size))
+        content = memoryview(receive(self._requests)[1]).cast("B")
+        target[: len(content)] = content
+        self._position += len(content)
+        return len(content)
 
 
 def answer(answers: IO[bytes], file: orc.ORCFile, stripe: int | None, columns: list[str] | None) -> None:
-    """Without `stripe`: rows, stripes, schema. Else its rows, valid in every byte, as an Arrow stream."""
+    """Answer a request: with the numbers of rows and stripes and the schema, or with a stripe's validated rows in Arrow IPC."""
     if stripe is None:
         send(answers, ANSWER, PLACE.pack(file.nrows, file.nstripes) + file.schema.serialize().to_pybytes())
         return
     rows = file.read_stripe(stripe, columns=columns)
-    rows.validate(full=True)  # here, because to look at an array with wild offsets may crash as well
+    rows.validate(full=True)  # in the child, because reading arrays with invalid offsets may crash, too
     measure = pa.MockOutputStream()
     _stream(measure, rows)
     _write(answers, HEADER.pack(ANSWER, measure.size()))
-    _stream(pa.PythonFile(_Whole(answers), "w"), rows)
+    _stream(pa.PythonFile(_UnclosedPipe(answers), "w"), rows)
 
 
-class _Whole(io.RawIOBase):
-    """Writes all or raises, and leaves the pipe open."""
+class _UnclosedPipe(io.RawIOBase):
+    """Writes all bytes or raises, and leaves the pipe open when it is closed itself."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe = pipe
@@ -121,8 +123,8 @@ def _stream(sink: Any, rows: pa.RecordBatch) -> None:
 
 
 def main() -> None:
-    """Serve until the parent closes the pipe, or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's matter
+    """Answer requests until the parent closes the pipe or ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, too, which ends this process
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     requests, answers = io.FileIO(0, "r", closefd=False), io.FileIO(1, "w", closefd=False)
     send(answers, READY, b"")
@@ -132,7 +134,7 @@ def main() -> None:
         except EOFError:
             return
         try:
-            # Arrow asks for each stream of each column: most are a few bytes, and a question costs more than they do.
+            # Arrow reads each stream of each column by itself. Most are a few bytes, so reads are combined.
             file = io.BufferedReader(ServedFile(size, requests, answers), READ_AT_ONCE)
             answer(answers, orc.ORCFile(file), stripe, columns)
         except FAILURES as error:

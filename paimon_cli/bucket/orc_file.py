@@ -1,7 +1,7 @@
-"""ORC through Arrow: schema and columns for its writer, and a reader that decodes in another process.
+"""ORC files with Arrow: columns as its writer needs them, and a reader that decodes in another process.
 
-Arrow's ORC reader crashes on some damaged files. Decoders (`orc_decoder`) run as processes, one for each thread that needs one,
-and are kept for the next request; a crash ends only the decoder and is reported as damage.
+Arrow's ORC reader crashes on some damaged files. So decoders (`orc_decoder`) run as child processes, one per thread that needs
+one, and are reused; a crash ends only the decoder, and is reported as a damaged file.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from paimon_cli.errors import StorageUnavailable
 
 
 def holds_chars(t: DataType) -> bool:
-    """Whether a CHAR is the type or lies inside of it."""
+    """Whether the type is a CHAR, or contains one."""
     return any(part.root == "CHAR" for part in t.parts())
 
 
 def unpadded(column: pa.Array, t: DataType) -> pa.Array:
-    """The column, as ORC gives it, without the blanks at the end of its CHARs."""
+    """A column from an ORC file, without the blanks that pad CHARs."""
     if not holds_chars(t):
         return column
     if t.root == "CHAR":
@@ -50,12 +50,12 @@ def unpadded(column: pa.Array, t: DataType) -> pa.Array:
 
 
 def orc_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of a table of such columns."""
+    """The schema of a table whose columns were converted by `orc_column`."""
     return pa.schema([pa.field(field.name, _orc_type(field.type)) for field in schema])
 
 
 def orc_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column with TIME as an integer, as Paimon stores it in ORC, and every field nullable."""
+    """The column as Paimon stores it in ORC: TIME as an integer, every nested field nullable, no values under null parents."""
     return pa.chunked_array([_orc_array(chunk) for chunk in column.chunks], _orc_type(column.type))
 
 
@@ -80,25 +80,25 @@ def _orc_array(array: pa.Array) -> pa.Array:
     absent = array.is_null() if array.null_count else None
     wanted = _orc_type(t)
     if pa.types.is_struct(t):
-        fields = [_orc_array(_below(array.field(i), absent)) for i in range(t.num_fields)]
+        fields = [_orc_array(_null_with_parent(array.field(i), absent)) for i in range(t.num_fields)]
         return pa.StructArray.from_arrays(fields, fields=list(wanted), mask=absent)
-    starts, seen = _entries(array)
+    starts, entries = _visible_entries(array)
     if pa.types.is_map(t):
-        keys, items = _orc_array(_seen(array.keys, seen)), _orc_array(_seen(array.items, seen))
+        keys, items = _orc_array(array.keys.take(entries)), _orc_array(array.items.take(entries))
         return pa.MapArray.from_arrays(starts, keys, items, type=wanted, mask=absent)
-    return pa.ListArray.from_arrays(starts, _orc_array(_seen(array.values, seen)), type=wanted, mask=absent)
+    return pa.ListArray.from_arrays(starts, _orc_array(array.values.take(entries)), type=wanted, mask=absent)
 
 
-def _below(field: pa.Array, absent: pa.Array | None) -> pa.Array:
-    """A field of structs, null wherever the struct is."""
+def _null_with_parent(field: pa.Array, absent: pa.Array | None) -> pa.Array:
+    """The field of a struct array, null wherever the struct is."""
     if absent is None:
         return field
     rows = pa.array(np.arange(len(field)), mask=absent.to_numpy(zero_copy_only=False))
     return pc.take(field, rows)
 
 
-def _entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Offsets of the rows' entries, and which entries those are; none of a null row."""
+def _visible_entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """New offsets of a list or map array, and the indices of the entries that they refer to: those of rows that are not null."""
     offsets = array.offsets.to_numpy()
     lengths = np.diff(offsets)
     if array.null_count:
@@ -108,13 +108,9 @@ def _entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pa.array(starts), pa.array(first + np.arange(int(starts[-1])))
 
 
-def _seen(entries: pa.Array, seen: pa.Array) -> pa.Array:
-    return entries.take(seen)
-
-
 PIPE_BYTES = 1 << 20
 ATTEMPTS = 2
-"""A process may be killed from outside; a file that ends two of them is damaged."""
+"""A single decoder may have been killed by somebody; a file on which two of them crash is damaged."""
 
 
 class Refusal(pa.ArrowInvalid):  # type: ignore[misc]
@@ -122,11 +118,11 @@ class Refusal(pa.ArrowInvalid):  # type: ignore[misc]
 
 
 class Ended(Exception):
-    """The decoder does not live any more."""
+    """The decoder process has ended."""
 
 
 class OrcProcess:
-    """One decoder and the pipes to it."""
+    """A decoder process and the pipes to it."""
 
     def __init__(self) -> None:
         self._child = subprocess.Popen(
@@ -135,27 +131,30 @@ class OrcProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd=os.sep,  # `-m` imports from here first: not what happens to lie where the user is
+            cwd=os.sep,  # `-m` imports from the working directory first, which must not be the user's
             env={**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path)},
             pipesize=PIPE_BYTES,
         )
 
     def receive(self) -> tuple[bytes, pa.Buffer]:
-        """Its next message. Raises `Ended`."""
+        """The next message from the decoder. Raises `Ended`."""
         try:
             return receive(_pipe(self._child.stdout))
         except EOFError as error:
             raise Ended from error
 
     def send(self, kind: bytes, content: bytes) -> None:
-        """Raises `Ended`."""
+        """Send a message to the decoder. Raises `Ended`."""
         try:
             send(_pipe(self._child.stdin), kind, content)
         except BrokenPipeError as error:
             raise Ended from error
 
     def answer_to(self, request: bytes, source: BinaryIO) -> pa.Buffer:
-        """Raises `Refusal`, `Ended`, and what `source` raises, from which the decoder reads what it wants."""
+        """The answer to a request.
+
+        The decoder reads the file from `source`. Raises `Refusal`, `Ended`, and what `source` raises.
+        """
         self.send(ASK, request)
         while True:
             kind, content = self.receive()
@@ -168,7 +167,7 @@ class OrcProcess:
             self.send(BYTES, source.read(size))
 
     def end(self) -> str:
-        """End it, if it has not; how it ended."""
+        """End the process if it still runs. Returns how it ended, such as SIGSEGV."""
         self._child.kill()
         code = self._child.wait()
         for pipe in (self._child.stdin, self._child.stdout):
@@ -177,11 +176,13 @@ class OrcProcess:
 
 
 _idle: list[OrcProcess] = []
-"""Of this process; `pop` and `append` are safe among threads. They end with their pipes, if nothing else ends them."""
+"""Decoders without a request. `pop` and `append` are thread-safe. A decoder ends with its pipes, at the latest."""
 
 
 def answer_to(request: bytes, source: BinaryIO) -> pa.Buffer:
-    """The decoder's answer. `pa.ArrowInvalid`: the bytes are no ORC file. `StorageUnavailable`: no process can be started."""
+    """The answer of a decoder. Raises `pa.ArrowInvalid` if the bytes are not an ORC file, `StorageUnavailable` if no process can
+    be started.
+    """
     ends: list[str] = []
     while len(ends) < ATTEMPTS:
         process = _started() if ends or not _idle else _idle.pop()
@@ -199,7 +200,7 @@ def answer_to(request: bytes, source: BinaryIO) -> pa.Buffer:
 
 
 def discard(process: OrcProcess, error: BaseException) -> None:
-    """A decoder that met a damaged file, or was interrupted, is not used again: its memory may be corrupt."""
+    """End a decoder after an error: a damaged file may have corrupted its memory, and an interrupt leaves messages behind."""
     process.end()
 
 
@@ -207,7 +208,7 @@ def _started() -> OrcProcess:
     what = "cannot start the process that decodes ORC"
     try:
         process = OrcProcess()
-    except OSError as error:  # must not pass for a damaged file
+    except OSError as error:  # must not be taken for a damaged file
         raise StorageUnavailable(what, str(error)) from error
     try:
         process.receive()
@@ -217,7 +218,7 @@ def _started() -> OrcProcess:
 
 
 def end_idle() -> None:
-    """End all that wait for requests."""
+    """End all decoders that wait for requests."""
     while _idle:
         _idle.pop().end()
 
@@ -232,25 +233,25 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 class OrcFile:
-    """The interface of pyarrow's `ORCFile` for untrusted bytes. `source` is any seekable reader and stays open.
+    """The interface of pyarrow's `ORCFile`, for untrusted bytes. `source`: any seekable reader, which stays open.
 
-    Raises `pa.ArrowInvalid` for bytes that are no ORC file, also when they crash Arrow's reader; what `source` raises is passed
-    on; `StorageUnavailable` if no process can be started.
+    All methods raise `pa.ArrowInvalid` for bytes that are not an ORC file, also if they crash Arrow's reader,
+    `StorageUnavailable` if no process can be started, and what `source` raises.
     """
 
     def __init__(self, source: BinaryIO) -> None:
         self._source = source
         self._size = source.seek(0, os.SEEK_END)
-        answer = self._ask(None, None)
+        answer = self._request(None, None)
         self.nrows: int
         self.nstripes: int
         self.nrows, self.nstripes = PLACE.unpack(answer.slice(0, PLACE.size))
         self.schema: pa.Schema = pa.ipc.read_schema(answer.slice(PLACE.size))
 
     def read_stripe(self, number: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """The rows of a stripe, with these columns in the file's order (None: all)."""
-        return pa.ipc.open_stream(self._ask(number, columns)).read_next_batch()
+        """The rows of a stripe, with these columns (None: all) in the file's order."""
+        return pa.ipc.open_stream(self._request(number, columns)).read_next_batch()
 
-    def _ask(self, stripe: int | None, columns: Sequence[str] | None) -> pa.Buffer:
-        """The decoder opens the file again for each request, so that it remembers nothing and any decoder may answer."""
+    def _request(self, stripe: int | None, columns: Sequence[str] | None) -> pa.Buffer:
+        """Request a stripe, or the file's metadata. The decoder opens the file for each request, so any decoder can answer."""
         return answer_to(json.dumps([self._size, stripe, columns]).encode(), self._source)

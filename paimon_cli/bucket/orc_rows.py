@@ -1,8 +1,8 @@
-"""ORC files row by row, through pyorc: for timestamps before 1970 with digits below the millisecond.
+"""Writes ORC files row by row with pyorc, for timestamps before 1970 with digits below the millisecond.
 
-ORC keeps whole seconds and nanoseconds. Arrow's writer cuts the seconds towards 1970 and leaves the nanoseconds negative; Java's
-reader takes those for whole milliseconds only. Its own writer rounds the seconds down, and so does this one. pyorc wants a
-Python object for each cell, which is slow: only files that hold such values are written here, all others by Arrow.
+ORC stores whole seconds and nanoseconds. Arrow's writer truncates the seconds towards 1970, so that nanoseconds are negative,
+which Java's reader understands only for whole milliseconds. Java's own writer rounds the seconds down, and so does this one.
+pyorc needs a Python object for each cell, which is slow, so Arrow writes all files without such values.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from paimon_cli.errors import NotSupported
 BATCH_ROWS = 1024
 MILLI, SECOND = NANOS_PER["ms"], NANOS_PER["s"]
 LOST = (-999 * MILLI, 0)
-"""Between these nanoseconds only whole milliseconds can be stored: the seconds of ORC have no negative zero."""
+"""Between these nanoseconds since 1970 only whole milliseconds can be stored, because the seconds of ORC have no negative zero.
+"""
 ZONE = ZoneInfo("GMT")
-"""What Arrow's writer names in its stripes."""
+"""The time zone that Arrow's writer records in stripes."""
 CODECS = {
     "zstd": pyorc.CompressionKind.ZSTD,
     "snappy": pyorc.CompressionKind.SNAPPY,
@@ -45,10 +46,10 @@ _PLAIN: dict[pa.DataType, type[pyorc.TypeDescription]] = {
 
 
 class OrcRows:
-    """What pyarrow's `ORCWriter` offers, with the same file for it but for the timestamps. The sink stays open; it must not
-    fail, since pyorc flushes in a destructor, where an error ends the process.
+    """The interface of pyarrow's `ORCWriter`, with the same files except for timestamps.
 
-    Tables come with `schema`, all of it nullable and without hidden nulls (`orc_file.orc_column`).
+    The sink stays open. It must never raise: pyorc flushes in a destructor, where an error ends the process. Tables have the
+    columns of `schema`, as `orc_file.orc_column` returns them.
     """
 
     def __init__(self, sink: BinaryIO, schema: pa.Schema, codec: str, stripe_bytes: int, dictionary_threshold: float) -> None:
@@ -66,7 +67,10 @@ class OrcRows:
         )
 
     def write(self, rows: pa.Table) -> None:
-        """NotSupported for a timestamp in the last second before 1970 with digits below the millisecond."""
+        """Write the rows.
+
+        Raises `NotSupported` for a timestamp in the last second before 1970 with digits below the millisecond.
+        """
         times = rows.cast(self._in_nanos)
         _refuse_lost_times(times)
         for batch in times.cast(self._as_integers).to_batches(max_chunksize=BATCH_ROWS):
@@ -77,7 +81,7 @@ class OrcRows:
 
 
 class _Row(pyorc.TypeDescription):
-    """pyorc's own `Struct` takes the fields as keyword arguments, so that none may be called `self`."""
+    """A struct type. pyorc's own `Struct` takes the fields as keyword arguments, so none of them can be called `self`."""
 
     kind = pyorc.TypeKind.STRUCT
 
@@ -93,7 +97,7 @@ class _Nanoseconds(ORCConverter):
 
     @staticmethod
     def to_orc(nanos: int, zone: ZoneInfo) -> tuple[int, int]:
-        """Seconds and nanoseconds; negative ones in the last second before 1970, which readers take as they are."""
+        """Seconds and nanoseconds. In the last second before 1970 nanoseconds are negative, which readers accept there."""
         return (0, nanos) if LOST[0] <= nanos < LOST[1] else divmod(nanos, SECOND)
 
 
@@ -126,7 +130,7 @@ def _schema_in(schema: pa.Schema, to_integers: bool) -> pa.Schema:
 
 
 def _converted(t: pa.DataType, to_integers: bool) -> pa.DataType:
-    """With all timestamps as nanoseconds, or else those and dates as the integers that they are."""
+    """The type with all timestamps in nanoseconds, or with timestamps and dates as integers."""
     if pa.types.is_timestamp(t):
         return pa.int64() if to_integers else pa.timestamp("ns", t.tz)
     if pa.types.is_date(t):
@@ -145,7 +149,7 @@ def _records(batch: pa.RecordBatch) -> list[dict[str, object]]:
         return batch.to_pylist(maps_as_pydicts="strict")
     except (KeyError, TypeError) as error:
         raise NotSupported(
-            "a map has equal keys, or rows or lists as keys, beside a timestamp before 1970 with digits below the millisecond",
+            "a map has equal keys, or rows or lists as keys, and a timestamp before 1970 has digits below the millisecond",
             f"pyorc, which writes ORC files with such timestamps, takes maps as Python dictionaries ({error})",
             "add --option file.format=parquet, or set it with `paimon-cli alter`",
         ) from error
@@ -159,7 +163,7 @@ def _refuse_lost_times(rows: pa.Table) -> None:
                 if ((nanos > LOST[0]) & (nanos < LOST[1]) & (nanos % MILLI != 0)).any():
                     raise NotSupported(
                         f"column {name} holds a timestamp in the last second before 1970 with digits below the millisecond",
-                        "ORC files have no form of such values that Java's Paimon reads right",
+                        "Java's Paimon reads no ORC encoding of such values correctly",
                         "add --option file.format=parquet, or set it with `paimon-cli alter`",
                         column=name,
                     )

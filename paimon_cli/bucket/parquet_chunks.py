@@ -1,10 +1,10 @@
-"""Column chunks of Parquet files: where their pages lie, and some of them decoded without the rest.
+"""Column chunks of Parquet files: the positions of their pages, and decoding of single pages.
 
-Arrow decodes whole column chunks only. So the wanted pages are put, as they are, after the dictionary page of their chunk into a
-small file in memory, which gets a footer of its own, and Arrow decodes that: any encoding, any codec, with page checksums.
+Arrow decodes only whole column chunks. So the pages to be decoded are copied, with the dictionary page of their chunk, into a
+small Parquet file in memory with a footer of its own, which Arrow decodes: any encoding, any codec, with page checksums.
 Bounds of pages, which are plain values, become Arrow columns in the same way.
 
-What the page index says is not trusted: a page must lie where it can, and hold as many rows as the index says.
+The page index is not trusted: a page must be inside its chunk, and hold as many rows as the index says.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ Rows = NDArray[np.int64]
 TAIL_GUESS = 64 << 10
 """Bytes read from the end of a file, so that most footers take one request."""
 PAGE_GAP, INDEX_GAP = 16 << 10, 64 << 10
-"""Unwanted bytes that are read along rather than with one more request."""
+"""Gaps between ranges up to these sizes are read, too, to save a request."""
 BOOLEAN, INT96, BYTE_ARRAY = 0, 3, 6
 """Physical types."""
 REQUIRED = 0
-"""The repetition of a column that holds no nulls."""
+"""The repetition type of a column without nulls."""
 DICTIONARIES = frozenset({2, 8})
-"""Encodings, old and new."""
-_OF_FILE = (1, 6)
-"""Fields of the footer that its copy keeps: version and writer."""
-_OF_CHUNK = (1, 2, 3, 4, 6)
-"""Fields of a chunk's metadata that hold for a part of it, too: type, encodings, path, codec, uncompressed size."""
+"""Encodings of dictionary indices: PLAIN_DICTIONARY and RLE_DICTIONARY."""
+_FILE_FIELDS = (1, 6)
+"""Fields of the footer that the small file takes over: version and writer."""
+_CHUNK_FIELDS = (1, 2, 3, 4, 6)
+"""Fields of a chunk's metadata that it takes over: type, encodings, path, codec, uncompressed size."""
 
 
 def read_footer(source: BinaryIO) -> Footer:
-    """`ValueError` for what is no Parquet file, or an encrypted one."""
+    """The decoded footer. Raises `ValueError` for a file that is not Parquet, or is encrypted."""
     return Footer(footer_bytes(source))
 
 
 def footer_bytes(source: BinaryIO) -> bytes:
-    """The footer as it lies in the file. `ValueError` as `read_footer`."""
+    """The encoded footer. Raises `ValueError` for a file that is not Parquet, or is encrypted."""
     size = source.seek(0, os.SEEK_END)
     tail = _read(source, max(0, size - TAIL_GUESS), min(size, TAIL_GUESS))
     length = footer_size(tail, size)
@@ -65,9 +65,9 @@ def footer_bytes(source: BinaryIO) -> bytes:
 
 
 def footer_size(tail: bytes, size: int) -> int:
-    """Of a file of `size` bytes that ends with `tail`. `ValueError` as `read_footer`."""
+    """The length of the encoded footer of a file of `size` bytes that ends with `tail`. Raises `ValueError`."""
     if tail[-4:] != MAGIC or len(tail) < TAIL + len(MAGIC):
-        raise ValueError("it does not end as a Parquet file does")
+        raise ValueError("it does not end like a Parquet file")
     (length,) = struct.unpack_from("<I", tail, len(tail) - TAIL)
     if length + TAIL > size:
         raise ValueError(f"a footer of {length} bytes does not fit into it")
@@ -75,20 +75,20 @@ def footer_size(tail: bytes, size: int) -> int:
 
 
 def read_ranges(source: BinaryIO, extents: Iterable[tuple[int, int]], gap: int) -> list[bytes]:
-    """The bytes of each extent (offset, size), in their order; those at most `gap` bytes apart are read together."""
-    listed = list(extents)
-    contents = [b""] * len(listed)
-    order = sorted((i for i, (_, size) in enumerate(listed) if size), key=lambda i: listed[i])
+    """The bytes of each extent (offset, size), in the order given. Extents at most `gap` bytes apart are read at once."""
+    ranges = list(extents)
+    contents = [b""] * len(ranges)
+    order = sorted((i for i, (_, size) in enumerate(ranges) if size), key=lambda i: ranges[i])
     at = 0
     while at < len(order):
-        begin, size = listed[order[at]]
+        begin, size = ranges[order[at]]
         end, stop = begin + size, at + 1
-        while stop < len(order) and listed[order[stop]][0] <= end + gap:
-            end = max(end, sum(listed[order[stop]]))
+        while stop < len(order) and ranges[order[stop]][0] <= end + gap:
+            end = max(end, sum(ranges[order[stop]]))
             stop += 1
         content = _read(source, begin, end - begin)
         for i in order[at:stop]:
-            offset, size = listed[i]
+            offset, size = ranges[i]
             contents[i] = content[offset - begin : offset - begin + size]
         at = stop
     return contents
@@ -104,9 +104,12 @@ def _read(source: BinaryIO, offset: int, size: int) -> bytes:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Where the pages of a column chunk lie; the whole chunk counts as one page where its pages are not listed."""
+    """A column chunk and the positions of its pages; without page indexes the whole chunk counts as one page.
 
-    listed: Struct
+    `entry`: its entry in the footer. `begin`, `end`: its bytes in the file.
+    """
+
+    entry: Struct
     leaf: Leaf
     begin: int
     end: int
@@ -114,7 +117,7 @@ class Chunk:
     is_paged: bool
 
     def whole(self) -> Chunk:
-        """The chunk as one page."""
+        """The chunk as a single page."""
         places = (np.array([value], np.int64) for value in (self.begin, self.end - self.begin, 0))
         return replace(self, places=PagePlaces(*places), is_paged=False)
 
@@ -124,55 +127,55 @@ class Chunk:
 
     @property
     def metadata(self) -> Struct:
-        found: Struct = self.listed.required(3)
-        return found
+        metadata: Struct = self.entry.required(3)
+        return metadata
 
 
 def chunks_of(
     source: BinaryIO, footer: Footer, columns: Sequence[TopColumn], groups: Sequence[int] | range
 ) -> dict[int, list[Chunk]]:
-    """The chunks of all leaves of the columns in these row groups."""
-    leaves = [(place, leaf) for column in columns for place, leaf in enumerate(column.leaves, column.first_leaf)]
-    listed = {group: [footer.groups[group].elements(1)[place] for place, _ in leaves] for group in groups}
-    indexed = {group: all(_has_index(chunk) for chunk in chunks) for group, chunks in listed.items()}
-    extents = [(chunk.required(4), chunk.required(5)) for group in groups if indexed[group] for chunk in listed[group]]
+    """Row group -> the chunks of all leaves of the columns. Raises `ValueError` for page indexes that are damaged."""
+    leaves = [(number, leaf) for column in columns for number, leaf in enumerate(column.leaves, column.first_leaf)]
+    entries = {group: [footer.groups[group].elements(1)[number] for number, _ in leaves] for group in groups}
+    indexed = {group: all(_has_index(entry) for entry in of_group) for group, of_group in entries.items()}
+    extents = [(entry.required(4), entry.required(5)) for group in groups if indexed[group] for entry in entries[group]]
     contents = iter(read_ranges(source, extents, INDEX_GAP))
-    found = {}
+    chunks = {}
     for group in groups:
         rows = footer.groups[group].required(3)
-        places = [PagePlaces.decode(next(contents)) if indexed[group] else None for _ in leaves]
-        first = places[0].first_rows if places[0] is not None else np.empty(0)
-        is_paged = all(place is not None and np.array_equal(place.first_rows, first) for place in places)
-        found[group] = [
-            _chunk(chunk, leaf, place if is_paged else None, rows)
-            for chunk, (_, leaf), place in zip(listed[group], leaves, places, strict=True)
+        indexes = [PagePlaces.decode(next(contents)) if indexed[group] else None for _ in leaves]
+        first = indexes[0].first_rows if indexes[0] is not None else np.empty(0)
+        is_paged = all(index is not None and np.array_equal(index.first_rows, first) for index in indexes)
+        chunks[group] = [
+            _chunk(entry, leaf, index if is_paged else None, rows)
+            for entry, (_, leaf), index in zip(entries[group], leaves, indexes, strict=True)
         ]
-    return found
+    return chunks
 
 
-def _has_index(chunk: Struct) -> bool:
-    return all(chunk.value(field, 0) > 0 for field in (4, 5, 6, 7))
+def _has_index(entry: Struct) -> bool:
+    return all(entry.value(field, 0) > 0 for field in (4, 5, 6, 7))
 
 
-def _chunk(listed: Struct, leaf: Leaf, places: PagePlaces | None, rows: int) -> Chunk:
-    if listed.value(1) is not None or 3 not in listed:
+def _chunk(entry: Struct, leaf: Leaf, places: PagePlaces | None, rows: int) -> Chunk:
+    if entry.value(1) is not None or 3 not in entry:
         raise ValueError("a column is encrypted, or in another file")
-    metadata = listed.required(3)
+    metadata = entry.required(3)
     data = metadata.required(9)
     begin = min(data, metadata.value(11) or data)
     end = begin + metadata.required(7)
     if places is None:
-        return Chunk(listed, leaf, begin, end, PagePlaces(*np.zeros((3, 1), np.int64)), False).whole()
+        return Chunk(entry, leaf, begin, end, PagePlaces(*np.zeros((3, 1), np.int64)), False).whole()
     ends = places.offsets + places.sizes
     inside = begin <= places.offsets[0] and ends[-1] <= end and (places.sizes > 0).all()
     row_bounds = np.append(places.first_rows, rows)
     if not inside or (ends[:-1] > places.offsets[1:]).any() or row_bounds[0] != 0 or (np.diff(row_bounds) <= 0).any():
-        raise ValueError("its page index names pages that cannot be")
-    return Chunk(listed, leaf, begin, end, places, True)
+        raise ValueError("its page index lists pages that cannot exist")
+    return Chunk(entry, leaf, begin, end, places, True)
 
 
 def whole_bounds(chunk: Chunk, is_required: bool) -> PageBounds | None:
-    """The bounds of the whole chunk. The deprecated `min` and `max`, which some writers got wrong, are ignored."""
+    """The bounds of the whole chunk, None if unknown. Ignores the deprecated `min` and `max`, which some writers got wrong."""
     statistics = chunk.metadata.value(12, Struct())
     low, high, nulls = statistics.value(6), statistics.value(5), statistics.value(3, 0 if is_required else 1)
     if nulls >= chunk.metadata.required(5):
@@ -182,20 +185,20 @@ def whole_bounds(chunk: Chunk, is_required: bool) -> PageBounds | None:
 
 @dataclass(frozen=True)
 class Part:
-    """Pages of a chunk that are wanted, with the rows of each."""
+    """Pages of a chunk that are to be decoded (numbers within the chunk), and the number of rows in each."""
 
     chunk: Chunk
     pages: Rows
     rows: Rows
 
     def extents(self) -> list[tuple[int, int]]:
-        """What stands before the first page (the dictionary, or nothing), then the pages."""
+        """The (offset, size) of what comes before the first page (the dictionary, or nothing), then of each page."""
         places = self.chunk.places
-        before = (self.chunk.begin, int(places.offsets[0]) - self.chunk.begin)
-        return [before, *zip(places.offsets[self.pages].tolist(), places.sizes[self.pages].tolist(), strict=True)]
+        prefix = (self.chunk.begin, int(places.offsets[0]) - self.chunk.begin)
+        return [prefix, *zip(places.offsets[self.pages].tolist(), places.sizes[self.pages].tolist(), strict=True)]
 
     def value_count(self, pages: Sequence[bytes]) -> int:
-        """Values in these pages, nulls counted. `ValueError` where a page holds other rows than the index says."""
+        """The number of values in these pages, nulls included. `ValueError` if a page has another number of rows than indexed."""
         if not self.chunk.is_paged:
             return int(self.chunk.metadata.required(5))
         counts = [values_of_page(page) for page in pages]
@@ -205,7 +208,7 @@ class Part:
 
 
 class SmallFile:
-    """A Parquet file in memory, in the making."""
+    """A Parquet file in memory, built from pages of other files."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -214,7 +217,7 @@ class SmallFile:
         self._rows = 0
 
     def add_group(self, leaves: Sequence[Sequence[tuple[Part, list[bytes]]]]) -> None:
-        """A row group of the parts of each leaf, one after the other. The contents are those of `Part.extents`."""
+        """Append a row group. For each leaf: its parts in order, each with the contents of `Part.extents`."""
         rows = sum(int(part.rows.sum()) for part, _ in leaves[0])
         begin = self._size
         chunks = [self._chunk(parts) for parts in leaves]
@@ -224,29 +227,32 @@ class SmallFile:
     def _chunk(self, parts: Sequence[tuple[Part, list[bytes]]]) -> Struct:
         begin, chunk = self._size, parts[0][0].chunk
         metadata = chunk.metadata
-        kept = Struct({field: metadata[field] for field in _OF_CHUNK if field in metadata})
-        before = len(parts[0][1][0]) if chunk.is_paged else metadata.required(9) - chunk.begin
-        if before:
-            kept[11] = number(begin)
+        copied = Struct({field: metadata[field] for field in _CHUNK_FIELDS if field in metadata})
+        dictionary_size = len(parts[0][1][0]) if chunk.is_paged else metadata.required(9) - chunk.begin
+        if dictionary_size:
+            copied[11] = number(begin)
         values = 0
         for part, contents in parts:
             values += part.value_count(contents[1:])
             self._parts += contents
             self._size += sum(map(len, contents))
-        kept |= {5: number(values), 7: number(self._size - begin), 9: number(begin + before)}
-        return Struct({2: number(0), 3: (STRUCT, kept)})
+        copied |= {5: number(values), 7: number(self._size - begin), 9: number(begin + dictionary_size)}
+        return Struct({2: number(0), 3: (STRUCT, copied)})
 
     def read(self, like: Footer, elements: Sequence[Struct], columns: int) -> pa.Table:
-        """All rows of the file, with the columns of the schema's `elements`."""
+        """All rows of the file.
+
+        `elements`: those of its schema, for this many `columns`; `like`: a footer of the original files.
+        """
         root = Struct({**like.root, 5: number(columns, I32)})
-        kept = {field: like.fields[field] for field in _OF_FILE if field in like.fields}
+        copied = {field: like.fields[field] for field in _FILE_FIELDS if field in like.fields}
         counts = {3: number(self._rows), 4: struct_list(self._groups)}
-        file = closed(self._parts, encode(Struct({**kept, 2: struct_list([root, *elements]), **counts})))
+        file = closed(self._parts, encode(Struct({**copied, 2: struct_list([root, *elements]), **counts})))
         return pq.ParquetFile(pa.BufferReader(file), pre_buffer=False, page_checksum_verification=True).read(use_threads=False)
 
 
 def plain_values(footer: Footer, element: Struct, values: Sequence[bytes | None]) -> pa.Array:
-    """Plain values of a column, as statistics hold them, in the Arrow type that the column has in the file; None is null."""
+    """Values in PLAIN encoding, as statistics hold them, as an Arrow array of the column's type in the file; None is null."""
     present = [value for value in values if value is not None]
     if len(present) < len(values):
         is_null = np.array([value is None for value in values])

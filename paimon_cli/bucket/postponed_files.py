@@ -1,7 +1,7 @@
-"""Files that wait in `bucket-postpone`: their names, format and order, and the buckets that their rows get (FORMAT.md, 6.6).
+"""Postponed files (`bucket-postpone`): their names, format and order, and how many buckets their rows get (FORMAT.md, 6.6).
 
-Writers of a table with `bucket=-2` add rows as they come, in any number and at any time: nothing is sorted, merged or numbered.
-A compaction reads the files in their order and writes the rows into buckets, whose number each partition gets once and keeps.
+Writers of a table with `bucket=-2` append rows to such files: nothing is sorted, merged or numbered. A compaction replays the
+files in order and writes the rows into buckets. The first one fixes the number of buckets of a partition.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from paimon_cli.options.table_options import MOST_BUCKETS, TableOptions
 
 AVRO = "avro"
 _PLAIN_USER = re.compile(r"[A-Za-z0-9_.]+(-[A-Za-z0-9_.]+)*")
-_LONGEST_USER = 64
+_MAX_USER_LENGTH = 64
 
 
 def postponed_options(context: TableContext, commit_user: str, writer_id: int) -> TableOptions:
-    """The options by which one writer of a commit user writes: Avro where it can hold the columns, else the table's format.
+    """The options with which a writer writes postponed files: Avro if it can hold the columns, else the table's format.
 
-    The names tell the writer, because its files have an order among themselves.
+    File names contain the commit user and the writer, because the order of files counts within a writer.
     """
     options = context.options
     prefix = f"{options.data_file_prefix}-u-{_named(commit_user)}-s-{writer_id}{WRITER_MARK}"
@@ -38,7 +38,7 @@ def postponed_options(context: TableContext, commit_user: str, writer_id: int) -
     own = options.of_postponed_files(AVRO, prefix)
     try:
         codec_of(AVRO, own.file_compression)
-    except UsageError:  # the codec of the table's own format
+    except UsageError:  # file.compression is a codec of the table's format that Avro does not have
         return own.with_overrides({"file.compression": "zstd"})
     return own
 
@@ -53,54 +53,56 @@ def _fits_avro(context: TableContext) -> bool:
 
 
 def _named(commit_user: str) -> str:
-    """The user as part of a file name; the hash of one that does not fit there, or that would be taken apart elsewhere."""
+    """The user as part of a file name; a hash if it is too long, or would make the name ambiguous."""
     plain = _PLAIN_USER.fullmatch(commit_user) and "-s-" not in commit_user and "-w-" not in commit_user
-    return commit_user if plain and len(commit_user) <= _LONGEST_USER else hashlib.sha256(commit_user.encode()).hexdigest()[:32]
+    if plain and len(commit_user) <= _MAX_USER_LENGTH:
+        return commit_user
+    return hashlib.sha256(commit_user.encode()).hexdigest()[:32]
 
 
 def writer_of(file_name: str) -> str:
-    """What the names of all files of one writer begin with; a name of another form is a writer of its own."""
+    """The prefix that the names of all files of a writer share; for a name of another form, the whole name."""
     prefix, mark, _ = file_name.rpartition(WRITER_MARK)
     return prefix if mark else file_name
 
 
 def replay_order(files: Sequence[DataFileMeta]) -> list[DataFileMeta]:
-    """The files in the order in which their rows count: commits as they came, a writer's own files by the time of creation.
+    """The files in the order in which their rows are replayed: by commit, but the files of one writer by creation time.
 
-    `files`: in the order of commits. A writer keeps the places that its files have there, and fills them by age.
+    `files`: in the order of commits. The files of a writer are sorted among the positions that they occupy there.
     """
-    places: dict[str, list[int]] = {}
-    for place, file in enumerate(files):
-        places.setdefault(writer_of(file.file_name), []).append(place)
+    positions: dict[str, list[int]] = {}
+    for position, file in enumerate(files):
+        positions.setdefault(writer_of(file.file_name), []).append(position)
     ordered = list(files)
-    for own in places.values():
-        by_age = sorted((files[place] for place in own), key=lambda file: file.creation_time_millis or 0)
-        for place, file in zip(own, by_age, strict=True):
-            ordered[place] = file
+    for of_writer in positions.values():
+        by_age = sorted((files[position] for position in of_writer), key=lambda file: file.creation_time_millis or 0)
+        for position, file in zip(of_writer, by_age, strict=True):
+            ordered[position] = file
     return ordered
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """What waits in one partition."""
+    """How many rows of a partition wait for buckets, and their size in bytes."""
 
     rows: int = 0
     size: int = 0
 
     @staticmethod
     def of(files: Iterable[DataFileMeta]) -> Waiting:
-        held = tuple(files)
-        return Waiting(sum(file.row_count for file in held), sum(file.file_size for file in held))
+        all_files = tuple(files)
+        return Waiting(sum(file.row_count for file in all_files), sum(file.file_size for file in all_files))
 
 
 def partition_counts(context: TableContext, buckets: LazyBuckets) -> dict[bytes, int]:
-    """The number of buckets of each partition that has any; no files are made objects for it."""
+    """The bucket count of each partition that has buckets. Raises `FilesConflict` for a partition with two of them."""
     counts: dict[bytes, int] = {}
     for (partition, bucket), total in buckets.table.newest_by_bucket("total_buckets").items():
         if bucket >= 0 and total > 0 and counts.setdefault(partition, total) != total:
-            place = context.partition_path_of(partition).rstrip("/") or context.address
+            path = context.partition_path_of(partition).rstrip("/") or context.address
             raise FilesConflict(
-                f"{place} has files for {counts[partition]} and for {total} buckets",
+                f"{path} has files for {counts[partition]} and for {total} buckets",
                 "rows of one key could be in two of them",
                 f"paimon-cli verify {context.layout.argument}",
             )
@@ -108,17 +110,17 @@ def partition_counts(context: TableContext, buckets: LazyBuckets) -> dict[bytes,
 
 
 def assigned_counts(options: TableOptions, known: Mapping[bytes, int], waiting: Mapping[bytes, Waiting]) -> dict[bytes, int]:
-    """The number of buckets of each partition with rows to be distributed: the one that it has, else one that fits its rows."""
-    return {partition: known.get(partition) or bucket_count(options, held) for partition, held in waiting.items()}
+    """The bucket count of each partition with waiting rows: its own (`known`), or else one that fits its rows."""
+    return {partition: known.get(partition) or bucket_count(options, rows) for partition, rows in waiting.items()}
 
 
 def bucket_count(options: TableOptions, waiting: Waiting) -> int:
-    """How many buckets a compaction gives a partition without any: as configured, else by rows, else by bytes."""
+    """How many buckets a compaction gives to a new partition: `postpone.default-bucket-num`, else by rows, else by bytes."""
     if options.postpone_default_bucket_num is not None:
         return options.postpone_default_bucket_num
     by_rows = options.postpone_target_rows
-    needed, target = (waiting.size, options.postpone_target_size) if by_rows is None else (waiting.rows, by_rows)
-    count = max(1, -(-needed // target))
+    amount, target = (waiting.size, options.postpone_target_size) if by_rows is None else (waiting.rows, by_rows)
+    count = max(1, -(-amount // target))
     if count > MOST_BUCKETS:
         key = "postpone.target-size-per-bucket" if by_rows is None else "postpone.target-row-num-per-bucket"
         raise UsageError(f"{key} would make {count:,} buckets in one partition", f"there can be {MOST_BUCKETS:,}", f"raise {key}")
@@ -126,7 +128,7 @@ def bucket_count(options: TableOptions, waiting: Waiting) -> int:
 
 
 def batch_bucket_count(options: TableOptions, batch: Waiting) -> int:
-    """How many buckets a batch gives a partition without any: its own number is a power of two, up to a limit."""
+    """How many buckets a batch write gives to a new partition: as a compaction, but rounded up to a power of two, and limited."""
     count = bucket_count(options, batch)
     if options.postpone_default_bucket_num is not None:
         return count
@@ -134,29 +136,29 @@ def batch_bucket_count(options: TableOptions, batch: Waiting) -> int:
 
 
 class KnownCounts(dict[bytes, int]):
-    """The number of buckets of each partition that has any; all others get the number that the table's options name."""
+    """The bucket counts of existing partitions, and one `default` for all new ones. Picklable."""
 
-    def __init__(self, known: Mapping[bytes, int], others: int) -> None:
+    def __init__(self, known: Mapping[bytes, int], default: int) -> None:
         super().__init__(known)
-        self._others = others
+        self._default = default
 
     def __missing__(self, partition: bytes) -> int:
-        return self._others
+        return self._default
 
     def __reduce__(self) -> tuple[type[KnownCounts], tuple[dict[bytes, int], int]]:
-        return KnownCounts, (dict(self), self._others)
+        return KnownCounts, (dict(self), self._default)
 
 
 def counts_in_advance(context: TableContext, known: Mapping[bytes, int]) -> KnownCounts | None:
-    """The numbers of buckets for a batch whose rows need not be counted first; None if they must be."""
-    others = context.options.postpone_default_bucket_num
-    if others is not None:
-        return KnownCounts(known, others)
-    is_all = bool(known) and not context.schema.partition_keys
-    return KnownCounts(known, max(known.values())) if is_all else None
+    """The bucket counts for a batch write if they do not depend on its number of rows; else None."""
+    default = context.options.postpone_default_bucket_num
+    if default is not None:
+        return KnownCounts(known, default)
+    has_only_partition = bool(known) and not context.schema.partition_keys
+    return KnownCounts(known, max(known.values())) if has_only_partition else None
 
 
 def waiting_files(buckets: Mapping[BucketId, BucketFiles]) -> dict[bytes, BucketFiles]:
-    """The postponed files of each partition, in the order of their replay."""
+    """Partition -> its postponed files, in the order of their replay."""
     postponed = (buckets[bucket_id] for bucket_id in buckets if bucket_id.bucket == POSTPONE_BUCKET)
     return {bucket.partition: replace(bucket, files=tuple(replay_order(bucket.files))) for bucket in postponed}

@@ -1,7 +1,7 @@
-"""Stored columns of a data file, converted to the read schema (FORMAT.md, section 2).
+"""Converts the columns of a data file to the read schema (FORMAT.md, section 2).
 
-Columns of an older schema are matched by field id and cast in one step. Columns that the file lacks are filled: with nulls where
-they were added later, and with what its layout implies where they are system columns.
+Columns of an older schema are matched by field id and cast in one step. Columns that were added later are null; system columns
+that the file does not store have the values that its layout implies.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ SYSTEM_COLUMNS = {SEQUENCE_NUMBER: pa.int64(), VALUE_KIND: pa.int8()}
 
 @dataclass(frozen=True)
 class ColumnSource:
-    """Where a read column comes from: the file's column (None: added later, all null) and both types."""
+    """A column of the read schema, and the file's column from which it comes (None: it was added later, and is null)."""
 
     field: DataField
     file_field: DataField | None
 
     def column(self, stored: pa.Array | None, rows: int) -> pa.Array:
-        """The stored column (as the file's format spelled it) as the read schema's Arrow type."""
+        """The column in the read schema's Arrow type. `stored`: as the file's reader returned it; `rows`: their number."""
         if self.file_field is None or stored is None:
             return pa.nulls(rows, arrow_type(self.field.type))
         declared = as_declared(stored, self._stored_type)
@@ -60,13 +60,13 @@ class ColumnSource:
 
 
 def column_sources(read_fields: tuple[DataField, ...], file_fields: tuple[DataField, ...]) -> list[ColumnSource]:
-    """Match by field id: renamed columns are found, a re-added name is another column."""
+    """The source of each read column, by field id: renamed columns match, dropped and re-added ones do not."""
     by_id = {field.id: field for field in file_fields}
     return [ColumnSource(field, by_id.get(field.id)) for field in read_fields]
 
 
 def as_declared(stored: pa.Array, target: pa.DataType) -> pa.Array:
-    """What another writer's file calls the type -> the Arrow type that the schema declares; same values."""
+    """The same values in the Arrow type `target` that the schema declares. Files of other writers use equivalent types."""
     if stored.type == target:
         return stored
     if pa.types.is_dictionary(stored.type):
@@ -75,7 +75,7 @@ def as_declared(stored: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def evolved(column: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    """A column in `arrow_type(source)` as `arrow_type(target)`; ROW fields are matched by id at any depth."""
+    """Cast a column from `arrow_type(source)` to `arrow_type(target)`; fields of ROWs are matched by id at any depth."""
     if same_type(source, target):
         return column
     if source.root != target.root or not isinstance(source, NestedType):
@@ -100,7 +100,7 @@ def evolved(column: pa.Array, source: DataType, target: DataType) -> pa.Array:
 
 def _fields(column: pa.Array, old: tuple[DataField, ...], new: tuple[DataField, ...]) -> list[pa.Array]:
     positions = {field.id: i for i, field in enumerate(old)}
-    # `field` of a sliced struct is cut to the slice, `flatten` would also put the struct's nulls into its fields
+    # `field` respects the slice of a struct; `flatten` would also copy the struct's nulls into its fields
     return [
         pa.nulls(len(column), arrow_type(field.type))
         if field.id not in positions
@@ -110,7 +110,7 @@ def _fields(column: pa.Array, old: tuple[DataField, ...], new: tuple[DataField, 
 
 
 class ReadColumns:
-    """The columns of a read, and how they come out of those that a file stores."""
+    """The columns of a read, and how to get them from the columns that a data file stores."""
 
     def __init__(self, context: TableContext, file: DataFileMeta, columns: Sequence[str]) -> None:
         self._file_schema = context.schema if file.schema_id == context.schema.id else context.schemas.get(file.schema_id)
@@ -125,12 +125,14 @@ class ReadColumns:
 
     @property
     def physical(self) -> list[str]:
-        """The columns that the file has to be read for."""
+        """The names of the file's columns that must be read."""
         return [*self._system, *self._keys, *(s.file_field.name for s in self._sources if s.file_field is not None)]
 
     def of(self, stored: pa.RecordBatch, kind: int | None = None, spares_kinds: bool = False) -> pa.RecordBatch:
-        """The columns in the read schema, of rows with the physical ones. `kind`: that of all rows, if known; they then have no
-        column of kinds, and get none with `spares_kinds` unless they are retractions.
+        """Convert rows with the `physical` columns to the read schema.
+
+        `kind`: the kind of all rows, if known; `stored` has no column of kinds then. With `spares_kinds` the result has none
+        either, unless that kind is a retraction.
         """
         kind = kind if self._has_kinds else INSERT
         wanted = [name for name in self._columns if name != VALUE_KIND or kind not in (INSERT, UPDATE_AFTER) or not spares_kinds]

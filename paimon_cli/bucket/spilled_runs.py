@@ -1,7 +1,7 @@
-"""Sorted runs on local disk, for rows that a sort buffer or a merge of many runs cannot hold in memory.
+"""Sorted runs on local disk, for rows that do not fit into memory, and merges of many runs in several passes.
 
-More runs than memory can hold a batch of are merged in passes. A pass only interleaves: all rows of a key survive it, so that
-the merge engine sees in the last pass what it would have seen in a single one (FORMAT.md, section 11.2).
+If memory cannot hold a batch of each run, runs are merged in passes. All passes but the last only interleave: they keep all rows
+of a key, so that the merge engine gets the same rows as in a single pass (FORMAT.md, section 11.2).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 CODEC = "lz4"
-"""Cheap enough that spilling is bound by the disk."""
+"""Fast enough that the disk limits spilling."""
 SPILLED_BATCH_BYTES = 2 << 20
-"""What a merge holds of each spilled run."""
+"""Arrow bytes of a batch, of which a merge holds one per spilled run."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,9 @@ class SpilledRun:
 
 
 class SpillDirectory:
-    """Spilled runs of one writer or one merge; leaving the `with` block (or `close`) removes them.
+    """A directory for the spilled runs of one writer or one merge, removed at the end of the `with` block, or by `close`.
 
-    The directory appears with the first run, below the system's directory for temporary files (TMPDIR). Buckets that are
-    flushed side by side share it.
+    It is created with the first run, in the system's directory for temporary files (TMPDIR). Threads may share it.
     """
 
     def __init__(self) -> None:
@@ -84,33 +83,33 @@ class SpillDirectory:
     def __enter__(self) -> SpillDirectory:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
 
 OpenRun = Callable[[], Iterator[pa.RecordBatch]]
-"""Begins to read a run; called when its turn comes, so that not all files are open at once."""
+"""Starts to read a run. Called only when the run is merged, so that not all files are open at once."""
 
 
 def merge_in_passes(
-    runs: Sequence[OpenRun], key_columns: Sequence[str], engine: MergeEngine, most_runs: int, *, keys_repeat: bool = False
+    runs: Sequence[OpenRun], key_columns: Sequence[str], engine: MergeEngine, max_runs: int, *, keys_repeat: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """One row per key over all runs, at most `most_runs` (>= 2) of them read at a time.
+    """Merge all runs, oldest first, into one row per key, reading at most `max_runs` (at least 2) of them at a time.
 
     `keys_repeat`: a run may hold a key several times, but never in two batches.
     """
-    if len(runs) <= most_runs:
+    if len(runs) <= max_runs:
         yield from merge_sorted_runs([run() for run in runs], key_columns, engine, keys_repeat=keys_repeat)
         return
     with SpillDirectory() as spill:
-        waiting: list[OpenRun] = list(runs)
-        while len(waiting) > most_runs:
-            # Neighbours are put together, so that runs stay in their order, oldest first: it decides between equal numbers.
-            group = min(most_runs, len(waiting) - most_runs + 1)
-            last = group if group < most_runs else len(waiting)
-            passed = [_interleaved(spill, waiting[i : i + group], key_columns) for i in range(0, last, group)]
-            waiting = [*passed, *waiting[last:]]
-        yield from merge_sorted_runs([run() for run in waiting], key_columns, engine, keys_repeat=True)
+        remaining: list[OpenRun] = list(runs)
+        while len(remaining) > max_runs:
+            # Only adjacent runs are combined, so that runs stay in order, which decides between equal sequence numbers.
+            group = min(max_runs, len(remaining) - max_runs + 1)
+            end = group if group < max_runs else len(remaining)
+            combined = [_interleaved(spill, remaining[i : i + group], key_columns) for i in range(0, end, group)]
+            remaining = [*combined, *remaining[end:]]
+        yield from merge_sorted_runs([run() for run in remaining], key_columns, engine, keys_repeat=True)
 
 
 def _interleaved(spill: SpillDirectory, runs: Sequence[OpenRun], key_columns: Sequence[str]) -> OpenRun:

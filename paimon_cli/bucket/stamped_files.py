@@ -1,4 +1,4 @@
-"""Names of the files that one job creates: they share a stamp, by which they are found again when the job has failed."""
+"""Names of the files that a job creates. They share a stamp, by which the files of a failed job are found and deleted."""
 
 from __future__ import annotations
 
@@ -11,37 +11,34 @@ from paimon_cli.storage.storage import delete_all
 
 INDEX_PREFIX = "index-"
 UUID_PARTS = (8, 12, 16, 20)
-"""How many hexadecimal digits of a UUID come before each dash."""
+"""The number of hexadecimal digits of a UUID before each dash."""
 WRITER_MARK = "-w-"
-"""What the names of postponed files have between their writer and their own UUID."""
+"""Separates the writer from the UUID in the names of postponed files."""
 
 
 def new_stamp(context: TableContext) -> str:
-    """16 hexadecimal digits that the names of all files of one job have in common."""
+    """A new stamp: 16 hexadecimal digits that the names of all files of one job share."""
     return context.random.uuid().replace("-", "")[:16]
 
 
 def stamped_uuid(context: TableContext, stamp: str) -> str:
-    """A new UUID that begins with the stamp, if there is one."""
-    own = context.random.uuid().replace("-", "")
-    return _dashed(stamp + own[len(stamp) :])
+    """A new UUID that begins with the stamp, which may be ''."""
+    digits = context.random.uuid().replace("-", "")
+    return _dashed(stamp + digits[len(stamp) :])
 
 
 def _dashed(digits: str) -> str:
-    """The digits as a UUID, or the beginning of one, is written."""
+    """The digits of a UUID, or of its beginning, with dashes."""
     starts = (0, *UUID_PARTS)
     return "-".join(digits[start:end] for start, end in zip(starts, (*UUID_PARTS, None), strict=True) if digits[start:end])
 
 
-def _beginning(stamp: str) -> str:
+def _uuid_prefix(stamp: str) -> str:
     return _dashed(stamp) + ("-" if len(stamp) in UUID_PARTS else "")
 
 
 class DataFileNames:
-    """Names of one writer's data files: one UUID, a counter from 0.
-
-    With a `stamp` (16 hex digits) the UUID begins with it, so that the files of a failed job can be found again.
-    """
+    """The names of a writer's data files: prefix, one UUID, which begins with the `stamp`, and a counter from 0."""
 
     def __init__(self, context: TableContext, stamp: str = "") -> None:
         self._uuid = stamped_uuid(context, stamp)
@@ -55,9 +52,9 @@ class DataFileNames:
 
 
 def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str] = ()) -> int:
-    """Delete every data, changelog and index file of the job except the names in `keep`; returns how many there were.
+    """Delete all data, changelog and index files of a job, except the names in `keep`. Returns how many were deleted.
 
-    Only for a job whose tasks have all ended: a task still running could write more.
+    All tasks of the job must have ended: a running task could write more.
     """
     files = stamped_files(context, stamp, keep)
     delete_all(context.storage, files)
@@ -65,7 +62,7 @@ def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str
 
 
 def stamped_files(context: TableContext, stamp: str, keep: Collection[str] = ()) -> list[str]:
-    """Paths of the job's data, changelog and index files that are there, except the names in `keep`."""
+    """Paths of the existing data, changelog and index files of a job, except the names in `keep`."""
     mode = context.mode  # the vectors of an append table may be switched off
     has_indexes = mode.deletion_vectors or mode.bucket_mode is BucketMode.DYNAMIC or not mode.has_keys
     directories = [*_bucket_directories(context), *([context.layout.index_directory] if has_indexes else [])]
@@ -78,20 +75,20 @@ def stamped_files(context: TableContext, stamp: str, keep: Collection[str] = ())
 
 
 def _is_stamped(context: TableContext, name: str, stamp: str) -> bool:
-    """Whether the job made the file; names of postponed files tell their writer before the stamp."""
-    begin, prefixes = _beginning(stamp), (context.options.data_file_prefix, context.options.changelog_file_prefix, INDEX_PREFIX)
-    if any(name.startswith(prefix + begin) for prefix in prefixes):
+    """Whether the job created the file. In names of postponed files, the writer comes before the stamp."""
+    options, uuid = context.options, _uuid_prefix(stamp)
+    if any(name.startswith(prefix + uuid) for prefix in (options.data_file_prefix, options.changelog_file_prefix, INDEX_PREFIX)):
         return True
-    return name.startswith(context.options.data_file_prefix) and WRITER_MARK + begin in name
+    return name.startswith(options.data_file_prefix) and WRITER_MARK + uuid in name
 
 
 def stamped_prefix(context: TableContext, stamp: str) -> str:
-    """What the names of all data files of the job begin with; changelog files not among them."""
-    return context.options.data_file_prefix + _beginning(stamp)
+    """The prefix of the names of all data files of a job (changelog files have another one)."""
+    return context.options.data_file_prefix + _uuid_prefix(stamp)
 
 
 def _bucket_directories(context: TableContext) -> Iterator[str]:
-    """`bucket-*` below partition directories of exactly the table's depth."""
+    """The paths of all `bucket-*` directories in partition directories of the table's depth."""
     level: Iterable[str] = [context.layout.root]
     for key in context.schema.partition_keys:
         level = [d.path for parent in level for d in context.storage.list_directory(parent) if d.name.startswith(f"{key}=")]

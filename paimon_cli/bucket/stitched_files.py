@@ -1,10 +1,9 @@
-"""Parquet files put together without decoding: row groups are copied as they are, with one new footer (FORMAT.md, section 12).
+"""Combines Parquet files without decoding them: row groups are copied, and get one new footer (FORMAT.md, section 12).
 
-What moves with them: places of pages, page indexes and bloom filters. What does not change: pages, with their checksums, and
-statistics. Checksums are not verified here, which would cost more than the copy: a damaged page stays damaged, and whatever reads
-it next reports it. Only row groups whose files have the same frame (`FooterFrame`) fit into one file: the schema, the writer, by
-whose name readers judge what they can trust, and the metadata of the file. Rows that must be decoded come between them as row
-groups that are encoded in memory.
+Pages, with their checksums, and statistics stay as they are; page indexes, bloom filters and the offsets of pages are adjusted.
+Checksums are not verified, which would cost more than the copy: a damaged page stays damaged, and the next reader reports it.
+Row groups fit into one file only if their files have the same frame (`FooterFrame`): schema, file metadata, and the writer, whose
+name tells readers what they can trust. Rows that had to be decoded are added as row groups encoded in memory.
 """
 
 from __future__ import annotations
@@ -27,19 +26,21 @@ from paimon_cli.metadata.encoded_footer import BLOOM, COLUMN_INDEX, OFFSET_INDEX
 from paimon_cli.metadata.parquet_footer import MAGIC, TAIL, PagePlaces, closed, ending
 from paimon_cli.options.table_options import TableOptions
 
-MOST_GROUPS = 32_767
-"""Row groups of a file: some writers number them in 16 bits."""
+MAX_GROUPS = 32_767
+"""Row groups of a file, because some writers number them in 16 bits."""
 WHOLE_BYTES = 4 << 20
-"""A file up to this size is read by one request."""
+"""A file up to this size is read with one request."""
 PIECE_BYTES = 4 << 20
-"""Bytes of larger ones that are copied at a time."""
+"""Bytes of larger files that are copied at a time."""
 CODECS = {"none": {0}, "snappy": {1}, "gzip": {2}, "brotli": {4}, "lz4": {5, 7}, "zstd": {6}}
-"""Numbers of codecs in a footer, by the names that Arrow gives them."""
+"""Arrow's name of a codec -> its numbers in footers."""
 
 
 @dataclass
 class _CopiedGroup:
-    """A row group in its new place: its entry in the footer with the numbers that change, some of which are known in the end."""
+    """A copied row group. `values`: new values of numbers in its footer entry; some are known only when the file is closed.
+    `outside`: its page indexes and bloom filters, which are written at the end.
+    """
 
     group: StoredGroup
     values: list[tuple[Number, int]]
@@ -50,10 +51,10 @@ class _CopiedGroup:
 
 
 class StoredGroups:
-    """The row groups of an open Parquet file. `ValueError` or `LookupError` for one that cannot be copied as it is."""
+    """The row groups of an open Parquet file. Raises `ValueError` or `LookupError` for a file that cannot be copied."""
 
     def __init__(self, source: BinaryIO, like: FooterFrame | None = None) -> None:
-        """`like`: the frame that the file probably has."""
+        """`like`: a frame that the file probably has, which saves decoding its own."""
         size = source.seek(0, io.SEEK_END)
         self._source, self._whole = source, None
         if size <= WHOLE_BYTES:
@@ -72,7 +73,7 @@ class StoredGroups:
         if sum([group.rows for group in self.groups]) != self.rows:
             raise ValueError("its row groups hold another number of rows than its footer says")
         self.codecs = {chunk.codec for chunk in chunks}
-        """Numbers of the codecs of all chunks."""
+        """The numbers of all codecs used in the file."""
         outside = [part for chunk in chunks for part in chunk.outside]
         contents = read_ranges(self._source, [part.extent for part in outside], INDEX_GAP)
         self._contents = dict(zip(outside, contents, strict=True))
@@ -81,12 +82,12 @@ class StoredGroups:
                 PagePlaces.decode(content)
 
     def outside(self, chunk: StoredChunk, distance: int) -> list[tuple[Outside, bytes]]:
-        """What belongs to the chunk and lies near the footer, for a chunk that lies `distance` bytes further on."""
-        found = [(part, self._contents[part]) for part in chunk.outside]
-        return [(part, PagePlaces.moved(data, distance) if part.kind == OFFSET_INDEX else data) for part, data in found]
+        """The page indexes and bloom filter of a chunk, adjusted to the chunk being moved by `distance` bytes."""
+        contents = [(part, self._contents[part]) for part in chunk.outside]
+        return [(part, PagePlaces.moved(data, distance) if part.kind == OFFSET_INDEX else data) for part, data in contents]
 
     def pieces(self, begin: int, end: int) -> Iterator[bytes | memoryview]:
-        """The bytes from `begin` to `end`."""
+        """The bytes of the file from `begin` to `end`, in pieces."""
         if self._whole is not None:
             yield self._whole[begin:end]
             return
@@ -95,7 +96,7 @@ class StoredGroups:
 
 
 class StitchedFile:
-    """A Parquet file in the making, of copied row groups and of encoded ones: an encoder that takes both."""
+    """A `FileEncoder` of a Parquet file that also accepts row groups of other files."""
 
     def __init__(self, sink: BinaryIO, frame: FooterFrame, layout: FileLayout, options: TableOptions, level: int) -> None:
         self._sink = sink
@@ -110,8 +111,8 @@ class StitchedFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has no room for another row group, beside one of rows that wait for being encoded."""
-        return len(self._groups) >= MOST_GROUPS - 1
+        """Whether there is no room for another copied row group, with one kept for rows that are not encoded yet."""
+        return len(self._groups) >= MAX_GROUPS - 1
 
     def takes(self, rows: pa.RecordBatch) -> bool:
         return not self.is_full
@@ -127,16 +128,17 @@ class StitchedFile:
             self.copy(encoded, group, encoder.with_nan)
 
     def copy(self, file: StoredGroups, group: StoredGroup, without_bounds: Iterable[str]) -> None:
-        """Copy a row group of a file with the same frame. `without_bounds`: columns whose bounds in the footer are not those of
-        all values, as some are NaN."""
+        """Copy a row group of a file with the same frame. `without_bounds`: columns that hold NaN, which bounds in the footer
+        ignore.
+        """
         if file.frame != self._frame:
-            raise ValueError("its schema or its writer is another one")
+            raise ValueError("it has another schema or writer")
         new = _CopiedGroup(group, [], [])
         if group.offset is not None and group.offset.value:
             new.values.append((group.offset, self._size))
         if group.ordinal is not None:
             new.values.append((group.ordinal, len(self._groups)))
-        for chunks in _side_by_side(group.chunks):
+        for chunks in _contiguous(group.chunks):
             begin, end = chunks[0].begin, chunks[-1].end
             distance = self._size - begin
             for piece in file.pieces(begin, end):
@@ -151,12 +153,12 @@ class StitchedFile:
         self._without_bounds.update(without_bounds)
 
     def close(self) -> None:
-        """Bloom filters first, then bounds of pages, then places of pages, as a reader takes all of one kind together."""
+        """Write bloom filters, column indexes, offset indexes and the footer. Readers fetch all parts of one kind at once."""
         if self._footer:
             return
-        waiting = [group for group in self._groups if isinstance(group, _CopiedGroup)]
+        with_parts = [group for group in self._groups if isinstance(group, _CopiedGroup)]
         for kind in (BLOOM, COLUMN_INDEX, OFFSET_INDEX):
-            for group in waiting:
+            for group in with_parts:
                 for part, content in group.outside:
                     if part.kind == kind:
                         group.values += [(part.offset, self._size), (part.size, len(content))]
@@ -172,20 +174,20 @@ class StitchedFile:
         return [footer_statistics(footer, leaves.get(f.name), f.type, f.name in self._without_bounds) for f in fields]
 
 
-def _side_by_side(chunks: Sequence[StoredChunk]) -> Iterator[list[StoredChunk]]:
-    """Chunks between which nothing lies, together."""
-    together: list[StoredChunk] = []
+def _contiguous(chunks: Sequence[StoredChunk]) -> Iterator[list[StoredChunk]]:
+    """Lists of chunks without gaps between them."""
+    neighbours: list[StoredChunk] = []
     for chunk in chunks:
-        if together and together[-1].end != chunk.begin:
-            yield together
-            together = []
-        together.append(chunk)
-    if together:
-        yield together
+        if neighbours and neighbours[-1].end != chunk.begin:
+            yield neighbours
+            neighbours = []
+        neighbours.append(chunk)
+    if neighbours:
+        yield neighbours
 
 
 def own_frame(layout: FileLayout, options: TableOptions, level: int) -> FooterFrame:
-    """The frame of the Parquet files that are encoded for a table."""
+    """The frame of the Parquet files that this version writes for a table."""
     buffer = io.BytesIO()
     ParquetEncoder.of_table(buffer, layout, options, level, layout.physical.empty_table()).close()
     return StoredGroups(buffer).frame

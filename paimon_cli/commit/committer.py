@@ -1,13 +1,13 @@
 """The commit protocol: how commit messages become a snapshot (FORMAT.md, section 10.2).
 
-1. read the latest snapshot; stop if it, or one before it, holds this commit already (`deduplication`).
+1. read the latest snapshot; stop if it, or an earlier one, already holds this commit (`deduplication`).
 2. check that no other commit contradicts this one (`data_conflict`, `files_conflict`).
-3. prepare: write manifests, manifest lists and, in memory, the snapshot (`prepared_snapshot`).
-4. publish: create `snapshot-N`, only if it does not exist (`snapshot_publish`); after a lost race start again at 1.
+3. prepare: write manifests and manifest lists, and build the snapshot in memory (`prepared_snapshot`).
+4. publish: create `snapshot-N`, only if it does not exist (`snapshot_publish`); after a lost race, start again at 1.
 5. announce: write the LATEST hint.
 
-Before step 4 only new files are written, which no snapshot names, and step 4 is one atomic operation of the storage. So a commit
-happens as a whole or not at all, wherever it stops.
+Steps 1 to 3 only write new files that no snapshot names, and step 4 is one atomic operation of the storage. So a commit happens
+as a whole or not at all, wherever it is interrupted.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ from paimon_cli.options.option_catalog import COMMIT
 
 @dataclass(frozen=True)
 class CommitResult:
-    """The snapshots that a commit made, oldest first, and how many attempts it took: 1 if no race was lost.
+    """The snapshots that a commit created, oldest first, and how many attempts it took: 1 if no race was lost.
 
-    `already_committed`: an earlier run, or a twin of this process, made this commit. Files of the messages that no snapshot
-    names are then the caller's to delete, as after a conflict.
+    `already_committed`: an earlier run, or another process with the same identity, has made this commit. The caller must then
+    delete the files of its messages that no snapshot names, as after a conflict.
     """
 
     snapshots: tuple[Snapshot, ...] = ()
@@ -78,7 +78,9 @@ class CommitResult:
 
 @dataclass(frozen=True)
 class CommitStep:
-    """One snapshot to make, and its data conflict checks. `rewrites_manifests`: it changes no files of data."""
+    """One snapshot to create. `changes_on`: its changes, given the latest snapshot. `data_checks`: its data conflict checks.
+    `rewrites_manifests`: it changes no data files.
+    """
 
     changes_on: ChangesOn
     data_checks: Sequence[CheckData] = ()
@@ -105,11 +107,11 @@ class Committer:
     ) -> CommitResult:
         """Publish an APPEND snapshot for the append halves, then a COMPACT snapshot for the compact halves.
 
-        Raises `FilesConflict` or `DataConflict` if other commits contradict this one (its data files are the caller's to delete,
-        see `commit_messages`), `StorageUnavailable` if all retries lost the race, `CommitUnknown` if the outcome is unknown.
-        `keeps_numbers`: the files were committed before, and keep their place in the order of snapshots. `rows_are_new`: the
-        compact halves bring rows that their buckets did not hold, which must not go on top of what others wrote there since.
-        `work_begin_millis`: when the job began, which the snapshots then note.
+        Raises `FilesConflict` or `DataConflict` if other commits contradict this one (the caller then deletes its data files, see
+        `commit_messages`), `StorageUnavailable` if all attempts lost the race, `CommitUnknown` if the outcome is unknown.
+        `keeps_numbers`: the files were committed before, and keep their position in the order of snapshots. `rows_are_new`: the
+        compact halves contain rows that were not in their buckets before, so that newer rows of other commits are a conflict.
+        `work_begin_millis`: when the job started, to be recorded in the snapshots.
         """
         context, steps = self._context, list[CommitStep]()
         append, compact = append_changes(messages, check_append_files), compact_changes(messages)
@@ -138,11 +140,11 @@ class Committer:
         read_snapshot_id: int | None = None,
         keeps_postponed: bool = False,
     ) -> CommitResult:
-        """An OVERWRITE snapshot: the new files replace all live files of the partitions that `replaced_partitions` selects.
+        """Publish an OVERWRITE snapshot whose files replace all live files of the partitions that `replaced_partitions` selects.
 
-        The live files are read again at every attempt, so files that others added in the meantime are replaced too, unless the
-        data conflict check is on: it checks from `read_snapshot_id` (else that of the messages) onwards. Compact halves follow as
-        a COMPACT snapshot. Errors as `commit`. `keeps_postponed`: rows that wait in `bucket-postpone` go on waiting.
+        Every attempt reads the live files again, so that files added in the meantime are replaced, too, unless the data conflict
+        check is on: it looks at all commits after `read_snapshot_id` (default: that of the messages). Compact halves follow as a
+        COMPACT snapshot. Raises the same errors as `commit`. `keeps_postponed`: rows in `bucket-postpone` are not replaced.
         """
         read = oldest_read(messages) if read_snapshot_id is None else read_snapshot_id
         checks = self._checks_of_homes(identity, messages)
@@ -159,20 +161,20 @@ class Committer:
         return self._commit(steps, identity, watermark)
 
     def compact_manifests(self, identity: CommitIdentity) -> CommitResult:
-        """A COMPACT snapshot of the same files, with as few manifests as possible; none if there is nothing to gain.
+        """Publish a COMPACT snapshot of the same files, with as few manifests as possible; none if there is nothing to gain.
 
-        Nothing that other jobs commit contradicts it: it starts again on top of their snapshots.
+        It has no conflicts with other commits: it starts again on top of their snapshots.
         """
         begin = self._context.clock.now_millis()
         step = CommitStep(lambda latest: compact_changes([]), rewrites_manifests=True)
         return Committer(merging_fully(self._context))._commit([step], identity, None, begin)
 
     def is_committed(self, identity: CommitIdentity) -> bool:
-        """Whether an earlier run made this commit (Java filterCommitted); always False for identities that are never repeated."""
+        """Whether an earlier run made this commit (Java filterCommitted). Always false for identities that are never repeated."""
         return Deduplication(self._context, identity).already_committed()
 
     def _ordered(self, changes_on: ChangesOn) -> ChangesOn:
-        """With `sequence.snapshot-ordering` new files get the id of their snapshot, which differs from attempt to attempt."""
+        """The changes, in which new files get the id of their snapshot if the table has `sequence.snapshot-ordering`."""
         if not self._context.options.sequence_snapshot_ordering:
             return changes_on
         return lambda latest: changes_on(latest).numbered_by_snapshot(1 if latest is None else latest.id + 1)
@@ -185,25 +187,25 @@ class Committer:
         work_begin_millis: int | None = None,
     ) -> CommitResult:
         with _unpublished():
-            own = Deduplication(self._context, identity)
-            is_made = own.already_committed()
-        if is_made:
+            deduplication = Deduplication(self._context, identity)
+            is_committed = deduplication.already_committed()
+        if is_committed:
             return CommitResult(already_committed=True)
-        done = CommitResult()
+        result = CommitResult()
         for step in steps:
             try:
-                done = done.followed_by(self._publish(step, own, watermark, work_begin_millis))
+                result = result.followed_by(self._publish(step, deduplication, watermark, work_begin_millis))
             except (Conflict, StorageUnavailable) as refusal:
-                refusal.details["published_snapshots"] = [snapshot.id for snapshot in done.snapshots]
+                refusal.details["published_snapshots"] = [snapshot.id for snapshot in result.snapshots]
                 raise
-            if done.already_committed:
+            if result.already_committed:
                 break
-        return done
+        return result
 
     def _publish(
-        self, step: CommitStep, own: Deduplication, watermark: int | None, work_begin_millis: int | None
+        self, step: CommitStep, deduplication: Deduplication, watermark: int | None, work_begin_millis: int | None
     ) -> CommitResult:
-        """Make one snapshot by the steps above; each attempt builds on the snapshot that won the race before it.
+        """Create one snapshot by the steps of the protocol. After a lost race, the next attempt builds on the winner.
 
         Delta manifests are written once, unless the changes depend on the latest snapshot.
         """
@@ -214,15 +216,15 @@ class Committer:
                 with discarded_on(writer, PaimonError, Unpublished), _unpublished():
                     latest = self._latest(attempt)
                     changes = step.changes_on(latest)
-                    is_made = own.committed_since_begin(latest, changes.kind)
-                    if is_made or self._is_needless(step, changes, latest):
+                    is_committed = deduplication.committed_since_begin(latest, changes.kind)
+                    if is_committed or self._is_needless(step, changes, latest):
                         writer.discard(writer.written)
-                        return CommitResult(attempts=attempt, already_committed=is_made)
+                        return CommitResult(attempts=attempt, already_committed=is_committed)
                     self._check(step, changes, latest, attempt)
                     if delta is None or delta.changes is not changes:
                         writer.discard(delta.files if delta else ())
                         delta = DeltaManifests.write(changes, writer)
-                    facts = CommitFacts(own.identity, watermark, attempt, attempts.begin_millis, work_begin_millis)
+                    facts = CommitFacts(deduplication.identity, watermark, attempt, attempts.begin_millis, work_begin_millis)
                     prepared = prepare_snapshot(context, latest, delta, facts, writer)
                     if prepared.snapshot.schema_id != context.schema.id:
                         check_vectors_switch(context, changes, prepared.snapshot.schema_id)
@@ -239,9 +241,9 @@ class Committer:
         raise attempts.exhausted()
 
     def _latest(self, attempt: int) -> Snapshot | None:
-        """The snapshot to build on. Where each look takes a request, the first attempt trusts what the plan has seen."""
-        seen = self._context.snapshots.last_seen() if attempt == 1 else None
-        return seen or self._context.snapshots.latest()
+        """The snapshot to build on. On object stores, the first attempt uses the one that the plan has read, to save requests."""
+        known = self._context.snapshots.last_seen() if attempt == 1 else None
+        return known or self._context.snapshots.latest()
 
     def _check(self, step: CommitStep, changes: SnapshotChanges, latest: Snapshot | None, attempt: int) -> None:
         added = [entry for entry in changes.entries if entry.kind == ADD]
@@ -263,7 +265,7 @@ class Committer:
             if changes.check_files:
                 check_files(self._context, latest, changes)
             elif latest is not None and latest.id != changes.read_snapshot_id:
-                # The writer checked the bucket counts of the snapshot that it began with; only what came later can differ.
+                # The writer has checked bucket counts at the snapshot that it read; only later commits can differ.
                 check_newest_bucket_counts(self._context, latest, changes.entries)
 
     def _checks_of_homes(self, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> list[CheckData]:
@@ -282,7 +284,7 @@ class Committer:
 
 @contextlib.contextmanager
 def discarded_on(writer: MetadataWriter, *failures: type[BaseException]) -> Iterator[None]:
-    """Delete all metadata of this commit if the block raises one of these errors, which mean that no snapshot was published."""
+    """A context that deletes all metadata of this commit after these errors, which mean that no snapshot was published."""
     try:
         yield
     except failures:
@@ -292,7 +294,7 @@ def discarded_on(writer: MetadataWriter, *failures: type[BaseException]) -> Iter
 
 @contextlib.contextmanager
 def _unpublished() -> Iterator[None]:
-    """Around what precedes the publication: an interrupt in it is `Unpublished`, so that the files of the commit can go."""
+    """A context before publication, in which an interrupt becomes `Unpublished`, so that new files can be deleted."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -303,44 +305,44 @@ _JITTER = 0.2
 
 
 class RetryPolicy:
-    """Counts attempts from 1, with a growing wait in between, until `commit.max-retries` or `commit.timeout` is spent.
+    """Iterates over attempts, from 1, with growing waits, until `commit.max-retries` or `commit.timeout` is exhausted.
 
-    As in Java there is one attempt more than retries, and the timeout is checked before a wait, not after it.
+    As in Java, there is one attempt more than retries, and the timeout is checked before a wait, not after it.
     """
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
         self.begin_millis = context.clock.now_millis()
-        self.made = 0
+        self.attempts = 0
 
     def __iter__(self) -> Iterator[int]:
         options, context = self._context.options, self._context
         for retry in range(options.commit_max_retries + 1):
-            self.made = retry + 1
-            yield self.made
+            self.attempts = retry + 1
+            yield self.attempts
             if options.commit_timeout is not None and self.elapsed_millis > options.commit_timeout:
                 return
             if retry < options.commit_max_retries:
                 wait = min(options.commit_min_retry_wait * 2**retry, options.commit_max_retry_wait)
-                with context.trace.timed("wait", before_attempt=self.made + 1):
+                with context.trace.timed("wait", before_attempt=self.attempts + 1):
                     context.clock.sleep(wait * (1 + _JITTER * context.random.jitter()) / 1000)
 
     @property
     def elapsed_millis(self) -> int:
-        """Time since the first attempt began."""
+        """Time since the first attempt started."""
         return self._context.clock.now_millis() - self.begin_millis
 
     def exhausted(self) -> StorageUnavailable:
-        """The error after the last attempt, with all figures."""
+        """The error to raise after the last attempt."""
         options = self._context.options
         limits = f"commit.max-retries={options.commit_max_retries}"
         if options.commit_timeout is not None:
             limits += f", commit.timeout={options.commit_timeout} ms"
         return StorageUnavailable(
             f"nothing was committed to {self._context.url}",
-            f"other commits were faster in all {self.made} attempts, {self.elapsed_millis / 1000:.1f} s ({limits})",
+            f"other commits were faster in all {self.attempts} attempts, {self.elapsed_millis / 1000:.1f} s ({limits})",
             "run the job again, or raise commit.max-retries and commit.timeout",
-            attempts=self.made,
+            attempts=self.attempts,
             elapsed_millis=self.elapsed_millis,
             max_retries=options.commit_max_retries,
             timeout_millis=options.commit_timeout,

@@ -1,4 +1,4 @@
-"""What a table cannot take of an input: the cells that a conversion refuses, and the report of them and of their rows."""
+"""Faults of the input: cells that a conversion refuses, and how they are counted, reported and written to a file of rejects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BadCell(NamedTuple):
 
 
 class BadCells(Exception):
-    """All cells that one step of a conversion refuses, in ascending order of rows; later steps may refuse others."""
+    """The cells that one step of a conversion refuses, in ascending order of rows. Later steps may refuse more."""
 
     def __init__(self, cells: Sequence[BadCell]) -> None:
         super().__init__(cells)
@@ -42,7 +42,7 @@ class BadCells(Exception):
 
 
 class WrongType(Exception):
-    """The type of a whole column does not convert; `found` names that type."""
+    """The type of a whole column does not convert. `found`: its Arrow type as text; `why`: the reason, if that is not enough."""
 
     def __init__(self, found: str, why: str = "") -> None:
         super().__init__(found, why)
@@ -51,7 +51,7 @@ class WrongType(Exception):
 
 
 def shown(value: object) -> str:
-    """The value for a message, shortened; text is quoted so that blanks are visible."""
+    """The value for a message, shortened; text is quoted, so that blanks are visible."""
     text = plain_text(value)
     if len(text) > SHOWN_LENGTH:
         text = text[: SHOWN_LENGTH - 1] + "…"
@@ -65,11 +65,12 @@ def plain_text(value: object) -> str:
 
 
 def bad_cells(array: pa.Array, rows: Sequence[int] | np.ndarray, why: str) -> BadCells:
+    """The error for these rows of the array, counted from 0."""
     return BadCells([BadCell(int(row), _python_value(array[int(row)]), why) for row in rows])
 
 
 def _python_value(scalar: pa.Scalar) -> Any:
-    """The value as a Python object. Nanoseconds and years outside of Python's calendar have none, and stay Arrow's text."""
+    """The value as a Python object, or as Arrow's text if Python has none (nanoseconds, years outside of its calendar)."""
     try:
         return scalar.as_py()
     except UnicodeDecodeError:
@@ -79,10 +80,10 @@ def _python_value(scalar: pa.Scalar) -> Any:
 
 
 def require(array: pa.Array, passes: pa.Array | np.ndarray, why: str) -> None:
-    """Raise `BadCells` for the rows whose mark is false. Null marks pass: null cells are checked elsewhere."""
-    marks = passes if isinstance(passes, np.ndarray) else pc.fill_null(passes, True).to_numpy(zero_copy_only=False)
-    if not marks.all():
-        raise bad_cells(array, np.flatnonzero(~marks), why)
+    """Raise `BadCells` for the rows where `passes` is false. Where it is null the row passes: nulls are checked elsewhere."""
+    mask = passes if isinstance(passes, np.ndarray) else pc.fill_null(passes, True).to_numpy(zero_copy_only=False)
+    if not mask.all():
+        raise bad_cells(array, np.flatnonzero(~mask), why)
 
 
 def attempt(array: pa.Array, convert: Callable[[pa.Array], pa.Array], why: str) -> pa.Array:
@@ -113,20 +114,20 @@ def converted(array: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> tuple
             return convert(array), sorted(cells, key=lambda cell: cell.row)
         except BadCells as refused:
             cells += refused.cells
-            array = without(array, [cell.row for cell in refused.cells])
+            array = _null_at(array, [cell.row for cell in refused.cells])
 
 
-def without(array: pa.Array, rows: Sequence[int]) -> pa.Array:
+def _null_at(array: pa.Array, rows: Sequence[int]) -> pa.Array:
     """The array with null in these rows."""
-    kept = np.arange(len(array))
-    return array.take(pa.array(kept, mask=np.isin(kept, rows)))
+    indices = np.arange(len(array))
+    return array.take(pa.array(indices, mask=np.isin(indices, rows)))
 
 
 FAIL, SKIP = "fail", "skip"
-"""What `--on-error` says beside the name of a file."""
-MOST_SHOWN = 20
-MOST_VALUE = 4096
-"""Characters of a value that the file of rejects keeps: enough to find it in the source."""
+"""Values of `--on-error`. Any other value is the name of a file for the rejected cells."""
+MAX_SHOWN_FAULTS = 20
+MAX_VALUE_LENGTH = 4096
+"""Characters of a value in the file of rejects: enough to find it in the source."""
 NEEDS_ZONE = "a TIMESTAMP WITH LOCAL TIME ZONE needs Z or an offset such as +02:00, or --timezone"
 TAKES_NO_ZONE = "a TIMESTAMP without time zone takes no Z and no offset without --timezone, such as --timezone UTC"
 NOT_UTF_8 = "it is not valid UTF-8; --encoding selects another encoding"
@@ -135,9 +136,7 @@ USUAL_NULLS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", r"\n
 
 
 class Fault(NamedTuple):
-    """Why a row is rejected. `row` counts data rows of the source from 1; `column` is None if the row could not be split into
-    cells.
-    """
+    """Why a row is rejected. `row` counts data rows of the source from 1; `column` is None if the row could not be parsed."""
 
     source: str
     row: int
@@ -151,28 +150,29 @@ class Fault(NamedTuple):
         return f"{self.source}: row {self.row}{cell}"
 
     def record(self) -> dict[str, object]:
-        value = None if self.value is None else plain_text(self.value)[:MOST_VALUE]
+        """The fault as it is written to the file of rejects and to JSON output."""
+        value = None if self.value is None else plain_text(self.value)[:MAX_VALUE_LENGTH]
         return {"source": self.source, "row": self.row, "column": self.column, "value": value, "reason": self.why}
 
 
 @dataclass
 class Tally:
-    """Counts of one split or, merged in the order of the splits, of the whole input; and the first faults.
+    """Counts of rows and faults in one split or, merged in the order of the splits, in the whole input; and the first faults.
 
-    `rows`: rows passed on. `lacking`: columns that some rows did not have, and that are null in these rows.
+    `rows`: valid rows. `missing_columns`: columns that some rows lack, where they become null.
     """
 
     rows: int = 0
     bad_rows: int = 0
     bad_cells: int = 0
     first: list[Fault] = field(default_factory=list)
-    lacking: set[str] = field(default_factory=set)
+    missing_columns: set[str] = field(default_factory=set)
 
     def note(self, faults: Sequence[Fault]) -> None:
         """Record the faults of some rows, in ascending order of rows."""
         self.bad_rows += len({fault.row for fault in faults})
         self.bad_cells += len(faults)
-        self.first += faults[: MOST_SHOWN - len(self.first)]
+        self.first += faults[: MAX_SHOWN_FAULTS - len(self.first)]
 
     @staticmethod
     def of(parts: Iterable[Tally]) -> Tally:
@@ -181,15 +181,15 @@ class Tally:
             total.rows += part.rows
             total.bad_rows += part.bad_rows
             total.bad_cells += part.bad_cells
-            total.first += part.first[: MOST_SHOWN - len(total.first)]
-            total.lacking |= part.lacking
+            total.first += part.first[: MAX_SHOWN_FAULTS - len(total.first)]
+            total.missing_columns |= part.missing_columns
         return total
 
     def error(self) -> BadInput:
-        """One error for all faults: the first in full, the number of faults, and a hint."""
+        """One error for all faults: the first one as its headline, up to `MAX_SHOWN_FAULTS` listed, and a hint."""
         first = self.first[0]
-        otherwise = "correct the input and run again, or leave such rows out: --on-error skip"
-        hint = f"nothing was committed; {cure(self.first) or otherwise}"
+        advice = suggested_options(self.first) or "correct the input and run again, or leave such rows out: --on-error skip"
+        hint = f"nothing was committed; {advice}"
         details = {**first.record(), "bad_rows": self.bad_rows, "bad_cells": self.bad_cells}
         details = {key: value for key, value in details.items() if key != "reason" and value is not None}
         if self.bad_cells == 1:
@@ -201,25 +201,25 @@ class Tally:
         return BadInput(what, "\n".join([first.why, *lines]), hint, **details, faults=[fault.record() for fault in self.first])
 
 
-def cure(faults: Sequence[Fault]) -> str:
-    """The options of the command line that would accept these cells, or ''."""
+def suggested_options(faults: Sequence[Fault]) -> str:
+    """Options of the command line with which the first of these faults may not occur, for a hint; '' if there are none."""
     texts = Counter(fault.value for fault in faults if isinstance(fault.value, str))
-    usual = [text for text, _ in texts.most_common() if isinstance(text, str) and text.lower() in USUAL_NULLS]
-    if usual:
-        return f"if {shown(usual[0])} stands for null: {null_value_flag(usual[0])}"
+    nulls = [text for text, _ in texts.most_common() if isinstance(text, str) and text.lower() in USUAL_NULLS]
+    if nulls:
+        return f"if {shown(nulls[0])} means null: {null_value_flag(nulls[0])}"
     if any(fault.why in (NEEDS_ZONE, TAKES_NO_ZONE) for fault in faults):
         return "give the zone, such as --timezone UTC"
     if any(fault.why == NOT_UTF_8 for fault in faults):
         return "name the encoding of the file, such as --encoding latin1"
     if faults[0].row == 1 and faults[0].why.startswith((NOT_JSON, NO_OBJECT)):
-        return "rows are objects, each on a line of its own or all in one array; jq -c . FILE makes lines of other JSON"
+        return "rows are objects, each on a line of its own or all in one array; jq -c . FILE turns other JSON into lines"
     if faults[0].why.endswith(KEY_IS_MISSING):
         return "--missing-columns null makes missing keys null"
     return ""
 
 
 class RejectFile:
-    """A file of faults, ndjson or csv by its extension. It appears under its name when it is complete, or not at all."""
+    """A local file of faults, CSV if its extension says so, else ndjson. It appears under its name only once it is complete."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -228,13 +228,13 @@ class RejectFile:
         self._file: TextIO | None = None
 
     def check(self, sources: Iterable[str]) -> None:
-        """`UsageError` before any work if the file cannot be written or is one of the sources."""
+        """Raise `UsageError`, before any work, if the file cannot be written or is one of the sources."""
         directory = os.path.dirname(self.path) or "."
         if "://" in self.path:
             raise UsageError(f"--on-error {self.path}", "bad cells are written to a local file", "name a local file")
         if os.path.isdir(self.path) or not os.path.isdir(directory) or not os.access(directory, os.W_OK):
             why = "it is a directory" if os.path.isdir(self.path) else f"{directory} is not a writable directory"
-            raise UsageError(f"--on-error {self.path}", why, "use fail, skip or the name of a file for the bad cells")
+            raise UsageError(f"--on-error {self.path}", why, "give fail, skip or the name of a file for the bad cells")
         if any(os.path.exists(source) and os.path.realpath(source) == os.path.realpath(self.path) for source in sources):
             raise UsageError(f"--on-error {self.path} is one of the sources", "it would be overwritten", "name another file")
 
@@ -251,14 +251,14 @@ class RejectFile:
         else:
             self._file.writelines(json.dumps(fault.record(), ensure_ascii=False) + "\n" for fault in faults)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._file is not None
         try:
-            if kind is None:
+            if error_type is None:
                 self._file.flush()
                 os.fsync(self._file.fileno())
             self._file.close()
-            if kind is None:
+            if error_type is None:
                 os.replace(self._partial, self.path)
         finally:
             if os.path.exists(self._partial):

@@ -1,11 +1,11 @@
-"""Reads JSON lines and arrays, one object per row: natural JSON, or the canonical form that `read -o ndjson` prints."""
+"""Reads JSON, one object per row, as lines or as one array. Values are plain JSON or the canonical form of `read -o ndjson`."""
 
 from __future__ import annotations
 
 import codecs
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from decimal import Decimal
 from lzma import LZMAError
@@ -48,57 +48,60 @@ ARROW_JSON_TYPES = {
     "FLOAT": pa.float64(),
     "DOUBLE": pa.float64(),
 }
-"""What pyarrow's reader parses exactly; every other atomic type comes as text."""
+"""Types that pyarrow's reader parses exactly; it reads every other atomic type as text."""
 NUMBER_ROOTS = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError, NotSupported)
-"""What Arrow and `values_to_arrow` raise for a value that is too large or of another kind."""
+MISFITS = (pa.ArrowException, ValueError, TypeError, OverflowError, NotSupported)
+"""What Arrow and `values_to_arrow` raise for a value that is too large or of another type."""
 
 
-def json_batches(stream: BinaryIO, split: SourceSplit, fields: Sequence[DataField], needed: Needed) -> Iterator[RawRows]:
-    """All `fields` as columns, a missing key as null; atomic types as text or as parsed numbers.
+def json_batches(stream: BinaryIO, split: SourceSplit, fields: Sequence[DataField], keys: ExpectedKeys) -> Iterator[RawRows]:
+    """All `fields` as columns, null where a row lacks the key. Atomic types come as text or as parsed numbers.
 
-    Faults of rows: a malformed line, an unknown key, a missing key of `needed`, a value of another JSON type.
+    Faults of rows: a malformed line, an unknown key, a missing key of `keys.required`, a value of another JSON type.
     """
     row = 0
     for block in json_blocks(stream, split):
         starts, ends = line_bounds(block)
         table = _parsed_by_arrow(block, starts, ends, fields)
-        lacking = set() if table is None else _lacking(table, block, needed)
-        if table is not None and not lacking & needed.strictly:
-            needed.lacked |= lacking
+        missing = set() if table is None else _missing_keys(table, block, keys)
+        if table is not None and not missing & keys.required:
+            keys.missing |= missing
             for batch in table.to_batches(max_chunksize=BATCH_ROWS):
                 yield RawRows(batch, np.arange(row, row + batch.num_rows))
                 row += batch.num_rows
             continue
         for first in range(0, len(starts), BATCH_ROWS):
             lines = [block[s:e] for s, e in zip(starts[first:][:BATCH_ROWS], ends[first:][:BATCH_ROWS], strict=True)]
-            yield _parsed_by_line(lines, split, row + first, fields, needed)
+            yield _parsed_by_line(lines, split, row + first, fields, keys)
         row += len(starts)
 
 
 @dataclass
-class Needed:
-    """The keys that rows must have (`strictly`); of those in `noticed`, `lacked` collects the ones that some rows did not
-    have.
+class ExpectedKeys:
+    """The keys that every row of JSON must have, or should have.
+
+    `required`: a row without one of them is a fault. `optional`: a row may lack them. `missing` collects the optional keys that
+    some rows lacked.
     """
 
-    strictly: frozenset[str] = frozenset()
-    noticed: frozenset[str] = frozenset()
-    lacked: set[str] = field(default_factory=set)
+    required: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+    missing: set[str] = field(default_factory=set)
 
 
-def _lacking(table: pa.Table, block: bytes, needed: Needed) -> set[str]:
-    """Columns whose key is not in every line. A text cannot look like a key, because its quotes are escaped."""
-    wanted = (needed.strictly | needed.noticed) - needed.lacked
+def _missing_keys(table: pa.Table, block: bytes, keys: ExpectedKeys) -> set[str]:
+    """Keys that some lines lack. No text can be mistaken for a key, because quotes inside texts are escaped."""
+    unresolved = (keys.required | keys.optional) - keys.missing
     return {
         name
-        for name in wanted & set(table.column_names)
+        for name in unresolved & set(table.column_names)
         if table[name].null_count and _key_count(block, name, table.num_rows) < table.num_rows
     }
 
 
 def _key_count(block: bytes, name: str, rows: int) -> int:
+    """How often the key occurs in the block; counting ends early once every row may have it."""
     plain = block.count(json.dumps(name, ensure_ascii=False).encode() + b":")
     if plain >= rows:
         return plain
@@ -107,7 +110,7 @@ def _key_count(block: bytes, name: str, rows: int) -> int:
 
 
 def json_blocks(stream: BinaryIO, split: SourceSplit) -> Iterator[bytes]:
-    """The split's bytes in blocks that end at the end of a line."""
+    """The split's text in blocks of whole lines, with the elements of an array as lines. Raises `BadInput` for a damaged file."""
     try:
         if split.start:
             stream.seek(split.start)
@@ -129,7 +132,7 @@ def json_blocks(stream: BinaryIO, split: SourceSplit) -> Iterator[bytes]:
 
 
 def _parsed_by_arrow(block: bytes, starts: np.ndarray, ends: np.ndarray, fields: Sequence[DataField]) -> pa.Table | None:
-    """Parse the fast way. None if anything is unusual: the slow way then decides and reports the error."""
+    """Parse a block with pyarrow. None if anything is unusual: Python's parser then decides, and reports the fault exactly."""
     if not len(starts) or any(isinstance(field.type, NestedType) for field in fields):
         return None
     text = np.frombuffer(block, np.uint8)
@@ -148,47 +151,49 @@ def _parsed_by_arrow(block: bytes, starts: np.ndarray, ends: np.ndarray, fields:
     return table if table.num_rows == len(starts) else None
 
 
-def _parsed_by_line(lines: Sequence[bytes], split: SourceSplit, row: int, fields: Sequence[DataField], needed: Needed) -> RawRows:
-    """Parse the exact way, with Python's parser line by line: maps as lists of pairs and numbers of any length need it."""
-    known = {field.name for field in fields}
+def _parsed_by_line(
+    lines: Sequence[bytes], split: SourceSplit, first_row: int, fields: Sequence[DataField], keys: ExpectedKeys
+) -> RawRows:
+    """Parse line by line with Python's parser, which reads maps as lists of pairs and numbers of any length."""
+    columns_of_table = {column.name for column in fields}
     objects: list[dict[str, Any]] = []
     rows: list[int] = []
     faults: list[Fault] = []
-    for number, line in enumerate(lines, row):
-        problem = _line_problem(line, known, needed, objects)
+    for row, line in enumerate(lines, first_row):
+        parsed, problem = parsed_line(line)
+        problem = problem or _key_problem(parsed.keys(), columns_of_table, keys)
         if problem:
-            faults.append(split.fault(number, problem, value=line.decode(errors="backslashreplace")))
+            faults.append(split.fault(row, problem, value=line.decode(errors="backslashreplace")))
         else:
-            rows.append(number)
+            objects.append(parsed)
+            rows.append(row)
     columns = []
-    for field_ in fields:
-        values = [found.get(field_.name) for found in objects]
-        strict = field_.name in needed.strictly
-        column, cells = _column(values, field_.type, missing_are_null=not strict)
-        columns.append(column)
-        faults += (split.fault(rows[cell.row], cell.why, field_.name, cell.value) for cell in cells)
-    batch = pa.RecordBatch.from_arrays(columns, names=[field_.name for field_ in fields])
+    for column in fields:
+        values = [parsed.get(column.name) for parsed in objects]
+        cells, bad = _column(values, column.type, missing_are_null=column.name not in keys.required)
+        columns.append(cells)
+        faults += (split.fault(rows[cell.row], cell.why, column.name, cell.value) for cell in bad)
+    batch = pa.RecordBatch.from_arrays(columns, names=[column.name for column in fields])
     return RawRows(batch, np.array(rows, np.int64), faults)
 
 
-def _line_problem(line: bytes, known: set[str], needed: Needed, objects: list[dict[str, Any]]) -> str:
-    """Append the line's object to `objects`; returns '' or what is wrong with the line."""
-    parsed, problem = parsed_line(line)
-    if problem:
-        return problem
-    unknown = parsed.keys() - known
+def _key_problem(found: Set[str], columns: set[str], keys: ExpectedKeys) -> str:
+    """What is wrong with the keys of a row, or ''; optional keys that it lacks are recorded in `keys.missing`."""
+    unknown = found - columns
     if unknown:
-        return f"key {shown(min(unknown))} is not a column of the table (columns: {', '.join(sorted(known))})"
-    missing = needed.strictly - parsed.keys()
+        return f"key {shown(min(unknown))} is not a column of the table (columns: {', '.join(sorted(columns))})"
+    missing = keys.required - found
     if missing:
         return f"key {shown(min(missing))}{KEY_IS_MISSING}"
-    needed.lacked |= needed.noticed - parsed.keys()
-    objects.append(parsed)
+    keys.missing |= keys.optional - found
     return ""
 
 
 def parsed_line(line: bytes, parse_constant: Callable[[str], Any] = str) -> tuple[dict[str, Any], str]:
-    """The line's object, or what is wrong with the line. Fractions become Decimals, NaN and Infinity `parse_constant`."""
+    """The line's object and '', or an empty object and what is wrong with the line.
+
+    Fractions become `Decimal`; `parse_constant` converts NaN and Infinity.
+    """
     try:
         text = line.decode("utf-8")
         parsed = json.loads(text, parse_float=Decimal, parse_constant=parse_constant, object_pairs_hook=_object)
@@ -198,16 +203,16 @@ def parsed_line(line: bytes, parse_constant: Callable[[str], Any] = str) -> tupl
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    parsed = dict(pairs)
+    if len(parsed) < len(pairs):
         raise ValueError("a key appears twice")
-    return found
+    return parsed
 
 
 def _column(values: Sequence[Any], t: DataType, *, missing_are_null: bool) -> tuple[pa.Array, list[BadCell]]:
-    """Parsed JSON values as a column, atomic ones as their text; cells that do not fit become null.
+    """Parsed JSON values as a column (values of an atomic type as text), and the bad cells, which are null in it.
 
-    Values are converted one by one: they are Python objects already, and there is no vectorised parser for nested values.
+    Values are converted one by one, because they are Python objects already.
     """
     if isinstance(t, NestedType):
         return nested_column(values, t, missing_are_null=missing_are_null)
@@ -223,16 +228,16 @@ def _column(values: Sequence[Any], t: DataType, *, missing_are_null: bool) -> tu
 
 
 def _one_by_one(values: Sequence[Any], convert: Callable[[Any], Any]) -> tuple[list[Any], list[BadCell]]:
-    """Converted values; None for those that raise `ValueError`."""
-    made: list[Any] = []
+    """The converted values, None for null; cells for which `convert` raises `ValueError` are None, too, and bad."""
+    results: list[Any] = []
     cells: list[BadCell] = []
     for row, value in enumerate(values):
         try:
-            made.append(None if value is None else convert(value))
+            results.append(None if value is None else convert(value))
         except ValueError as problem:
-            made.append(None)
+            results.append(None)
             cells.append(BadCell(row, _compact(value), str(problem)))
-    return made, cells
+    return results, cells
 
 
 def _text(value: Any, t: DataType) -> str:
@@ -241,26 +246,29 @@ def _text(value: Any, t: DataType) -> str:
             return "true" if value else "false"
     elif isinstance(value, (int, Decimal)) and t.root in NUMBER_ROOTS:
         return str(value)
-    raise ValueError(f"{type_to_sql(t)} is not written like this in JSON")
+    raise ValueError(f"it is not a JSON value for {type_to_sql(t)}")
 
 
 def nested_column(values: Sequence[Any], t: DataType, *, missing_are_null: bool = True) -> tuple[pa.Array, list[BadCell]]:
-    """ARRAY, MAP, MULTISET and ROW values; cells that do not fit become null."""
+    """ARRAY, MAP, MULTISET or ROW values as a column, and the bad cells, which are null in it.
+
+    `missing_are_null`: a nullable field that a ROW value lacks is null; else the value is bad.
+    """
     internal, cells = _one_by_one(values, lambda value: from_canonical(_canonical(value, t, missing_are_null), t))
     try:
         return values_to_arrow(internal, t), cells
-    except UNFIT:
+    except MISFITS:
         for row, value in enumerate(internal):
             try:
                 values_to_arrow([value], t)
-            except UNFIT as problem:
+            except MISFITS as problem:
                 cells.append(BadCell(row, _compact(values[row]), str(problem)))
                 internal[row] = None
         return values_to_arrow(internal, t), cells
 
 
 def _canonical(value: Any, t: DataType, missing_are_null: bool) -> Any:
-    """Natural JSON in canonical form: numbers of DECIMAL as text, objects of MAP and MULTISET as lists of pairs."""
+    """Plain JSON in canonical form: a DECIMAL number as text, an object for a MAP or MULTISET as a list of pairs."""
     if value is None:
         return None
     if isinstance(t, DecimalType):
@@ -276,8 +284,8 @@ def _canonical(value: Any, t: DataType, missing_are_null: bool) -> Any:
         return _pairs(value, t, missing_are_null)
     if isinstance(t, RowType) and isinstance(value, dict):
         types = {field.name: field.type for field in t.fields}
-        needed = {name for name, inner in types.items() if not (missing_are_null and inner.nullable)}
-        if not needed <= value.keys() <= types.keys():
+        required = {name for name, inner in types.items() if not (missing_are_null and inner.nullable)}
+        if not required <= value.keys() <= types.keys():
             raise ValueError(f"its fields are {', '.join(types)}")
         return {name: _canonical(value.get(name), inner, missing_are_null) for name, inner in types.items()}
     return value
@@ -298,7 +306,7 @@ def _compact(value: Any) -> object:
 
 
 def nested_from_text(texts: pa.Array, t: DataType, form: TextForm, *, missing_are_null: bool = True) -> pa.Array:
-    """Parse the JSON text of CSV cells into nested values. Raises `BadCells`."""
+    """Parse CSV cells that hold JSON into nested values; empty cells and `form.null_values` are null. Raises `BadCells`."""
 
     def parse(text: str) -> Any:
         try:
@@ -306,10 +314,9 @@ def nested_from_text(texts: pa.Array, t: DataType, form: TextForm, *, missing_ar
         except (ValueError, RecursionError) as problem:
             raise ValueError(f"{type_to_sql(t)} is written as JSON in a CSV cell: {problem}") from problem
 
-    absent = {"", *form.null_values}
-    given = [None if text in absent else text for text in texts.to_pylist()]
-    values, cells = _one_by_one(given, parse)
-    column, unfit = nested_column(values, t, missing_are_null=missing_are_null)
-    if cells or unfit:
-        raise BadCells(sorted([*cells, *unfit], key=lambda cell: cell.row))
+    null_texts = {"", *form.null_values}
+    values, unparsed = _one_by_one([None if text in null_texts else text for text in texts.to_pylist()], parse)
+    column, misfits = nested_column(values, t, missing_are_null=missing_are_null)
+    if unparsed or misfits:
+        raise BadCells(sorted([*unparsed, *misfits], key=lambda cell: cell.row))
     return column

@@ -34,7 +34,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import Timestamp
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.faults import BadCell, Fault, Tally, WrongType, bad_cells, converted
-from paimon_cli.ingest.json_rows import Needed, nested_from_text
+from paimon_cli.ingest.json_rows import ExpectedKeys, nested_from_text
 from paimon_cli.ingest.row_sources import FileRows, RowSource
 from paimon_cli.ingest.source_files import RawRows, SourceSplit
 from paimon_cli.ingest.text_form import TEXT
@@ -47,54 +47,54 @@ from paimon_cli.options.table_options import TableOptions
 
 KIND_TYPE = STRING.with_nullable(False)
 INSERTS_ONLY = "write rows of kind +I only; `paimon-cli delete` removes rows by a condition"
-HAS_KINDS, ALL_ASKED_FOR = "what says the kind of each row", "nullable, but --missing-columns error asks for all"
+HOLDS_KINDS, NULLABLE = "the column that holds the row kinds", "nullable, but --missing-columns error requires all columns"
 
 
 @dataclass(frozen=True)
 class RowKindFilter:
-    """Row kinds that are filtered. `dropped`: kinds that the table ignores; `refused`: row kind -> why the table refuses it."""
+    """Row kinds that a write does not take. `dropped`: kinds that the table ignores; `refused`: (kind, error) for the others."""
 
     dropped: frozenset[int] = frozenset()
     refused: tuple[tuple[int, BadInput], ...] = ()
 
     @staticmethod
     def of(schema: TableSchema, options: TableOptions) -> RowKindFilter:
-        """The filter of a table: `ignore-delete` drops both kinds, `ignore-update-before` drops -U; the merge engine decides on
-        the rest.
+        """The filter of a table: `ignore-delete` drops -U and -D, `ignore-update-before` drops -U; its merge engine refuses
+        kinds that it cannot merge.
         """
         dropped = {UPDATE_BEFORE, DELETE} if options.ignore_delete else {UPDATE_BEFORE} if options.ignore_update_before else set()
         if not schema.primary_keys:
             kinds = {UPDATE_BEFORE, UPDATE_AFTER, DELETE} - dropped
-            return RowKindFilter(frozenset(dropped), tuple((kind, _no_insert(kind)) for kind in sorted(kinds)))
+            return RowKindFilter(frozenset(dropped), tuple((kind, _append_refusal(kind)) for kind in sorted(kinds)))
         engine = merge_engine(schema, options)
-        asked = [(kind, engine.refusal(kind)) for kind in (UPDATE_BEFORE, DELETE) if kind not in dropped]
-        return RowKindFilter(frozenset(dropped), tuple((kind, refusal) for kind, refusal in asked if refusal is not None))
+        refusals = [(kind, engine.refusal(kind)) for kind in (UPDATE_BEFORE, DELETE) if kind not in dropped]
+        return RowKindFilter(frozenset(dropped), tuple((kind, refusal) for kind, refusal in refusals if refusal is not None))
 
-    def kept(self, rows: pa.RecordBatch, source: str) -> pa.RecordBatch:
-        """The rows to write. `BadInput` that names `source` for a kind that the table refuses."""
+    def accepted(self, rows: pa.RecordBatch, source: str) -> pa.RecordBatch:
+        """The rows to write. Raises `BadInput`, which names `source`, for a kind that the table refuses."""
         kinds = rows.column(VALUE_KIND).to_numpy()
         if not kinds.any():
             return rows
         for kind, refusal in self.refused:
             if (kinds == kind).any():
                 raise BadInput(f"{source}: {refusal.what}", refusal.why, refusal.hint, source=source)
-        unwanted = np.isin(kinds, list(self.dropped))
-        return rows.filter(pa.array(~unwanted)) if unwanted.any() else rows
+        is_dropped = np.isin(kinds, list(self.dropped))
+        return rows.filter(pa.array(~is_dropped)) if is_dropped.any() else rows
 
 
-def _no_insert(kind: int) -> BadInput:
+def _append_refusal(kind: int) -> BadInput:
     why = "rows of a table without a primary key are inserted and never replaced"
     return BadInput(f"an append table takes no {KIND_TEXTS[kind]} rows", why, INSERTS_ONLY)
 
 
 @dataclass(frozen=True)
 class IncomingRows:
-    """How rows of a source become rows of `schema`; picklable, so that Spark tasks can read their splits.
+    """Reads rows of a source as rows of `schema`. Picklable, so that Spark tasks can read their splits.
 
-    `kind`: the kind of every row (0 upsert, 3 delete). `kind_column`: an input column, not one of the table, that holds +I, +U,
-    -U or -D instead. A table with option `rowkind.field` takes the kind from that column. `skips_bad_rows`: rows that the table
-    cannot take are counted and left out; otherwise the first is an error. `missing_are_null`: a nullable column that the input
-    lacks is null; otherwise it is an error.
+    `kind`: the kind of every row (`INSERT` or `DELETE`). `kind_column`: an additional input column that holds +I, +U, -U or -D
+    for each row instead. A table with option `rowkind.field` takes the kind from that column. `skips_bad_rows`: invalid rows are
+    counted and left out; else the first one is an error. `missing_are_null`: a nullable column that the input lacks is null;
+    else it is an error.
     """
 
     schema: TableSchema
@@ -108,12 +108,12 @@ class IncomingRows:
     def __post_init__(self) -> None:
         if self.kind_column is not None and self.kind_column in self.schema.field_names:
             raise UsageError(f"'{self.kind_column}' is a column of the table", "row kinds come from an additional input column")
-        own = self.schema.options.get("rowkind.field")
-        if own is not None and self.kind_column is not None:
+        rowkind_field = self.schema.options.get("rowkind.field")
+        if rowkind_field is not None and self.kind_column is not None:
             raise UsageError(
-                f"row kinds come from the table's column '{own}' and from '{self.kind_column}'",
+                f"row kinds come from the table's column '{rowkind_field}' and from '{self.kind_column}'",
                 "the table's rowkind.field column already holds the row kinds",
-                f"put +I, +U, -U or -D into '{own}' and leave --op-column out",
+                f"put +I, +U, -U or -D into '{rowkind_field}' and leave --op-column out",
             )
         if not self.schema.primary_keys and self.kind != INSERT:
             raise UsageError("an append table takes no deletes", "without a primary key no row can be identified", INSERTS_ONLY)
@@ -121,77 +121,83 @@ class IncomingRows:
     def read(self, split: SourceSplit, tally: Tally) -> Iterator[pa.RecordBatch]:
         """The split's rows in `merge_schema(schema)`, about 64K per batch; `_SEQUENCE_NUMBER` is the order of arrival.
 
-        Raises `BadInput` that names source, row (from 1) and column of the first bad row, unless such rows are skipped.
+        Counts them in `tally`. Raises `BadInput`, which names source, row (from 1) and column, for the first bad row, unless bad
+        rows are skipped.
         """
         optional = self._optional
-        strictly, noticed = (frozenset(), optional) if self.missing_are_null else (optional, frozenset())
-        kinds = [] if self.kind_column is None else [DataField(-1, self.kind_column, KIND_TYPE)]
-        for raw in self.source.raw_rows(split, [*self.schema.fields, *kinds], Needed(strictly, noticed, tally.lacking)):
-            rows = self.kind_filter.kept(self.conform(raw, split, tally), split.name)
+        if self.missing_are_null:
+            keys = ExpectedKeys(optional=optional, missing=tally.missing_columns)
+        else:
+            keys = ExpectedKeys(required=optional, missing=tally.missing_columns)
+        kind_fields = [] if self.kind_column is None else [DataField(-1, self.kind_column, KIND_TYPE)]
+        for raw in self.source.raw_rows(split, [*self.schema.fields, *kind_fields], keys):
+            rows = self.kind_filter.accepted(self.conform(raw, split, tally), split.name)
             if rows.num_rows:
                 yield rows
 
-    def judge(self, split: SourceSplit, tally: Tally | None = None) -> Tally:
-        """Check the whole split and record all that is wrong with it."""
+    def find_faults(self, split: SourceSplit, tally: Tally | None = None) -> Tally:
+        """Read the whole split and return the tally with all its faults."""
         tally = Tally() if tally is None else tally
         for _ in replace(self, skips_bad_rows=True).read(split, tally):
             pass
         return tally
 
     def conform(self, raw: RawRows, split: SourceSplit, tally: Tally) -> pa.RecordBatch:
-        """The rows with exact types, validated; the columns are those that `read` returns."""
+        """The rows with exact types, validated, in the columns that `read` returns. Faulty rows are left out, or an error."""
         batch, rows = raw.batch, raw.rows
         names = set(batch.schema.names)
         self._check_columns(batch.schema.names, split)
         if batch.num_rows:
             split.check_room(int(rows[-1]) + 1)
-            tally.lacking |= self._optional - names
-        found: list[tuple[BadCell, str]] = []
+            tally.missing_columns |= self._optional - names
+        bad: list[tuple[BadCell, str]] = []
         columns: list[pa.Array] = []
         for column in self.schema.fields:
             if column.name in names or column.default_value is None:
                 cells = batch.column(column.name) if column.name in names else pa.nulls(batch.num_rows)
-                cells = self._column(cells, column, split, found)
+                cells = self._column(cells, column, split, bad)
             else:
                 cells = pa.nulls(batch.num_rows, arrow_type(column.type))
             columns.append(cells if column.default_value is None else with_default(cells, column))
-        kinds = self._kinds(batch, columns, found)
-        order = pa.array(rows + split.order_base)
-        made = pa.RecordBatch.from_arrays([order, kinds, *columns], schema=self._merge_schema)
-        faults = [*raw.faults, *(split.fault(int(rows[cell.row]), cell.why, name, cell.value) for cell, name in found)]
+        kinds = self._kinds(batch, columns, bad)
+        arrival = pa.array(rows + split.order_base)
+        result = pa.RecordBatch.from_arrays([arrival, kinds, *columns], schema=self._merge_schema)
+        faults = [*raw.faults, *(split.fault(int(rows[cell.row]), cell.why, name, cell.value) for cell, name in bad)]
         if faults:
-            made = self._without_faulty(made, rows + split.first_row + 1, faults, tally)
-        tally.rows += made.num_rows
-        return made
+            result = self._without_faulty(result, rows + split.first_row + 1, faults, tally)
+        tally.rows += result.num_rows
+        return result
 
-    def _without_faulty(self, made: pa.RecordBatch, numbers: np.ndarray, faults: list[Fault], tally: Tally) -> pa.RecordBatch:
+    def _without_faulty(self, batch: pa.RecordBatch, numbers: np.ndarray, faults: list[Fault], tally: Tally) -> pa.RecordBatch:
+        """The batch without the rows that have faults. `numbers`: the row numbers of the batch, as faults count them."""
         faults.sort(key=lambda fault: fault.row)
         if not self.skips_bad_rows:
             raise Tally(bad_rows=1, bad_cells=1, first=faults[:1]).error()
         tally.note(faults)
-        return made.filter(pa.array(~np.isin(numbers, [fault.row for fault in faults])))
+        return batch.filter(pa.array(~np.isin(numbers, [fault.row for fault in faults])))
 
     def _check_columns(self, names: list[str], split: SourceSplit) -> None:
-        expected = list(self._reasons)
+        """Raise `BadInput` for columns of the input that are unknown, missing or repeated."""
+        known = list(self._requirements)
         repeated = [name for name in names if names.count(name) > 1]
         if repeated:
             raise BadInput(f"{split.name}: column '{repeated[0]}' appears twice", source=split.name, column=repeated[0])
-        unknown = [name for name in names if name not in expected]
-        lacking_is_fine = self._optional if self.missing_are_null else frozenset()
-        missing = [name for name, why in self._reasons.items() if why and name not in names and name not in lacking_is_fine]
+        unknown = [name for name in names if name not in known]
+        may_be_missing = self._optional if self.missing_are_null else frozenset()
+        missing = [name for name, why in self._requirements.items() if why and name not in names and name not in may_be_missing]
         if not unknown and not missing:
             return
         name = missing[0] if missing else unknown[0]
-        near = _nearest(name, unknown if missing else [column for column in expected if column not in names] or expected)
-        hint = f"did you mean '{near}'?" if near else ""
+        nearest = _nearest(name, unknown if missing else [column for column in known if column not in names] or known)
+        hint = f"did you mean '{nearest}'?" if nearest else ""
         if missing:
-            why = f"it is {self._reasons[name]}; the input has {', '.join(names)}"
+            why = f"it is {self._requirements[name]}; the input has {', '.join(names)}"
             hint = hint or ("--missing-columns null makes it null" if name in self._optional else "")
             raise BadInput(f"{split.name}: column '{name}' is missing", why, hint, source=split.name, column=name)
         others = f" (nor {', '.join(unknown[1:])})" if unknown[1:] else ""
         raise BadInput(
             f"{split.name}: the table has no column '{name}'{others}",
-            f"its columns are {', '.join(expected)}; names are case-sensitive",
+            f"its columns are {', '.join(known)}; names are case-sensitive",
             hint or f"leave it out of the input, or: paimon-cli alter TABLE add-column '{name} TYPE'",
             source=split.name,
             column=name,
@@ -202,53 +208,53 @@ class IncomingRows:
         return merge_schema(self.schema)
 
     @cached_property
-    def _reasons(self) -> dict[str, str]:
-        """Each column that an input may have, and why it must have it; '' if it need not."""
-        reasons = {column.name: self._why_needed(column) for column in self.schema.fields}
-        return reasons if self.kind_column is None else {**reasons, self.kind_column: HAS_KINDS}
+    def _requirements(self) -> dict[str, str]:
+        """For each column that an input may have: why it must have it, or ''."""
+        requirements = {column.name: self._requirement(column) for column in self.schema.fields}
+        return requirements if self.kind_column is None else {**requirements, self.kind_column: HOLDS_KINDS}
 
     @cached_property
     def _optional(self) -> frozenset[str]:
         """The columns that become null if the input lacks them."""
-        return frozenset(name for name, why in self._reasons.items() if why == ALL_ASKED_FOR)
+        return frozenset(name for name, why in self._requirements.items() if why == NULLABLE)
 
-    def _why_needed(self, column: DataField) -> str:
+    def _requirement(self, column: DataField) -> str:
         if column.name == self.schema.options.get("rowkind.field") and self.kind != DELETE:
-            return HAS_KINDS
+            return HOLDS_KINDS
         if self._is_key(column.name):
             return "part of the key"
         if column.default_value is not None or (self.kind == DELETE and self.kind_column is None):
             return ""
-        return ALL_ASKED_FOR if column.type.nullable else "NOT NULL"
+        return NULLABLE if column.type.nullable else "NOT NULL"
 
     @cached_property
     def _keys_may_be_null(self) -> bool:
         return self.schema.typed_options.primary_key_nullable
 
     def _is_key(self, name: str) -> bool:
-        """Whether the column says which row is meant. A delete in a table whose rows may move needs no partition to find them."""
-        finds_rows = self.kind == DELETE and self.kind_column is None and self.schema.has_movable_rows
-        return name in self.schema.primary_keys or (name in self.schema.partition_keys and not finds_rows)
+        """Whether the column identifies the row. A delete in a table whose rows may move needs no partition: it looks keys up."""
+        looks_up = self.kind == DELETE and self.kind_column is None and self.schema.has_movable_rows
+        return name in self.schema.primary_keys or (name in self.schema.partition_keys and not looks_up)
 
-    def _column(self, raw: pa.Array, column: DataField, split: SourceSplit, found: list[tuple[BadCell, str]]) -> pa.Array:
-        """The column in its exact type; cells that it cannot hold become null and are added to `found`."""
+    def _column(self, raw: pa.Array, column: DataField, split: SourceSplit, bad: list[tuple[BadCell, str]]) -> pa.Array:
+        """The column in its exact type. Cells that it cannot hold become null and are added to `bad` with the column's name."""
         try:
-            made, cells = converted(raw, lambda part: self._converted(part, column.type, split.format))
+            result, cells = converted(raw, lambda part: self._converted(part, column.type, split.format))
         except WrongType as problem:
-            why = problem.why or "only lossless casts are made"
+            why = problem.why or "a write casts only without loss"
             what = f"{split.name}: column '{column.name}' has type {problem.found}, the table's is {type_to_sql(column.type)}"
             hint = "" if problem.why else "cast the column in the source"
             raise BadInput(what, why, hint, source=split.name, column=column.name) from problem
-        found += ((cell, column.name) for cell in cells)
+        bad += ((cell, column.name) for cell in cells)
         if column.type.nullable and (column.name not in self.schema.primary_keys or self._keys_may_be_null):
-            return made
+            return result
         if self.kind == DELETE and self.kind_column is None and not self._is_key(column.name):
-            # A retraction is never shown, but the file's NOT NULL column has to hold a value.
-            return _filled(made, column.type)
-        if made.null_count:
-            missing = np.setdiff1d(np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)), [cell.row for cell in cells])
-            found += ((BadCell(int(row), None, "the column is NOT NULL"), column.name) for row in missing)
-        return made
+            # Nobody reads these values of a retraction, but the file's NOT NULL column must hold some.
+            return _nulls_as_zeros(result, column.type)
+        if result.null_count:
+            nulls = np.setdiff1d(np.flatnonzero(result.is_null().to_numpy(zero_copy_only=False)), [cell.row for cell in cells])
+            bad += ((BadCell(int(row), None, "the column is NOT NULL"), column.name) for row in nulls)
+        return result
 
     def _converted(self, raw: pa.Array, t: DataType, format: str) -> pa.Array:
         from_text = format in TEXT
@@ -256,30 +262,30 @@ class IncomingRows:
         if from_text and pa.types.is_string(column.type):
             if isinstance(t, NestedType):
                 return nested_from_text(column, t, self.source.form, missing_are_null=self.missing_are_null)
-            # In CSV the reader has told those in quotes from those that are not; JSON has all of its texts in quotes.
+            # The CSV reader has already replaced null texts, unless they were quoted.
             nulls = self.source.form.null_values if format == "json" else ()
             return parse_text(with_nulls(column, nulls) if nulls else column, t, self.source.form)
         rules = CastRules(may_round=from_text, timezone=self.source.form.timezone, missing_are_null=self.missing_are_null)
         return cast_column(column, t, rules)
 
-    def _kinds(self, batch: pa.RecordBatch, columns: list[pa.Array], found: list[tuple[BadCell, str]]) -> pa.Array:
-        """The `_VALUE_KIND` of each row."""
-        own = self.schema.options.get("rowkind.field") if self.kind != DELETE else None
-        source = self.kind_column or own
-        if source is None:
+    def _kinds(self, batch: pa.RecordBatch, columns: list[pa.Array], bad: list[tuple[BadCell, str]]) -> pa.Array:
+        """The `_VALUE_KIND` of each row. Cells that hold no row kind are added to `bad`."""
+        rowkind_field = self.schema.options.get("rowkind.field") if self.kind != DELETE else None
+        name = self.kind_column or rowkind_field
+        if name is None:
             return pa.array(np.full(batch.num_rows, self.kind, np.int8))
-        texts = columns[self.schema.field_names.index(source)] if source != self.kind_column else batch.column(source)
+        texts = batch.column(name) if name == self.kind_column else columns[self.schema.field_names.index(name)]
         texts, cells = converted(texts, text_of_cells)
         codes = pc.index_in(texts, pa.array(KIND_TEXTS)) if pa.types.is_string(texts.type) else pa.nulls(len(texts), pa.int32())
         unknown = np.flatnonzero(codes.is_null().to_numpy(zero_copy_only=False))
         if len(unknown):
-            others = np.setdiff1d(unknown, [cell.row for cell in cells])
-            wrong = bad_cells(texts, others, f"a row kind is one of {', '.join(KIND_TEXTS)}")
-            found += ((cell, source) for cell in [*cells, *wrong.cells])
+            decoded = np.setdiff1d(unknown, [cell.row for cell in cells])
+            wrong = bad_cells(texts, decoded, f"a row kind is one of {', '.join(KIND_TEXTS)}")
+            bad += ((cell, name) for cell in [*cells, *wrong.cells])
         return codes.fill_null(0).cast(pa.int8())
 
 
-def _filled(column: pa.Array, t: DataType) -> pa.Array:
+def _nulls_as_zeros(column: pa.Array, t: DataType) -> pa.Array:
     if not column.null_count:
         return column
     zeros = values_to_arrow([zero_value(t)], t).take(pa.array(np.zeros(len(column), np.int64)))
@@ -287,12 +293,12 @@ def _filled(column: pa.Array, t: DataType) -> pa.Array:
 
 
 def _nearest(name: str, candidates: list[str]) -> str | None:
-    same = [candidate for candidate in candidates if candidate.lower() == name.lower()]
-    return next(iter(same or get_close_matches(name, candidates, 1)), None)
+    same_letters = [candidate for candidate in candidates if candidate.lower() == name.lower()]
+    return next(iter(same_letters or get_close_matches(name, candidates, 1)), None)
 
 
 def zero_value(t: DataType) -> Any:
-    """Any value of the type, as an internal value."""
+    """Zero, false or an empty value of the type, as an internal value."""
     if t.root == "BOOLEAN":
         return False
     if isinstance(t, DecimalType):

@@ -1,6 +1,6 @@
 """Finds input files (files, globs, directories, URLs, '-') and cuts them into splits that tasks read independently.
 
-Each row keeps its place in the order of arrival.
+A split carries what its reader needs to number rows by the order of arrival, across all files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FORMAT_OF_EXTENSION |= {".arrows": "arrow", ".feather": "arrow", ".tab": "csv"}
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One input file: its storage and location, its name in messages, its format, and its size in bytes."""
+    """One input file. `storage`, `path`: where it is stored; `label`: its name in messages; `size`: in bytes."""
 
     storage: Storage
     path: str
@@ -46,19 +46,19 @@ class SourceFile:
 
 
 def source_files(
-    sources: Sequence[str], format: str | None, storage_options: Mapping[str, str] | None, *, may_be_none: bool = False
+    sources: Sequence[str], format: str | None, storage_options: Mapping[str, str] | None, *, allow_empty: bool = False
 ) -> list[SourceFile]:
-    """The files in the given order, those of a glob or directory by name. Raises `NotFound`, `UsageError`.
+    """The files of all sources in the given order; within a glob or directory, by name. Raises `NotFound`, `UsageError`.
 
-    `may_be_none`: an empty glob or directory is not an error, and gives no files.
+    `allow_empty`: a glob without matches or an empty directory has no files, instead of being an error.
     """
-    chosen = _chosen_format(format)
+    file_format = _checked_format(format)
     files: list[SourceFile] = []
     for source in sources:
         try:
-            files += [_spooled_stdin(chosen)] if source == STDIN else _files_of(source, chosen, storage_options)
+            files += [_spooled_stdin(file_format)] if source == STDIN else _files_of(source, file_format, storage_options)
         except NoFiles:
-            if not may_be_none:
+            if not allow_empty:
                 raise
     return files
 
@@ -67,55 +67,56 @@ class NoFiles(NotFound):
     """A glob without matches, or a directory without input files."""
 
 
-def _chosen_format(format: str | None) -> str | None:
+def _checked_format(format: str | None) -> str | None:
     if format is not None and format.lower() not in FORMATS:
         raise UsageError(f"unknown input format '{format}'", hint=f"choose one of {', '.join(FORMATS)}")
     return FORMATS[format.lower()] if format is not None else None
 
 
-def _format_of(name: str) -> str | None:
-    plain = uncompressed_name(name)
-    found = FORMAT_OF_EXTENSION.get(os.path.splitext(plain)[1].lower())
-    return found if plain == name or found in TEXT else None
+def _format_by_name(name: str) -> str | None:
+    """The format of a file by its extension. Only text may have a compression suffix."""
+    base = uncompressed_name(name)
+    format = FORMAT_OF_EXTENSION.get(os.path.splitext(base)[1].lower())
+    return format if base == name or format in TEXT else None
 
 
-def _files_of(source: str, chosen: str | None, options: Mapping[str, str] | None) -> list[SourceFile]:
+def _files_of(source: str, format: str | None, options: Mapping[str, str] | None) -> list[SourceFile]:
     storage, path = storage_for_url(source, options)
     status = _status(storage, path)
     is_glob = status is None and any(c in source for c in "*?[")
-    found = _matches(storage, path) if is_glob else [status] if status is not None else []
-    if not found and is_glob:
+    entries = _matches(storage, path) if is_glob else [status] if status is not None else []
+    if not entries and is_glob:
         raise NoFiles(f"no input at {source}", "no file matches")
-    if not found:
+    if not entries:
         raise NotFound(f"no input at {source}", "there is no such file or directory")
     files: list[SourceFile] = []
-    for entry in sorted(found, key=lambda e: e.path):
-        inside = _files_inside(storage, entry, chosen) if entry.is_directory else [entry]
-        files += [_source_file(storage, file, chosen) for file in inside]
+    for entry in sorted(entries, key=lambda e: e.path):
+        inside = _files_inside(storage, entry, format) if entry.is_directory else [entry]
+        files += [_source_file(storage, file, format) for file in inside]
     return files
 
 
-def _source_file(storage: Storage, entry: FileStatus, chosen: str | None) -> SourceFile:
-    format = chosen or _format_of(entry.name)
+def _source_file(storage: Storage, entry: FileStatus, given_format: str | None) -> SourceFile:
+    format = given_format or _format_by_name(entry.name)
     if format is None:
         known = f"{' '.join(FORMAT_OF_EXTENSION)}, and compressed text such as .csv.gz, .json.zst, .tsv.bz2, .xz, .lz4"
         parent = entry.path.rpartition("/")[0]
-        if any(found.is_directory and found.name == entry.name for found in storage.list_directory(parent or "/")):
+        if any(sibling.is_directory and sibling.name == entry.name for sibling in storage.list_directory(parent or "/")):
             raise NoFiles(f"no input files in {entry.path}", "the directory is empty")
-        raise UsageError(f"cannot determine the format of {entry.path}", f"known endings: {known}", "name it with --format")
+        raise UsageError(f"cannot determine the format of {entry.path}", f"known extensions: {known}", "name it with --format")
     compression = compression_of(entry.name)
     if compression is not None and format not in TEXT:
-        raise UsageError(f"{entry.path} is a {compression} file", f"{format} files compress inside", "unpack it first")
+        raise UsageError(f"{entry.path} is a {compression} file", f"{format} is compressed internally", "unpack it first")
     # A listing gives the size of a link itself, not of the file that it points to.
     return SourceFile(storage, entry.path, entry.path, format, storage.file_size(entry.path))
 
 
-def _files_inside(storage: Storage, directory: FileStatus, chosen: str | None) -> list[FileStatus]:
-    """Files in the directory tree with the extension of the chosen format (of any known format without a choice)."""
-    wanted = (chosen,) if chosen else tuple(FORMATS)
-    inside = [f for f in _walk(storage, directory.path) if not f.is_directory and _format_of(f.name) in wanted]
+def _files_inside(storage: Storage, directory: FileStatus, format: str | None) -> list[FileStatus]:
+    """Files in the directory tree whose extension is of `format`, or of any known format if it is None. Raises `NoFiles`."""
+    formats = (format,) if format else tuple(FORMATS)
+    inside = [f for f in _walk(storage, directory.path) if not f.is_directory and _format_by_name(f.name) in formats]
     if not inside:
-        raise NoFiles(f"no {chosen or 'input'} files in {directory.path}", "hidden files and those starting with '_' are ignored")
+        raise NoFiles(f"no {format or 'input'} files in {directory.path}", "names that start with '.' or '_' are ignored")
     return sorted(inside, key=lambda f: f.path)
 
 
@@ -129,7 +130,7 @@ def _walk(storage: Storage, directory: str) -> Iterator[FileStatus]:
 
 
 def _status(storage: Storage, path: str) -> FileStatus | None:
-    """The file or directory at a path; links are followed. An empty directory counts as a file."""
+    """The file or directory at a path, None if there is none; links are followed. An empty directory counts as a file."""
     name = path.rpartition("/")[2]
     if storage.list_directory(path):
         return FileStatus(path, name, 0, True, 0)
@@ -139,14 +140,14 @@ def _status(storage: Storage, path: str) -> FileStatus | None:
 def _matches(storage: Storage, pattern: str) -> list[FileStatus]:
     """Entries that match a path with `*`, `?`, `[..]` or `**`; as in a shell, a leading '.' must be given literally."""
     parts = pattern.split("/")
-    fixed = next(i for i, part in enumerate(parts) if any(c in part for c in "*?["))
-    directories = ["/".join(parts[:fixed])]
-    found: list[FileStatus] = []
-    for part in parts[fixed:]:
-        found = [entry for directory in directories for entry in _one_level(storage, directory, part)]
-        below = [entry.path for entry in found if entry.is_directory]
-        directories = [*directories, *below] if part == "**" else below
-    return found
+    first_wild = next(i for i, part in enumerate(parts) if any(c in part for c in "*?["))
+    directories = ["/".join(parts[:first_wild])]
+    entries: list[FileStatus] = []
+    for part in parts[first_wild:]:
+        entries = [entry for directory in directories for entry in _one_level(storage, directory, part)]
+        matched = [entry.path for entry in entries if entry.is_directory]
+        directories = [*directories, *matched] if part == "**" else matched
+    return entries
 
 
 def _one_level(storage: Storage, directory: str, part: str) -> list[FileStatus]:
@@ -156,46 +157,48 @@ def _one_level(storage: Storage, directory: str, part: str) -> list[FileStatus]:
     return [e for e in entries if fnmatchcase(e.name, part) and (part.startswith(".") or not e.name.startswith("."))]
 
 
-_spools: list[ScratchDirectory] = []
-"""They live until the process ends."""
+_stdin_copies: list[ScratchDirectory] = []
+"""Keeps the copies of standard input until the process ends."""
 
 
-def _spooled_stdin(chosen: str | None) -> SourceFile:
+def _spooled_stdin(format: str | None) -> SourceFile:
     """Copy standard input to a temporary file, because it is read twice; the file is removed when the process ends."""
-    if chosen is None:
+    if format is None:
         raise UsageError(
             "standard input needs --format", "it has no file name to derive the format from", "add --format csv, or another"
         )
     directory = ScratchDirectory("stdin")
-    _spools.append(directory)
-    spool = directory.path / f"input.{chosen}"
-    with open(spool, "wb") as sink:
+    _stdin_copies.append(directory)
+    copy = directory.path / f"input.{format}"
+    with open(copy, "wb") as sink:
         shutil.copyfileobj(sys.stdin.buffer, sink)
-    return SourceFile(LocalStorage(), str(spool), "<stdin>", chosen, spool.stat().st_size)
+    return SourceFile(LocalStorage(), str(copy), "<stdin>", format, copy.stat().st_size)
 
 
 ARROW_MAGIC = b"ARROW1"
 
 
 T = TypeVar("T")
-MOST_ARRIVALS = 2**63 - 1
+MAX_ARRIVALS = 2**63 - 1
 
 PARQUET_SPLIT_BYTES = 32 << 20
 """Small enough that a few splits keep all tasks busy to the end, big enough that starting a task is cheap in comparison."""
 JSON_SPLIT_BYTES = 64 << 20
 BEGINNING_BYTES = 4096
-BEST_RATIO = 1032
-"""Deflate never packs tighter, so a gzip file holds fewer rows than this times its bytes; so do honest files of others."""
-ROWS_OF_ANY_ARCHIVE = 1 << 32
+MAX_DEFLATE_RATIO = 1032
+"""Deflate never compresses better, so a gzip file holds fewer rows than this times its bytes. Other codecs have no such limit."""
+MIN_ARCHIVE_ROWS = 1 << 32
+"""Numbers of arrival reserved at least for a file of such a codec, however small it is."""
 
 
 @dataclass(frozen=True)
 class SourceSplit:
-    """A part of one input file. `start`, `length`: row groups of parquet, bytes of JSON lines (None: to the end).
+    """A part of one input file, or of Arrow data in memory. Tasks read splits independently.
 
-    `first_row` is the 0-based number of its first row in the file; `order_base` + row number within the split is the order of
-    arrival, unique and increasing over all splits of a job; `arrivals` numbers are reserved for the split. `name`: in
-    messages. `size`: its share of the file's bytes.
+    `start`, `length`: row groups of Parquet, bytes of JSON lines, rows of Arrow data (`length` None: to the end). `first_row`:
+    the number of its first row in the file, from 0. `order_base` plus the row number within the split is the order of arrival,
+    unique and increasing over all splits of a job; `arrivals` numbers are reserved for the split. `name`: for messages. `size`:
+    its share of the file's bytes.
     """
 
     path: str
@@ -206,16 +209,14 @@ class SourceSplit:
     order_base: int
     name: str = ""
     size: int = 0
-    arrivals: int = MOST_ARRIVALS
+    arrivals: int = MAX_ARRIVALS
 
     def fault(self, row: int, why: str, column: str | None = None, value: object = None) -> Fault:
-        """A fault of a row of this split (0-based); faults count data rows of the file from 1."""
+        """The fault of a row of this split, which counts from 0; the fault counts rows of the file from 1."""
         return Fault(self.name, self.first_row + row + 1, column, value, why)
 
     def check_room(self, rows: int) -> None:
-        """`BadInput` if a split has more rows than reserved numbers of arrival, since its rows would mix with those of the next
-        split.
-        """
+        """Raise `BadInput` if the split has more rows than reserved numbers of arrival: the next split uses the following."""
         if rows > self.arrivals:
             raise BadInput(
                 f"{self.name} holds more rows than its size allows", "its compression ratio is implausible", "unpack it first"
@@ -223,9 +224,9 @@ class SourceSplit:
 
 
 class RawRows(NamedTuple):
-    """Rows as the reader of a format returns them: their numbers within the split, and the faults found.
+    """Rows as the reader of a format returns them. `rows`: their numbers within the split, from 0, as int64.
 
-    Faults may concern rows of the batch, whose bad cells are null there, and rows that could not be read at all.
+    `faults` may concern rows of the batch, where the bad cells are null, and rows that could not be read at all.
     """
 
     batch: pa.RecordBatch
@@ -239,16 +240,16 @@ def plan_sources(
     storage_options: Mapping[str, str] | None = None,
     form: TextForm = PLAIN,
     *,
-    may_be_none: bool = False,
+    allow_empty: bool = False,
 ) -> list[SourceSplit]:
     """Splits of all sources in the given order.
 
-    A source is a file, a directory, a glob or '-'; its format comes from the extension unless given. Raises `NotFound`,
-    `UsageError`, `BadInput` (a file that is not of its format).
+    A source is a file, a directory, a glob or '-'; its extension gives the format unless `format` does. `allow_empty`: see
+    `source_files`. Raises `NotFound`, `UsageError`, `BadInput` (a file that is not of its format).
     """
     splits: list[SourceSplit] = []
     order_base = 0
-    files = source_files(sources, format, storage_options, may_be_none=may_be_none)
+    files = source_files(sources, format, storage_options, allow_empty=allow_empty)
     if files and form != PLAIN:
         form.check_used_by({file.format for file in files})
     for file in files:
@@ -275,12 +276,12 @@ def _pieces(file: SourceFile, stream: BinaryIO, form: TextForm) -> Iterator[tupl
     elif file.format == "arrow":
         yield 0, None, 0, _opened(file, lambda: _arrow_rows(stream))
     elif (compression := compression_of(file.path)) is not None:
-        least = 0 if compression == "gzip" else ROWS_OF_ANY_ARCHIVE
-        yield 0, None, 0, max(file.size * BEST_RATIO, least)
+        least = 0 if compression == "gzip" else MIN_ARCHIVE_ROWS
+        yield 0, None, 0, max(file.size * MAX_DEFLATE_RATIO, least)
     elif file.format == "json" and file.size > JSON_SPLIT_BYTES and form.encoding == UTF_8 and not _is_array(stream):
         yield from _line_pieces(stream)
     else:
-        # A newline may be inside quotes, so only a reader from the beginning knows where a CSV row starts.
+        # A newline may be inside quotes, so only a reader that starts at the beginning knows where a CSV row starts.
         yield 0, None, 0, file.size
 
 
@@ -292,7 +293,7 @@ def _opened(file: SourceFile, open_file: Callable[[], T]) -> T:
 
 
 def arrow_file(stream: BinaryIO, columns: list[int] | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Schema and batches of Arrow's IPC format, a file (Feather) or a stream; `columns`: the positions of those that are read."""
+    """Schema and batches of Arrow's IPC format, a file (Feather) or a stream. `columns`: positions of the columns to read."""
     beginning = stream.read(len(ARROW_MAGIC))
     stream.seek(0)
     options = pa.ipc.IpcReadOptions(included_fields=columns)
@@ -308,7 +309,7 @@ def _arrow_rows(stream: BinaryIO) -> int:
 
 
 def _row_group_pieces(file: SourceFile, stream: BinaryIO) -> Iterator[tuple[int, int | None, int, int]]:
-    """Neighbouring row groups, combined until they reach the size that is worth a task."""
+    """Runs of row groups that are big enough to be worth a task."""
     metadata = _opened(file, lambda: pq.ParquetFile(stream)).metadata
     start = first_row = rows = size = 0
     for number in range(metadata.num_row_groups):
@@ -321,10 +322,10 @@ def _row_group_pieces(file: SourceFile, stream: BinaryIO) -> Iterator[tuple[int,
 
 
 def _is_array(stream: BinaryIO) -> bool:
-    """Whether a JSON file is one array, whose elements are not lines; the stream is reset to its beginning."""
-    found = begins_array(stream.read(BEGINNING_BYTES))
+    """Whether a JSON file is one array, whose elements are not lines. Rewinds the stream."""
+    is_array = begins_array(stream.read(BEGINNING_BYTES))
     stream.seek(0)
-    return found
+    return is_array
 
 
 def _line_pieces(stream: BinaryIO) -> Iterator[tuple[int, int | None, int, int]]:

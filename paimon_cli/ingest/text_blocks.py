@@ -1,7 +1,4 @@
-"""The bytes of text input: decompressed, recoded to UTF-8, and cut into lines.
-
-JSON text is cut into lines: those of JSON lines, or the elements of an array.
-"""
+"""The bytes of text input: decompressed, recoded to UTF-8, and for JSON cut into lines, one for each row."""
 
 from __future__ import annotations
 
@@ -33,9 +30,9 @@ def uncompressed_name(path: str) -> str:
 
 
 def text_stream(stream: BinaryIO, path: str, label: str, encoding: str = UTF_8) -> BinaryIO:
-    """The file's text as bytes: decompressed by its extension, and recoded to UTF-8 from another `encoding`.
+    """The file's text in UTF-8: decompressed as the extension of `path` says, and recoded from `encoding`. `label`: for messages.
 
-    Reads raise `OSError` or `EOFError` for a damaged archive, `BadInput` for bytes that are not text of the encoding.
+    Reading raises `OSError` or `EOFError` for a damaged archive, `BadInput` for bytes that are not text of the encoding.
     """
     compression = compression_of(path)
     if compression == "xz":
@@ -48,12 +45,12 @@ def text_stream(stream: BinaryIO, path: str, label: str, encoding: str = UTF_8) 
 
 
 class _Recoded(io.RawIOBase):
-    """A stream that recodes text of another encoding to UTF-8."""
+    """A stream of UTF-8 over a stream of text in another encoding."""
 
     def __init__(self, stream: BinaryIO, label: str, encoding: str) -> None:
         self._stream, self._label, self._encoding = stream, label, encoding
         self._decoder = codecs.getincrementaldecoder(encoding)("strict")
-        self._held = b""
+        self._pending = b""
         self._ended = False
 
     def readable(self) -> bool:
@@ -61,11 +58,11 @@ class _Recoded(io.RawIOBase):
 
     def readinto(self, buffer: object) -> int:
         view = memoryview(cast(bytearray, buffer))
-        while not self._held and not self._ended:
-            read = self._stream.read(READ_BYTES)
-            self._ended = not read
+        while not self._pending and not self._ended:
+            chunk = self._stream.read(READ_BYTES)
+            self._ended = not chunk
             try:
-                self._held = self._decoder.decode(read, final=self._ended).encode("utf-8", "surrogatepass")
+                self._pending = self._decoder.decode(chunk, final=self._ended).encode("utf-8", "surrogatepass")
             except UnicodeError as problem:
                 raise BadInput(
                     f"{self._label} is not {self._encoding} text",
@@ -73,8 +70,8 @@ class _Recoded(io.RawIOBase):
                     "name the encoding of the file with --encoding",
                     source=self._label,
                 ) from problem
-        size = min(len(view), len(self._held))
-        view[:size], self._held = self._held[:size], self._held[size:]
+        size = min(len(view), len(self._pending))
+        view[:size], self._pending = self._pending[:size], self._pending[size:]
         return size
 
 
@@ -85,7 +82,7 @@ BLANKS = b" \t\r\n"
 
 
 class NotAnArray(ValueError):
-    """The text of an array does not end like an array."""
+    """The text is not one JSON array: it has no end, an empty element, or something after the end."""
 
 
 def begins_array(beginning: bytes) -> bool:
@@ -93,49 +90,49 @@ def begins_array(beginning: bytes) -> bool:
 
 
 def array_blocks(source: BinaryIO, beginning: bytes, block_bytes: int) -> Iterator[bytes]:
-    """The elements of one array as JSON lines. `beginning`: the text that has been read already. Raises `NotAnArray`.
+    """The elements of one array as JSON lines, in blocks. `beginning`: the text that was already read from `source`.
 
-    Line ends between the parts of an element become blanks. Elements are delimited by quotes and brackets; whether each is valid
-    JSON is checked when its line is parsed.
+    Line ends inside an element become spaces. Elements are found by quotes and brackets alone; whether each is valid JSON shows
+    when its line is parsed. Raises `NotAnArray`.
     """
-    held = beginning.removeprefix(BYTE_ORDER_MARK).lstrip(BLANKS)[1:]
-    begun = False
+    pending = beginning.removeprefix(BYTE_ORDER_MARK).lstrip(BLANKS)[1:]
+    has_elements = False
     while True:
-        read = source.read(block_bytes)
-        held += read
-        text, depth, outside = _structure(held)
+        chunk = source.read(block_bytes)
+        pending += chunk
+        text, depth, outside = _structure(pending)
         separators = np.flatnonzero(outside & (((text == COMMA) & (depth == 0)) | (depth < 0)))
-        closed = np.flatnonzero(depth[separators] < 0)
-        separators = separators[: closed[0] + 1] if len(closed) else separators
-        if not len(closed) and not read:
+        closing = np.flatnonzero(depth[separators] < 0)
+        separators = separators[: closing[0] + 1] if len(closing) else separators
+        if not len(closing) and not chunk:
             raise NotAnArray("the array has no end")
         if len(separators):
             elements = _elements(text, outside, separators)
-            if b"" in elements and (begun or elements != [b""]):
+            if b"" in elements and (has_elements or elements != [b""]):
                 raise NotAnArray("an element of the array is empty")
-            begun = True
+            has_elements = True
             yield b"".join(element + b"\n" for element in elements if element)
             end = int(separators[-1])
-            if len(closed):
-                if held[end : end + 1] != b"]" or (held[end + 1 :] + source.read(block_bytes)).strip(BLANKS):
+            if len(closing):
+                if pending[end : end + 1] != b"]" or (pending[end + 1 :] + source.read(block_bytes)).strip(BLANKS):
                     raise NotAnArray("the array does not end where the file does")
                 return
-            held = held[end + 1 :]
+            pending = pending[end + 1 :]
 
 
 def _elements(text: np.ndarray, outside: np.ndarray, separators: np.ndarray) -> list[bytes]:
-    """The elements before each separator, each on one line."""
+    """The elements that end at the positions `separators`, each as one line."""
     lines = text[: separators[-1]].copy()
     lines[outside[: len(lines)] & ((lines == NEWLINE) | (lines == RETURN))] = SPACE
     flat = lines.tobytes()
-    return [flat[before + 1 : place].strip(BLANKS) for before, place in pairwise([-1, *separators.tolist()])]
+    return [flat[before + 1 : end].strip(BLANKS) for before, end in pairwise([-1, *separators.tolist()])]
 
 
-def _structure(held: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The bytes, the nesting depth of each (a closing bracket has the depth of what follows it), and whether it is outside of
-    texts.
+def _structure(block: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Three arrays of the block's length: its bytes (uint8), the nesting depth of each (int32), and whether it is outside of
+    strings (bool). A closing bracket has the depth of what follows it.
     """
-    text = np.frombuffer(held, np.uint8)
+    text = np.frombuffer(block, np.uint8)
     inside = np.cumsum((text == QUOTE) & ~_escaped(text), dtype=np.int32) & 1
     outside = inside == 0
     steps = np.isin(text, list(OPENING)).astype(np.int8) - np.isin(text, list(CLOSING)).astype(np.int8)
@@ -143,7 +140,7 @@ def _structure(held: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _escaped(text: np.ndarray) -> np.ndarray:
-    """Bytes after an odd number of backslashes."""
+    """For each byte, whether it follows an odd number of backslashes."""
     escaped = np.zeros(len(text), bool)
     slashes = np.flatnonzero(text == BACKSLASH)
     if len(slashes):
@@ -155,7 +152,7 @@ def _escaped(text: np.ndarray) -> np.ndarray:
 
 
 def line_bounds(block: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """The first byte and the end of every line that is not empty, without its line end; empty lines are no rows."""
+    """Start and end positions of all lines that are not empty, without their line ends (`\\n` or `\\r\\n`)."""
     text = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(text == NEWLINE)
     if len(text) and text[-1] != NEWLINE:

@@ -1,4 +1,4 @@
-"""The syntax of text input: separators, nulls, encoding, and formats of times."""
+"""The syntax of text input: separators, null values, encoding, and timestamp formats."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ FORMATS_OF = {
     "encoding": TEXT,
     "timezone": (*TEXT, "parquet", "orc", "arrow"),
 }
-"""Which formats each setting means something for."""
+"""The formats to which each setting of `TextForm` applies."""
 EXAMPLE_OF = {"--delimiter": "';', or --delimiter tab", "--quote": '"\'", or --quote none', "--escape": "'\\'"}
-FLAG_OF = {"header": "--header", "null_values": "--null-value", "timestamp_formats": "--timestamp-format"}
+FLAG_OF = {"header": "--no-header", "null_values": "--null-value", "timestamp_formats": "--timestamp-format"}
 
 
 @dataclass(frozen=True)
 class TextForm:
-    """The syntax of text input. `quote`, `escape`: '' for none. `delimiter`: None for the one of the file's extension. `columns`:
-    names that replace the header's.
+    """The syntax of text input.
 
-    `null_values`: texts that mean null, besides the empty CSV cell. `timestamp_formats`: strptime formats, tried in order before
-    the ISO form. `timezone`: of times without an offset in columns that hold instants, and the zone of the wall clock that
-    columns without zone get for times with an offset; None: neither is guessed.
+    `delimiter`: None for tab or comma, by the file's extension. `quote`, `escape`: '' for none. `columns`: names that replace
+    those of the header. `null_values`: texts that mean null, besides the empty CSV cell. `timestamp_formats`: strptime formats,
+    tried in order before the ISO format. `timezone`: converts texts without an offset to instants, and texts with one to the
+    wall clock of columns without time zone; None: such texts are refused.
     """
 
     delimiter: str | None = None
@@ -54,14 +54,13 @@ class TextForm:
     encoding: str = UTF_8
 
     def check_used_by(self, formats: set[str]) -> None:
-        """`UsageError` for a setting that means nothing for any of these formats, because it would be ignored."""
+        """Raise `UsageError` for a setting that applies to none of these formats, rather than ignore it."""
         for setting in fields(self):
-            users = FORMATS_OF[setting.name]
-            if getattr(self, setting.name) != setting.default and formats.isdisjoint(users):
+            applicable = FORMATS_OF[setting.name]
+            if getattr(self, setting.name) != setting.default and formats.isdisjoint(applicable):
                 flag = FLAG_OF.get(setting.name, f"--{setting.name}")
-                flag = "--no-header" if setting.name == "header" else flag
                 raise UsageError(
-                    f"{flag} has no effect on {' and '.join(sorted(formats))} input", f"it applies to {', '.join(users)}"
+                    f"{flag} has no effect on {' and '.join(sorted(formats))} input", f"it applies to {', '.join(applicable)}"
                 )
 
 
@@ -83,8 +82,8 @@ def text_form(
     """The form from the user's options. Raises `UsageError`."""
     form = TextForm(
         delimiter=None if delimiter is None else _character("--delimiter", delimiter),
-        quote='"' if quote is None else _character("--quote", quote, may_be_none=True),
-        escape="" if escape is None else _character("--escape", escape, may_be_none=True),
+        quote='"' if quote is None else _character("--quote", quote, allow_empty=True),
+        escape="" if escape is None else _character("--escape", escape, allow_empty=True),
         header=header,
         columns=_column_names(column_names),
         null_values=tuple(dict.fromkeys(null_values or ())),
@@ -98,9 +97,9 @@ def text_form(
     return form
 
 
-def _character(flag: str, text: str, *, may_be_none: bool = False) -> str:
+def _character(flag: str, text: str, *, allow_empty: bool = False) -> str:
     character = NAMED_CHARACTERS.get(text.lower(), text)
-    if (not character and may_be_none) or (len(character) == 1 and character.isascii() and character not in "\r\n\0"):
+    if (not character and allow_empty) or (len(character) == 1 and character.isascii() and character not in "\r\n\0"):
         return character
     raise UsageError(f"{flag} {text!r} is not one ASCII character", hint=f"such as {flag} {EXAMPLE_OF[flag]}")
 
@@ -131,8 +130,6 @@ def _timezone(text: str) -> str:
 
 
 def _checked_format(text: str) -> str:
-    # loads Arrow, which most commands do without
-
     pattern_of(text)
     return text
 
@@ -175,25 +172,25 @@ COMPOSED = {"T": "%H:%M:%S", "R": "%H:%M", "F": "%Y-%m-%d", "D": "%m/%d/%y"}
 
 
 def pattern_of(format: str) -> tuple[str, frozenset[str]]:
-    """The regular expression of a strptime format, and the directives that it names. Raises UsageError."""
-    for letter, longer in COMPOSED.items():
-        format = re.sub(rf"(?<!%)((?:%%)*)%{letter}", rf"\1{longer}", format)
-    pattern, names, place = "^", [], 0
+    """The regular expression of a strptime format, and its groups, which are named by directives. Raises `UsageError`."""
+    for letter, expansion in COMPOSED.items():
+        format = re.sub(rf"(?<!%)((?:%%)*)%{letter}", rf"\1{expansion}", format)
+    pattern, names, position = "^", [], 0
     for found in re.finditer(r"%(.?)", format):
         letter = SAME_AS.get(found[1], found[1])
         if letter not in PATTERNS:
             known = " ".join(f"%{letter}" for letter in [*PATTERNS, *SAME_AS, *COMPOSED])
-            raise UsageError(f"--timestamp-format {format}: %{found[1]} is not known", f"known are {known}")
-        pattern += re.escape(format[place : found.start()]) + PATTERNS[letter]
+            raise UsageError(f"--timestamp-format {format}: unknown directive %{found[1]}", f"known directives are {known}")
+        pattern += re.escape(format[position : found.start()]) + PATTERNS[letter]
         names += re.findall(r"P<(.)>", PATTERNS[letter])
-        place = found.end()
-    unclear = next((f"%{name} appears twice" for name in names if names.count(name) > 1), "") or _what_lacks(set(names))
-    if unclear:
-        raise UsageError(f"--timestamp-format {format}", unclear)
-    return pattern + re.escape(format[place:]) + "$", frozenset(names)
+        position = found.end()
+    problem = next((f"%{name} appears twice" for name in names if names.count(name) > 1), "") or _missing_directives(set(names))
+    if problem:
+        raise UsageError(f"--timestamp-format {format}", problem)
+    return pattern + re.escape(format[position:]) + "$", frozenset(names)
 
 
-def _what_lacks(names: set[str]) -> str:
+def _missing_directives(names: set[str]) -> str:
     if not (names & {"Y", "y"} and names & {"m", "b"} and "d" in names):
         return "it needs a year (%Y), a month (%m, %b) and a day (%d)"
-    return "%I and %p belong together" if ("I" in names) != ("p" in names) else ""
+    return "%I and %p need each other" if ("I" in names) != ("p" in names) else ""

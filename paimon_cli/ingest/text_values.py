@@ -1,4 +1,4 @@
-"""Converts text to values of atomic types, column by column: CSV cells and the strings of JSON lines."""
+"""Converts text to values of atomic types, column by column: CSV cells and JSON strings."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ TIMESTAMP = rf"^{DAY}([T ]{CLOCK}(Z|z|[+-][0-9]{{2}}(:?[0-9]{{2}})?)?)?$"
 ZONE = r":[0-9.:]*[Zz+-]"
 LOCAL_TIME = f"^{DAY}([T ]{CLOCK})?$"
 INSTANT = rf"^{DAY}[T ]{CLOCK}(Z|[+-][01][0-9](:?[0-5][0-9])?)$"
-"""The forms that need no preparation for Arrow's parser."""
+"""Forms that Arrow's parser reads as they are."""
 FAR_YEAR = r"^([+-]|[0-9]{5,}-)"
 CALENDAR_ROOTS = frozenset({"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"})
-MOST_NANO_DAYS = 106_750
-"""Days to and from the epoch that 64-bit nanoseconds hold, less a day for the zone."""
-NO_TEXT = pa.scalar(None, pa.string())
+MAX_NANO_DAYS = 106_750
+"""Days before or after the epoch that fit 64-bit nanoseconds, less a day for the zone."""
+NULL_TEXT = pa.scalar(None, pa.string())
 NO_SUCH_TIME = "there is no such time"
 EMPTY = ("",)
-"""Quoted nothing: a text, but no value of any other type."""
+"""A quoted empty cell: a value of text and binary columns, null in others."""
 
 
 def parse_text(array: pa.Array, t: DataType, form: TextForm = PLAIN) -> pa.Array:
-    """A string array as `arrow_type(t)`. Raises `BadCells` for texts that are no value of the type.
+    """A string array as `arrow_type(t)`. Raises `BadCells` for texts that are not values of the type.
 
-    Texts that mean null are null in all columns except text columns, where it matters whether they were quoted.
+    `form.null_values` become null, except in text columns, where it matters whether they were quoted.
     """
     if isinstance(t, StringType):
         return cast_atomic(array, t)
@@ -87,7 +87,7 @@ def _formatted(array: pa.Array, t: DataType, form: TextForm) -> pa.Array:
     try:
         return _calendar(iso, t, form)
     except BadCells as problem:
-        raise _in_texts(array, problem) from problem
+        raise _with_original_texts(problem, array) from problem
 
 
 def with_nulls(array: pa.Array, texts: Sequence[str]) -> pa.Array:
@@ -96,8 +96,8 @@ def with_nulls(array: pa.Array, texts: Sequence[str]) -> pa.Array:
     lengths = pc.min_max(pc.binary_length(array)).as_py()
     if lengths["min"] is None or lengths["min"] > longest or lengths["max"] < shortest:
         return array
-    marks = pc.is_in(array, pa.array(texts, pa.string()))
-    return pc.if_else(marks, pa.scalar(None, pa.string()), array) if pc.any(marks).as_py() else array
+    means_null = pc.is_in(array, pa.array(texts, pa.string()))
+    return pc.if_else(means_null, NULL_TEXT, array) if pc.any(means_null).as_py() else array
 
 
 def _require_form(array: pa.Array, pattern: str, why: str) -> None:
@@ -127,7 +127,7 @@ def _floats(array: pa.Array, t: DataType) -> pa.Array:
 def _bytes_of_hex(array: pa.Array, t: BinaryType) -> pa.Array:
     _require_form(array, HEX, "binary values are written as pairs of hex digits")
     require(array, pc.less_equal(pc.binary_length(array), 2 * t.length), f"it is longer than {t.length} bytes")
-    # Arrow has no hex decoder; a comprehension over one text column costs less than the parsing before it.
+    # Arrow has no hex decoder. This comprehension costs less than parsing the column's file.
     return pa.array([None if text is None else bytes.fromhex(text) for text in array.to_pylist()], pa.binary())
 
 
@@ -143,16 +143,16 @@ def _times(array: pa.Array, t: TimeType) -> pa.Array:
     _require_form(array, TIME, "a TIME is written HH:MM:SS[.fff]")
     texts = pc.binary_join_element_wise("1970-01-01", _with_digits(array, min(t.precision, 3), 3), "T")
     try:
-        return _read(texts, pa.timestamp("ms")).cast(pa.time32("ms"))
+        return _parse(texts, pa.timestamp("ms")).cast(pa.time32("ms"))
     except BadCells as problem:
-        raise _in_texts(array, problem) from problem
+        raise _with_original_texts(problem, array) from problem
 
 
 def _timestamps(array: pa.Array, t: TimestampType, timezone: str | None) -> pa.Array:
     precision = t.precision
     digits = 3 if precision <= 3 else 6 if precision <= 6 else 9
-    if digits < 9 and (made := _as_arrow_reads(array, t, 10 ** (digits - precision))) is not None:
-        return made
+    if digits < 9 and (parsed := _parsed_directly(array, t, 10 ** (digits - precision))) is not None:
+        return parsed
     if _has_far_years(array):
         return _one_by_one(array, t)
     _require_form(array, TIMESTAMP, "a timestamp is written YYYY-MM-DDTHH:MM:SS[.fraction][offset]")
@@ -164,61 +164,61 @@ def _timestamps(array: pa.Array, t: TimestampType, timezone: str | None) -> pa.A
     texts = pc.ascii_upper(_with_digits(array, precision, digits))
     try:
         if digits == 9:
-            days = _read(pc.utf8_slice_codeunits(texts, 0, 10), pa.date32())
+            days = _parse(pc.utf8_slice_codeunits(texts, 0, 10), pa.date32())
             require(
                 array,
-                pc.less(pc.abs(days.cast(pa.int32())), MOST_NANO_DAYS),
+                pc.less(pc.abs(days.cast(pa.int32())), MAX_NANO_DAYS),
                 "with more than 6 digits it must lie between 1678 and 2262",
             )
-        return _moments(texts, has_zone, t, timezone)
+        return _parsed_timestamps(texts, has_zone, t, timezone)
     except BadCells as problem:
-        raise _in_texts(array, problem) from problem
+        raise _with_original_texts(problem, array) from problem
 
 
-def _moments(texts: pa.Array, has_zone: pa.Array, t: TimestampType, timezone: str | None) -> pa.Array:
-    """ISO texts as the column holds them: instants in UTC, else times on the clock of `timezone`."""
+def _parsed_timestamps(texts: pa.Array, has_zone: pa.Array, t: TimestampType, timezone: str | None) -> pa.Array:
+    """ISO texts as `arrow_type(t)`: UTC for columns with local time zone, else the wall clock, of `timezone` if it is given."""
     target = arrow_type(t)
-    zoned = _read(pc.if_else(has_zone, texts, NO_TEXT), pa.timestamp(target.unit, "UTC"))
-    local = _read(pc.if_else(has_zone, NO_TEXT, texts), pa.timestamp(target.unit))
+    zoned = _parse(pc.if_else(has_zone, texts, NULL_TEXT), pa.timestamp(target.unit, "UTC"))
+    local = _parse(pc.if_else(has_zone, NULL_TEXT, texts), pa.timestamp(target.unit))
     if t.root == "TIMESTAMP_LTZ":
         return zoned if timezone is None else pc.coalesce(zoned, instants(local, timezone).cast(zoned.type))
     return local if timezone is None else pc.coalesce(local, local_times(zoned, timezone))
 
 
-def _read(texts: pa.Array, target: pa.DataType) -> pa.Array:
+def _parse(texts: pa.Array, target: pa.DataType) -> pa.Array:
     return attempt(texts, methodcaller("cast", target), NO_SUCH_TIME)
 
 
 def _with_digits(array: pa.Array, precision: int, stored: int) -> pa.Array:
-    """The texts with at most `stored` digits after the second; those after `precision` must be zero."""
+    """The texts with at most `stored` digits after the second. Raises `BadCells` if a digit after `precision` is not zero."""
     too_many = pc.match_substring_regex(array, rf"\.[0-9]{{{precision}}}[0-9]*[1-9]")
     require(array, pc.invert(too_many), f"it has more than {precision} digits after the second")
     return pc.replace_substring_regex(array, rf"(\.[0-9]{{{stored}}})[0-9]+", r"\1")
 
 
-def _as_arrow_reads(array: pa.Array, t: TimestampType, step: int) -> pa.Array | None:
-    """Timestamps that need no zone, in multiples of `step` units; None if a text has another form."""
+def _parsed_directly(array: pa.Array, t: TimestampType, step: int) -> pa.Array | None:
+    """The texts as Arrow parses them; None if one has another form, or is not a multiple of `step` units of the column."""
     if not _all(pc.match_substring_regex(array, INSTANT if t.root == "TIMESTAMP_LTZ" else LOCAL_TIME)):
         return None
     try:
-        made = array.cast(arrow_type(t))
+        parsed = array.cast(arrow_type(t))
     except pa.ArrowInvalid:
         return None
-    units = pc.fill_null(made.view(pa.int64()), 0).to_numpy()
-    return made if step == 1 or not (units % step).any() else None
+    units = pc.fill_null(parsed.view(pa.int64()), 0).to_numpy()
+    return parsed if step == 1 or not (units % step).any() else None
 
 
-def _in_texts(array: pa.Array, problem: BadCells) -> BadCells:
-    """The same bad cells, with the original text as their values."""
+def _with_original_texts(problem: BadCells, array: pa.Array) -> BadCells:
+    """The bad cells with the texts of the input as values, instead of prepared ones."""
     return BadCells([BadCell(cell.row, array[cell.row].as_py(), cell.why) for cell in problem.cells])
 
 
-def _all(marks: pa.Array) -> bool:
-    return bool(pc.all(marks, min_count=0).as_py())
+def _all(passes: pa.Array) -> bool:
+    return bool(pc.all(passes, min_count=0).as_py())
 
 
 def _has_far_years(array: pa.Array) -> bool:
-    """Whether a year is outside 0000..9999, which Arrow's parsers cannot read."""
+    """Whether a text has a year outside of 0000 to 9999, which Arrow's parsers cannot read."""
     return bool(pc.any(pc.match_substring_regex(array, FAR_YEAR)).as_py())
 
 
@@ -244,17 +244,17 @@ def _as_column(texts: pa.Array, t: DataType) -> pa.Array:
 
 
 def check_calendar_text(text: str, t: DataType) -> None:
-    """Check what `from_canonical` accepts: `ValueError` for digits after the precision, or a zone that the type does not have."""
+    """Raise `ValueError` where `from_canonical` is too lenient: more digits than the precision, or a zone that does not fit."""
     fraction = re.search(r"\.([0-9]+)", text)
-    most = min(t.precision, 3) if isinstance(t, TimeType) else t.precision if isinstance(t, TimestampType) else 0
-    if fraction and len(fraction[1].rstrip("0")) > most:
-        raise ValueError(f"it has more than {most} digits after the second")
+    max_digits = min(t.precision, 3) if isinstance(t, TimeType) else t.precision if isinstance(t, TimestampType) else 0
+    if fraction and len(fraction[1].rstrip("0")) > max_digits:
+        raise ValueError(f"it has more than {max_digits} digits after the second")
     if t.root != "DATE" and text.endswith("Z") != (t.root == "TIMESTAMP_LTZ"):
         raise ValueError(NEEDS_ZONE if t.root == "TIMESTAMP_LTZ" else TAKES_NO_ZONE)
 
 
 def text_of_cells(raw: pa.Array) -> pa.Array:
-    """CSV cells as text. They arrive as bytes and are checked only here, so that a bad one is reported with its row."""
+    """Cells as text. Those of CSV are bytes until here, so that invalid UTF-8 is reported with its row. Raises `BadCells`."""
     if pa.types.is_binary(raw.type):
         try:
             return attempt(raw, lambda part: part.cast(pa.string()), NOT_UTF_8)
@@ -272,9 +272,9 @@ ZERO = pa.scalar("00", pa.string())
 
 
 def in_iso_form(array: pa.Array, formats: Sequence[str], *, dates_only: bool) -> pa.Array:
-    """Texts of one of the formats in the ISO form, the first that fits; all others as they are.
+    """Texts that match a format, in the ISO form; other texts unchanged. The first format that matches counts.
 
-    `dates_only`: formats with a clock are left out, since a DATE has none.
+    `dates_only`: formats with a time of day are ignored, because a DATE has none.
     """
     for format in formats:
         pattern, names = pattern_of(format)
@@ -305,15 +305,15 @@ def _padded(digits: pa.Array | pa.Scalar) -> pa.Array:
 def _year(parts: Mapping[str, pa.Array]) -> pa.Array:
     if "Y" in parts:
         return parts["Y"]
-    # As POSIX has it: 69 to 99 are of the twentieth century.
+    # POSIX: 69 to 99 belong to the twentieth century.
     return pc.binary_join_element_wise(pc.if_else(pc.greater_equal(parts["y"], "69"), "19", "20"), parts["y"], "")
 
 
 def _month(parts: Mapping[str, pa.Array]) -> pa.Array:
     if "m" in parts:
         return _padded(parts["m"])
-    place = pc.index_in(pc.utf8_slice_codeunits(pc.utf8_lower(parts["b"]), 0, 3), pa.array(MONTHS))
-    return _padded(pc.cast(pc.add(pc.fill_null(place, 0), 1), pa.string()))
+    index = pc.index_in(pc.utf8_slice_codeunits(pc.utf8_lower(parts["b"]), 0, 3), pa.array(MONTHS))
+    return _padded(pc.cast(pc.add(pc.fill_null(index, 0), 1), pa.string()))
 
 
 def _hour(parts: Mapping[str, pa.Array]) -> pa.Array | pa.Scalar:
@@ -321,6 +321,6 @@ def _hour(parts: Mapping[str, pa.Array]) -> pa.Array | pa.Scalar:
         return _padded(parts.get("H", ZERO))
     hours = pc.utf8_lpad(parts["I"], 1, "0").cast(pa.int64()).to_numpy()
     afternoon = pc.starts_with(parts["p"], "p", ignore_case=True).to_numpy(zero_copy_only=False)
-    # 12 am is midnight. 0 and 13 are no hours of this clock: the 99 that they become is refused as no such time.
-    of_day = np.where((hours < 1) | (hours > 12), 99, hours % 12 + 12 * afternoon)
-    return _padded(pa.array(of_day).cast(pa.string()))
+    # 12 am is midnight. Hours below 1 or above 12 become 99, which is refused later as no such time.
+    hours_of_day = np.where((hours < 1) | (hours > 12), 99, hours % 12 + 12 * afternoon)
+    return _padded(pa.array(hours_of_day).cast(pa.string()))

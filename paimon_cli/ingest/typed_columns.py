@@ -1,4 +1,4 @@
-"""Converts typed input columns (parquet, ORC, typed JSON) to the table's exact Arrow types, without any loss."""
+"""Converts typed input columns (Parquet, ORC, Arrow, parsed JSON) to the table's exact Arrow types, without loss."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ MILLIS_DIGITS, MICROS_DIGITS, NANOS_DIGITS = 3, 6, 9
 class CastRules:
     """What a cast may do beyond converting equal values.
 
-    `may_round`: doubles may become the nearest FLOAT, because text does not say how wide its numbers are. `timezone`: the zone of
-    times without zone, and of the wall clock in columns without zone. `missing_are_null`: a nullable field that rows lack is
-    null.
+    `may_round`: a double becomes the nearest FLOAT; for text, which does not say how wide its numbers are. `timezone`: the zone
+    that converts between timestamps with and without time zone; None: they are refused. `missing_are_null`: a nullable field
+    that a struct lacks is null; else the type does not fit.
     """
 
     may_round: bool = False
@@ -163,9 +163,7 @@ def _timestamps(array: pa.Array, t: TimestampType, timezone: str | None) -> pa.A
 
 
 def instants(array: pa.Array, timezone: str) -> pa.Array:
-    """Local times of a zone as instants. A time that occurs twice means the first one; a time that the clock skips is a bad
-    cell.
-    """
+    """Local times of a zone as instants. Of an hour that the clock repeats, the first counts. `BadCells` for skipped times."""
     why = f"there is no such time in {timezone}"
     return attempt(array, lambda part: pc.assume_timezone(part, timezone, ambiguous="earliest"), why)
 
@@ -176,7 +174,7 @@ def local_times(array: pa.Array, timezone: str) -> pa.Array:
 
 
 def require_digits(array: pa.Array, units: pa.Array, precision: int, stored: int, why: str) -> None:
-    """Raise `BadCells` unless all of the `stored` decimal digits after the first `precision` are zero."""
+    """Raise `BadCells` where one of the last `stored - precision` decimal digits of `units` (integers) is not zero."""
     if precision < stored:
         step = 10 ** (stored - precision)
         numbers = pc.fill_null(units, 0).to_numpy(zero_copy_only=False)
@@ -186,7 +184,7 @@ def require_digits(array: pa.Array, units: pa.Array, precision: int, stored: int
 def cast_column(array: pa.Array, t: DataType, rules: CastRules = EXACT) -> pa.Array:
     """The column as `arrow_type(t)`, without loss. Raises `WrongType`, or `BadCells` for the rows that do not fit.
 
-    Nulls of the column itself are checked by the caller, nulls inside nested values here.
+    Checks nulls inside nested values; the caller checks nulls of the column itself.
     """
     values = plain(array)
     if pa.types.is_null(values.type):
@@ -222,23 +220,23 @@ def _cast_map(array: pa.Array, t: MapType | MultisetType, rules: CastRules) -> p
 def _cast_struct(array: pa.Array, t: RowType, rules: CastRules) -> pa.Array:
     if not pa.types.is_struct(array.type):
         raise WrongType(str(array.type))
-    given = [field.name for field in array.type]
-    needed = {field.name for field in t.fields if not (rules.missing_are_null and field.type.nullable)}
-    if len(set(given)) < len(given) or not needed <= set(given) <= {field.name for field in t.fields}:
+    names = [field.name for field in array.type]
+    required = {field.name for field in t.fields if not (rules.missing_are_null and field.type.nullable)}
+    if len(set(names)) < len(names) or not required <= set(names) <= {field.name for field in t.fields}:
         raise WrongType(str(array.type))
-    present = array.is_valid()
+    is_valid = array.is_valid()
     children = []
     for field in t.fields:
-        child = pc.struct_field(array, field.name) if field.name in given else pa.nulls(len(array))
+        child = pc.struct_field(array, field.name) if field.name in names else pa.nulls(len(array))
         with _rows_of(array, lambda row: row):
             children.append(cast_column(child, field.type, rules))
         if not field.type.nullable:
-            _require_present(array, pc.and_(present, child.is_null()), lambda row: row)
+            _require_present(array, pc.and_(is_valid, child.is_null()), lambda row: row)
     return pa.StructArray.from_arrays(children, fields=list(arrow_type(t)), mask=_null_mask(array))
 
 
 def _inner(array: pa.Array, values: pa.Array, t: DataType, offsets: np.ndarray, rules: CastRules) -> pa.Array:
-    """Convert elements, keys or map values; their faults are reported by the row that holds them."""
+    """Convert elements, keys or map values of `array`. Their faults are reported for the row that holds them."""
 
     def row_of(position: int) -> int:
         return int(np.searchsorted(offsets, position, side="right")) - 1
@@ -251,13 +249,13 @@ def _inner(array: pa.Array, values: pa.Array, t: DataType, offsets: np.ndarray, 
 
 
 def _require_present(array: pa.Array, missing: pa.Array, row_of: Callable[[int], int]) -> None:
-    rows = sorted({row_of(int(place)) for place in np.flatnonzero(missing.to_numpy(zero_copy_only=False))})
+    rows = sorted({row_of(int(position)) for position in np.flatnonzero(missing.to_numpy(zero_copy_only=False))})
     if rows:
         raise bad_cells(array, rows, "a NOT NULL part of it is null")
 
 
 def _offsets(array: pa.Array) -> np.ndarray:
-    """Offsets into `array.flatten()`, which omits the values under null rows."""
+    """Offsets into `array.flatten()`, which omits the values of null rows; int32, one more than rows."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
 
@@ -267,7 +265,7 @@ def _null_mask(array: pa.Array) -> pa.Array | None:
 
 
 class _rows_of:
-    """A function that maps the position of an inner fault to the row of the outer array."""
+    """A context in which faults of inner values become faults of the rows of the outer array, `row_of` their position."""
 
     def __init__(self, array: pa.Array, row_of: Callable[[int], int]) -> None:
         self.array = array
@@ -276,9 +274,9 @@ class _rows_of:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+    def __exit__(self, error_type: object, problem: BaseException | None, trace: object) -> None:
         if isinstance(problem, BadCells):
-            inner = {self.row_of(cell.row): cell for cell in reversed(problem.cells)}  # the first of each row
+            inner = {self.row_of(cell.row): cell for cell in reversed(problem.cells)}  # the first one of each row
             cells = [BadCell(row, cell.value, f"inside the value: {cell.why}") for row, cell in inner.items()]
             raise BadCells(cells[::-1]) from problem
         if isinstance(problem, WrongType):

@@ -218,7 +218,7 @@ def keys_live_in_one_bucket(version: Version) -> Iterator[Violation]:
         yield Violation("PV031", str(error.details.get("path", version.path)), str(error))
         return
     if found is not None:
-        places = " and ".join(context.bucket_path(*place) for place in found.places)
+        places = " and ".join(context.bucket_path(*bucket_id) for bucket_id in found.bucket_ids)
         what = f"{found.count} keys live in several buckets, such as {found.key} in {places}"
         yield Violation("PV060", version.path, what)
 

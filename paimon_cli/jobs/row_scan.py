@@ -1,4 +1,10 @@
-"""The rows of a read request, planned once and read lazily in this process."""
+"""`read`: the rows of a request, planned once and read lazily in this process.
+
+1. choose a snapshot (`travel`) or the changes between two (`plan_rows`).
+2. check columns, predicate and order against its schema.
+3. plan: prune files, and cut the rest into splits (`plan_scan`, `plan_increment`).
+4. read the splits, merge, filter and project their rows (`RowScan.rows`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +19,7 @@ from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.jobs.process import usable_cores
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
 from paimon_cli.options.option_catalog import SCAN
-from paimon_cli.read.increments import AUTO, CHANGES, IncrementRange, asked_increment, increment_context, plan_increment
+from paimon_cli.read.increments import AUTO, CHANGES, IncrementRange, increment_by_option, increment_context, plan_increment
 from paimon_cli.read.scan_plan import ScanPlan, Split, plan_scan
 from paimon_cli.read.selection import RowOrder, Selection, in_order, parse_order, selected
 from paimon_cli.read.split_reader import count_split, in_parts, read_side_by_side, read_split
@@ -23,9 +29,10 @@ from paimon_cli.sql.predicate import Predicate, parse_predicate
 if TYPE_CHECKING:
     from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.history.table_context import TableContext
+    from paimon_cli.metadata.snapshot import Snapshot
 
 ROW_KIND = "rowkind"
-"""Name of the kind among the rows shown: Paimon reserves it, so no column of the table is called so."""
+"""The column with the row kind in results. Paimon reserves this name, so that no table has a column of it."""
 KIND_FIELD = DataField(-1, ROW_KIND, STRING)
 
 
@@ -40,7 +47,7 @@ class Increment:
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """The user's request: column names separated by commas, a SQL predicate, at most one kind of time travel, or an increment."""
+    """What to read: column names separated by commas, a SQL predicate, and at most one of snapshot, tag, time and increment."""
 
     select: str | None = None
     where: str | None = None
@@ -55,7 +62,7 @@ class ReadRequest:
 
 @dataclass(frozen=True)
 class RowScan:
-    """A planned read, in the order of `order` if given, else by partition, bucket and key."""
+    """A planned read. Rows come in the order of `order`, or else by partition, bucket and key."""
 
     context: TableContext
     plan: ScanPlan
@@ -85,26 +92,26 @@ class RowScan:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows with `physical_columns`, up to the limit."""
-        left = self.request.limit
+        remaining = self.request.limit
         if self.order is not None:
-            yield from in_order(self._everything(), self.order, left)
+            yield from in_order(self._all_batches(), self.order, remaining)
             return
-        if left is None:
-            yield from self._everything()
+        if remaining is None:
+            yield from self._all_batches()
             return
         for split in self.plan.splits:
             for batch in self._read(split):
-                yield batch.slice(0, left)
-                left -= min(left, batch.num_rows)
-                if left == 0:
+                yield batch.slice(0, remaining)
+                remaining -= min(remaining, batch.num_rows)
+                if remaining == 0:
                     return
 
-    def _everything(self) -> Iterator[pa.RecordBatch]:
+    def _all_batches(self) -> Iterator[pa.RecordBatch]:
         readers = min(usable_cores(), self.context.read_threads)
         return read_side_by_side(in_parts(self.context, self.plan.splits, readers), self._read, readers)
 
     def _read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """A missing file is no damage if its version has gone while it was read: `NotFound` then."""
+        """The rows of a split. Raises `NotFound` instead of `DamagedFile` if the snapshot expired while it was read."""
         try:
             yield from read_split(self.context, split, self.physical_columns, self.predicate, self.request.keep_kinds)
         except DamagedFile as error:
@@ -115,7 +122,7 @@ class RowScan:
 
     @property
     def physical_columns(self) -> tuple[str, ...]:
-        """The table columns that are read; with `keep_kinds` followed by `_VALUE_KIND`."""
+        """The table columns to read; with `keep_kinds`, `_VALUE_KIND` comes last."""
         ordered = self.order.columns if self.order is not None else ()
         kinds = (VALUE_KIND,) if self.request.keep_kinds else ()
         return tuple(dict.fromkeys((*self.selection.columns, *ordered, *kinds)))
@@ -147,49 +154,64 @@ class FollowedChanges:
         return (KIND_FIELD, *selected(self.table.context.schema, self.request.select).fields)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Row kinds as texts. NotFound if snapshots expire before they are read."""
-        context, number, left = self.table.context, self.first, self.request.limit
-        while (self.last is None or number <= self.last) and left != 0:
+        """The changes, with row kinds as texts. Raises `NotFound` if snapshots expire before they are read."""
+        context, number, remaining = self.table.context, self.first, self.request.limit
+        while (self.last is None or number <= self.last) and remaining != 0:
             latest = context.snapshots.latest_id() or 0
             if latest < number:
                 context.clock.sleep(self.wait_seconds)
                 continue
             end = latest if self.last is None else min(latest, self.last)
-            request = replace(self.request, increment=Increment(str(number - 1), str(end), CHANGES), limit=left)
+            request = replace(self.request, increment=Increment(str(number - 1), str(end), CHANGES), limit=remaining)
             for batch in plan_rows(self.table, request).rows():
-                left = None if left is None else left - batch.num_rows
+                remaining = None if remaining is None else remaining - batch.num_rows
                 yield batch
             number = end + 1
 
 
 def plan_rows(table: CatalogTable, request: ReadRequest) -> RowScan:
-    """Find the snapshot, check columns and predicate against its schema, and plan. Raises `NotFound` and `UsageError`."""
+    """Plan a read: choose the snapshot or increment, check the request against its schema, and find the splits.
+
+    Raises `NotFound` and `UsageError`.
+    """
     table.context.check(SCAN)
-    increment = request.increment
-    if increment is None and (request.snapshot, request.tag, request.as_of) == (None, None, None):
-        increment = _increment_by_option(table.context)
+    increment = request.increment or _increment_by_option(table.context, request)
     if increment is None:
         context, snapshot = travel(table.context, request.snapshot, request.tag, request.as_of)
     else:
-        if table.read_optimized:
-            raise UsageError(f"{table.name} shows no increments", "it is the table's top level alone", "leave $ro out")
-        chosen = IncrementRange.of(table.context, increment.begin, increment.end)
-        mode = chosen.mode(table.context, increment.mode)
+        changes, mode = _range_and_mode(table, increment)
         context = increment_context(table.context, mode)
     selection = selected(context.schema, request.select)
     order = None if request.order_by is None else parse_order(request.order_by, context.schema)
     predicate = None if request.where is None else parse_predicate(request.where, context.schema)
-    if increment is None and snapshot is not None and context.mode.merges_postponed and not table.read_optimized:
-        from paimon_cli.jobs.postponed_rows import plan_with_waiting_rows  # loads what writes
-
-        context, plan = plan_with_waiting_rows(context, snapshot, predicate)
-    elif increment is None:
-        plan = plan_scan(context, snapshot, predicate, read_optimized=table.read_optimized)
+    if increment is None:
+        context, plan = _plan_snapshot(table, context, snapshot, predicate)
     else:
-        plan = plan_increment(context, chosen, mode, predicate)
+        plan = plan_increment(context, changes, mode, predicate)
     return RowScan(context, plan, selection, predicate, request, order)
 
 
-def _increment_by_option(context: TableContext) -> Increment | None:
-    asked = asked_increment(context)
-    return None if asked is None else Increment(*asked)
+def _plan_snapshot(
+    table: CatalogTable, context: TableContext, snapshot: Snapshot | None, predicate: Predicate | None
+) -> tuple[TableContext, ScanPlan]:
+    """The plan for all rows of a snapshot, with postponed rows where reads merge them in; and the context to read it with."""
+    if snapshot is not None and context.mode.merges_postponed and not table.read_optimized:
+        from paimon_cli.jobs.postponed_rows import plan_with_waiting_rows  # loads the write path
+
+        return plan_with_waiting_rows(context, snapshot, predicate)
+    return context, plan_scan(context, snapshot, predicate, read_optimized=table.read_optimized)
+
+
+def _range_and_mode(table: CatalogTable, increment: Increment) -> tuple[IncrementRange, str]:
+    if table.read_optimized:
+        raise UsageError(f"{table.name} shows no increments", "it is the table's top level alone", "leave $ro out")
+    changes = IncrementRange.of(table.context, increment.begin, increment.end)
+    return changes, changes.mode(table.context, increment.mode)
+
+
+def _increment_by_option(context: TableContext, request: ReadRequest) -> Increment | None:
+    """The increment that the table's options select, unless the request travels in time."""
+    if (request.snapshot, request.tag, request.as_of) != (None, None, None):
+        return None
+    selected_by_option = increment_by_option(context)
+    return None if selected_by_option is None else Increment(*selected_by_option)

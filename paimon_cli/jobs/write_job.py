@@ -1,8 +1,8 @@
 """`write`: many tasks write files at the same time, and one commit publishes them.
 
-1. plan: cut the source into splits; what the rows build on comes from the latest snapshot (`plan_write`).
+1. plan: cut the source into splits; sequence numbers and buckets continue those of the latest snapshot (`plan_write`).
 2. prepare the engine, which may be chosen by the size of the input.
-3. run: tasks check, route and sort the rows and write level-0 files (`write_input`); what fails leaves no files.
+3. run: tasks check, route and sort the rows and write level-0 files (`write_input`). A failure leaves no files.
 4. commit: a snapshot with the rows, and one with the compactions of the writers, if there are any.
 """
 
@@ -43,13 +43,13 @@ from paimon_cli.write.write_plan import Tallies, WritePlan
 if TYPE_CHECKING:
     from paimon_cli.jobs.compact_job import CompactSummary
 
-MOST_ASSIGNMENTS = 10
-"""How often rows are written while other jobs give keys of the same partitions to dynamic buckets."""
+MAX_ASSIGNMENTS = 10
+"""How often rows are written again because other jobs have assigned keys of the same partitions to dynamic buckets."""
 
 
 @dataclass(frozen=True)
 class _Done:
-    """Files that were written, what was found in the input, and their commit. `refusal`: of the second half of the commit."""
+    """The files that were written, the tally of the input, and the commit. `refusal`: why its compactions were refused, if so."""
 
     written: Written
     found: Tally
@@ -59,14 +59,13 @@ class _Done:
 
 @dataclass(frozen=True)
 class WriteSummary:
-    """What was done. `rows`, `size` (bytes): of the new files, after merging equal keys of this write; `rows_read` before that.
+    """The result of a write. `rows`, `size` (bytes): of the new files, after merging equal keys; `rows_read`: of the input.
 
-    `skipped_rows`: bad ones, with `bad_cells` in them; `missing_columns`: those that are null because the input lacks them.
-    `compacted`: buckets that were compacted; `compaction_lost`: why compactions were dropped, or that half of the commit was
-    refused, while the rows were committed. `stalls`: how often buckets had to wait for a compaction before they could take more
-    runs, `stall_seconds` in all; `compaction_wait_seconds`: how long they waited for compactions in the end, before the commit.
-    `compaction`: the job that followed the commit, if one was asked for.
-    The rest tells how the write buffers of the tasks were used, as in `BufferUse`.
+    `skipped_rows`: rows with the `bad_cells`; `missing_columns`: columns that are null in rows that lack them. `compacted`:
+    number of buckets that were compacted; `compaction_lost`: why compactions were dropped or refused, although the rows are
+    committed. `stalls`, `stall_seconds`: how often and how long buckets waited for a compaction before they could take more runs;
+    `compaction_wait_seconds`: how long they waited for compactions at the end. `compaction`: the job after the commit, if one was
+    requested. The other fields show the use of write buffers, as in `BufferUse`.
     """
 
     rows: int = 0
@@ -124,34 +123,34 @@ class WriteSummary:
             rows_read=found.rows,
             skipped_rows=found.bad_rows,
             bad_cells=found.bad_cells,
-            missing_columns=tuple(sorted(found.lacking)),
+            missing_columns=tuple(sorted(found.missing_columns)),
         )
 
 
 def run_write(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
-    """Write the sources as one commit. When it fails before the commit, the table is as it was and no file remains."""
+    """Write the sources as one commit. After a failure before the commit, the table is unchanged and no files remain."""
     started = context.clock.now_millis()
     check_writable_table(context)
     identity = identity_of(context, request.commit_user, request.commit_id, request.assume_new)
     committer = Committer(context)
     if committer.is_committed(identity):
-        return _committed_before(context, request, engine, progress)
+        return _already_committed(context, request, engine, progress)
     attempts = _Attempts(context, committer, request, identity, splits_of(request), engine, progress)
     hint = "run it again, or keep other writers away from these partitions for a while"
     with written_behind(context.storage):
-        done, _ = again_on_conflict(context, attempts.run, hint, MOST_ASSIGNMENTS, (BucketsConflict,))
+        done, _ = again_on_conflict(context, attempts.run, hint, MAX_ASSIGNMENTS, (BucketsConflict,))
     if done.result.already_committed:
-        return replace(_committed_before(context, request, engine, progress), attempts=done.result.attempts)
+        return replace(_already_committed(context, request, engine, progress), attempts=done.result.attempts)
     summary = WriteSummary.of(engine, done, (context.clock.now_millis() - started) / 1000)
     if request.overwrite and context.mode.bucket_mode is BucketMode.CROSS_PARTITION and request.compaction != NO_COMPACTION:
-        # Its writers compact nothing, because they do not know which partitions they replace.
+        # The writers compact nothing themselves, because they do not know which partitions they replace.
         return replace(summary, compaction_lost=show_level_0(context, summary.touched, engine, progress))
     return summary
 
 
 @dataclass
 class _Attempts:
-    """The attempts of one write, each with a new plan and new files; later ones build on what the first has read."""
+    """The attempts of one write, each with a new plan and new files. Later ones use the snapshot that the first one has read."""
 
     context: TableContext
     committer: Committer
@@ -172,8 +171,10 @@ class _Attempts:
         return _Done(written, found, *commit_rows(self.committer, plan, written.messages, request, self.identity))
 
 
-def _committed_before(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
-    """What is left to do of a write that was committed before: if it crashed then, its rows may still be hidden at level 0."""
+def _already_committed(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
+    """Finish a write that an earlier run has committed: if that run crashed afterwards, its rows may still be hidden at level
+    0.
+    """
     lost = None if request.compaction == NO_COMPACTION else show_level_0(context, (), engine, progress)
     return WriteSummary(already_committed=True, engine=engine.name, compaction_lost=lost)
 
@@ -187,10 +188,10 @@ def work_of(source: RowSource, splits: Sequence[SourceSplit]) -> Work:
 def write_input(
     plan: WritePlan, request: WriteRequest, engine: Engine, progress: Progress, rows_before: int | None = None
 ) -> tuple[Written, Tally]:
-    """Write the files of all rows; also what was found in the input. When it fails, no file stays.
+    """Write all rows into files. Returns them and the tally of the input. A failure leaves no files.
 
-    `BadInput` names all bad cells of the input. It is raised as well for an overwrite that has no rows, and for an input that had
-    another number of rows before.
+    Raises `BadInput`, which names the bad cells; also for an overwrite without rows, and for an input that had another number of
+    rows in an earlier attempt (`rows_before`).
     """
     tallies: Tallies = {}
     with NewFiles(plan.context, plan.file_stamp).deleted_on_failure():
@@ -212,9 +213,10 @@ def write_input(
 def commit_rows(
     committer: Committer, plan: WritePlan, messages: list[CommitMessage], request: WriteRequest, identity: CommitIdentity
 ) -> tuple[CommitResult, PaimonError | None]:
-    """Publish the rows as a snapshot of their own, then the work of the writer's compactions.
+    """Publish the rows as a snapshot, then the compactions of the writers as another one.
 
-    If another job has compacted the same files by then, only that work is lost: second, why.
+    If another job has compacted the same files in the meantime, the rows are committed nevertheless; the second value is why the
+    compactions were refused.
     """
 
     def publish() -> CommitResult:
@@ -233,12 +235,12 @@ def commit_rows(
 
 
 def with_all_faults(error: BadInput, plan: WritePlan, engine: Engine, progress: Progress) -> BadInput:
-    """The error about the first bad row, with all others of the input: they are looked for only now that one is known."""
+    """`error`, which names the first bad row, extended to all bad rows: the input is searched for them only after an error."""
     if "row" not in error.details or not isinstance(plan.incoming, IncomingRows):
         return error
     with phase(progress, "Looking for all bad rows", len(plan.splits)) as done:
         try:
-            tallies = engine.run_tasks(plan.incoming.judge, plan.splits, done)
+            tallies = engine.run_tasks(plan.incoming.find_faults, plan.splits, done)
         except TasksFailed:
             return error
     total = Tally.of(tallies)
@@ -246,12 +248,12 @@ def with_all_faults(error: BadInput, plan: WritePlan, engine: Engine, progress: 
 
 
 def write_rejects(file: RejectFile, plan: WritePlan, tallies: Tallies) -> None:
-    """All bad cells in the order of the input. Their splits are read once more, so they are never all in memory."""
+    """Write all bad cells to the file, in the order of the input. Splits with bad cells are read again, to hold few in memory."""
     assert isinstance(plan.incoming, IncomingRows)
     with file:
         for number, split in enumerate(plan.splits):
             if tallies[number].bad_cells:
-                seen = plan.incoming.judge(split, RejectingTally(file=file))
+                seen = plan.incoming.find_faults(split, RejectingTally(file=file))
                 if (seen.rows, seen.bad_cells) != (tallies[number].rows, tallies[number].bad_cells):
                     raise BadInput(
                         f"{split.name} changed while it was being read",

@@ -67,7 +67,7 @@ def splits_of(request: WriteRequest) -> tuple[SourceSplit, ...]:
     """The input in pieces, which can be read several times."""
     if (rejects := request.reject_file) is not None:
         rejects.check(request.source.paths)
-    return tuple(request.source.plan(may_be_none=request.overwrite or request.allow_empty))
+    return tuple(request.source.plan(allow_empty=request.overwrite or request.allow_empty))
 
 
 def plan_write(

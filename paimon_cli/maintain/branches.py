@@ -1,4 +1,4 @@
-"""Branches: create, rename, delete, fast-forward; data files are shared (FORMAT.md, section 1.5)."""
+"""Creates, renames, deletes and fast-forwards branches, which share data files (FORMAT.md, section 1.5)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from paimon_cli.storage.storage import FileStatus, PutOutcome, ServesVersions, k
 
 
 def create_branch(context: TableContext, name: str, tag: str | None = None, snapshot_id: int | None = None) -> int | None:
-    """Create a branch from a tag or snapshot of the context's branch, else an empty one with its schema; returns the id of its
-    first snapshot.
+    """Create a branch from a tag or a snapshot of the context's branch, or an empty one with its schema.
 
-    Schemas are copied first, so that the branch can be read at any moment, if only as an empty one.
+    Returns the id of its first snapshot, None for an empty branch. Schemas are copied first, so that the branch can be read at
+    any moment, if only as an empty one. Raises `UsageError` if the branch exists, `NotFound` if its start does not.
     """
     if tag is not None and snapshot_id is not None:
         raise UsageError("a branch starts at a tag or at a snapshot, not at both")
@@ -120,21 +120,24 @@ def _delete(context: TableContext, name: str) -> None:
 
 
 def _files(context: TableContext, directory: str) -> list[FileStatus]:
-    found = []
+    """All files in the directory tree."""
+    files = []
     for status in context.storage.list_directory(directory):
-        found += _files(context, status.path) if status.is_directory else [status]
-    return found
+        files += _files(context, status.path) if status.is_directory else [status]
+    return files
 
 
 def _schemas_first(status: FileStatus) -> tuple[int, str]:
     order = ("/schema/", "/tag/", "/changelog/", "/consumer/", "/snapshot/")
-    return next((place for place, part in enumerate(order) if part in status.path), len(order)), status.path
+    return next((rank for rank, part in enumerate(order) if part in status.path), len(order)), status.path
 
 
 @dataclass(frozen=True)
 class FastForwardPlan:
-    """`common`: the newest snapshot in both histories, None if there is none. `discarded_ids`: later snapshots of main.
+    """What a fast-forward of main to a branch changes.
 
+    `common`: the newest snapshot in both histories, None if there is none. `added`: later snapshots of the branch;
+    `discarded_ids`: later snapshots of main. `tags`: those to copy from the branch; `dropped_tags`: those of discarded snapshots.
     `schemas`: those that only the branch has; `dropped_schemas`: those that only main has.
     """
 
@@ -166,22 +169,22 @@ def plan_fast_forward(main: TableContext, name: str) -> FastForwardPlan:
     if not theirs:
         raise NotFound(f"branch '{name}' of {main.url} has no snapshots", "there is nothing to fast-forward to")
     common = _common(main, branch, ours, theirs)
-    own = [number for number in ours if number > (common or 0) and (common is not None or number >= theirs[0])]
-    if own and theirs[-1] == common:
+    only_ours = [number for number in ours if number > (common or 0) and (common is not None or number >= theirs[0])]
+    if only_ours and theirs[-1] == common:
         what = f"branch '{name}' has no snapshots that main lacks"
         raise UsageError(
             what, f"main has other commits since snapshot {common}", f"paimon-cli rollback {main.layout.argument} --to {common}"
         )
     schemas, dropped_schemas = _schema_changes(main, branch)
     tags, their_tags = main.tags.all(), branch.tags.names()
-    dropped = tuple(tag for tag, held in tags.items() if held.snapshot.id in own and tag not in their_tags)
-    snapshots = [snapshot for number in own if (snapshot := main.snapshots.find(number)) is not None]
+    dropped = tuple(name for name, tag in tags.items() if tag.snapshot.id in only_ours and name not in their_tags)
+    snapshots = [snapshot for number in only_ours if (snapshot := main.snapshots.find(number)) is not None]
     return FastForwardPlan(
         name,
         common,
         tuple(number for number in theirs if common is None or number > common),
-        tuple(own),
-        tuple(tag for tag in their_tags if main.tags.content(tag) != branch.tags.content(tag)),
+        tuple(only_ours),
+        tuple(name for name in their_tags if main.tags.content(name) != branch.tags.content(name)),
         dropped,
         schemas,
         dropped_schemas,
@@ -245,14 +248,14 @@ def _go_forward(main: TableContext, branch: TableContext, plan: FastForwardPlan)
 
 
 def _take_over(main: TableContext, branch: TableContext, plan: FastForwardPlan) -> None:
-    """Delete main's snapshots down to the branch's newest number, which is then replaced by the branch's snapshot: from then on
-    main is the branch.
+    """Replace main's snapshots by the branch's, newest first: from the first replacement on, main's latest snapshot is the
+    branch's.
     """
     newest = plan.added[-1] if plan.added else plan.common or 0
-    beyond = [number for number in reversed(plan.discarded_ids) if number > newest]
+    later = [number for number in reversed(plan.discarded_ids) if number > newest]
     storage = main.storage
     storage.overwrite(main.layout.latest_hint, str(plan.common or newest).encode())
-    remove_snapshots(main, beyond, newest)
+    remove_snapshots(main, later, newest)
     for number in reversed(plan.added):
         storage.overwrite(main.layout.snapshot(number), _snapshot_of(branch, number))
         if number == newest:
@@ -263,7 +266,7 @@ def _take_over(main: TableContext, branch: TableContext, plan: FastForwardPlan) 
 
 
 def _snapshot_of(branch: TableContext, number: int) -> bytes:
-    """The whole snapshot, or `DamagedFile`."""
+    """The text of the branch's snapshot. Raises `DamagedFile` if it is not complete."""
     path = branch.layout.snapshot(number)
     text = branch.storage.read_bytes(path)
     Snapshot.from_json(text, path)
@@ -278,20 +281,20 @@ def _content(context: TableContext, number: int) -> bytes | None:
 
 
 def _common(main: TableContext, branch: TableContext, ours: Sequence[int], theirs: Sequence[int]) -> int | None:
-    """The last snapshot of the unbroken sequence that both histories share. Later equal snapshots come from an interrupted
-    run.
+    """The last snapshot of the unbroken sequence that both histories share. Equal snapshots after a gap come from an interrupted
+    fast-forward.
     """
     common = None
     for number in theirs:
-        if number in ours and _same(main, branch, number):
+        if number in ours and _is_shared(main, branch, number):
             common = number
         elif common is not None or number in ours:
             break
     return common
 
 
-def _same(main: TableContext, branch: TableContext, number: int) -> bool:
-    """Whether both files hold one commit, regardless of formatting: a snapshot created from a tag is serialised again."""
+def _is_shared(main: TableContext, branch: TableContext, number: int) -> bool:
+    """Whether both files hold the same commit, whatever their formatting: a snapshot created from a tag is serialised again."""
     ours, theirs = main.snapshots.find(number), branch.snapshots.find(number)
     return ours is not None and theirs is not None and _identity(ours) == _identity(theirs)
 

@@ -1,6 +1,4 @@
-"""Drops a table: deletes what Paimon created in its directory, in an order that can be repeated after a crash, and keeps the
-rest.
-"""
+"""Drops a table: deletes the files that Paimon created in its directory, and keeps all others. A crashed drop can be repeated."""
 
 from __future__ import annotations
 
@@ -17,13 +15,13 @@ from paimon_cli.storage.storage import Storage, remove_empty_directory
 
 DATA_DIRECTORY = "data-file.path-directory"
 ICEBERG_OPTION, ICEBERG_IN_TABLE, ICEBERG_DIRECTORY = "metadata.iceberg.storage", "table-location", "metadata"
-"""Where this option has this value, Paimon keeps metadata for readers of Iceberg in that directory of the table."""
+"""With this value of the option, Paimon writes metadata for Iceberg readers into this directory of the table."""
 DAMAGED = "damaged"
-"""Where `repair` sets version files aside that cannot be read."""
+"""The directory into which `repair` moves version files that cannot be read."""
 
-_OF_A_VERSION = ("snapshot", "tag", "changelog", "consumer", "schema", "lease")
-_OF_A_TABLE = ("branch", *_OF_A_VERSION, "manifest", "index", "statistics", "service", DAMAGED)
-_FIRST = ("branch", "tag", "changelog", "snapshot")
+_BRANCH_DIRECTORIES = ("snapshot", "tag", "changelog", "consumer", "schema", "lease")
+_TABLE_DIRECTORIES = ("branch", *_BRANCH_DIRECTORIES, "manifest", "index", "statistics", "service", DAMAGED)
+_DELETED_FIRST = ("branch", "tag", "changelog", "snapshot")
 _BUCKET = re.compile(r"bucket-(-?[0-9]+|postpone)")
 _ROOT, _BRANCHES, _BRANCH, _TEMPORARY = "table", "branch", "branch files", "temporary"
 _DATA = "data"
@@ -38,13 +36,13 @@ _NAMES = {
     "manifest": re.compile("(index-)?manifest-.+"),
     _DATA: re.compile(f".*{_UUID}.*", re.IGNORECASE),
 }
-"""Names of the files that Paimon makes, by the kind of their directory; elsewhere every file is the table's."""
+"""The names of the files that Paimon creates, by kind of directory. In other directories every file belongs to the table."""
 
 
-class _Place(NamedTuple):
-    """A directory of the table: the kind of its files, and the prefixes of data directories below it, level by level.
+class _Directory(NamedTuple):
+    """A directory of the table: the kind of its files, and the names or prefixes of the data directories below it, by level.
 
-    `levels` is () if buckets come next, None if there is no data below.
+    `levels` is () if bucket directories come next, None if there is no data below.
     """
 
     kind: str
@@ -53,7 +51,7 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True)
 class TableDrop:
-    """Files to delete, and files to keep because Paimon did not create them. `directories`: of the table, parents first."""
+    """Files to delete, and the table's directories, parents first. `stays`: paths to keep, because Paimon did not create them."""
 
     files: list[FileToDelete] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
@@ -61,28 +59,28 @@ class TableDrop:
 
 
 def plan_table_drop(storage: Storage, layout: TableLayout, schema: TableSchema) -> TableDrop:
-    """List the directories of the table without entering foreign ones."""
+    """Find the files to delete. Directories that do not belong to the table are not listed."""
     plan = TableDrop()
-    places = [(layout.root, _Place(_ROOT, _levels_below_root(schema)))]
-    while places:
-        directory, place = places.pop()
-        for entry in sorted(storage.list_directory(directory), key=lambda entry: entry.name):
-            inside = _inside(place, entry.name, schema) if entry.is_directory else None
-            if inside is not None:
+    pending = [(layout.root, _Directory(_ROOT, _levels_below_root(schema)))]
+    while pending:
+        path, directory = pending.pop()
+        for entry in sorted(storage.list_directory(path), key=lambda entry: entry.name):
+            child = _child(directory, entry.name, schema) if entry.is_directory else None
+            if child is not None:
                 plan.directories.append(entry.path)
-                places.append((entry.path, inside))
-            elif entry.is_directory or not _is_of_the_table(place, entry.name):
+                pending.append((entry.path, child))
+            elif entry.is_directory or not _belongs_to_table(directory, entry.name):
                 plan.stays.append(f"{entry.path}/" if entry.is_directory else entry.path)
             else:
-                plan.files.append(FileToDelete(entry.path, place.kind, entry.size))
+                plan.files.append(FileToDelete(entry.path, directory.kind, entry.size))
     return plan
 
 
 def drop_table(storage: Storage, layout: TableLayout, schema: TableSchema, plan: TableDrop) -> None:
-    """Delete versions first, so that a crash leaves an empty table and no dangling names; the schema goes last.
+    """Carry out the plan: versions first, so that a crash leaves an empty table without dangling names, and the schema last.
 
-    What cannot be deleted is left for the next attempt, together with the schema: `PartialSuccess`, unless nothing could be
-    deleted.
+    Files that cannot be deleted stay for the next attempt, together with the schema. Raises `PartialSuccess` then, or the error
+    of the storage if nothing could be deleted.
     """
     failures: list[StorageUnavailable] = []
     for directory in _in_order(layout, plan):
@@ -111,36 +109,36 @@ def _levels_below_root(schema: TableSchema) -> tuple[str, ...]:
     return (*above, *(f"{escape(key)}=" for key in schema.partition_keys))
 
 
-def _inside(place: _Place, name: str, schema: TableSchema) -> _Place | None:
-    """The contents of a directory of that name; None if it is not part of the table."""
-    if place.kind == _TEMPORARY or (place.kind == _ROOT and name.startswith(PROBE_PREFIX)):
-        return _Place(_TEMPORARY)
-    if (place.kind == _ROOT and name in _OF_A_TABLE) or (place.kind == _BRANCH and name in _OF_A_VERSION):
-        return _Place(name)
-    if place.kind == _ROOT and name == ICEBERG_DIRECTORY and schema.options.get(ICEBERG_OPTION) == ICEBERG_IN_TABLE:
-        return _Place("Iceberg metadata")
-    if place.kind == _BRANCHES and name.startswith(BRANCH_PREFIX):
-        return _Place(_BRANCH)
-    if place.levels == () and _BUCKET.fullmatch(name):
-        return _Place(_DATA)
-    if place.levels and (name == place.levels[0] or (place.levels[0].endswith("=") and name.startswith(place.levels[0]))):
-        return _Place(_DATA, place.levels[1:])
-    return _Place(_TEMPORARY) if place.kind != _ROOT and name.startswith((".", "_")) else None
+def _child(parent: _Directory, name: str, schema: TableSchema) -> _Directory | None:
+    """The directory of this name in `parent`; None if it does not belong to the table."""
+    if parent.kind == _TEMPORARY or (parent.kind == _ROOT and name.startswith(PROBE_PREFIX)):
+        return _Directory(_TEMPORARY)
+    if (parent.kind == _ROOT and name in _TABLE_DIRECTORIES) or (parent.kind == _BRANCH and name in _BRANCH_DIRECTORIES):
+        return _Directory(name)
+    if parent.kind == _ROOT and name == ICEBERG_DIRECTORY and schema.options.get(ICEBERG_OPTION) == ICEBERG_IN_TABLE:
+        return _Directory("Iceberg metadata")
+    if parent.kind == _BRANCHES and name.startswith(BRANCH_PREFIX):
+        return _Directory(_BRANCH)
+    if parent.levels == () and _BUCKET.fullmatch(name):
+        return _Directory(_DATA)
+    if parent.levels and (name == parent.levels[0] or (parent.levels[0].endswith("=") and name.startswith(parent.levels[0]))):
+        return _Directory(_DATA, parent.levels[1:])
+    return _Directory(_TEMPORARY) if parent.kind != _ROOT and name.startswith((".", "_")) else None
 
 
-def _is_of_the_table(place: _Place, name: str) -> bool:
+def _belongs_to_table(directory: _Directory, name: str) -> bool:
     """Whether Paimon created the file. Names that begin with a dot or underscore are temporary files and checksums."""
-    if place.kind == _ROOT:
+    if directory.kind == _ROOT:
         return False
-    known = _NAMES.get(place.kind)
-    return known is None or name.startswith((".", "_")) or known.fullmatch(name) is not None
+    pattern = _NAMES.get(directory.kind)
+    return pattern is None or name.startswith((".", "_")) or pattern.fullmatch(name) is not None
 
 
 def _in_order(layout: TableLayout, plan: TableDrop) -> list[str]:
-    """The order of deletion: schemas of branches, all versions, everything else, the schemas of the table."""
+    """Directories in the order of deletion: schemas of branches, versions, everything else, the schemas of the table."""
     top = [directory for directory in plan.directories if directory.rpartition("/")[0] == layout.root]
     branches = [d for d in plan.directories if d.startswith(f"{layout.branches_directory}/") and d.endswith("/schema")]
-    rank = {f"{layout.root}/{name}": number - len(_FIRST) for number, name in enumerate(_FIRST)}
+    rank = {f"{layout.root}/{name}": number - len(_DELETED_FIRST) for number, name in enumerate(_DELETED_FIRST)}
     return [*branches, *sorted(top, key=lambda directory: rank.get(directory, directory == layout.schema_directory))]
 
 
@@ -152,11 +150,11 @@ def _remove(storage: Storage, directory: str, plan: TableDrop) -> None:
     for file in plan.files:
         if file.path.startswith(below):
             storage.delete(file.path)
-    for place in reversed([d for d in plan.directories if d == directory or d.startswith(below)]):
-        remove_empty_directory(storage, place)
+    for path in reversed([d for d in plan.directories if d == directory or d.startswith(below)]):
+        remove_empty_directory(storage, path)
 
 
 def _remove_root(storage: Storage, root: str) -> None:
-    """Delete the empty directory or, on object stores, the object that stands for it."""
+    """Delete the table's directory if it is empty; on object stores, the object that marks it."""
     if not storage.list_directory(root) and not remove_empty_directory(storage, root):
         storage.delete_directory(root)

@@ -29,7 +29,7 @@ from paimon_cli.storage.storage import keep_deleted
 
 @dataclass(frozen=True)
 class ChangelogPlan:
-    """Changelogs to expire, oldest first, and the oldest one that stays (None: none does)."""
+    """Changelogs to expire, oldest first. `kept`: the oldest changelog that stays, None if all expire."""
 
     expiring: tuple[Snapshot, ...]
     kept: Snapshot | None
@@ -68,24 +68,23 @@ def plan_changelogs(context: TableContext, retention: Retention) -> ChangelogPla
 
 
 def files_removed_with_changelogs(context: TableContext, plan: ChangelogPlan) -> list[FileToDelete]:
-    """All files that an expiry of the plan removes: data files and manifests, then the changelogs themselves.
-
-    They are read before anything is deleted; which of them are still needed is determined when they are deleted.
-    """
+    """All files that carrying out the plan removes: data files and manifests, then the changelogs themselves."""
     needed = _needed(context, plan)
-    found: dict[str, FileToDelete] = {}
+    removed: dict[str, FileToDelete] = {}
     for changelog in plan.expiring:
         try:
-            files = [*_data_of(context, changelog, needed), *_lists_of(context, changelog)]
-        except (DamagedFile, NotFound):  # what an interrupted expiry has left of it is found as orphans
+            files = [*_data_files(context, changelog, needed), *_metadata_files(context, changelog)]
+        except (DamagedFile, NotFound):  # left incomplete by an interrupted expiry; the rest is found as orphans
             continue
-        found.update((file.path, file) for file in files if file.path not in needed.metadata)
-    return list(found.values())
+        removed.update((file.path, file) for file in files if file.path not in needed.metadata)
+    return list(removed.values())
 
 
 def expire_changelogs(context: TableContext, plan: ChangelogPlan, delete: DeleteFiles) -> int:
-    """Carry out the plan; returns how many files were deleted with the changelogs. Names go first, so that a crash is
-    harmless.
+    """Carry out the plan. Returns how many files were deleted with the changelogs.
+
+    The files are listed first; then the changelogs are deleted, so that a crash leaves orphans; then the files, unless something
+    has come to need them.
     """
     files = files_removed_with_changelogs(context, plan)
     storage, layout = context.storage, context.layout
@@ -116,7 +115,7 @@ def _needed(context: TableContext, plan: ChangelogPlan) -> NeededFiles:
     return needed
 
 
-def _data_of(context: TableContext, changelog: Snapshot, needed: NeededFiles) -> Iterator[FileToDelete]:
+def _data_files(context: TableContext, changelog: Snapshot, needed: NeededFiles) -> Iterator[FileToDelete]:
     if changelog.changelog_manifest_list is not None:
         entries, kind = changelog_entries(context, changelog), "changelog"
     else:
@@ -126,7 +125,7 @@ def _data_of(context: TableContext, changelog: Snapshot, needed: NeededFiles) ->
             yield from data_files_to_delete(context, entry, kind)
 
 
-def _lists_of(context: TableContext, changelog: Snapshot) -> Iterator[FileToDelete]:
+def _metadata_files(context: TableContext, changelog: Snapshot) -> Iterator[FileToDelete]:
     if changelog.changelog_manifest_list is not None:
         lists = [(changelog.changelog_manifest_list, changelog.changelog_manifest_list_size)]
     else:

@@ -26,7 +26,9 @@ _TRIES = 5
 
 @dataclass(frozen=True)
 class ExpiredPartition:
-    """`time_millis`: the time that the partition stands for, or the creation of its newest file; wall clock as if it were UTC."""
+    """A partition to drop. `time_millis`: the time in its values, or the creation of its newest file (`update-time`), as the
+    epoch milliseconds of the local wall clock taken for UTC. `size`: bytes of its files.
+    """
 
     partition: bytes
     time_millis: int
@@ -37,17 +39,17 @@ class ExpiredPartition:
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """The partitions to drop, as of a snapshot."""
+    """The partitions to drop, as of this snapshot (None: the table is empty)."""
 
     expired: tuple[ExpiredPartition, ...]
     snapshot_id: int | None
 
 
 def plan_partitions(context: TableContext, older_than: int | None = None, limit: int | None = None) -> PartitionPlan:
-    """Partitions older than `older_than` (epoch millis), by default than now minus `partition.expiration-time`.
+    """Select partitions older than `older_than` (epoch millis; default: now minus `partition.expiration-time`), by value.
 
-    At most `limit`, by default `partition.expiration-max-num`, in the order of their values. `UsageError` without a time limit,
-    or for an unpartitioned table.
+    `limit`: the maximum number, by default `partition.expiration-max-num`. Raises `UsageError` without a time limit, and for an
+    unpartitioned table.
     """
     options = context.options
     if not context.schema.partition_keys:
@@ -61,14 +63,13 @@ def plan_partitions(context: TableContext, older_than: int | None = None, limit:
     if snapshot is None:
         return PartitionPlan((), None)
     before = local_wall_clock(older_than)
-    expired = [found for found in _partitions(context) if found.time_millis < before]
-    expired.sort(key=lambda found: natural_order(",".join(map(str, _texts(context, found.partition)))))
-    most = options.partition_expiration_max_num if limit is None else limit
-    return PartitionPlan(tuple(expired[:most]), snapshot.id)
+    expired = [candidate for candidate in _partitions(context) if candidate.time_millis < before]
+    expired.sort(key=lambda candidate: natural_order(",".join(map(str, _texts(context, candidate.partition)))))
+    return PartitionPlan(tuple(expired[: options.partition_expiration_max_num if limit is None else limit]), snapshot.id)
 
 
 def expiring_partitions(context: TableContext, partitions: Collection[bytes]) -> frozenset[bytes]:
-    """The partitions whose values are past `partition.expiration-time`, if the table asks to leave them uncompacted."""
+    """Those of the partitions that compaction skips because they are about to expire (`compaction.skip-expired-partitions`)."""
     options = context.options
     if not options.compaction_skip_expired_partitions or options.partition_expiration_strategy == UPDATE_TIME:
         return frozenset()
@@ -77,8 +78,8 @@ def expiring_partitions(context: TableContext, partitions: Collection[bytes]) ->
     before = local_wall_clock(context.clock.now_millis() - options.partition_expiration_time)
     times = PartitionTime(options.partition_timestamp_pattern, options.partition_timestamp_formatter)
     keys = context.schema.partition_keys
-    known = {partition: times.millis(keys, _texts(context, partition)) for partition in partitions} if keys else {}
-    return frozenset(partition for partition, time in known.items() if time is not None and time < before)
+    by_partition = {partition: times.millis(keys, _texts(context, partition)) for partition in partitions} if keys else {}
+    return frozenset(partition for partition, time in by_partition.items() if time is not None and time < before)
 
 
 def expire_partitions(
@@ -90,7 +91,7 @@ def expire_partitions(
         if not plan.expired:
             return plan, CommitResult()
         try:
-            return plan, drop_partitions(context, [found.partition for found in plan.expired], plan.snapshot_id)
+            return plan, drop_partitions(context, [expired.partition for expired in plan.expired], plan.snapshot_id)
         except DataConflict:
             if attempt == _TRIES - 1:
                 raise
@@ -98,7 +99,7 @@ def expire_partitions(
 
 
 def drop_partitions(context: TableContext, partitions: Sequence[bytes], read_snapshot_id: int | None) -> CommitResult:
-    """Drop these partitions; `DataConflict` if another commit wrote to one of them after that snapshot."""
+    """Drop these partitions. Raises `DataConflict` if another commit wrote to one of them after `read_snapshot_id`."""
     checked = replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: "partition"}))
     chosen = PartitionSpec.exactly(set(partitions))
     return Committer(checked).overwrite(
@@ -107,32 +108,32 @@ def drop_partitions(context: TableContext, partitions: Sequence[bytes], read_sna
 
 
 def _partitions(context: TableContext) -> list[ExpiredPartition]:
-    """All partitions for which a time is known."""
+    """All partitions whose time is known."""
     snapshot = context.snapshots.latest()
     if snapshot is None:
         return []
     options = context.options
     times = PartitionTime(options.partition_timestamp_pattern, options.partition_timestamp_formatter)
     by_update = options.partition_expiration_strategy == UPDATE_TIME
-    found: dict[bytes, ExpiredPartition] = {}
+    partitions: dict[bytes, ExpiredPartition] = {}
     for entry in context.manifests.live_entries(snapshot):
-        file, known = entry.file, found.get(entry.partition)
+        file, so_far = entry.file, partitions.get(entry.partition)
         created = file.creation_time_millis or 0
-        if known is None:
+        if so_far is None:
             keys = context.schema.partition_keys
             time = created if by_update else times.millis(keys, _texts(context, entry.partition))
             if time is None:
                 continue
-            known = ExpiredPartition(entry.partition, time, 0, 0, 0)
-        newest = max(known.time_millis, created) if by_update else known.time_millis
-        found[entry.partition] = ExpiredPartition(
-            entry.partition, newest, known.files + 1, known.rows + file.row_count, known.size + file.file_size
+            so_far = ExpiredPartition(entry.partition, time, 0, 0, 0)
+        newest = max(so_far.time_millis, created) if by_update else so_far.time_millis
+        partitions[entry.partition] = ExpiredPartition(
+            entry.partition, newest, so_far.files + 1, so_far.rows + file.row_count, so_far.size + file.file_size
         )
-    return list(found.values())
+    return list(partitions.values())
 
 
 def _texts(context: TableContext, partition: bytes) -> list[str | None]:
-    """Partition values as text. Java formats a DATE as its epoch day here, which is no time, and never expires it."""
+    """Partition values as text. Java formats a DATE as its epoch day here, cannot parse that, and never expires it."""
     types = context.schema.types_of(context.schema.partition_keys)
     values = context.partition_values(partition)
     return [None if v is None else _value_text(v, t) for v, t in zip(values, types, strict=True)]
@@ -147,22 +148,26 @@ _DEFAULT = re.compile(r"([+-]?\d{1,10})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2
 _LETTERS = {"y": "year", "u": "year", "M": "month", "d": "day", "H": "hour", "m": "minute", "s": "second", "S": "fraction"}
 _PARTS = ("year", "month", "day", "hour", "minute", "second")
 _YEARS = {1: r"(?P<year>\d{1,9})", 2: r"(?P<year_of_2000>\d{2})", 3: r"(?P<year>\d{3,9})"}
-"""Years by the number of their letters, as Java's `DateTimeFormatter` reads them; longer ones have that many digits."""
+"""Number of letters in the pattern -> years as Java's `DateTimeFormatter` parses them; with more letters, exactly as many
+digits.
+"""
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class PartitionTime:
-    """`pattern`: text with `$key` for values, by default the first value; `formatter`: a Java date pattern, by default ISO-like
-    texts.
+    """How to read the time of a partition from its values.
+
+    `pattern`: text with `$key` for values (None: the first value). `formatter`: a Java date pattern (None: ISO-like texts).
     """
 
     pattern: str | None = None
     formatter: str | None = None
 
     def millis(self, keys: Sequence[str], values: Sequence[str | None]) -> int | None:
-        """The wall clock in millis as if it were UTC; None for nulls and for texts that are no time. `UsageError` for an unknown
-        formatter.
+        """The wall clock time as epoch millis of UTC; None for nulls and for texts that are not times.
+
+        Raises `UsageError` for a formatter that is not supported.
         """
         if any(value is None for value in values):
             return None
@@ -200,9 +205,9 @@ def _formatted_time(text: str, formatter: str) -> int | None:
 
 
 def _lenient(year: int, month: int, day: int, hour: int, minute: int, second: int, fraction: str | None) -> int:
-    """Carry days and hours out of range over to the next unit, like Java's lenient style."""
-    carried, month = divmod(month - 1, 12)
-    first = epoch_day(year + carried, month + 1, 1)
+    """Epoch millis of a time whose parts may be out of range and then count into the next unit, as in Java's lenient style."""
+    more_years, month = divmod(month - 1, 12)
+    first = epoch_day(year + more_years, month + 1, 1)
     seconds = (hour * 60 + minute) * 60 + second
     return (first + day - 1) * MILLIS_OF_DAY + seconds * 1000 + int((fraction or "").ljust(3, "0")[:3])
 
@@ -210,16 +215,16 @@ def _lenient(year: int, month: int, day: int, hour: int, minute: int, second: in
 @cache
 def _expression(formatter: str) -> re.Pattern[str]:
     """A Java pattern such as `yyyyMMdd HH` as a regular expression."""
-    found: list[str] = []
+    parts: list[str] = []
     for match in _TOKEN.finditer(formatter):
         letters = match[0]
         if match[2] is None:
-            found.append(re.escape(letters if match[1] is None else match[1].replace("''", "'") or "'"))
-        elif match[2] not in _LETTERS or f"(?P<{_LETTERS[match[2]]}" in "".join(found):
+            parts.append(re.escape(letters if match[1] is None else match[1].replace("''", "'") or "'"))
+        elif match[2] not in _LETTERS or f"(?P<{_LETTERS[match[2]]}" in "".join(parts):
             raise UsageError(f"partition.timestamp-formatter '{formatter}' is not supported", f"'{letters}' is not understood")
         elif match[2] in "yu":
-            found.append(_YEARS.get(len(letters), rf"(?P<year>\d{{{len(letters)}}})"))
+            parts.append(_YEARS.get(len(letters), rf"(?P<year>\d{{{len(letters)}}})"))
         else:
             digits = rf"\d{{{len(letters)}}}" if len(letters) > 1 or match[2] == "S" else r"\d{1,2}"
-            found.append(f"(?P<{_LETTERS[match[2]]}>{digits})")
-    return re.compile("".join(found), re.ASCII)
+            parts.append(f"(?P<{_LETTERS[match[2]]}>{digits})")
+    return re.compile("".join(parts), re.ASCII)

@@ -1,9 +1,9 @@
-"""Snapshot expiry: delete the oldest snapshots and the files that only they need (FORMAT.md, section 13.1).
+"""Snapshot expiry: deletes the oldest snapshots and the files that only they need (FORMAT.md, section 13.1).
 
-The order of steps makes a crash harmless. First everything is read that is needed to decide. Then the snapshot files are deleted,
-oldest first, so that no reader can start on a snapshot whose files are about to go. Tags and branches are read after that, and
-files are deleted last. A tag or branch that is created in between is seen, because its creator checks afterwards that the
-snapshot still exists. A crash leaves files that no version names.
+The order of steps makes a crash harmless. First the plan reads all metadata that it needs. Then the snapshot files are deleted,
+oldest first, so that no reader can start on a snapshot whose files are about to be deleted. After that tags and branches are
+read, and files are deleted last. Either this sees a tag or branch that is created in between, or its creator, who checks
+afterwards that the snapshot still exists, sees that it is gone. A crash leaves orphans.
 """
 
 from __future__ import annotations
@@ -55,9 +55,11 @@ class ExpirySummary:
 
 @dataclass(frozen=True)
 class ExpiryPlan:
-    """What may be deleted: `dead[i]` are data files that snapshot i made dead; `kept` is the oldest snapshot that stays.
+    """Snapshots to expire, oldest first, and the files that may be deleted with them.
 
-    `resurrected`: expired snapshots that a slow writer published again. Files that only they name are left to orphan cleaning.
+    `kept`: the oldest snapshot that stays. `dead`: snapshot id -> data files that this snapshot removed from the table.
+    `changelogs`: changelog files, `metadata`: metadata files of the expiring snapshots. `resurrected`: expired snapshots that a
+    slow writer published again; files that only they name are left to orphan cleaning.
     """
 
     snapshots: tuple[Snapshot, ...]
@@ -73,40 +75,44 @@ class ExpiryPlan:
         return (*self.resurrected, *(snapshot.id for snapshot in self.snapshots))
 
     def data_files(self, context: TableContext, now: Protections) -> Iterator[FileToDelete]:
-        """Dead files, except those that the nearest tag below needs (older tags need no others) or that are needed elsewhere."""
+        """Dead files and changelog files that nothing protects. Of tags, only the nearest older one can need a dead file."""
         tags = [tag for tag in now.tags if tag.id < self.kept.id]
         tag_ids = [tag.id for tag in tags]
         manifests = SharedManifests(context)
         nearest, alive = -1, set[FileKey]()
         for number, entries in self.dead.items():
-            place = bisect_left(tag_ids, number) - 1
-            if place >= 0 and place != nearest and entries:
-                nearest, alive = place, {key_of_file(entry) for entry in manifests.live(tags[place])}
+            tag_index = bisect_left(tag_ids, number) - 1
+            if tag_index >= 0 and tag_index != nearest and entries:
+                nearest, alive = tag_index, {key_of_file(entry) for entry in manifests.live(tags[tag_index])}
             for entry in entries:
                 key = key_of_file(entry)
-                if key not in now.elsewhere.data and (place < 0 or key not in alive):
+                if key not in now.elsewhere.data and (tag_index < 0 or key not in alive):
                     yield from data_files_to_delete(context, entry, "data")
         for entry in self.changelogs:
             if key_of_file(entry) not in now.elsewhere.data:
                 yield from data_files_to_delete(context, entry, "changelog")
 
     def metadata_files(self, context: TableContext, now: Protections) -> Iterator[FileToDelete]:
+        """Metadata files that nothing protects."""
         tags = [tag for tag in now.tags if tag.id < self.kept.id]
-        named = {path for tag in tags for path in metadata_paths(context, tag)}
-        return (file for file in self.metadata if file.path not in named and file.path not in now.elsewhere.metadata)
+        tagged = {path for tag in tags for path in metadata_paths(context, tag)}
+        return (file for file in self.metadata if file.path not in tagged and file.path not in now.elsewhere.metadata)
 
 
 def expire_snapshots(context: TableContext, retention: Retention | None = None) -> ExpirySummary:
-    """Plan and carry out an expiry by the given retention (default: the table's options).
+    """Plan and carry out an expiry with this retention (default: the table's options).
 
-    May run alongside writers and other expiries. Raises `DamagedFile` if what stays cannot be read.
+    May run concurrently with writers and other expiries. Raises `DamagedFile` if metadata that stays cannot be read.
     """
     plan = plan_expiry(context, retention or Retention.of(context.options))
     return carry_out(context, plan, delete_files(context))
 
 
 def plan_expiry(context: TableContext, retention: Retention, on_read: OnRead | None = None) -> ExpiryPlan | None:
-    """Find out what would be deleted, without changes. None: nothing may expire, or another job is expiring more."""
+    """Determine what may be deleted, without changing anything. None if nothing expires, or another job is expiring more.
+
+    `on_read` is called with 1 for each snapshot read.
+    """
     expiring, resurrected = expiring_range(context, retention), tuple(context.snapshots.resurrected_ids())
     kept = context.snapshots.find(expiring.stop) if expiring else None
     if kept is not None:
@@ -117,22 +123,25 @@ def plan_expiry(context: TableContext, retention: Retention, on_read: OnRead | N
 
 
 def carry_out(context: TableContext, plan: ExpiryPlan | None, delete: DeleteFiles) -> ExpirySummary:
-    """Delete what the plan names and no version needs. Without a plan, only write a missing EARLIEST hint, as Java does."""
+    """Delete the plan's snapshots, and those of its files that nothing protects.
+
+    Without a plan, only a missing EARLIEST hint is written, as Java does.
+    """
     if plan is None:
-        _make_missing_hint(context)
+        _write_missing_hint(context)
         return ExpirySummary()
-    _forget_snapshots(context, plan)
-    now = _protections_now(context)
+    _delete_snapshots(context, plan)
+    now = _current_protections(context)
     data = list(plan.data_files(context, now))
     data_files = delete(file.path for file in data)
     metadata = list(plan.metadata_files(context, now))
     metadata_files = delete(file.path for file in metadata)
     if context.options.snapshot_clean_empty_directories:
-        _remove_emptied(context, data)
+        _remove_empty_directories(context, data)
     return ExpirySummary(plan.snapshot_ids, data_files, metadata_files, total_size(data) + total_size(metadata))
 
 
-def _remove_emptied(context: TableContext, data: list[FileToDelete]) -> None:
+def _remove_empty_directories(context: TableContext, data: list[FileToDelete]) -> None:
     """Remove bucket directories that lost their last file, then empty partition directories, if the storage has directories."""
     directories = {file.path.rpartition("/")[0] for file in data}
     for _ in context.schema.partition_keys:
@@ -141,7 +150,7 @@ def _remove_emptied(context: TableContext, data: list[FileToDelete]) -> None:
         remove_empty_directory(context.storage, directory)
 
 
-def _make_missing_hint(context: TableContext) -> None:
+def _write_missing_hint(context: TableContext) -> None:
     earliest = context.snapshots.earliest_id()
     if earliest is not None and not context.storage.exists(context.layout.earliest_hint):
         point_at_earliest(context, earliest)
@@ -155,12 +164,12 @@ def point_at_earliest(context: TableContext, snapshot_id: int) -> None:
 
 def files_to_delete_now(context: TableContext, plan: ExpiryPlan) -> list[FileToDelete]:
     """All files that `carry_out` would delete now, snapshot files first."""
-    now = _protections_now(context)
+    now = _current_protections(context)
     snapshots = [FileToDelete(context.layout.snapshot(number), "snapshot") for number in plan.snapshot_ids]
     return [*snapshots, *plan.data_files(context, now), *plan.metadata_files(context, now)]
 
 
-def _protections_now(context: TableContext) -> Protections:
+def _current_protections(context: TableContext) -> Protections:
     """Read tags before branches: a job that creates a branch from a tag checks afterwards that the tag still exists."""
     tags = tagged_snapshots(context)
     elsewhere = needed_by_other_branches(context)
@@ -168,18 +177,18 @@ def _protections_now(context: TableContext) -> Protections:
     return Protections(tags, elsewhere)
 
 
-def _forget_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
-    """Delete the snapshot files. A snapshot whose changes must stay readable becomes a long-lived changelog first."""
+def _delete_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
+    """Delete the snapshot files. If changelogs outlive snapshots, each snapshot becomes a long-lived changelog first."""
     storage, layout = context.storage, context.layout
     for number in sorted({*plan.resurrected} & {*context.snapshots.resurrected_ids()}):
         storage.delete(layout.snapshot(number))
 
-    def forget(snapshot: Snapshot) -> None:
+    def delete_snapshot(snapshot: Snapshot) -> None:
         if context.options.changelogs_outlive_snapshots:
             storage.overwrite(layout.changelog(snapshot.id), snapshot.to_json().encode())
         storage.delete(layout.snapshot(snapshot.id))
 
-    for _ in in_parallel(forget, plan.snapshots, context.read_threads):
+    for _ in in_parallel(delete_snapshot, plan.snapshots, context.read_threads):
         continue
     if context.options.changelogs_outlive_snapshots and plan.snapshots:
         storage.overwrite(layout.latest_changelog_hint, str(plan.snapshots[-1].id).encode())
@@ -188,10 +197,10 @@ def _forget_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
 
 
 def _plan_of(context: TableContext, expiring: range, kept: Snapshot, on_read: OnRead | None = None) -> ExpiryPlan:
-    """Read all that is needed for the decision before anything is deleted. What cannot be read is left to orphan cleaning."""
+    """The plan for these snapshot ids. Files of metadata that cannot be read are left to orphan cleaning."""
     numbers = context.snapshots.likely_ids(expiring.start, expiring.stop - 1)
-    found = in_parallel(context.snapshots.find, numbers, context.read_threads)
-    snapshots = [snapshot for snapshot in found if snapshot is not None]
+    existing = in_parallel(context.snapshots.find, numbers, context.read_threads)
+    snapshots = [snapshot for snapshot in existing if snapshot is not None]
     reader = _Reader(context, NeededFiles(metadata=set(metadata_paths(context, kept))))
     dead: dict[int, list[ManifestEntry]] = {}
     changelogs: list[ManifestEntry] = []
@@ -202,14 +211,14 @@ def _plan_of(context: TableContext, expiring: range, kept: Snapshot, on_read: On
         if on_read is not None:
             on_read(1)
     later = (*snapshots[1:], kept)
-    for snapshot, gone in zip(later, in_parallel(reader.made_dead, later, context.read_threads), strict=True):
-        dead[snapshot.id] = gone
+    for snapshot, removed in zip(later, in_parallel(reader.made_dead, later, context.read_threads), strict=True):
+        dead[snapshot.id] = removed
     return ExpiryPlan(tuple(snapshots), kept, dead, changelogs, list(metadata.values()))
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads the files to delete with one snapshot; `needed` are those of the oldest snapshot that stays."""
+    """Reads which files can be deleted with a snapshot. `needed`: the metadata files of the oldest snapshot that stays."""
 
     context: TableContext
     needed: NeededFiles
@@ -229,7 +238,7 @@ class _Reader:
         return changelogs, [file for file in files if file.path not in self.needed.metadata]
 
     def _index_files(self, snapshot: Snapshot) -> Iterator[FileToDelete]:
-        """The index manifest is cached, because neighbouring snapshots mostly share it."""
+        """The snapshot's index files, unless they were returned for another one: most snapshots share the index manifest."""
         name = snapshot.index_manifest
         if name is None or name not in self._indexes:
             yield from index_files(self.context, snapshot)
@@ -237,8 +246,8 @@ class _Reader:
             self._indexes.add(name)
 
     def made_dead(self, snapshot: Snapshot) -> list[ManifestEntry]:
-        """Files that the snapshot made dead. Without a changelog producer the files of writers are the changelog and stay with
-        it.
+        """Data files that the snapshot removed. Without a changelog producer, files of writers serve as the changelog, and are
+        kept as long as it is.
         """
         options = self.context.options
         try:

@@ -1,4 +1,4 @@
-"""Marks partitions as done for jobs that wait for complete ones (FORMAT.md, section 13.6; Java PartitionMarkDoneAction)."""
+"""Marks partitions as done for jobs that wait until they are complete (FORMAT.md, section 13.6; Java PartitionMarkDoneAction)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from paimon_cli.storage.threads import in_parallel
 SUCCESS_FILE, HTTP_REPORT = "success-file", "http-report"
 DONE_PARTITION, MARK_EVENT, CUSTOM = "done-partition", "mark-event", "custom"
 _OF_A_CATALOG = {DONE_PARTITION: "a Hive metastore", MARK_EVENT: "a Hive metastore or a REST server"}
-"""Actions that take a catalog with partitions of its own, and which catalogs those are."""
+"""Action that needs a catalog with partitions -> the catalogs that have them."""
 ACTIONS = (SUCCESS_FILE, *_OF_A_CATALOG, HTTP_REPORT, CUSTOM)
 _SUCCESS_NAME = "_SUCCESS"
-_SECONDS_TO_ANSWER = 30
+_TIMEOUT_SECONDS = 30
 
 
 class DonePartition(NamedTuple):
-    """A partition for its catalog: its columns with their texts in its path, its directory, the time in epoch millis."""
+    """A partition as its catalog needs it: the values in its path by column, its directory, and the time in epoch millis."""
 
     values: Mapping[str, str]
     url: str
@@ -37,7 +37,7 @@ class DonePartition(NamedTuple):
 
 
 PartitionMarks = Mapping[str, Callable[[DonePartition], None]]
-"""What marks a partition in the catalog of its table, by the name of the action."""
+"""Action -> function that marks a partition in the catalog of its table."""
 _NO_CATALOG: PartitionMarks = {}
 
 
@@ -56,9 +56,10 @@ def plan_marks(
     actions: Sequence[str] = (),
     of_catalog: PartitionMarks = _NO_CATALOG,
 ) -> list[bytes]:
-    """The partitions of the latest snapshot that the request selects, in order.
+    """The partitions of the latest snapshot that `partitions` select, sorted.
 
-    `NotSupported` for actions that are not possible here, `NotFound` if a specification selects nothing.
+    Raises `UsageError` for unknown actions, `NotSupported` for actions that are not possible here, and `NotFound` if a
+    specification selects no partition.
     """
     if not context.schema.partition_keys:
         raise UsageError(f"{context.address} is not partitioned", "only partitions are marked as done")
@@ -67,19 +68,19 @@ def plan_marks(
     for action in actions_of(context, actions):
         _check_action(context, action, of_catalog)
     snapshot = context.snapshots.latest()
-    found: dict[bytes, None] = {}
-    for wanted in partitions:
-        spec = PartitionSpec.parse(context, wanted)
+    selected: dict[bytes, None] = {}
+    for values in partitions:
+        spec = PartitionSpec.parse(context, values)
         live = [] if snapshot is None else context.manifests.live_entries(snapshot, FileFilter(spec.matches))
         if not live:
-            named = ",".join(pairs_of(context, wanted))
-            raise NotFound(f"no partition {named}", hint=f"paimon-cli partitions ls {context.layout.argument}")
-        found.update(dict.fromkeys(entry.partition for entry in live))
-    return sorted(found, key=lambda partition: partition_text(context, partition))
+            pairs = ",".join(pairs_of(context, values))
+            raise NotFound(f"no partition {pairs}", hint=f"paimon-cli partitions ls {context.layout.argument}")
+        selected.update(dict.fromkeys(entry.partition for entry in live))
+    return sorted(selected, key=lambda partition: partition_text(context, partition))
 
 
 def actions_of(context: TableContext, actions: Sequence[str] = ()) -> tuple[str, ...]:
-    """The actions of this call, or else those of the table's option."""
+    """The given actions, or `partition.mark-done-action` if there are none. Raises `UsageError` for an unknown one."""
     chosen = tuple(dict.fromkeys(action.strip().lower() for action in actions or context.options.partition_mark_done_actions))
     unknown = next((action for action in chosen if action not in ACTIONS), None)
     if unknown is not None:
@@ -93,7 +94,7 @@ def _check_action(context: TableContext, action: str, of_catalog: PartitionMarks
         what = f"cannot mark partitions of {context.address} by {action}"
         hint = f"paimon-cli partitions mark-done {context.layout.argument} --action {SUCCESS_FILE} --partition KEY=VALUE"
         if action not in of_catalog:
-            why = f"it takes a table that was opened by its name in the catalog of {_OF_A_CATALOG[action]}"
+            why = f"the table must be opened by its name in the catalog of {_OF_A_CATALOG[action]}"
             raise NotSupported(what, why, hint)
         if not context.options.metastore_partitioned_table:
             raise UsageError(what, "the catalog has no partitions of the table: metastore.partitioned-table is not true", hint)
@@ -114,7 +115,7 @@ def mark_done(
     actions: Sequence[str] = (),
     of_catalog: PartitionMarks = _NO_CATALOG,
 ) -> list[MarkedPartition]:
-    """Mark each partition by each action. Doing it again is harmless: a mark then has a newer time."""
+    """Mark each partition by each action. This can be repeated, which renews the time of the mark."""
     chosen = actions_of(context, actions)
     marked = []
     for partition in partitions:
@@ -142,22 +143,22 @@ def marks_written_partitions(context: TableContext) -> bool:
 
 
 def check_marks_of_writes(context: TableContext) -> None:
-    """`NotSupported` where the partitions of a write would have to be marked by an action that is not possible here."""
+    """Raise `NotSupported` if writes must mark their partitions by an action that is not possible here."""
     if marks_written_partitions(context):
         for action in actions_of(context):
             try:
                 _check_action(context, action, _NO_CATALOG)
             except NotSupported as refusal:
                 hint = f"paimon-cli alter {context.layout.argument} set partition.mark-done-action={SUCCESS_FILE}"
-                why = f"partition.end-input-to-done asks for it at the end of each write, and {refusal.why}"
+                why = f"partition.end-input-to-done requires it at the end of each write, and {refusal.why}"
                 raise NotSupported(refusal.what, why, hint) from refusal
 
 
 def mark_written(context: TableContext, written: Collection[bytes], warn: Callable[[str], None]) -> list[MarkedPartition]:
-    """At the end of a write: mark its partitions, if the table asks for it.
+    """Mark the partitions of a write that has been committed, if `partition.end-input-to-done` is set.
 
-    Those with rows that readers see only after a compaction are left out, with a warning. `PartialSuccess` if the rows are
-    committed and a partition cannot be marked.
+    Partitions with rows that readers see only after a compaction are left out, with a warning. Raises `PartialSuccess` if a
+    partition cannot be marked.
     """
     if not written or not marks_written_partitions(context):
         return []
@@ -165,19 +166,19 @@ def mark_written(context: TableContext, written: Collection[bytes], warn: Callab
     for partition in hidden:
         command = f"paimon-cli partitions mark-done {context.layout.argument} --partition {_argument(context, partition)}"
         text = partition_text(context, partition)
-        warn(f"{text} is not marked as done, because a compaction has to show its rows first; then run: {command}")
+        warn(f"{text} is not marked as done, because readers see its rows only after a compaction; then run: {command}")
+    visible = sorted(set(written) - hidden)
     try:
-        return mark_done(context, sorted(set(written) - hidden))
+        return mark_done(context, visible)
     except PaimonError as error:
-        why = f"partition.end-input-to-done asks for it, but {error.what}: {error.why}"
-        places = sorted(set(written) - hidden)
-        again = " ".join(f"--partition {_argument(context, partition)}" for partition in places)
-        hint = f"paimon-cli partitions mark-done {context.layout.argument} {again}"
+        why = f"partition.end-input-to-done requires it, but {error.what}: {error.why}"
+        arguments = " ".join(f"--partition {_argument(context, partition)}" for partition in visible)
+        hint = f"paimon-cli partitions mark-done {context.layout.argument} {arguments}"
         raise PartialSuccess("the rows are committed, but not all of their partitions are marked as done", why, hint) from error
 
 
 def _with_hidden_rows(context: TableContext, partitions: Collection[bytes]) -> set[bytes]:
-    """Those of the partitions that have rows which readers do not see yet."""
+    """The partitions among these with rows that readers do not see yet."""
     snapshot, mode = context.snapshots.latest(), context.mode
     waits = mode.bucket_mode is BucketMode.POSTPONED and not mode.merges_postponed
     if snapshot is None or not (waits or mode.hides_level_0):
@@ -195,13 +196,13 @@ def _argument(context: TableContext, partition: bytes) -> str:
 
 
 def partitions_of_commit(context: TableContext, user: str, identifier: int) -> set[bytes]:
-    """The partitions in which a commit changed files, as long as its snapshots exist."""
-    own = (s for s in context.snapshots.newest_first() if (s.commit_user, s.commit_identifier) == (user, identifier))
-    return {entry.partition for s in own if s.commit_kind != COMPACT for entry in context.manifests.delta_entries(s)}
+    """The partitions in which a commit changed files. Its snapshots must not have expired."""
+    of_commit = (s for s in context.snapshots.newest_first() if (s.commit_user, s.commit_identifier) == (user, identifier))
+    return {entry.partition for s in of_commit if s.commit_kind != COMPACT for entry in context.manifests.delta_entries(s)}
 
 
 def done_times(context: TableContext, partitions: Sequence[bytes]) -> dict[bytes, int]:
-    """When the partitions that have a success file were last marked, in epoch millis."""
+    """Partition -> when it was last marked (epoch millis), for those with a success file."""
     found = in_parallel(lambda partition: _success_file(context, partition), partitions, context.read_threads)
     return {partition: times["modificationTime"] for partition, times in zip(partitions, found, strict=True) if times}
 
@@ -211,13 +212,13 @@ def _success_path(context: TableContext, partition: bytes) -> str:
 
 
 def _success_file(context: TableContext, partition: bytes) -> dict[str, int]:
-    """The times in the success file; empty if there is none, or if it is one of another tool."""
+    """The times in the success file; empty if there is none, or if another tool wrote it."""
     try:
         times = json.loads(context.storage.read_bytes(_success_path(context, partition)))
     except (FileNotFoundError, ValueError):
         return {}
-    known = isinstance(times, dict) and all(isinstance(times.get(name), int) for name in ("creationTime", "modificationTime"))
-    return times if known else {}
+    is_ours = isinstance(times, dict) and all(isinstance(times.get(name), int) for name in ("creationTime", "modificationTime"))
+    return times if is_ours else {}
 
 
 def _write_success_file(context: TableContext, partition: bytes, now: int) -> None:
@@ -226,8 +227,8 @@ def _write_success_file(context: TableContext, partition: bytes, now: int) -> No
 
 
 def _report(context: TableContext, partition: bytes) -> None:
-    """POST the partition to the address of the table's option; the answer must hold the result SUCCESS."""
-    import urllib.request  # takes long to load, and every write loads this module
+    """POST the partition to `partition.mark-done-action.http.url`. The answer must have the result SUCCESS."""
+    import urllib.request  # slow to load, and every write loads this module
 
     url = context.options.partition_mark_done_url or ""
     body = {
@@ -238,7 +239,7 @@ def _report(context: TableContext, partition: bytes) -> None:
     }
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=_SECONDS_TO_ANSWER) as response:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
             answer = json.loads(response.read())
     except (OSError, ValueError) as error:
         raise _unreported(context, partition, url, str(error)) from error
@@ -249,7 +250,7 @@ def _report(context: TableContext, partition: bytes) -> None:
 
 def _unreported(context: TableContext, partition: bytes, url: str, why: str) -> StorageUnavailable:
     what = f"partition {partition_text(context, partition)} could not be reported to {url}"
-    return StorageUnavailable(what, why, "run the command again: partitions that are marked already do no harm")
+    return StorageUnavailable(what, why, "run the command again; partitions can be marked repeatedly")
 
 
 def _full_name(context: TableContext) -> str:

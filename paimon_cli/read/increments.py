@@ -100,7 +100,7 @@ class IncrementRange:
         ]
 
 
-def asked_increment(context: TableContext) -> tuple[str, str, str] | None:
+def increment_by_option(context: TableContext) -> tuple[str, str, str] | None:
     """Begin, end and mode that the table's `incremental-between*` options ask for; between two tags the mode does not count."""
     option = chosen_option(context.options.raw)
     if option is None or option.key not in (BETWEEN, BETWEEN_TIMES):

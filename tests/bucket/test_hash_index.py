@@ -57,7 +57,7 @@ def found(index: PackedIndex, wanted: np.ndarray) -> list[int]:
 @pytest.mark.parametrize("span", [1 << 32, 1 << 18, 40], ids=["uniform", "dense", "few cells"])
 @pytest.mark.parametrize("batches", [1, 9])
 def test_it_finds_what_a_dictionary_finds(monkeypatch: pytest.MonkeyPatch, span: int, batches: int) -> None:
-    monkeypatch.setattr(hash_index, "_ROUNDS", 3)
+    monkeypatch.setattr(hash_index, "_LINEAR_STEPS", 3)
     random = np.random.default_rng(span + batches)
     known: dict[int, int] = {}
     index = PackedIndex()
@@ -94,7 +94,7 @@ def test_a_hash_of_two_buckets_belongs_to_the_later_one() -> None:
 @pytest.mark.parametrize("span", [1 << 32, 1 << 31, 1 << 18, 40], ids=["uniform", "lower half", "dense", "few"])
 @pytest.mark.parametrize("count", [1, 2, 5, 64])
 def test_pieces_are_merged_by_range_as_a_dictionary_would(monkeypatch: pytest.MonkeyPatch, span: int, count: int) -> None:
-    monkeypatch.setattr(hash_index, "_KEYS_A_SLICE", 0)
+    monkeypatch.setattr(hash_index, "_KEYS_PER_RANGE", 0)
     random = np.random.default_rng(span + count)
     pieces = [(random.integers(0, span, 300, np.uint32).view(np.int32), 500 * number) for number in range(count)]
     known = {key: bucket for hashes, bucket in pieces for key in hashes.view(np.uint32).tolist()}

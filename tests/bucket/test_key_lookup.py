@@ -303,7 +303,7 @@ def test_only_pages_near_the_keys_are_read(tmp_path: Path, monkeypatch: pytest.M
 def test_keys_all_over_a_file_are_found_without_its_page_index(
     key_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_lookup, "FEWEST_DENSE_KEYS", 20)
+    monkeypatch.setattr(key_lookup, "MIN_DENSE_KEYS", 20)
     monkeypatch.setattr(key_lookup, "ROWS_PER_KEY", 20)
     monkeypatch.setattr(key_lookup, "BATCH_ROWS", 16)
     pages: list[int] = []

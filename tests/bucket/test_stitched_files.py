@@ -190,7 +190,7 @@ def test_other_schemas_and_writers_have_other_frames(context: TableContext) -> N
     frames = [StoredGroups(source).frame for source in (plain(given), plain(given, store_schema=True), plain(given.drop(["k"])))]
     assert len(set(frames)) == 3 and frames[0] == own_frame(table(context), context.options, 0)
     assert frames[0].columns == list(COLUMNS)
-    with pytest.raises(ValueError, match="another one"):
+    with pytest.raises(ValueError, match="another schema or writer"):
         stitched(context, [plain(given), plain(given, store_schema=True)])
 
 

@@ -293,7 +293,7 @@ def test_five_puts_without_an_answer_are_enough() -> None:
 def test_time_is_counted_from_the_first_attempt() -> None:
     context = paper_table({"commit.timeout": "7 s", "commit.max-retries": "3"})
     attempts = RetryPolicy(context)
-    assert (attempts.made, attempts.elapsed_millis) == (0, 0)
+    assert (attempts.attempts, attempts.elapsed_millis) == (0, 0)
     context.clock.sleep(1.5)
     assert attempts.elapsed_millis == 1500
     assert "1.5 s (commit.max-retries=3, commit.timeout=7000 ms)" in attempts.exhausted().why

@@ -198,7 +198,7 @@ def test_new_files_are_of_the_size_that_the_table_asks_for(copied: list[int], tm
 def test_row_groups_are_no_more_than_readers_can_number(
     copied: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paimon_cli.bucket.stitched_files.MOST_GROUPS", 4)
+    monkeypatch.setattr("paimon_cli.bucket.stitched_files.MAX_GROUPS", 4)
     context = written(tmp_path / "t", 7)
     before = rows(context)
     compact(context)

@@ -166,4 +166,4 @@ def test_a_later_row_counts_as_the_first_does(tmp_path: Path) -> None:
     source = text_file(tmp_path, "k,v\n" + "1,1\n" * 200_000 + "1,x\n", "a.csv")
     assert type_to_sql(columns_of_file(str(source)).fields[1].type) == "STRING"
     (split,) = plan_sources([str(source)], None)
-    assert IncomingRows(table_of(source, TextForm())).judge(split) == Tally(rows=200_001)
+    assert IncomingRows(table_of(source, TextForm())).find_faults(split) == Tally(rows=200_001)

@@ -168,7 +168,7 @@ def test_an_empty_directory_has_no_input(tmp_path: Path) -> None:
     (tmp_path / "nothing_today").mkdir()
     with pytest.raises(NotFound, match="no input files"):
         plan_sources([str(tmp_path / "nothing_today")], None)
-    assert plan_sources([str(tmp_path / "nothing_today")], None, may_be_none=True) == []
+    assert plan_sources([str(tmp_path / "nothing_today")], None, allow_empty=True) == []
 
 
 def test_an_empty_directory_is_bad_input_not_a_damaged_table(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_bad_rows_between_blocks_keep_their_numbers(tmp_path: Path, monkeypatch:
 
     incoming = IncomingRows(one_column("STRING"))
     (split,) = plan_sources([str(source)], None)
-    tally = incoming.judge(split)
+    tally = incoming.find_faults(split)
     wrong = [n + 1 for n in range(300) if n % 7 == 3 or n % 11 == 0]
     assert [fault.row for fault in tally.first] == wrong[:20]
     assert tally.bad_rows == len(wrong) and tally.rows == 300 - len(wrong)

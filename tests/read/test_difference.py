@@ -15,7 +15,7 @@ from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.read.difference import plan_difference, row_changes
-from paimon_cli.read.increments import DELTA, DIFF, IncrementRange, asked_increment
+from paimon_cli.read.increments import DELTA, DIFF, IncrementRange, increment_by_option
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.sql.predicate import parse_predicate
@@ -62,10 +62,10 @@ def test_two_tags_are_compared_even_when_their_snapshots_have_expired(tmp_path: 
     assert changes(context, "jan-1", "jan-3") == [("+I", {"k": 3, "v": "c"})]
     asked = context.options.with_overrides({"incremental-between": "jan-1,jan-3", "incremental-between-scan-mode": "delta"})
     table = TableContext.open(context.url, asked.raw)
-    told = asked_increment(table)
+    told = increment_by_option(table)
     assert told is not None and IncrementRange.of(table, *told[:2]).mode(table, told[2]) == DIFF
     table = TableContext.open(context.url, {**asked.raw, "incremental-between-tag-to-snapshot": "true"})
-    told = asked_increment(table)
+    told = increment_by_option(table)
     assert told is not None and IncrementRange.of(table, *told[:2]).mode(table, told[2]) == DELTA
 
 
