@@ -1,8 +1,8 @@
-"""Files of an append table put together, one after the other: without decoding where that pays (FORMAT.md, section 12).
+"""Combines files of an append table, copying row groups without decoding them where that pays off (FORMAT.md, section 12).
 
-Copied row groups stay as small as they are, and readers pay for each. So only those are copied that are worth it: of files that
-writers made, so that frequent small commits are put together cheaply, already smaller ones than of files that come from a
-compaction. Whatever is compacted twice has row groups of a good size in the end.
+Copied row groups keep their size, and readers pay for each, so small ones are decoded and combined. The limit is lower for files
+of writers, so that frequent small commits are combined cheaply, than for files of compactions: after two compactions all row
+groups are reasonably large.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ from paimon_cli.metadata.index_files import BloomFilter
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.storage.storage import open_sized
 
-LEAST_GROUP, LEAST_COMPACTED_GROUP = 64 << 10, 1 << 20
-"""Mean bytes of the row groups of a file from which they are copied: if a writer made it, if a compaction did."""
-LEAST_CHUNK = 2 << 10
-"""Mean bytes of a column in a row group, below which the footer would grow too large."""
+MIN_GROUP_BYTES, MIN_COMPACTED_GROUP_BYTES = 64 << 10, 1 << 20
+"""Minimum average size of a file's row groups to be copied: for files of writers, and for files of compactions."""
+MIN_CHUNK_BYTES = 2 << 10
+"""Minimum average size of a column chunk, below which the footer would become too large."""
 PARQUET = "parquet"
 
 
 class AppendRewriter(Rewriter):
-    """Rows of a bucket keep their order, and their numbers begin where the first file's do; without buckets they begin at
-    0."""
+    """Combines each pack of files into one, in order.
+
+    Sequence numbers start with that of the first file; in tables without buckets they start at 0.
+    """
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         super().__init__(context, task, is_given_up)
@@ -52,7 +54,7 @@ class AppendRewriter(Rewriter):
         self._floats = [field.name for field in context.schema.fields if field.type.root in FLOATING_ROOTS]
 
     def _frame(self, step: Rewrite) -> FooterFrame | None:
-        """The frame of our own files, or that of another writer if all files have it and can be copied without decoding."""
+        """The frame of files that this version writes, or the frame of another writer if all files of the step share it."""
         options, level = self._context.options, self._task.output_level
         if options.format_at(level) != PARQUET:
             return None
@@ -72,15 +74,15 @@ class AppendRewriter(Rewriter):
         copied = 0
         for file in step.files:
             self._check_given_up()
-            if writer.frame is not None and self._is_copied(writer, writer.frame, file, number):
+            if writer.frame is not None and self._copy(writer, writer.frame, file, number):
                 copied += 1
                 number += file.row_count
             else:
                 number += self._decode(writer, file, number)
         return {"copied_files": copied}
 
-    def _is_copied(self, writer: DataFileWriter, frame: FooterFrame, file: DataFileMeta, number: int) -> bool:
-        """Copy the file if the frame allows that; returns whether it was copied."""
+    def _copy(self, writer: DataFileWriter, frame: FooterFrame, file: DataFileMeta, number: int) -> bool:
+        """Copy the row groups of the file if that is possible and pays off. Returns whether they were copied."""
         with self._stored(file, frame) as stored:
             if stored is None or stored.frame != frame:
                 return False
@@ -92,7 +94,7 @@ class AppendRewriter(Rewriter):
         return True
 
     def _decode(self, writer: DataFileWriter, file: DataFileMeta, number: int) -> int:
-        """Write the rows of the file that no deletion vector marks; returns their number."""
+        """Write the rows of the file that no deletion vector marks. Returns their number."""
         schema, count = self._context.schema, 0
         for batch in unmarked_rows(self._context, self._task.bucket_id, file, schema.field_names, self._vectors):
             self._check_given_up()
@@ -106,9 +108,9 @@ class AppendRewriter(Rewriter):
 
     @contextmanager
     def _stored(self, file: DataFileMeta, like: FooterFrame | None = None) -> Iterator[StoredGroups | None]:
-        """The row groups of the file; None if its rows have to be decoded, or if it cannot be read: decoding it says why."""
-        is_like_new = file.schema_id == self._context.schema.id and file.write_cols is None
-        if not is_like_new or file_format(file.file_name) != PARQUET or file.file_name in self._task.marked:
+        """The row groups of the file; None if its rows must be decoded, or if it cannot be read, which decoding will report."""
+        is_current = file.schema_id == self._context.schema.id and file.write_cols is None
+        if not is_current or file_format(file.file_name) != PARQUET or file.file_name in self._task.marked:
             yield None
             return
         try:
@@ -128,14 +130,15 @@ class AppendRewriter(Rewriter):
         codec = codec_of(PARQUET, options.compression_at(self._task.output_level))
         if stored.rows != file.row_count or not groups or not stored.codecs <= CODECS[codec]:
             return None
-        least = LEAST_COMPACTED_GROUP if file.file_source == SOURCE_COMPACT else LEAST_GROUP
-        is_small = sum(group.size for group in groups) < len(groups) * max(least, LEAST_CHUNK * len(groups[0].chunks))
-        target, most_rows = self._context.mode.target_file_size, options.target_file_row_num
-        fits = all(group.size <= target and 0 < group.rows <= most_rows for group in groups)
+        min_size = MIN_COMPACTED_GROUP_BYTES if file.file_source == SOURCE_COMPACT else MIN_GROUP_BYTES
+        min_size = max(min_size, MIN_CHUNK_BYTES * len(groups[0].chunks))
+        is_small = sum(group.size for group in groups) < len(groups) * min_size
+        target, max_rows = self._context.mode.target_file_size, options.target_file_row_num
+        fits = all(group.size <= target and 0 < group.rows <= max_rows for group in groups)
         return stored if fits and not is_small else None
 
     def _filters(self, file: DataFileMeta) -> dict[str, BloomFilter] | None:
-        """The bloom filters that new files have; None if the file lacks one, or has it in another size."""
+        """The file's bloom filters by column; None if it lacks a filter that new files have, or has one of another size."""
         if not self._indexed:
             return {}
         try:
@@ -144,24 +147,24 @@ class AppendRewriter(Rewriter):
             return None
 
     def _without_bounds(self, file: DataFileMeta) -> list[str]:
-        """Floating columns that may hold NaN, which a footer does not show: those without bounds in the file's metadata."""
+        """Floating-point columns that may hold NaN, which a footer does not show: those without bounds in the file's metadata."""
         if not self._floats:
             return []
         schema, stats = self._context.schema, file.value_stats
-        listed = schema.field_names if file.value_stats_cols is None else file.value_stats_cols
-        places = [place for place, name in enumerate(listed) if name in self._floats]
+        names = schema.field_names if file.value_stats_cols is None else file.value_stats_cols
+        positions = [position for position, name in enumerate(names) if name in self._floats]
         try:
-            types = self._bound_types if file.value_stats_cols is None else _nullable(schema.fields_of(listed))
-            lows, highs = (deserialize_row(row, types, places) for row in (stats.min_values, stats.max_values))
+            types = self._bound_types if file.value_stats_cols is None else _nullable(schema.fields_of(names))
+            lows, highs = (deserialize_row(row, types, positions) for row in (stats.min_values, stats.max_values))
         except DECODE_ERRORS:
             return self._floats
-        nulls = stats.null_counts if stats.null_counts and len(stats.null_counts) == len(listed) else [None] * len(listed)
-        known = set()
-        for place, low, high in zip(places, lows, highs, strict=True):
-            is_bounded = low is not None and high is not None and low <= high  # which is false of NaN
-            if is_bounded or nulls[place] == file.row_count:
-                known.add(listed[place])
-        return [name for name in self._floats if name not in known]
+        nulls = stats.null_counts if stats.null_counts and len(stats.null_counts) == len(names) else [None] * len(names)
+        without_nan = set()
+        for position, low, high in zip(positions, lows, highs, strict=True):
+            is_bounded = low is not None and high is not None and low <= high  # false for NaN
+            if is_bounded or nulls[position] == file.row_count:
+                without_nan.add(names[position])
+        return [name for name in self._floats if name not in without_nan]
 
 
 def _nullable(fields: Sequence[DataField]) -> list[DataType]:

@@ -1,4 +1,4 @@
-"""Compacts one bucket: merges files that overlap, upgrades others, and returns a commit message (FORMAT.md, section 12)."""
+"""Compacts one bucket: merges files that overlap, upgrades the others, and returns a commit message (FORMAT.md, section 12)."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ KIND_BATCH_ROWS = 1 << 20
 
 @dataclass(frozen=True)
 class WriterCompaction:
-    """Runs compactions on behalf of a writer, over files that may not be committed yet. Picklable.
+    """Compacts buckets for a writer, whose files may not be committed yet. Picklable; see `write_plan.CompactBucket`.
 
-    `strategy`: by default what the triggers ask for. A commit waits for the lookup of old rows, unless `lookup-wait=false`.
+    `strategy`: as for `plan_bucket`. Level 0 is always compacted in tables that look up old rows, unless `lookup-wait=false`.
     """
 
     read_snapshot_id: int
@@ -72,7 +72,7 @@ class WriterCompaction:
             raise
 
     def _has_expired(self, context: TableContext, task: CompactionTask, error: DamagedFile) -> bool:
-        """Whether the unreadable file was committed, and has been replaced and deleted by another job since."""
+        """Whether the file that cannot be read was committed, and then replaced and deleted by another job."""
         paths = {context.data_file_path(task.partition, task.bucket, file): file.file_name for file in task.files}
         path = str(error.details.get("path"))
         name = paths.get(path)
@@ -83,7 +83,7 @@ class WriterCompaction:
 
 
 class MergeRewriter(Rewriter):
-    """Merges runs into data files, without vectors or a changelog."""
+    """Merges sorted runs into data files, without deletion vectors or a changelog."""
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         super().__init__(context, task, is_given_up)
@@ -99,7 +99,7 @@ class MergeRewriter(Rewriter):
         self._move(file)
 
     def _must_lose_deletes(self, file: DataFileMeta) -> bool:
-        """Whether a file to be moved to the top level holds retractions that its metadata does not count, as pypaimon's do."""
+        """Whether a file to be moved to the top level holds retractions. Metadata may not count them (pypaimon's does not)."""
         if self._may_keep_deletes(file):
             return False
         kinds = read_data_file(self._context, self._task.bucket_id, file, [VALUE_KIND], KIND_BATCH_ROWS)
@@ -132,14 +132,17 @@ class MergeRewriter(Rewriter):
     def _with_changelog(self, message: CommitMessage, writer: DataFileWriter | None) -> CommitMessage:
         if writer is None:
             return message
-        with self._context.trace.timed("changelog", bucket=self._place, level=self._task.output_level) as facts:
+        with self._context.trace.timed("changelog", bucket=self._bucket_path, level=self._task.output_level) as facts:
             files = writer.close()
             facts |= file_facts("", files)
         return replace(message, compact_changelog_files=files)
 
 
 class LookupRewriter(MergeRewriter):
-    """Merges, and looks up what its keys replace above the output level: for vectors, first-row and the changelog by lookup."""
+    """Merges sorted runs, and looks up the rows that new ones replace above the output level.
+
+    For tables with deletion vectors, merge engine first-row, or `changelog-producer=lookup`.
+    """
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         super().__init__(context, task, is_given_up)
@@ -164,7 +167,7 @@ class LookupRewriter(MergeRewriter):
         return self._lookup.merged(section)
 
     def message(self) -> CommitMessage:
-        """The commit message, with the vectors of the remaining files if any of them changed."""
+        """The commit message, with new index files if any deletion vector changed."""
         message, task = self._with_changelog(super().message(), self._changelog), self._task
         if any(file.level == 0 for file in task.files):
             message = replace(message, read_upper_files=upper_file_names((*task.files, *task.others)))
@@ -175,13 +178,13 @@ class LookupRewriter(MergeRewriter):
         for file in message.compact_before:
             if file.file_name not in kept:
                 vectors.drop(file.file_name)
-        gone, made = vectors.write(frozenset(file.file_name for file in (*task.files, *task.others)))
+        removed, added = vectors.write(frozenset(file.file_name for file in (*task.files, *task.others)))
         read = vector_file_names(task.index_files)
-        return replace(message, compact_deleted_index_files=gone, compact_new_index_files=made, read_index_files=read)
+        return replace(message, compact_deleted_index_files=removed, compact_new_index_files=added, read_index_files=read)
 
 
 class FullChangelogRewriter(MergeRewriter):
-    """Merges into the top level, and writes what changes there (`changelog-producer=full-compaction`)."""
+    """Merges into the top level, and writes the changes there to a changelog (`changelog-producer=full-compaction`)."""
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         super().__init__(context, task, is_given_up)
@@ -207,7 +210,7 @@ class FullChangelogRewriter(MergeRewriter):
 
 
 def rewriter_of(context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> Rewriter:
-    """The rewriter that the table's changelog producer and deletion vectors require."""
+    """The rewriter for the table: by its keys, lookups of old rows, and changelog producer."""
     if not context.mode.has_keys:
         return AppendRewriter(context, task, is_given_up)
     if context.mode.looks_up_old_rows:
@@ -218,9 +221,10 @@ def rewriter_of(context: TableContext, task: CompactionTask, is_given_up: Callab
 
 
 def run_compaction(context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool] = lambda: False) -> CommitMessage:
-    """Carry out the task. Memory is bounded by the number of runs, not by the size of the bucket.
+    """Carry out the task: upgrade or rewrite its files step by step, and return the commit message.
 
-    If it fails or is cancelled (`CancelledError`), its new files are removed and the table is unchanged.
+    Memory is bounded by the number of runs, not by the size of the bucket. If the task fails or is cancelled (`CancelledError`),
+    its new files are removed, and the table is unchanged.
     """
     check_writable(context.schema, context.options)
     with rewriter_of(context, task, is_given_up) as rewriter:

@@ -1,4 +1,4 @@
-"""Plans the compaction of a bucket: which of its files are merged, into which level, and why."""
+"""Plans the compaction of a bucket: which files to merge, into which level, and why."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.append_compaction import FEWEST_FOR_FULL, AppendPicker, Pack
+from paimon_cli.lsm.append_compaction import MIN_FILES_FOR_FULL, AppendPicker, Pack
 from paimon_cli.lsm.compaction_picker import (
     UNKNOWN,
     CompactionPicker,
@@ -34,18 +34,19 @@ MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
 SMALL_FILES = "small files"
 MARKED_ROWS = "deleted rows"
 SORTED = "sort"
-"""The reasons for which files of an append table are compacted."""
+"""Reasons for compacting files of an append table."""
 
 
 @dataclass(frozen=True)
 class CompactionTask:
     """The compaction of one bucket as plain data, for this process or a Spark executor.
 
-    `files`: oldest first. `others`, where old rows are looked up or marked: the files of the bucket that stay; `index_files`:
-    those of the bucket. `rewrite_marked`: files with a deletion vector lose it; `one_by_one`: no two files are put together.
-    `state`: what to remember of the bucket after the compaction; `memory`: bytes that its merge may use,
-    None for the default. `bucket_size`, `oldest_size`: bytes of the whole bucket and of its oldest run. `packs`: in append
-    tables, the files that become one; there each file counts as a run.
+    `files`: the files to compact, oldest first. `others`: the remaining files of the bucket, if old rows are looked up or marked
+    in them; `index_files`: the bucket's. `rewrite_all`, `rewrite_marked`: files (with a deletion vector) are rewritten even if
+    they need not be merged. `one_by_one`: files are rewritten without being combined. `packs`: in append tables, groups of files
+    that become one file; each file counts as a run there. `state`: what to remember of the bucket after the compaction.
+    `memory`: bytes that its merge may use, None for the default. `bucket_size`, `oldest_size`: bytes of the bucket and of its
+    oldest run.
     """
 
     partition: bytes
@@ -99,13 +100,13 @@ class CompactionTask:
 
     @property
     def size(self) -> int:
-        """Bytes to read at most."""
+        """The size of `files` in bytes."""
         return sum(file.file_size for file in self.files)
 
 
 @dataclass(frozen=True)
 class SkippedBucket:
-    """A bucket that needs no compaction, and the reason. `files` and `size` are those of the bucket."""
+    """A bucket that needs no compaction, and why. `runs`, `files`, `size` (bytes): of the whole bucket."""
 
     partition: bytes
     bucket: int
@@ -152,13 +153,13 @@ Decision = CompactionTask | PostponedRows | SkippedBucket
 
 
 def check_compactable(context: TableContext) -> None:
-    """Raise for tables whose compaction must do more than merge."""
+    """Raise `NotSupported` for tables that this version cannot compact."""
     context.check(COMPACT)
     merge_engine(context.schema, context.options)
 
 
 def why_not_compactable(context: TableContext) -> str | None:
-    """Why the table cannot be compacted here, None if it can. Writers then leave compaction to other engines."""
+    """Why this version cannot compact the table, so that writers leave compaction to other engines; None if it can."""
     try:
         check_compactable(context)
     except NotSupported as refusal:
@@ -176,10 +177,10 @@ def plan_bucket(
     state: PickState = UNKNOWN,
     forces_level_0: bool = True,
 ) -> Decision:
-    """Plan by the strategy: `full` compacts every run into the top level, `minor` applies the triggers of universal compaction.
+    """Plan the compaction of a bucket.
 
-    `state` comes from an earlier plan of this process; the time of the last full compaction can also be found from the files.
-    `forces_level_0`: also where no trigger fires, in tables that ask for it.
+    `strategy`: `full` compacts all runs into the top level, `minor` applies the triggers of the table. `state`: from an earlier
+    plan of this process, if there is one. `forces_level_0`: compact level 0 although no trigger fires, if the table asks for it.
     """
     with context.trace.timed("pick", bucket=context.bucket_path(bucket.partition, bucket.bucket), strategy=strategy) as facts:
         decision = _decide(context, bucket, strategy, snapshot_id, file_stamp, state, forces_level_0)
@@ -206,29 +207,29 @@ def _decide(
         return _decide_append(context, bucket, strategy == FULL_STRATEGY, snapshot_id, file_stamp)
     runs = sorted_runs(bucket.files, context.key_of)
     max_level = max(context.options.num_levels - 1, highest_level(bucket.files))
-    known = _known(runs, max_level, state)
+    current = _current_state(runs, max_level, state)
     now = context.clock.now_millis()
-    # rows may have grown too old in any file, also in one that would only change its level
+    # rows may have expired in any file, also in files that would only change their level
     rewrite_all = context.options.force_rewrite_all_files or context.options.record_level_expire_time is not None
 
-    def left_alone(reason: str, then: PickState) -> SkippedBucket:
+    def skipped(reason: str, state_after: PickState) -> SkippedBucket:
         size = sum(run.size for run in runs)
-        return SkippedBucket(bucket.partition, bucket.bucket, len(runs), reason, then, len(bucket.files), size)
+        return SkippedBucket(bucket.partition, bucket.bucket, len(runs), reason, state_after, len(bucket.files), size)
 
     marked = marked_files(bucket.index_files) if context.mode.deletion_vectors else frozenset()
     chosen: set[str] | None = None
     if strategy == FULL_STRATEGY:
-        pick, then = full_pick(runs, max_level, rewrite_all=rewrite_all), PickState(now)
+        pick, state_after = full_pick(runs, max_level, rewrite_all=rewrite_all), PickState(now)
         if pick is None and runs and (chosen := {file.file_name for file in runs[0].files} & marked):
             pick = CompactionPick(max_level, 1, FULL, f"{counted(len(chosen), 'file')} of the top level with deletion vectors")
         if pick is None:
-            return left_alone("no files" if not runs else "one run, already at the top level", known)
+            return skipped("no files" if not runs else "one run, already at the top level", current)
     else:
         picker = CompactionPicker.of(context.options, max_level, local_hour(now))
         picker = picker if forces_level_0 else replace(picker, forced_every=None)
-        pick, then = picker.pick(run_sizes(runs), now, known)
+        pick, state_after = picker.pick(run_sizes(runs), now, current)
         if pick is None:
-            return left_alone(picker.why_not(run_sizes(runs), then), then)
+            return skipped(picker.why_not(run_sizes(runs), state_after), state_after)
     one_by_one = chosen is not None
     if chosen is None:
         chosen = {file.file_name for run in runs[: pick.run_count] for file in run.files}
@@ -254,7 +255,7 @@ def _decide(
         index_files=bucket.index_files if looks_up else (),
         rewrite_marked=strategy == FULL_STRATEGY,
         one_by_one=one_by_one,
-        state=then,
+        state=state_after,
         bucket_size=sum(run.size for run in runs),
         oldest_size=runs[-1].size,
     )
@@ -262,22 +263,21 @@ def _decide(
 
 def _decide_append(context: TableContext, bucket: BucketFiles, full: bool, snapshot_id: int, file_stamp: str) -> Decision:
     options, target = context.options, context.mode.target_file_size
-    small = int(target * options.small_file_ratio)
-    fewest = options.compaction_min_file_num
+    small_size = int(target * options.small_file_ratio)
+    min_files = options.compaction_min_file_num
     marked = _files_to_clean(bucket, 0.0 if full else options.compaction_delete_ratio_threshold)
-    picker = AppendPicker(target, small, fewest, options.split_open_file_cost, options.compaction_file_num_limit, marked)
+    picker = AppendPicker(target, small_size, min_files, options.split_open_file_cost, options.compaction_file_num_limit, marked)
     if context.mode.bucket_mode is BucketMode.UNAWARE:
         packs = picker.by_size(bucket.files, full=full)
-        least = 2 if full else fewest
-        idle = f"fewer than {least} files below {human_size(small)}"
+        reason = f"fewer than {2 if full else min_files} files below {human_size(small_size)}"
+    elif full:
+        packs, reason = picker.whole_bucket(bucket.files), f"fewer than {MIN_FILES_FOR_FULL} small files, or more big ones"
     else:
-        packs = picker.whole_bucket(bucket.files) if full else picker.neighbours(bucket.files)
-        least = FEWEST_FOR_FULL if full else fewest
-        idle = f"fewer than {least} small files, or more big ones" if full else f"no {least} neighbours are small"
+        packs, reason = picker.neighbours(bucket.files), f"no {min_files} neighbours are small"
     files, size = tuple(file for pack in packs for file in pack), sum(file.file_size for file in bucket.files)
     picked = {file.file_name for file in files}
     if not packs:
-        return SkippedBucket(bucket.partition, bucket.bucket, len(bucket.files), idle, files=len(bucket.files), size=size)
+        return SkippedBucket(bucket.partition, bucket.bucket, len(bucket.files), reason, files=len(bucket.files), size=size)
     return CompactionTask(
         partition=bucket.partition,
         bucket=bucket.bucket,
@@ -300,7 +300,7 @@ def _decide_append(context: TableContext, bucket: BucketFiles, full: bool, snaps
 
 
 def sort_bucket(bucket: BucketFiles, by: str, snapshot_id: int, file_stamp: str = "") -> CompactionTask:
-    """All files of a partition of an append table in one pack, to be sorted `by` columns."""
+    """The task that sorts all files of a partition of an append table. `by`: the order, for messages."""
     size = sum(file.file_size for file in bucket.files)
     return CompactionTask(
         partition=bucket.partition,
@@ -323,18 +323,18 @@ def sort_bucket(bucket: BucketFiles, by: str, snapshot_id: int, file_stamp: str 
 
 
 def _files_to_clean(bucket: BucketFiles, ratio: float) -> frozenset[str]:
-    """Names of the files in which vectors mark more than a share of the rows."""
+    """Names of the files in which deletion vectors mark more than this ratio of the rows."""
     rows = {file.file_name: file.row_count for file in bucket.files}
-    listed = (vector for index in bucket.index_files for vector in index.deletion_vector_ranges or ())
+    vectors = (vector for index in bucket.index_files for vector in index.deletion_vector_ranges or ())
     return frozenset(
         vector.data_file_name
-        for vector in listed
+        for vector in vectors
         if vector.data_file_name in rows and (vector.cardinality or 1) > ratio * rows[vector.data_file_name]
     )
 
 
 def task_steps(context: TableContext, task: CompactionTask) -> list[Step]:
-    """The steps of the task: files to rewrite, and files that only change their level. Runs and estimates use them."""
+    """The steps of the task, for carrying it out and for estimates: files to rewrite, and files that only change their level."""
     if task.packs:
         return [Rewrite(((SortedRun(0, pack),),)) for pack in task.packs]
     small_file_size = int(context.mode.target_file_size * context.options.small_file_ratio)
@@ -346,17 +346,17 @@ def task_steps(context: TableContext, task: CompactionTask) -> list[Step]:
     )
 
 
-def _known(runs: list[SortedRun], max_level: int, state: PickState) -> PickState:
-    """The last full compaction that this process remembers, or the newest file of the top level, whichever is later."""
+def _current_state(runs: list[SortedRun], max_level: int, state: PickState) -> PickState:
+    """The state as far as files show it: the last full compaction may be newer than this process remembers."""
     top = (file.creation_time_millis for run in runs if run.level == max_level for file in run.files)
-    moments = [moment_of_wall_clock(millis) for millis in top if millis is not None]
-    last_full = max([*moments, *([] if state.last_full is None else [state.last_full])], default=None)
-    # A process without earlier attempts counts the flushes in level 0 instead.
+    times = [moment_of_wall_clock(millis) for millis in top if millis is not None]
+    last_full = max([*times, *([] if state.last_full is None else [state.last_full])], default=None)
+    # A process that does not remember earlier attempts counts the files of level 0 instead.
     return PickState(last_full, max(state.waits, sum(run.level == 0 for run in runs) - 1))
 
 
 def _marking(index_files: Iterable[IndexFileMeta], files: Iterable[DataFileMeta]) -> tuple[IndexFileMeta, ...]:
-    """The index files that hold a vector of one of the files."""
+    """The index files with a deletion vector of one of the files."""
     names = {file.file_name for file in files}
     return tuple(index for index in index_files if not names.isdisjoint(marked_files([index])))
 

@@ -1,9 +1,8 @@
-"""Merges level 0 into tables whose readers do not merge: finds the older row of each key above the output level (FORMAT.md,
-section 12; Java LookupMergeTreeCompactRewriter).
+"""Merges level 0 in tables whose compactions look up old rows above the output level (FORMAT.md, section 12).
 
-In tables with vectors an old row that is found is marked in the vector of its file, in others the new row shadows it. Its values
-take part in the merge wherever the result depends on them; first-row tables keep the old row and drop the new ones. With
-`changelog-producer=lookup` all old values are read, since the changelog shows them.
+With deletion vectors, an old row is marked in the vector of its file; elsewhere the new row hides it. If the result depends on
+its values, they take part in the merge. First-row tables keep the old row and drop the new one. With `changelog-producer=lookup`
+all old values are read, since the changelog shows them. Java class: LookupMergeTreeCompactRewriter.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 32 << 20
-"""Rows whose keys are looked up together: the more, the less often a page of an old file is read again."""
+"""Rows whose keys are looked up at once. The more there are, the less often a page of an old file is read again."""
 PIECE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
 class LookupMerge:
-    """The merges of one compaction task. `columns`: what they give, as `merge_columns` orders it.
+    """The merges of one compaction task. `columns`: of the merged rows, as `merge_columns` returns them.
 
-    `on_changes` takes the rows of the changelog; None where there is none.
+    `on_changes` is called with rows of the changelog; None if there is no changelog.
     """
 
     context: TableContext
@@ -59,7 +58,7 @@ class LookupMerge:
 
     @cached_property
     def _above(self) -> tuple[DataFileMeta, ...]:
-        """The files in which older rows of keys of level 0 may live."""
+        """The files that may hold older rows of level-0 keys."""
         return tuple(file for file in self.task.others if file.level > self.task.output_level)
 
     @cached_property
@@ -75,7 +74,7 @@ class LookupMerge:
         return self.context.schema.trimmed_primary_keys
 
     def must_rewrite(self, file: DataFileMeta) -> bool:
-        """Whether a file must be rewritten to get to the output level: its format differs, or old rows change its rows."""
+        """Whether a file must be rewritten to reach the output level: its format differs, or old rows affect its rows."""
         if file.level != 0:
             return False
         options = self.context.options
@@ -84,7 +83,7 @@ class LookupMerge:
         return any(not self._wins_over(file.min_sequence_number, old) for old in self._above)
 
     def moves(self, file: DataFileMeta) -> None:
-        """Mark the old rows of the keys of a level-0 file that is upgraded, and report the changes."""
+        """For a level-0 file that is upgraded: mark the old rows of its keys, and report the changes."""
         if file.level != 0:
             return
         columns = self._keys if self.on_changes is None else self.columns
@@ -98,7 +97,7 @@ class LookupMerge:
                     pass
 
     def merged(self, section: Section) -> Iterator[pa.RecordBatch]:
-        """One row per key, retractions kept."""
+        """The merged rows of a section, one per key, including retractions."""
         context, task, before = self.context, self.task, self.vectors.before
         parts = (context, task.picked, section, self.columns, task.memory, self.expiry, before)
         if all(file.level for run in section for file in run.files):
@@ -108,15 +107,15 @@ class LookupMerge:
             yield from self._resolved(rows)
 
     def _resolved(self, chunk: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Merge all versions of some keys with the old rows that live above the output level."""
+        """Merge all versions of some keys with their old rows above the output level."""
         engine = self._engine
         rows = sorted_rows(chunk, self._keys, engine)
         if not isinstance(engine, FirstRow):
             rows = rows.lowest_level_above_0()
         if self._above:
             is_new = self._old_rows(rows, _levels(rows)) == NOWHERE
-            asked = chunk.take(pa.array(rows.order[rows.starts[is_new]]))
-            found = self._found(asked.select(list(self._keys)))
+            new_keys = chunk.take(pa.array(rows.order[rows.starts[is_new]])).select(list(self._keys))
+            found = self._found(new_keys)
             if isinstance(engine, FirstRow):
                 is_new[is_new] = found.file != ABSENT
                 rows = _keys_of(rows, ~is_new)
@@ -143,7 +142,7 @@ class LookupMerge:
             on_changes(changes)
 
     def _old_rows(self, rows: SortedRows, levels: np.ndarray) -> np.ndarray:
-        """The row of each key above level 0, NOWHERE without one; retractions that a first-row table ignores are none."""
+        """The row of each key above level 0, `NOWHERE` if there is none. Retractions do not count in first-row tables."""
         is_old = levels > 0
         if isinstance(self._engine, FirstRow):
             is_old &= (rows.rows.column(VALUE_KIND).to_numpy()[rows.order] & 1) == 0
@@ -160,19 +159,19 @@ class LookupMerge:
             self.vectors.mark(self._above[number].file_name, positions)
 
     def _with_old_rows(self, rows: SortedRows, found: FoundRows) -> SortedRows:
-        """The rows, preceded by the old ones that affect the result or that the changelog shows."""
+        """The rows, and before them the old rows that affect the result or that the changelog shows."""
         if (found.file == ABSENT).all():
             return rows
-        added = _levels(rows) == 0
-        oldest = self._order.number(int(rows.rows.column(SEQUENCE_NUMBER).to_numpy()[rows.order[added]].min()))
+        is_new = _levels(rows) == 0
+        oldest = self._order.number(int(rows.rows.column(SEQUENCE_NUMBER).to_numpy()[rows.order[is_new]].min()))
         old: list[pa.RecordBatch] = []
         for number, positions in _by_file(found):
             file = self._above[number]
             if self.on_changes is None and self._wins_over(oldest, file):
                 continue
             for batch in rows_at(self.context, self.task.bucket_id, file, positions, self.columns).to_batches():
-                young = batch if self.expiry is None else self.expiry.kept(batch)
-                leveled = with_level(self._order.in_merge(young, file), file.level)
+                unexpired = batch if self.expiry is None else self.expiry.kept(batch)
+                leveled = with_level(self._order.in_merge(unexpired, file), file.level)
                 old.append(pa.RecordBatch.from_arrays(leveled.columns, schema=rows.rows.schema))
         if not old:
             return rows
@@ -180,29 +179,29 @@ class LookupMerge:
         return sorted_rows(both, self._keys, self._engine)
 
     def _wins_over(self, oldest_sequence: int, old: DataFileMeta) -> bool:
-        """Whether new rows replace those of an old file whatever their values: then the old ones need not be read."""
+        """Whether new rows replace those of an old file whatever their values are, so that the old rows need not be read."""
         engine = self._engine
-        by_number = isinstance(engine, Deduplicate) and not engine.sequence_fields and not engine.ignore_delete
-        return by_number and oldest_sequence > old.max_sequence_number
+        newest_wins = isinstance(engine, Deduplicate) and not engine.sequence_fields and not engine.ignore_delete
+        return newest_wins and oldest_sequence > old.max_sequence_number
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Neighbouring batches combined up to the size of a chunk. No key spans two batches, and so none spans two chunks."""
-    waiting: list[pa.RecordBatch] = []
+    """Consecutive batches combined into chunks. No key spans two batches, so none spans two chunks."""
+    pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        if waiting and (rows + batch.num_rows > CHUNK_ROWS or size + batch.nbytes > CHUNK_BYTES):
-            yield pa.concat_batches(waiting)
-            waiting, rows, size = [], 0, 0
+        if pending and (rows + batch.num_rows > CHUNK_ROWS or size + batch.nbytes > CHUNK_BYTES):
+            yield pa.concat_batches(pending)
+            pending, rows, size = [], 0, 0
         if batch.num_rows:
-            waiting.append(batch)
+            pending.append(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
-    if waiting:
-        yield pa.concat_batches(waiting)
+    if pending:
+        yield pa.concat_batches(pending)
 
 
 def _levels(rows: SortedRows) -> np.ndarray:
-    """The level of each row, in `order`."""
+    """The level of each row, in the order of `rows.order`."""
     return np.asarray(rows.rows.column(LEVEL).to_numpy()[rows.order])
 
 
@@ -212,6 +211,6 @@ def _keys_of(rows: SortedRows, wanted: np.ndarray) -> SortedRows:
 
 
 def _by_file(found: FoundRows) -> Iterator[tuple[int, np.ndarray]]:
-    """Each file that holds some of the keys, with their positions, which ascend as the keys do."""
+    """Each file that holds some of the keys (its index), and their positions in it, ascending."""
     for number in np.unique(found.file[found.file != ABSENT]).tolist():
         yield number, found.position[found.file == number]

@@ -1,4 +1,4 @@
-"""Turns the files that a compaction picked into new ones: what all kinds of tables have in common."""
+"""The base of rewriters, which replace the files that a compaction picked by new ones."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from paimon_cli.metadata.encoded_footer import FooterFrame
 
 
 class Rewriter(ABC):
-    """Rewrites and upgrades the files of one task. Leaving its `with` block by an error removes the new files."""
+    """Rewrites and upgrades the files of one task. An error that leaves its `with` block removes the new files."""
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         self._context = context
         self._task = task
         self._is_given_up = is_given_up
-        self._place = context.bucket_path(*task.bucket_id)
+        self._bucket_path = context.bucket_path(*task.bucket_id)
         self._names = DataFileNames(context, task.file_stamp)
         self._writers: list[DataFileWriter] = []
         self._before: list[DataFileMeta] = []
@@ -33,8 +33,8 @@ class Rewriter(ABC):
     def __enter__(self) -> Rewriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is not None:
+    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error_type is not None:
             for writer in self._writers:
                 writer.abort()
 
@@ -43,15 +43,15 @@ class Rewriter(ABC):
         self._move(file)
 
     def _move(self, file: DataFileMeta) -> None:
-        """Move a file without rewriting it."""
-        facts = {"bucket": self._place, "file": file.file_name, "from_level": file.level}
+        """Change the level of a file without rewriting it."""
+        facts = {"bucket": self._bucket_path, "file": file.file_name, "from_level": file.level}
         self._context.trace.step("upgrade", **facts, level=self._task.output_level)
         self._before.append(file)
         self._after.append(file.upgraded(self._task.output_level))
 
     def rewrite(self, step: Rewrite) -> None:
         """Write the rows of the step to new files."""
-        facts = {"bucket": self._place, "level": self._task.output_level, **file_facts("input_", step.files)}
+        facts = {"bucket": self._bucket_path, "level": self._task.output_level, **file_facts("input_", step.files)}
         with self._context.trace.timed("rewrite", **facts) as result:
             writer = DataFileWriter(
                 self._context,
@@ -69,15 +69,15 @@ class Rewriter(ABC):
         self._after += files
 
     def _frame(self, step: Rewrite) -> FooterFrame | None:
-        """The frame of files whose row groups are copied in this step, if any are."""
+        """The frame of the files whose row groups are copied in this step; None if all rows are decoded."""
         return None
 
     @abstractmethod
     def _fill(self, writer: DataFileWriter, step: Rewrite) -> dict[str, Any]:
-        """Write the rows of the step; returns facts for the trace."""
+        """Write the rows of the step. Returns facts for the trace."""
 
     def _check_given_up(self) -> None:
-        """`CancelledError` if the compaction is no longer wanted."""
+        """Raise `CancelledError` if the compaction is no longer wanted."""
         if self._is_given_up():
             raise CancelledError
 

@@ -22,7 +22,7 @@ from paimon_cli.options.option_catalog import SCAN
 from paimon_cli.read.increments import AUTO, CHANGES, IncrementRange, increment_by_option, increment_context, plan_increment
 from paimon_cli.read.scan_plan import ScanPlan, Split, plan_scan
 from paimon_cli.read.selection import RowOrder, Selection, in_order, parse_order, selected
-from paimon_cli.read.split_reader import count_split, in_parts, read_side_by_side, read_split
+from paimon_cli.read.split_reader import count_split, in_parts, read_in_parallel, read_split
 from paimon_cli.read.time_travel import travel
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 
@@ -108,7 +108,7 @@ class RowScan:
 
     def _all_batches(self) -> Iterator[pa.RecordBatch]:
         readers = min(usable_cores(), self.context.read_threads)
-        return read_side_by_side(in_parts(self.context, self.plan.splits, readers), self._read, readers)
+        return read_in_parallel(in_parts(self.context, self.plan.splits, readers), self._read, readers)
 
     def _read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """The rows of a split. Raises `NotFound` instead of `DamagedFile` if the snapshot expired while it was read."""

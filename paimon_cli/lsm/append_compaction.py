@@ -16,7 +16,7 @@ from paimon_cli.metadata.data_file import DataFileMeta
 Pack = tuple[DataFileMeta, ...]
 """Files whose rows go, one file after the other, into new files."""
 
-FEWEST_FOR_FULL = 3
+MIN_FILES_FOR_FULL = 3
 """Files of a bucket from which a full compaction is worth it."""
 
 
@@ -85,7 +85,7 @@ class AppendPicker:
         first = next(to_do, len(ordered))
         left = ordered[first:]
         small = sum(file.file_size < self.target_size for file in left)
-        packs = [tuple(left)] if len(left) >= FEWEST_FOR_FULL and 2 * small > len(left) else []
+        packs = [tuple(left)] if len(left) >= MIN_FILES_FOR_FULL and 2 * small > len(left) else []
         return self._with_marked(packs, left)
 
 

@@ -1,4 +1,4 @@
-"""The difference of two snapshots: planned as splits that name the files of both, and read as rows (FORMAT.md, section 11.4)."""
+"""The difference between two snapshots, planned as splits with the files of both, and read as rows (FORMAT.md, section 11.4)."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ def plan_difference(
     after: Snapshot | None,
     predicate: Predicate | None = None,
     *,
-    least_level: int = 0,
+    min_level: int = 0,
     both_sides: bool = False,
 ) -> ScanPlan:
-    """A split for all files of both snapshots that may share keys, unless they are the same ones; None is the empty table.
+    """Plan the difference between two snapshots (None: the empty table).
 
-    Java merges only what the other side does not have, so it shows partial rows for engines that mix versions; here
-    each side is merged as its readers see it. Where rows may have moved between buckets, a partition's buckets go together.
-    `least_level`: files of lower levels do not count. `both_sides`: of a changed key both rows are wanted.
+    Files of both sides that may share keys form a split, unless both sides have the same files. If rows may have moved between
+    the buckets of a partition, all of these buckets are compared at once. Each side is merged as its readers see it; Java merges
+    only files that the other side lacks, and so shows partial rows for engines that combine versions.
+    `min_level`: files of lower levels are ignored. `both_sides`: show the old and the new row of a changed key.
     """
-    planner = _Planner(context, predicate, max(least_level, int(context.mode.hides_level_0)), both_sides)
+    planner = _Planner(context, predicate, max(min_level, int(context.mode.hides_level_0)), both_sides)
     old, new = (dict(bucket_files(context, snapshot, planner)) for snapshot in (before, after))
     splits: list[Split] = []
     for sides in _sides(context, old, new):
@@ -52,25 +53,25 @@ def plan_difference(
 
 
 def _sides(context: TableContext, old: Mapping[BucketId, BucketFiles], new: Mapping[BucketId, BucketFiles]) -> Iterator[Sides]:
-    """What has to be compared with what: bucket with bucket, or in partitions whose rows have moved all that changed."""
+    """The buckets to compare: each with itself, or in partitions whose rows may have moved, all changed buckets at once."""
     bucket_ids: dict[bytes, list[BucketId]] = {}
     for bucket_id in sorted(old.keys() | new.keys(), key=lambda bucket_id: (context.partition_path_of(bucket_id[0]), *bucket_id)):
         if bucket_id[1] >= 0:
             bucket_ids.setdefault(bucket_id[0], []).append(bucket_id)
-    for found in bucket_ids.values():
-        pairs = [(old.get(p) or BucketFiles(*p, 1, ()), new.get(p) or BucketFiles(*p, 1, ())) for p in found]
-        if not _rows_may_move(context, [old[p] for p in found if p in old], [new[p] for p in found if p in new]):
+    for ids in bucket_ids.values():
+        pairs = [(old.get(i) or BucketFiles(*i, 1, ()), new.get(i) or BucketFiles(*i, 1, ())) for i in ids]
+        if not _rows_may_move(context, [old[i] for i in ids if i in old], [new[i] for i in ids if i in new]):
             yield from (((before,), (after,)) for before, after in pairs)
             continue
-        alike = [(before, after) for before, after in pairs if before == after]
-        yield from (((before,), (after,)) for before, after in alike)
-        changed = [pair for pair in pairs if pair not in alike]
+        unchanged = [(before, after) for before, after in pairs if before == after]
+        yield from (((before,), (after,)) for before, after in unchanged)
+        changed = [pair for pair in pairs if pair not in unchanged]
         if changed:
             yield tuple(before for before, _ in changed), tuple(after for _, after in changed)
 
 
 def _rows_may_move(context: TableContext, old: Sequence[BucketFiles], new: Sequence[BucketFiles]) -> bool:
-    """Whether a key may be in another bucket than it was: there are more or fewer, or dynamic ones were overwritten."""
+    """Whether keys may have changed their bucket: the bucket count differs, or buckets are dynamic."""
     if not old or not new:
         return False
     is_dynamic = context.options.bucket == -1 and bool(context.schema.primary_keys)
@@ -78,12 +79,12 @@ def _rows_may_move(context: TableContext, old: Sequence[BucketFiles], new: Seque
 
 
 class _Planner(FileFilter):
-    """Leaves out what cannot differ or cannot match, and keeps count."""
+    """Plans splits without files that cannot differ or cannot match, and counts what it skips."""
 
-    def __init__(self, context: TableContext, predicate: Predicate | None, least_level: int, both_sides: bool) -> None:
+    def __init__(self, context: TableContext, predicate: Predicate | None, min_level: int, both_sides: bool) -> None:
         super().__init__()
         self.counts = ScanCounts()
-        self._least_level = least_level
+        self._min_level = min_level
         self._both_sides = both_sides
         self._context = context
         self._predicate = predicate
@@ -92,12 +93,12 @@ class _Planner(FileFilter):
 
     def keeps_manifest(self, manifest: ManifestFileMeta) -> bool:
         self.counts.manifests += 1
-        kept = self._predicate is None or self._predicate.may_match(self._bounds.of_manifest(manifest))
-        self.counts.manifests_skipped += not kept
-        return kept
+        may_match = self._predicate is None or self._predicate.may_match(self._bounds.of_manifest(manifest))
+        self.counts.manifests_skipped += not may_match
+        return may_match
 
     def splits(self, old: Buckets, new: Buckets) -> Iterator[Split]:
-        """`old` and `new`: buckets of one partition, as many of each."""
+        """The splits for the same buckets of one partition in both snapshots."""
         partition, files = new[0].partition, {file.file_name for bucket in (*old, *new) for file in bucket.files}
         self.counts.files += len(files)
         if not self._shows_partition(partition):
@@ -126,15 +127,15 @@ class _Planner(FileFilter):
         return kept
 
     def _visible(self, side: Buckets) -> dict[str, DataFileMeta]:
-        """Files of the levels that are compared."""
+        """Name -> file, for files of the levels that are compared."""
         files = [file for bucket in side for file in bucket.files]
-        shown = {file.file_name: file for file in files if file.level >= self._least_level}
-        self.counts.files_skipped_by_level += len(files) - len(shown)
-        self.counts.rows_skipped_by_level += sum(file.row_count for file in files if file.file_name not in shown)
-        return shown
+        visible = {file.file_name: file for file in files if file.level >= self._min_level}
+        self.counts.files_skipped_by_level += len(files) - len(visible)
+        self.counts.rows_skipped_by_level += sum(file.row_count for file in files if file.file_name not in visible)
+        return visible
 
     def _groups(self, files: Iterable[DataFileMeta]) -> list[list[DataFileMeta]]:
-        """Files that may hold versions of the same keys; without keys all of a bucket's."""
+        """Groups of files that may hold the same keys; in append tables all files are one group."""
         if not self._context.schema.primary_keys:
             return [list(files)]
         return [[file for run in section for file in run.files] for section in key_sections(files, self._context.key_of)]
@@ -145,33 +146,32 @@ class _Planner(FileFilter):
 
 
 def _only(side: Buckets, names: Collection[str]) -> Buckets:
-    """The buckets with these files alone; those that have none are left out, but for one."""
-    kept = [replace(bucket, files=tuple(file for file in bucket.files if file.file_name in names)) for bucket in side]
-    return tuple(bucket for bucket in kept if bucket.files) or (kept[0],)
+    """The buckets with only these files, without buckets that have none of them; at least one bucket."""
+    reduced = [replace(bucket, files=tuple(file for file in bucket.files if file.file_name in names)) for bucket in side]
+    return tuple(bucket for bucket in reduced if bucket.files) or (reduced[0],)
 
 
 Rows = Iterator[pa.RecordBatch]
 
-MOST_BUCKETS = MERGE_BYTES // RUN_BATCH_BYTES
-"""Buckets to read at a time: as many as memory has room for batches of."""
+MAX_OPEN_BUCKETS = MERGE_BYTES // RUN_BATCH_BYTES
+"""How many buckets to read at a time, limited by the memory for their batches."""
 
 
 def read_difference(context: TableContext, old: Buckets, new: Buckets, *, both_sides: bool = False) -> Rows:
-    """The changes from the rows of `old` to those of `new`: one bucket each, or all of a partition whose rows have moved.
+    """The changes that lead from the rows of `old` to the rows of `new`, in key order, as `plan_difference` pairs buckets.
 
-    Batches with all columns of the table and `_VALUE_KIND`, in key order: -D with the old values, else the new row.
-
-    `both_sides`: changed keys come as -U and +U. Rows without a key are compared as a whole, in memory: those of the files
-    that only one side has, or of all files where deletion vectors changed.
+    Batches have `_VALUE_KIND` and all columns of the table: -D with the old values, otherwise the new row. `both_sides`: changed
+    keys are shown as -U and +U. Rows of append tables are compared as a whole, in memory: only those of files that one side
+    lacks, or of all files if deletion vectors changed.
     """
     if not context.schema.primary_keys:
         yield from _appended(context, old, new)
         return
     keys = context.schema.trimmed_primary_keys
     sides = [(bucket, version) for version, side in ((BEFORE, old), (AFTER, new)) for bucket in side]
-    memory = MERGE_BYTES // min(MOST_BUCKETS, max(2, len(sides))) * 2
+    memory = MERGE_BYTES // min(MAX_OPEN_BUCKETS, max(2, len(sides))) * 2
     runs = [functools.partial(_numbered, context, bucket, version, memory) for bucket, version in sides]
-    for batch in merge_in_passes(runs, keys, Difference(both_sides=both_sides), MOST_BUCKETS, keys_repeat=True):
+    for batch in merge_in_passes(runs, keys, Difference(both_sides=both_sides), MAX_OPEN_BUCKETS, keys_repeat=True):
         yield batch.select([VALUE_KIND, *context.schema.field_names])
 
 
@@ -185,10 +185,10 @@ def _appended(context: TableContext, old: Buckets, new: Buckets) -> Rows:
     shared: set[str] = set()
     if [bucket.index_files for bucket in old] == [bucket.index_files for bucket in new]:
         shared = _names(old) & _names(new)
-    gone, come = (_rows_of(context, side, shared) for side in (old, new))
-    if gone is not None and come is not None:
-        gone, come = unmatched(gone, come)
-    for kind, rows in ((DELETE, gone), (INSERT, come)):
+    removed, added = (_rows_of(context, side, shared) for side in (old, new))
+    if removed is not None and added is not None:
+        removed, added = unmatched(removed, added)
+    for kind, rows in ((DELETE, removed), (INSERT, added)):
         for batch in [] if rows is None else rows.to_batches():
             yield batch.add_column(0, pa.field(VALUE_KIND, pa.int8()), pa.repeat(pa.scalar(kind, pa.int8()), batch.num_rows))
 
@@ -210,7 +210,7 @@ ADDED, REMOVED = "added", "removed"
 
 @dataclass(frozen=True)
 class FileChange:
-    """A data file that lives in one of the snapshots only."""
+    """A data file that is live in only one of two snapshots. `change`: added or removed; `size`: bytes."""
 
     change: str
     partition: str
@@ -223,16 +223,16 @@ class FileChange:
 
 @dataclass(frozen=True)
 class RowChange:
-    """A row that readers of the two snapshots see differently, with the kind that leads from the first to the second."""
+    """A row that differs between two snapshots, with the row kind that leads from the first to the second."""
 
     kind: str
     values: dict[str, Any]
 
 
 def file_changes(context: TableContext, before: Snapshot, after: Snapshot) -> list[FileChange]:
-    """Removed files first, by bucket and level."""
+    """The data files that differ between two snapshots, by bucket, removed files first, then by level."""
     old, new = ({entry.identity: entry for entry in context.manifests.live_entries(snapshot)} for snapshot in (before, after))
-    found = [(REMOVED, old[i]) for i in old.keys() - new.keys()] + [(ADDED, new[i]) for i in new.keys() - old.keys()]
+    differing = [(REMOVED, old[i]) for i in old.keys() - new.keys()] + [(ADDED, new[i]) for i in new.keys() - old.keys()]
     changes = [
         FileChange(
             change,
@@ -243,18 +243,18 @@ def file_changes(context: TableContext, before: Snapshot, after: Snapshot) -> li
             e.file.row_count,
             e.file.file_size,
         )
-        for change, e in found
+        for change, e in differing
     ]
     return sorted(changes, key=lambda c: (natural_order(c.partition), c.bucket, c.change == ADDED, c.level, c.file))
 
 
 def row_changes(context: TableContext, before: Snapshot, after: Snapshot) -> Iterator[RowChange]:
-    """Bucket by bucket; only what differing files hold is read. Rows are shown in the newer snapshot's columns."""
-    seen = context.at_schema(after.schema_id)
-    fields = seen.schema.fields
-    for split in plan_difference(seen, before, after).splits:
+    """The rows that differ between two snapshots, bucket by bucket, in the columns of the newer one. Reads only changed files."""
+    newer = context.at_schema(after.schema_id)
+    fields = newer.schema.fields
+    for split in plan_difference(newer, before, after).splits:
         assert split.before is not None
-        for batch in read_difference(seen, split.before, (split.bucket, *split.beside), both_sides=True):
+        for batch in read_difference(newer, split.before, (split.bucket, *split.beside), both_sides=True):
             kinds = [KIND_TEXTS[kind] for kind in batch.column(VALUE_KIND).to_pylist()]
-            rows = canonical_rows(batch.select(seen.schema.field_names), fields)
+            rows = canonical_rows(batch.select(newer.schema.field_names), fields)
             yield from map(RowChange, kinds, rows)

@@ -1,4 +1,4 @@
-"""The changes between two snapshots as splits (FORMAT.md, section 11.4; Java AbstractDataTableScan)."""
+"""Plans reads of the changes between two snapshots (FORMAT.md, section 11.4; Java AbstractDataTableScan)."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from paimon_cli.sql.predicate import Predicate
 AUTO, DELTA, CHANGELOG, DIFF = "auto", "delta", "changelog", "diff"
 MODES = (AUTO, DELTA, CHANGELOG, DIFF)
 CHANGES = "changes"
-"""All changes that a stream of the table is to see: CHANGELOG, and what overwrites have changed; DELTA without a producer."""
+"""The changes that a stream of the table shows: CHANGELOG and changes by overwrites; DELTA if the table writes no changelog."""
 ARRIVALS = "arrivals"
-"""DELTA with the rows that wait for their buckets, as a stream of such a table sees them when they are written."""
-LEAST_MILLIS = 10**11
-"""Smaller numbers are snapshot ids, greater ones epoch millis."""
+"""DELTA including postponed rows, which a stream shows as soon as they are written."""
+MIN_MILLIS = 10**11
+"""Smaller numbers are snapshot ids, others epoch millis."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """One end of a range: the id of a snapshot, 0 for the empty table, and its tag if that is how it was named."""
+    """One end of a range: the id of a snapshot (0: the empty table), and the tag by which it was given, if any."""
 
     id: int
     tag: Tag | None = None
 
     def snapshot(self, context: TableContext) -> Snapshot | None:
-        """What the table was there; NotFound when it has expired, None for the empty table."""
+        """The snapshot at this end, None for the empty table. Raises `NotFound` if it has expired."""
         if self.tag is not None:
             return self.tag.snapshot
         return None if self.id == 0 else snapshot_or_tagged(context, self.id)
@@ -54,54 +54,54 @@ class Position:
 
 @dataclass(frozen=True)
 class IncrementRange:
-    """The snapshots after `begin` up to `end`."""
+    """The snapshots after `begin`, up to and including `end`."""
 
     begin: Position
     end: Position
 
     @staticmethod
     def of(context: TableContext, begin: str, end: str) -> IncrementRange:
-        """Each is an id, a tag or a time; an empty end is the latest.
+        """The range between two ends, each an id, a tag or a time; an empty `end` means the latest snapshot.
 
-        UsageError when the two are the wrong way round, NotFound for one that is not there yet.
+        Raises `UsageError` if `end` is before `begin`, `NotFound` for a snapshot that does not exist yet.
         """
         latest = context.snapshots.latest_id() or 0
         first, last = _position(context, begin), _position(context, end) if end else Position(latest)
         if first.id > latest:
-            listed = f"paimon-cli snapshots ls {context.layout.argument}"
-            raise NotFound(f"no snapshot after {begin} in {context.layout.root}", f"the latest one is {latest}", listed)
+            hint = f"paimon-cli snapshots ls {context.layout.argument}"
+            raise NotFound(f"no snapshot after {begin} in {context.layout.root}", f"the latest one is {latest}", hint)
         if first.id > last.id:
             raise UsageError(f"{begin} is after {end or 'the latest snapshot'}", "the range goes from the older to the newer")
         if last.id > latest:
             raise context.snapshots.missing(last.id)
         return IncrementRange(first, last)
 
-    def mode(self, context: TableContext, asked: str) -> str:
-        """`asked`, or for auto what Java does: diff between two tags, else the changelog if the table's producer writes one."""
+    def mode(self, context: TableContext, requested: str) -> str:
+        """The mode to use. For `auto` it is chosen as in Java: diff between two tags, else the changelog if the table has one."""
         producer = context.options.changelog_producer
-        if asked == CHANGES:
-            without = ARRIVALS if context.mode.bucket_mode is BucketMode.POSTPONED else DELTA
-            return without if producer == "none" else CHANGES
-        if asked not in MODES:
-            raise UsageError(f"there is no increment in mode '{asked}'", f"the modes are {', '.join(MODES)}")
-        if asked != AUTO:
-            return asked
-        if self.begin.tag is not None and self.end.tag is not None and not tags_stand_for_snapshots(context):
+        if requested == CHANGES:
+            without_changelog = ARRIVALS if context.mode.bucket_mode is BucketMode.POSTPONED else DELTA
+            return without_changelog if producer == "none" else CHANGES
+        if requested not in MODES:
+            raise UsageError(f"there is no increment in mode '{requested}'", f"the modes are {', '.join(MODES)}")
+        if requested != AUTO:
+            return requested
+        if self.begin.tag is not None and self.end.tag is not None and not tags_mean_snapshots(context):
             return DIFF
         return DELTA if producer == "none" else CHANGELOG
 
     def snapshots(self, context: TableContext, mode: str) -> list[Snapshot]:
-        """All of the range, oldest first. NotFound when one has expired; its changes may have outlived it."""
+        """The snapshots of the range, oldest first. Raises `NotFound` for an expired one, unless its changelog was kept."""
         changelogs = ChangelogHistory(context.storage, context.layout)
         may_be_expired = mode != DELTA or context.options.changelog_producer == "none"
         return [
-            (may_be_expired and changelogs.find(number)) or _there(context, number)
+            (may_be_expired and changelogs.find(number)) or _snapshot(context, number)
             for number in range(self.begin.id + 1, self.end.id + 1)
         ]
 
 
 def increment_by_option(context: TableContext) -> tuple[str, str, str] | None:
-    """Begin, end and mode that the table's `incremental-between*` options ask for; between two tags the mode does not count."""
+    """Begin, end and mode in the table's `incremental-between*` options; None without them. Two tags imply the mode."""
     option = chosen_option(context.options.raw)
     if option is None or option.key not in (BETWEEN, BETWEEN_TIMES):
         return None
@@ -109,33 +109,33 @@ def increment_by_option(context: TableContext) -> tuple[str, str, str] | None:
     if not comma:
         raise UsageError(f"{option.key}={option.value}", "it takes a begin and an end", "write them as A,B")
     mode = context.options.raw.get(BETWEEN_MODE, AUTO).strip().lower()
-    if context.tags.find(begin) and context.tags.find(end) and not tags_stand_for_snapshots(context):
+    if context.tags.find(begin) and context.tags.find(end) and not tags_mean_snapshots(context):
         mode = AUTO
     return begin, end, mode
 
 
-def tags_stand_for_snapshots(context: TableContext) -> bool:
-    """Option `incremental-between-tag-to-snapshot`: two tags mean the ids of their snapshots, and nothing more."""
+def tags_mean_snapshots(context: TableContext) -> bool:
+    """Option `incremental-between-tag-to-snapshot`: two tags are read like the ids of their snapshots, not as a diff."""
     return read_option(TAG_TO_SNAPSHOT, context.options.raw.get(TAG_TO_SNAPSHOT, "false"), read.boolean)
 
 
 def _position(context: TableContext, text: str) -> Position:
     number = plain_number(text)
-    if number is not None and 0 <= number < LEAST_MILLIS:
+    if number is not None and 0 <= number < MIN_MILLIS:
         return Position(number)
     tag = context.tags.find(text)
     if tag is not None:
         return Position(tag.snapshot.id, tag)
-    at = context.snapshots.at_time(_moment(text))
+    at = context.snapshots.at_time(_epoch_millis(text))
     if at is not None:
         return Position(at.id)
     earliest = context.snapshots.earliest_id()
     if earliest is not None and earliest > 1:
-        raise NotFound(f"the state of the table at {text} has expired", f"the oldest snapshot still there is {earliest}")
+        raise NotFound(f"the state of the table at {text} has expired", f"the oldest existing snapshot is {earliest}")
     return Position(0)
 
 
-def _moment(text: str) -> int:
+def _epoch_millis(text: str) -> int:
     if text.strip().startswith("-"):
         raise UsageError(f"'{text}' is not an id, tag or time", "snapshot ids start at 1; 0 is the empty table")
     try:
@@ -146,16 +146,18 @@ def _moment(text: str) -> int:
         ) from error
 
 
-def _there(context: TableContext, number: int) -> Snapshot:
-    found = context.snapshots.in_history(number)
-    if found is None:
+def _snapshot(context: TableContext, number: int) -> Snapshot:
+    snapshot = context.snapshots.in_history(number)
+    if snapshot is None:
         raise context.snapshots.missing(number)
-    return found
+    return snapshot
 
 
 def increment_context(context: TableContext, mode: str) -> TableContext:
-    """For DELTA one that sees level 0 and no deletion vectors: what came in, not what is left of it. For CHANGES one that sees
-    what changelogs have shown, which is level 0, too, if they record the input.
+    """The context to read an increment with.
+
+    For DELTA it ignores deletion vectors, to show all rows that were added, including level 0. For CHANGES it shows the rows
+    that changelogs have shown, which includes level 0 if they record the input.
     """
     if mode in (DELTA, ARRIVALS):
         return replace(context, options=context.options.with_overrides({"deletion-vectors.enabled": "false"}))
@@ -164,26 +166,26 @@ def increment_context(context: TableContext, mode: str) -> TableContext:
     return context
 
 
-def plan_increment(context: TableContext, chosen: IncrementRange, mode: str, predicate: Predicate | None) -> ScanPlan:
-    """Rows that the range brought: DELTA reads the files that its APPENDs added, CHANGELOG its changelog files.
+def plan_increment(context: TableContext, changes: IncrementRange, mode: str, predicate: Predicate | None) -> ScanPlan:
+    """Plan a read of the changes in a range of snapshots.
 
-    Both show every version of a key, snapshot by snapshot, as a stream sees them; nothing is merged. DIFF compares both ends
-    instead. COMPACT snapshots bring no rows of their own, OVERWRITEs are left out as Paimon does; CHANGES shows what they have
-    changed. `mode` comes from `IncrementRange.mode`, `context` from `increment_context`.
+    DELTA reads the files that APPEND snapshots added, CHANGELOG the changelog files. Both show every version of a key, snapshot
+    by snapshot, as a stream does, without merging. DIFF compares both ends instead. COMPACT snapshots add no rows; OVERWRITE
+    snapshots are ignored, as in Java, except by CHANGES. `mode`: from `IncrementRange.mode`; `context`: from `increment_context`.
     """
     if mode == DIFF:
-        return plan_difference(context, chosen.begin.snapshot(context), chosen.end.snapshot(context), predicate)
-    snapshots = chosen.snapshots(context, mode)
+        return plan_difference(context, changes.begin.snapshot(context), changes.end.snapshot(context), predicate)
+    snapshots = changes.snapshots(context, mode)
     newest = snapshots[-1] if snapshots else None
     if mode in (CHANGELOG, CHANGES):
-        shown = (_changes_of(context, snapshot, predicate, mode == CHANGES) for snapshot in snapshots)
-        return ScanPlan(newest, tuple(split for splits in shown for split in splits), ScanCounts())
+        by_snapshot = (_changelog_splits(context, snapshot, predicate, mode == CHANGES) for snapshot in snapshots)
+        return ScanPlan(newest, tuple(split for splits in by_snapshot for split in splits), ScanCounts())
     appends = (context.manifests.delta_entries(snapshot) for snapshot in snapshots if snapshot.commit_kind == APPEND)
     added = [[entry for entry in entries if entry.kind == ADD] for entries in appends]
     return plan_added(context, newest, added, predicate, shows_postponed=mode == ARRIVALS)
 
 
-def _grouped(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
+def _added_files(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
     buckets: dict[BucketId, BucketFiles] = {}
     for entry in entries:
         if entry.kind == ADD:
@@ -193,30 +195,32 @@ def _grouped(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
     return list(buckets.values())
 
 
-def _changes_of(context: TableContext, snapshot: Snapshot, predicate: Predicate | None, with_overwrites: bool) -> Iterator[Split]:
-    """A split per changelog file, which is read as it is, so that every change of a key is seen."""
+def _changelog_splits(
+    context: TableContext, snapshot: Snapshot, predicate: Predicate | None, with_overwrites: bool
+) -> Iterator[Split]:
+    """A split for each changelog file of a snapshot, which is read unmerged, so that every change of a key is shown."""
     if snapshot.commit_kind == OVERWRITE and not with_overwrites:
         return
     if snapshot.changelog_manifest_list is None:
         if snapshot.commit_kind == OVERWRITE:
-            yield from _overwritten(context, snapshot, predicate)
+            yield from _overwrite_splits(context, snapshot, predicate)
         return
     manifests = context.manifests.manifest_list(snapshot.changelog_manifest_list)
     entries = [entry for batch in context.manifests.entries(manifests) for entry in batch]
-    for bucket in sorted(_grouped(entries), key=lambda b: (context.partition_path_of(b.partition), b.bucket)):
+    for bucket in sorted(_added_files(entries), key=lambda b: (context.partition_path_of(b.partition), b.bucket)):
         for file in bucket.files:
             yield Split(replace(bucket, files=(file,)), False, is_changelog=True)
 
 
-def _overwritten(context: TableContext, snapshot: Snapshot, predicate: Predicate | None) -> Iterable[Split]:
-    """What an OVERWRITE changed among the rows that changelogs have shown; what the producer is still to show is left to it."""
+def _overwrite_splits(context: TableContext, snapshot: Snapshot, predicate: Predicate | None) -> Iterable[Split]:
+    """The changes by an OVERWRITE snapshot, among rows in levels that changelogs have shown already."""
     before = None if snapshot.id == 1 else context.snapshots.in_history(snapshot.id - 1)
     if before is None and snapshot.id > 1:
         raise NotFound(
-            f"what snapshot {snapshot.id} overwrote has expired",
+            f"the rows that snapshot {snapshot.id} overwrote have expired",
             f"its changes follow from snapshot {snapshot.id - 1}; those from snapshot {snapshot.id + 1} on can be read",
             f"paimon-cli read {context.layout.argument} --snapshot {snapshot.id}",
         )
     options = context.options
-    least_level = {INPUT: 0, LOOKUP: 1, FULL_COMPACTION: options.num_levels - 1}[options.changelog_producer]
-    return plan_difference(context, before, snapshot, predicate, least_level=least_level, both_sides=True).splits
+    min_level = {INPUT: 0, LOOKUP: 1, FULL_COMPACTION: options.num_levels - 1}[options.changelog_producer]
+    return plan_difference(context, before, snapshot, predicate, min_level=min_level, both_sides=True).splits

@@ -1,4 +1,4 @@
-"""Every version of a key that the table still has: what each commit wrote of it, and to which file (`blame`)."""
+"""`blame`: finds every existing version of a key, with the commit that wrote it and its file."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ PREFIXED = {
 
 @dataclass(frozen=True)
 class KeyVersion:
-    """One row of a data file. `snapshot_id`: the commit that put the file where it is, `until`: the one that took it away.
+    """A version of a key: one row of a data file.
 
-    `earlier`: the file was there before the oldest snapshot, whose id and time stand for it. `missing`: why it cannot be read.
+    `snapshot_id`, `time` (epoch millis), `commit_kind`, `commit_user`: of the commit that added the file, or of the oldest
+    snapshot if the file is `earlier` than that. `until`: the snapshot that removed the file. `missing`: why it cannot be read.
     """
 
     snapshot_id: int
@@ -51,16 +52,18 @@ class KeyVersion:
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _AddedFile:
+    """A data file and the snapshot that added it, or the oldest one if the file is `earlier`."""
+
     snapshot: Snapshot
     entry: ManifestEntry
     earlier: bool
 
 
 def key_predicate(context: TableContext, key: Mapping[str, str | None]) -> Predicate:
-    """The condition that columns of the primary key (partition columns too) have these values; a part of the key is enough.
+    """The condition that some columns of the primary key, or partition columns, have these values.
 
-    None, and the text NULL in a table with `primary-key.nullable`, stand for null.
+    None means null; with `primary-key.nullable`, so does the text NULL.
     """
     schema = context.schema
     if not schema.primary_keys:
@@ -84,16 +87,16 @@ def _equals(context: TableContext, name: str, text: str | None) -> str:
 
 
 def key_history(context: TableContext, predicate: Predicate) -> list[KeyVersion]:
-    """Versions by commit, the oldest first; within a commit by sequence number."""
-    placed, until = _placed_files(context, predicate)
-    versions = [version for item in placed for version in _versions(context, predicate, item, until)]
+    """The versions of matching keys by commit, oldest first; within a commit by sequence number."""
+    files, until = _added_files(context, predicate)
+    versions = [version for file in files for version in _versions(context, predicate, file, until)]
     return sorted(versions, key=lambda v: (v.snapshot_id, v.partition, v.bucket, v.sequence or 0, v.level))
 
 
-def _placed_files(context: TableContext, predicate: Predicate) -> tuple[list[_Placed], dict[tuple[object, ...], int]]:
-    """Files whose key range may hold the key, with the snapshot that brought them, and when they went."""
+def _added_files(context: TableContext, predicate: Predicate) -> tuple[list[_AddedFile], dict[tuple[object, ...], int]]:
+    """The files whose key range may hold the key; and by identity of a file, the id of the snapshot that removed it."""
     bounds = TableBounds(context)
-    placed: list[_Placed] = []
+    files: list[_AddedFile] = []
     until: dict[tuple[object, ...], int] = {}
     is_first = True
     for number in context.snapshots.ids():
@@ -104,12 +107,12 @@ def _placed_files(context: TableContext, predicate: Predicate) -> tuple[list[_Pl
         until.update((entry.identity, number) for entry in delta if entry.kind != ADD)
         added = [entry for entry in delta if entry.kind == ADD]
         if is_first:
-            here = {entry.identity for entry in added}
-            older = (e for e in context.manifests.live_entries(snapshot) if e.identity not in here)
-            placed += [_Placed(snapshot, entry, True) for entry in _holding(older, bounds, predicate)]
-        placed += [_Placed(snapshot, entry, False) for entry in _holding(added, bounds, predicate)]
+            new = {entry.identity for entry in added}
+            earlier = (e for e in context.manifests.live_entries(snapshot) if e.identity not in new)
+            files += [_AddedFile(snapshot, entry, True) for entry in _holding(earlier, bounds, predicate)]
+        files += [_AddedFile(snapshot, entry, False) for entry in _holding(added, bounds, predicate)]
         is_first = False
-    return placed, until
+    return files, until
 
 
 def _holding(entries: Iterable[ManifestEntry], bounds: TableBounds, predicate: Predicate) -> Iterator[ManifestEntry]:
@@ -117,15 +120,15 @@ def _holding(entries: Iterable[ManifestEntry], bounds: TableBounds, predicate: P
 
 
 def _versions(
-    context: TableContext, predicate: Predicate, placed: _Placed, until: Mapping[tuple[object, ...], int]
+    context: TableContext, predicate: Predicate, file: _AddedFile, until: Mapping[tuple[object, ...], int]
 ) -> Iterator[KeyVersion]:
-    entry, snapshot = placed.entry, placed.snapshot
-    fixed: dict[str, Any] = {
+    entry, snapshot = file.entry, file.snapshot
+    common: dict[str, Any] = {
         "snapshot_id": snapshot.id,
         "time": snapshot.time_millis,
         "commit_kind": snapshot.commit_kind,
         "commit_user": snapshot.commit_user,
-        "earlier": placed.earlier,
+        "earlier": file.earlier,
         "until": until.get(entry.identity),
         "partition": context.partition_path_of(entry.partition).rstrip("/"),
         "bucket": entry.bucket,
@@ -134,17 +137,17 @@ def _versions(
     }
     try:
         for row in _rows(context, predicate, entry):
-            yield KeyVersion(**fixed, **row)
+            yield KeyVersion(**common, **row)
     except (DamagedFile, NotSupported) as error:
-        yield KeyVersion(**fixed, sequence=None, kind=None, values=None, missing=str(error))
+        yield KeyVersion(**common, sequence=None, kind=None, values=None, missing=str(error))
 
 
 def _rows(context: TableContext, predicate: Predicate, entry: ManifestEntry) -> Iterator[dict[str, Any]]:
     fields = context.schema.fields
     columns: Sequence[str] = [SEQUENCE_NUMBER, VALUE_KIND, *(field.name for field in fields)]
     for batch in read_data_file(context, entry.bucket_id, entry.file, columns, BATCH_ROWS):
-        found = predicate.filtered(batch)
-        if found.num_rows:
-            sequences, kinds = found.column(SEQUENCE_NUMBER).to_pylist(), found.column(VALUE_KIND).to_pylist()
-            for sequence, kind, values in zip(sequences, kinds, canonical_rows(found, fields), strict=True):
+        matching = predicate.filtered(batch)
+        if matching.num_rows:
+            sequences, kinds = matching.column(SEQUENCE_NUMBER).to_pylist(), matching.column(VALUE_KIND).to_pylist()
+            for sequence, kind, values in zip(sequences, kinds, canonical_rows(matching, fields), strict=True):
                 yield {"sequence": sequence, "kind": KIND_TEXTS[kind], "values": values}

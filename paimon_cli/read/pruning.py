@@ -1,4 +1,6 @@
-"""Which manifests, partitions, buckets and files may hold a matching row: bounds in their metadata (FORMAT.md, section 5.4)."""
+"""Decides which manifests, partitions, buckets and files may hold a matching row, by bounds in metadata (FORMAT.md, section
+5.4).
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,14 @@ from paimon_cli.sql.expressions import BoundsOf, ColumnBounds
 from paimon_cli.sql.predicate import Predicate
 
 UNINDEXED_ROOTS = FLOATING_ROOTS | {"CHAR"}
-"""Equal values of these may have several hashes: both zeros, with and without padding."""
+"""Types whose equal values may have different hashes: -0.0 and 0.0, texts with and without padding."""
 
 GROUP_BOUNDS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "VARCHAR", "DECIMAL"})
-"""Types whose bounds in a footer mean the same whatever wrote the file."""
+"""Types whose bounds in a Parquet footer have the same meaning for all writers."""
 
 
 class TableBounds:
-    """Bounds for one table context; decoded rows of partitions are kept."""
+    """The bounds of columns in manifests, partitions and files of one table context."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
@@ -38,7 +40,7 @@ class TableBounds:
         self._key_fields = context.schema.fields_of(context.schema.trimmed_primary_keys)
 
     def of_partition(self, partition: bytes) -> BoundsOf:
-        """Exact values of the partition columns."""
+        """The exact values of the partition columns."""
         if partition not in self._partitions:
             values = self._context.partition_values(partition)
             keys = self._context.schema.partition_keys
@@ -46,24 +48,24 @@ class TableBounds:
         return self._partitions[partition].get
 
     def of_manifest(self, manifest: ManifestFileMeta) -> BoundsOf:
-        """Partition columns of all entries of a manifest."""
+        """Bounds of the partition columns over all entries of a manifest."""
         schema = self._context.schema
         rows = manifest.num_added_files + manifest.num_deleted_files
         fields = schema.fields_of(schema.partition_keys)
         return self._decoded(manifest.partition_stats, rows, fields, manifest.file_name).get
 
     def of_keys(self, partition: bytes, bucket: int, file: DataFileMeta) -> BoundsOf:
-        """Partition and primary-key columns: what holds for every version of the file's keys."""
+        """Bounds of partition and primary-key columns, which hold for every version of the file's keys."""
         of_partition, known = self.of_partition(partition), self._keys(file, is_sorted=bucket != POSTPONE_BUCKET)
         return lambda name: of_partition(name) or known.get(name)
 
     def of_file(self, partition: bytes, bucket: int, file: DataFileMeta) -> BoundsOf:
-        """Every column of the file's own rows."""
+        """Bounds of all columns, for the rows of this file."""
         of_keys, known = self.of_keys(partition, bucket, file), self._values(file)
         return lambda name: of_keys(name) or known.get(name)
 
     def of_indexed(self, partition: bytes, bucket: int, file: DataFileMeta) -> BoundsOf:
-        """Bounds as `of_file`, with the indexes of the file, which are read when a condition first needs them."""
+        """Bounds like `of_file`, combined with the file index, which is read when a condition first needs it."""
         of_file, filters = self.of_file(partition, bucket, file), FileFilters(self._context, partition, bucket, file)
         fields = self._context.schema.fields
         stored = dict(zip((f.name for f in fields), zip(fields, self._stored_fields(file, fields), strict=True), strict=True))
@@ -78,7 +80,7 @@ class TableBounds:
         return bounds_of
 
     def keeps_group(self, predicate: Predicate, partition: bytes, bucket: int, file: DataFileMeta) -> KeepsGroup:
-        """Which row groups of a Parquet file may hold a row that matches, by the statistics in its footer."""
+        """A function that decides whether a row group of a Parquet file may hold a matching row, by statistics in the footer."""
         of_file, fields = self.of_file(partition, bucket, file), self._context.schema.fields
         stored = {
             field.name: old
@@ -107,14 +109,14 @@ class TableBounds:
         known = self._decoded(file.key_stats, file.row_count, self._key_fields, file.file_name)
         first = self._key_fields[0]
         if is_sorted and first.name not in known and first.type.root not in FLOATING_ROOTS:
-            # Rows are sorted by key, so the first key column has bounds even where statistics were switched off.
+            # Rows are sorted by key, so the first key column has bounds even if statistics are switched off.
             types = [field.type for field in self._key_fields]
             low, high = (_row(row, types, file.file_name)[0] for row in (file.min_key, file.max_key))
             known[first.name] = ColumnBounds(file.row_count, None, low, high)
         return known
 
     def _values(self, file: DataFileMeta) -> dict[str, ColumnBounds]:
-        """A column that the file's schema did not have is null in all of its rows; one whose values were cast is unknown."""
+        """Bounds of all columns. A column that the file's schema lacks is null in all rows; one that must be cast is unknown."""
         if file.write_cols is not None:
             return {}
         fields = self._context.schema.fields
@@ -133,14 +135,14 @@ class TableBounds:
         return known
 
     def _stored_fields(self, file: DataFileMeta, fields: Sequence[DataField]) -> list[DataField | None]:
-        """The file's own columns of those fields, by id."""
+        """For each field the file's own column, matched by id; None if the file has none."""
         if file.schema_id == self._context.schema.id:
             return list(fields)
         by_id = {field.id: field for field in self._context.schemas.get(file.schema_id).fields}
         return [by_id.get(field.id) for field in fields]
 
     def _decoded(self, stats: SimpleStats, rows: int, fields: Sequence[DataField], file_name: str) -> dict[str, ColumnBounds]:
-        """Bounds by column name, without columns that have none. Statistics of another arity are ignored."""
+        """Column name -> bounds, for columns that have any. Statistics of another arity are ignored."""
         if {_arity(stats.min_values), _arity(stats.max_values)} != {len(fields)}:
             return {}
         types = [field.type for field in fields]
@@ -163,7 +165,7 @@ def _arity(row: bytes) -> int:
 
 
 def _trusted_floats(low: Any, high: Any, file_name: str) -> bool:
-    """A NaN may hide in the bounds of ORC files, and may stand in any."""
+    """Whether the bounds of a floating-point column hold. Those of ORC files may ignore NaN; in any file they may be NaN."""
     return file_name.endswith(".parquet") and low == low and high == high
 
 
@@ -179,7 +181,7 @@ ALL_LEVELS, ABOVE_0 = "all", "above 0 only"
 
 @dataclass
 class ScanCounts:
-    """What a plan looked at and what it skipped, by reason; files in skipped manifests, or parts of them, are not counted."""
+    """What a plan examined and what it skipped, by reason. Files in skipped manifests, or skipped parts, are not counted."""
 
     manifests: int = 0
     manifests_skipped: int = 0
@@ -199,9 +201,9 @@ class ScanCounts:
 
 
 class Pruning(FileFilter):
-    """Decides by partition, bucket, level, key and value, and keeps count.
+    """Decides which files to read, by partition, bucket, level, key and value, and counts what it skips.
 
-    `merges` False: all files are shown, one by one, as for the changes of a stream.
+    `merges`: false if files are read one by one without merging, as for the changes of a stream; then no level is hidden.
     """
 
     def __init__(
@@ -221,7 +223,7 @@ class Pruning(FileFilter):
         self._context = context
         self._predicate = predicate
         self._wanted_buckets = buckets
-        self._least_bucket = POSTPONE_BUCKET if shows_postponed else 0
+        self._min_bucket = POSTPONE_BUCKET if shows_postponed else 0
         self._top_level = context.options.num_levels - 1 if read_optimized and context.schema.primary_keys else None
         self._hides_level_0 = merges and context.mode.hides_level_0
         self._bounds = TableBounds(context)
@@ -232,21 +234,21 @@ class Pruning(FileFilter):
 
     @property
     def levels(self) -> str:
-        """The levels that are read, as a text for people."""
+        """The levels that are read, as a text for reports."""
         if self._top_level is not None:
             return f"{self._top_level} only"
         return ABOVE_0 if self._hides_level_0 else ALL_LEVELS
 
     @property
     def looks_into_files(self) -> bool:
-        """Whether the predicate has columns that differ from file to file."""
+        """Whether the predicate has columns other than partition columns."""
         return self._predicate is not None and not set(self._predicate.columns) <= set(self._context.schema.partition_keys)
 
     def keeps_manifest(self, manifest: ManifestFileMeta) -> bool:
         self.counts.manifests += 1
-        kept = self._predicate is None or self._predicate.may_match(self._bounds.of_manifest(manifest))
-        self.counts.manifests_skipped += not kept
-        return kept
+        may_match = self._predicate is None or self._predicate.may_match(self._bounds.of_manifest(manifest))
+        self.counts.manifests_skipped += not may_match
+        return may_match
 
     def keeps_partition(self, partition: bytes) -> bool:
         kept = self._kept_partitions.get(partition)
@@ -259,7 +261,10 @@ class Pruning(FileFilter):
         return kept
 
     def count_files(self, partition: bytes, files: int) -> None:
-        """A partition whose ADDs stand in skipped manifests may seem to have lost files; it counts as empty."""
+        """Count the net change of files in a partition.
+
+        A partition whose ADD entries are in skipped manifests counts as empty.
+        """
         before = self._files_of.get(partition, 0)
         self._files_of[partition] = before + files
         change = max(0, before + files) - max(0, before)
@@ -267,8 +272,8 @@ class Pruning(FileFilter):
         self.counts.files_skipped_by_partition += 0 if self.keeps_partition(partition) else change
 
     def keeps_bucket(self, bucket: int, bucket_count: int) -> bool:
-        """`bucket_count`: the number of buckets in its partition."""
-        if bucket < self._least_bucket or (self._wanted_buckets is not None and bucket not in self._wanted_buckets):
+        """Whether the bucket may hold matching rows. `bucket_count`: the number of buckets in its partition."""
+        if bucket < self._min_bucket or (self._wanted_buckets is not None and bucket not in self._wanted_buckets):
             return False
         if self._predicate is None or bucket_count < 1:
             return True
@@ -281,15 +286,16 @@ class Pruning(FileFilter):
         return not (self._hides_level_0 and level == 0) and self._top_level in (None, level)
 
     def may_hold_keys(self, entry: ManifestEntry) -> bool:
-        """A condition that the keys alone break drops a file safely: all versions of those keys go with it."""
+        """Whether the keys of a file allow a match. If not, it is safe to skip the file, since no version of its keys matches."""
         return self._predicate is None or self._predicate.may_match(
             self._bounds.of_keys(entry.partition, entry.bucket, entry.file)
         )
 
     def keeps_section(self, members: Sequence[ManifestEntry]) -> bool:
-        """Values drop a section only as a whole: an old row that matches may be hidden by a newer one that does not.
+        """Whether a section may hold matching rows, by values of other columns than keys.
 
-        Engines that mix versions make rows that no file holds; for them only a lone file decides.
+        A section is only skipped as a whole, because a matching old row may be hidden by a newer row that does not match. Merge
+        engines that combine versions create rows that are in no file; with them only sections of one file can be skipped.
         """
         if len(members) > 1 and self._context.options.merge_engine != "deduplicate":
             return True
@@ -306,7 +312,7 @@ class Pruning(FileFilter):
         )
 
     def _may_hold_indexed(self, entry: ManifestEntry) -> bool:
-        """Checked last, because an index may be in a file of its own."""
+        """Whether the file index allows a match. It may be in a separate file, so it is checked last."""
         if self._predicate is None or not self._read_indexes or not FileFilters.has_any(entry.file):
             return True
         return self._predicate.may_match(self._bounds.of_indexed(entry.partition, entry.bucket, entry.file))

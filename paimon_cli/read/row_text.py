@@ -1,4 +1,4 @@
-"""Rows as CSV and as JSON lines, a batch at a time: bytes that can be written as they are."""
+"""Formats batches of rows as CSV or JSON lines, in UTF-8."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from paimon_cli.datatypes.canonical_form import canonical_texts, json_texts
 from paimon_cli.datatypes.data_type import INTEGER_ROOTS, DataField
 
 SPECIAL = '^$|[,"\r\n]'
-"""CSV texts that stand in quotes: the empty one does, since an empty cell is null."""
-MOST_BYTES = 64 << 20
+"""CSV texts that need quotes, including the empty text, since an empty cell is null."""
+MAX_BATCH_BYTES = 64 << 20
 _SPECIAL_BYTES = np.isin(np.arange(256), list(b',"\r\n'))
 _UNQUOTED = pa.csv.WriteOptions(include_header=False, batch_size=1 << 16, quoting_style="none")
 
 
 def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces whose texts fit one Arrow array."""
-    rows = batch.num_rows if batch.nbytes <= MOST_BYTES else max(1, batch.num_rows * MOST_BYTES // batch.nbytes)
+    """The batch in pieces whose formatted text fits into one Arrow array."""
+    rows = batch.num_rows if batch.nbytes <= MAX_BATCH_BYTES else max(1, batch.num_rows * MAX_BATCH_BYTES // batch.nbytes)
     for start in range(0, batch.num_rows, max(rows, 1)):
         yield batch.slice(start, rows)
 
 
 class CsvRows:
-    """CSV as `write --format csv` takes it back: null an empty cell, the empty text a quoted one, nested values as JSON."""
+    """CSV that `write --format csv` can read: null is an empty cell, the empty text a quoted one, nested values are JSON."""
 
     def __init__(self, fields: Sequence[DataField]) -> None:
         self._fields = fields
@@ -39,7 +39,7 @@ class CsvRows:
         return (",".join(_quoted_where_needed(names).to_pylist()) + "\n").encode()
 
     def rows(self, batch: pa.RecordBatch) -> pa.Buffer:
-        """Arrow's own writer, unless a text needs quotes: it would put all texts into quotes."""
+        """Format rows with Arrow's writer, unless a text needs quotes, because it can only quote all texts."""
         columns = [_for_arrow(column, field) for column, field in zip(batch.columns, self._fields, strict=True)]
         if not self._needs_quotes and not any(_has_empty(column) for column in columns):
             sink = pa.BufferOutputStream()
@@ -47,7 +47,7 @@ class CsvRows:
                 pa.csv.write_csv(pa.RecordBatch.from_arrays(columns, names=self._names), sink, _UNQUOTED)
                 return sink.getvalue()
             except pa.ArrowInvalid:
-                self._needs_quotes = True  # where one text holds a comma, others will
+                self._needs_quotes = True  # other batches will probably need quotes, too
         cells = [_quoted_where_needed(column) if column.type == pa.string() else column.cast(pa.string()) for column in columns]
         return _joined([cell.fill_null("") for cell in cells], ",")
 
@@ -57,7 +57,7 @@ class CsvRows:
 
 
 class JsonRows:
-    """One JSON object a line, as `canonical_rows` has it."""
+    """One JSON object per line, in canonical form (`canonical_rows`)."""
 
     def __init__(self, fields: Sequence[DataField]) -> None:
         self._fields = fields
@@ -84,7 +84,7 @@ class JsonRows:
 
 
 def text_bytes(texts: pa.Array) -> pa.Buffer:
-    """All texts, concatenated."""
+    """All texts concatenated, as bytes."""
     texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     if not len(texts):
         return pa.py_buffer(b"")
@@ -102,7 +102,7 @@ def _joined(columns: list[pa.Array], separator: str) -> pa.Buffer:
 
 
 def _for_arrow(column: pa.Array, field: DataField) -> pa.Array:
-    """Numbers unchanged, since Arrow writes them in their canonical form."""
+    """The column as text; integers and booleans unchanged, because Arrow writes them in canonical form."""
     return column if field.type.root in INTEGER_ROOTS or field.type.root == "BOOLEAN" else canonical_texts(column, field.type)
 
 
@@ -113,12 +113,12 @@ def _has_empty(column: pa.Array) -> bool:
 def _quoted_where_needed(texts: pa.Array) -> pa.Array:
     if not _has_empty(texts) and not _holds_special(texts):
         return texts
-    marks = pc.match_substring_regex(texts, SPECIAL).fill_null(False)
-    found = texts if marks.true_count == len(texts) else texts.filter(marks)
-    quoted = pc.binary_join_element_wise('"', pc.replace_substring(found, '"', '""'), '"', "")
-    return quoted if found is texts else pc.replace_with_mask(texts, marks, quoted)
+    is_special = pc.match_substring_regex(texts, SPECIAL).fill_null(False)
+    special = texts if is_special.true_count == len(texts) else texts.filter(is_special)
+    quoted = pc.binary_join_element_wise('"', pc.replace_substring(special, '"', '""'), '"', "")
+    return quoted if special is texts else pc.replace_with_mask(texts, is_special, quoted)
 
 
 def _holds_special(texts: pa.Array) -> bool:
-    """Searches all bytes at once, which is much cheaper than text by text."""
+    """Whether a text has a comma, a quote or a line end. Searches all bytes at once, which is much faster than text by text."""
     return bool(_SPECIAL_BYTES[np.frombuffer(text_bytes(texts), dtype=np.uint8)].any()) if len(texts) else False

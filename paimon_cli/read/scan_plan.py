@@ -1,15 +1,17 @@
-"""Plans a read: the files of a snapshot that it must open, cut into splits (FORMAT.md, sections 11.1 and 11.2).
+"""Plans a read: prunes the files of a snapshot, and divides the rest into splits (FORMAT.md, sections 11.1 and 11.2).
 
-Files become objects only where a condition has to look into them. Sections of overlapping files stay whole, so that all
-versions of a key meet in one split."""
+Sections of overlapping files are never divided, so that all versions of a key are in one split. Manifest entries stay columns;
+they become objects only if a condition must be compared with their statistics.
+"""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TypeVar, overload
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +31,11 @@ from paimon_cli.sql.predicate import Predicate
 
 @dataclass(frozen=True)
 class Split:
-    """Files of one bucket that hold whole keys: no version of their keys is in another split. Picklable.
+    """Files of one bucket whose keys are in no other split. Picklable.
 
-    With `before` its rows are what leads from those files to these, which are in `beside` too where rows have moved
-    between buckets; `both_sides`: changed keys come as -U and +U. `is_changelog`: its rows are changes, each of which counts.
-    `part`, of `parts`, is what is read of each file, where nothing is merged.
+    `before`: show the changes from these files to those of the split, which may also be in the buckets `beside` if rows have
+    moved; `both_sides`: changed keys are shown as -U and +U. `is_changelog`: the rows are changes, and are not merged. `part`,
+    `parts`: the part of each file to read, if nothing is merged.
     """
 
     bucket: BucketFiles
@@ -52,22 +54,26 @@ class Split:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size of all files in bytes."""
         return sum(file.file_size for file in self.files)
 
     @property
     def row_count(self) -> int:
-        """Rows in the files: older versions and deletes count too."""
+        """The number of rows in all files, including older versions and deletes."""
         return sum(file.row_count for file in self.files)
 
 
 OrderFiles = Callable[[Sequence[DataFileMeta]], Sequence[DataFileMeta]]
-"""Puts files that overlap in the order of their sections and runs."""
+"""Sorts overlapping files by their sections and runs."""
 
 
 @dataclass(frozen=True)
 class PlannedSplits(Sequence[Split]):
-    """`files`: rows of `buckets.table`, split by split; `starts`: where each begins. Equal to the same splits in a tuple."""
+    """The splits of a large plan as arrays; each `Split` is created when it is accessed. Equal to a tuple of the same splits.
+
+    `files`: rows of `buckets.table`, split by split. Per split: `starts`, index of its first row in `files`; `merges`, whether it
+    must be merged; `total_buckets`.
+    """
 
     buckets: LazyBuckets
     files: np.ndarray
@@ -87,7 +93,7 @@ class PlannedSplits(Sequence[Split]):
 
     def __getitem__(self, number: int | slice) -> Split | tuple[Split, ...]:
         if isinstance(number, slice):
-            return tuple(self[place] for place in range(*number.indices(len(self))))
+            return tuple(self[index] for index in range(*number.indices(len(self))))
         number = range(len(self))[number]
         end = self.starts[number + 1] if number + 1 < len(self) else len(self.files)
         rows = self.files[self.starts[number] : end].tolist()
@@ -107,25 +113,18 @@ class PlannedSplits(Sequence[Split]):
         return (self[number] for number in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(_same, self, other))
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(operator.eq, self, other))
 
     __hash__ = None  # type: ignore[assignment]
 
     @property
     def size(self) -> int:
-        """Size of the files in bytes."""
+        """The size of all files in bytes."""
         return int(self.buckets.table.numbers("sizes")[self.files].sum())
 
     @property
     def row_count(self) -> int:
         return int(self.buckets.table.numbers("row_counts")[self.files].sum())
-
-
-T = TypeVar("T")
-
-
-def _same(one: T, other: T) -> bool:
-    return one == other
 
 
 _Ints = npt.NDArray[np.int64]
@@ -134,9 +133,9 @@ _Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """Splits in the order of partitions, buckets and keys; in large plans each is made when it is needed.
+    """The splits of a read, by partition, bucket and key.
 
-    `snapshot` None: nothing was ever committed.
+    `snapshot`: None for a table without snapshots. `levels`: for reports.
     """
 
     snapshot: Snapshot | None
@@ -146,19 +145,19 @@ class ScanPlan:
 
     @property
     def size(self) -> int:
-        """Bytes to read at most."""
+        """The size of all files in bytes."""
         splits = self.splits
         return splits.size if isinstance(splits, PlannedSplits) else sum(split.size for split in splits)
 
     @property
     def row_count(self) -> int:
-        """Rows to read at most, before merging."""
+        """The number of rows in all files, before merging."""
         splits = self.splits
         return splits.row_count if isinstance(splits, PlannedSplits) else sum(split.row_count for split in splits)
 
     @property
     def splits_to_merge(self) -> int:
-        """How many splits hold several versions of keys."""
+        """The number of splits that must be merged."""
         splits = self.splits
         return int(splits.merges.sum()) if isinstance(splits, PlannedSplits) else sum(split.needs_merge for split in splits)
 
@@ -172,9 +171,9 @@ def plan_scan(
     buckets: Collection[int] | None = None,
     read_optimized: bool = False,
 ) -> ScanPlan:
-    """Plan a read of `snapshot` (of `context.schema`); files that cannot hold a matching row are left out.
+    """Plan a read of a snapshot with `context.schema`, without files that cannot hold a matching row, and postponed rows.
 
-    `read_optimized`: only the top level, whose files need no merge (Java's `$ro` view). Rows that wait in bucket -2 are left out.
+    `read_optimized`: read only the top level, whose files need no merge (Java's `$ro` table).
     """
     pruning = Pruning(context, predicate, keep_partition, buckets, read_optimized)
     splits = column_splits(context, bucket_files(context, snapshot, pruning), pruning)
@@ -189,8 +188,9 @@ def plan_added(
     *,
     shows_postponed: bool = False,
 ) -> ScanPlan:
-    """Plan a read of the files that each of several snapshots added, one after the other: nothing is merged or hidden, but rows
-    that wait for their buckets unless `shows_postponed`.
+    """Plan a read of the files that several snapshots added, snapshot by snapshot, without merging.
+
+    Only postponed rows are hidden, unless `shows_postponed`.
     """
     pruning = Pruning(context, predicate, merges=False, shows_postponed=shows_postponed)
     splits: list[Split] = []
@@ -200,25 +200,27 @@ def plan_added(
     return ScanPlan(newest, tuple(splits), pruning.counts, pruning.levels)
 
 
-MOST_LONE_FILES = 64
-"""Up to here each file that needs no merge is a split of its own, so that several readers can share a bucket."""
+MAX_SINGLE_FILE_SPLITS = 64
+"""Up to this many files that need no merge are splits of their own, so that several readers can share a bucket."""
 _BUCKETS = 1 << 32
-_MOST = 1 << 62
+_MAX = 1 << 62
 """Greater than any sum of sizes and limits."""
 
 
 @dataclass(frozen=True)
 class _Buckets:
-    """Buckets in the order of splits, with the bucket counts of their partitions; `of` is the bucket of each file."""
+    """Buckets in the order of splits: their `numbers`, and the bucket `counts` of their partitions. `of`: the index of each
+    file's bucket.
+    """
 
     numbers: _Ints
     counts: _Ints
     of: _Ints
 
 
-def column_splits(context: TableContext, found: LazyBuckets, pruning: Pruning) -> PlannedSplits:
-    """Splits of all buckets that are kept; `pruning` counts what is skipped."""
-    table = found.table
+def column_splits(context: TableContext, live: LazyBuckets, pruning: Pruning) -> PlannedSplits:
+    """The splits of all buckets that `pruning` does not skip."""
+    table = live.table
     buckets = _buckets(context, table)
     rows = _kept_rows(table, buckets, pruning)
     if pruning.merges and context.mode.reads_merge:
@@ -234,38 +236,42 @@ def column_splits(context: TableContext, found: LazyBuckets, pruning: Pruning) -
     members = np.diff(firsts, append=len(files))
     of_section = buckets.of[files[firsts]]
     unmerged = context.mode.has_keys and not context.mode.reads_merge
-    is_parted = not pruning.merges or (unmerged and len(firsts) <= MOST_LONE_FILES)
-    packs = np.arange(len(firsts)) if is_parted else _packs(context, table, files, firsts, of_section)
+    is_divided = not pruning.merges or (unmerged and len(firsts) <= MAX_SINGLE_FILE_SPLITS)
+    packs = np.arange(len(firsts)) if is_divided else _packs(context, table, files, firsts, of_section)
     merges = np.logical_or.reduceat(members > 1, packs) if len(packs) else np.zeros(0, dtype=bool)
-    return PlannedSplits(found, files, firsts[packs], merges, buckets.counts[of_section[packs]], partial(_in_order, context))
+    return PlannedSplits(live, files, firsts[packs], merges, buckets.counts[of_section[packs]], partial(_in_order, context))
 
 
 def _packs(context: TableContext, table: FileTable, files: _Ints, firsts: _Ints, of_section: _Ints) -> _Ints:
-    """Where splits begin: neighbouring sections together up to the size of a split; opening a file counts as some bytes."""
-    sizes = np.clip(table.numbers("sizes")[files], 0, _MOST // max(len(files), 1))
+    """The first section of each split: adjacent sections are packed up to `source.split.target-size`; opening a file has a
+    cost.
+    """
+    sizes = np.clip(table.numbers("sizes")[files], 0, _MAX // max(len(files), 1))
     weights = np.add.reduceat(sizes, firsts) if len(firsts) else firsts
     weights = np.maximum(weights, context.options.split_open_file_cost)
-    return pack_starts(of_section, weights, min(context.options.split_target_size, _MOST))
+    return pack_starts(of_section, weights, min(context.options.split_target_size, _MAX))
 
 
 def _rows_by_key(table: FileTable, rows: _Ints, pruning: Pruning) -> _Ints:
+    """The rows of the table (files) whose keys may match."""
     kept = np.array([pruning.may_hold_keys(table.entry(row)) for row in rows.tolist()], dtype=bool)
     pruning.counts.files_skipped_by_key += int((~kept).sum())
     return rows[kept] if len(kept) else rows
 
 
 def _matching_sections(table: FileTable, files: _Ints, firsts: _Ints, pruning: Pruning) -> tuple[_Ints, _Ints]:
+    """The files of sections that may match, and the index of each section's first file."""
     members = np.split(files, firsts[1:]) if len(firsts) else []
     kept = np.array([pruning.keeps_section([table.entry(row) for row in rows.tolist()]) for rows in members], dtype=bool)
     if not len(kept):
         return files, firsts
     sizes = np.diff(firsts, append=len(files))
-    left = sizes[kept]
-    return files[np.repeat(kept, sizes)], np.cumsum(left) - left
+    kept_sizes = sizes[kept]
+    return files[np.repeat(kept, sizes)], np.cumsum(kept_sizes) - kept_sizes
 
 
 def _key_bounds(context: TableContext, table: FileTable) -> tuple[_Ints, _Ints]:
-    """Least and greatest key of each file as integers of one order."""
+    """The ranks of the minimum and maximum key of each file, among all of these keys."""
     count = len(table)
 
     def words_at(offsets: _Ints | int) -> _Ints:
@@ -279,13 +285,13 @@ def _key_bounds(context: TableContext, table: FileTable) -> tuple[_Ints, _Ints]:
 
 
 def _ranks_of_values(context: TableContext, table: FileTable) -> _Ints:
-    """Ranks of least and greatest keys whose bytes have no order of their own."""
+    """The ranks of all minimum keys, then of all maximum keys, for key types whose bytes cannot be compared."""
     keys = [context.key_of(key) for name in ("min_keys", "max_keys") for ranges in table.each(name) for key in ranges]
     order = sorted(range(len(keys)), key=keys.__getitem__)
-    steps = [before < after for before, after in pairwise(keys[place] for place in order)]
-    found = np.zeros(len(keys), dtype=np.int64)
-    found[order] = np.cumsum([False, *steps]) if order else []
-    return found
+    steps = [before < after for before, after in pairwise(keys[index] for index in order)]
+    key_ranks = np.zeros(len(keys), dtype=np.int64)
+    key_ranks[order] = np.cumsum([False, *steps]) if order else []
+    return key_ranks
 
 
 def _buckets(context: TableContext, table: FileTable) -> _Buckets:
@@ -298,7 +304,7 @@ def _buckets(context: TableContext, table: FileTable) -> _Buckets:
         numbers = np.unique(numbers, return_inverse=True)[1]
     known, of = np.unique(rank[table.codes] * _BUCKETS + numbers + _BUCKETS // 2, return_inverse=True)
     newest = np.zeros(len(known), dtype=np.int64)
-    newest[of] = np.arange(len(table))  # of equal indexes the last one counts
+    newest[of] = np.arange(len(table))  # the last file of each bucket wins
     return _Buckets(table.buckets[newest], table.numbers("total_buckets")[newest], of)
 
 
@@ -307,19 +313,19 @@ def _kept_rows(table: FileTable, buckets: _Buckets, pruning: Pruning) -> _Ints:
     kept = np.array([pruning.keeps_bucket(bucket, count) for bucket, count in pairs], dtype=bool)
     in_kept = kept[buckets.of] if len(kept) else np.zeros(0, dtype=bool)
     levels = table.numbers("levels")
-    shown_levels = [level for level in np.unique(levels).tolist() if pruning.shows_level(level)]
-    shown = in_kept & np.isin(levels, shown_levels)
+    visible_levels = [level for level in np.unique(levels).tolist() if pruning.shows_level(level)]
+    visible = in_kept & np.isin(levels, visible_levels)
     counts = pruning.counts
     counts.buckets += len(kept)
     counts.buckets_skipped += int((~kept).sum())
     counts.files_skipped_by_bucket += int((~in_kept).sum())
-    counts.files_skipped_by_level += int((in_kept & ~shown).sum())
-    counts.rows_skipped_by_level += int(table.numbers("row_counts")[in_kept & ~shown].sum())
-    return np.flatnonzero(shown)
+    counts.files_skipped_by_level += int((in_kept & ~visible).sum())
+    counts.rows_skipped_by_level += int(table.numbers("row_counts")[in_kept & ~visible].sum())
+    return np.flatnonzero(visible)
 
 
 def _by_age(table: FileTable, buckets: _Buckets, rows: _Ints, sorts: bool) -> _Ints:
-    """Append tables, and buckets whose stale rows deletion vectors mark: no row depends on another file."""
+    """The order of files that are not merged: by bucket, and if `sorts`, by sequence number and age."""
     if not sorts:
         return np.argsort(buckets.of[rows], kind="stable")
     created = table.numbers("creation_times")[rows]

@@ -1,4 +1,4 @@
-"""What a read returns: which columns and fields, in which order (sorted in memory, or in runs on disk if there are many rows)."""
+"""Selects the columns and fields that a read returns, and sorts its rows, in memory or in runs on local disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NESTED_NAME = "."
 
 @dataclass(frozen=True)
 class Selection:
-    """Columns in output order; a field is called as it is typed: `a.b`."""
+    """The selected values in output order: columns, or fields of columns, which are called `a.b`."""
 
     values: tuple[ColumnValue, ...]
 
@@ -39,7 +39,7 @@ class Selection:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The table's columns that must be read, each once."""
+        """The columns of the table that must be read, each once."""
         return tuple(dict.fromkeys(value.name for value in self.values))
 
     def of(self, batch: pa.RecordBatch) -> list[pa.Array]:
@@ -47,7 +47,7 @@ class Selection:
 
 
 def selected(schema: TableSchema, text: str | None) -> Selection:
-    """Columns that `text` names (None: all), quoted or not; `a.b` that is no column is a field. Raises UsageError."""
+    """Parse a list of column names (None: all columns). `a.b` is a field, unless there is such a column. Raises `UsageError`."""
     if text is None:
         return Selection(tuple(ColumnValue(field.name, field.type) for field in schema.fields))
     try:
@@ -57,7 +57,7 @@ def selected(schema: TableSchema, text: str | None) -> Selection:
             raise
         names = ()
     if NESTED_NAME in text and not (names and all(map(schema.find, names))):
-        from paimon_cli.sql.clauses import selected_values  # sqlglot takes long to import
+        from paimon_cli.sql.clauses import selected_values  # sqlglot is slow to import
 
         values = selected_values(text, schema)
     else:
@@ -71,27 +71,27 @@ def selected(schema: TableSchema, text: str | None) -> Selection:
 
 
 SORT_BYTES = 128 << 20
-"""Rows that are sorted in memory at a time; copies of them come on top."""
-MOST_RUNS = 32
-"""Runs that are merged at a time; with more there are further passes."""
+"""Bytes of rows to sort in memory at a time, not counting copies."""
+MAX_MERGED_RUNS = 32
+"""How many runs to merge at a time."""
 TOP_ROWS = 1 << 16
-"""Rows that are collected before the first of them are selected again."""
+"""How many rows beyond a limit to collect before they are sorted and cut."""
 
 
 @dataclass(frozen=True)
 class RowOrder:
-    """`text` is what the user wrote. Rows that compare equal keep their order."""
+    """An order of rows. `text`: as the user wrote it. Sorting is stable."""
 
     text: str
     keys: tuple[SortKey, ...]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns that the order reads, each once."""
+        """The columns that must be read for the order, each once."""
         return tuple(dict.fromkeys(name for key in self.keys for name in key.value.columns()))
 
     def positions(self, rows: pa.RecordBatch | pa.Table) -> np.ndarray:
-        """The rows' numbers in this order."""
+        """The row numbers in this order."""
         columns: list[pa.Array] = []
         directions: list[tuple[str, str]] = []
         for key in self.keys:
@@ -112,14 +112,14 @@ class RowOrder:
 
 
 def parse_order(text: str, schema: TableSchema) -> RowOrder:
-    """`a, b DESC NULLS FIRST`, of values as conditions have them. Raises UsageError."""
-    from paimon_cli.sql.clauses import sort_keys  # sqlglot takes long to import
+    """Parse an order such as `a, b DESC NULLS FIRST`; `a` and `b` are expressions as in conditions. Raises `UsageError`."""
+    from paimon_cli.sql.clauses import sort_keys  # sqlglot is slow to import
 
     return RowOrder(text, sort_keys(text, schema))
 
 
 def in_order(batches: Iterable[pa.RecordBatch], order: RowOrder, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows in that order, at most `limit`; memory stays bounded however many there are."""
+    """The rows in this order, at most `limit`. Memory is bounded, however many rows there are."""
     if limit is None:
         yield from _sorted(batches, order)
         return
@@ -128,24 +128,24 @@ def in_order(batches: Iterable[pa.RecordBatch], order: RowOrder, limit: int | No
     for batch in batches:
         held.append(batch)
         if sum(piece.num_rows for piece in held) >= limit + TOP_ROWS:
-            held = [_first(held, order, limit)]
+            held = [_first_rows(held, order, limit)]
             if held[0].nbytes > SORT_BYTES:
                 break
-    left = limit
+    remaining = limit
     for batch in _sorted(chain(held, batches), order):
-        yield batch.slice(0, left)
-        left -= min(left, batch.num_rows)
-        if left == 0:
+        yield batch.slice(0, remaining)
+        remaining -= min(remaining, batch.num_rows)
+        if remaining == 0:
             return
 
 
-def _first(batches: Sequence[pa.RecordBatch], order: RowOrder, limit: int) -> pa.RecordBatch:
+def _first_rows(batches: Sequence[pa.RecordBatch], order: RowOrder, limit: int) -> pa.RecordBatch:
     rows = pa.concat_batches(batches)
     return rows.take(pa.array(order.positions(rows)[:limit]))
 
 
 def _sorted(batches: Iterable[pa.RecordBatch], order: RowOrder) -> Iterator[pa.RecordBatch]:
-    """Runs of `SORT_BYTES` each, on disk if there is more than one."""
+    """All rows in order, sorted in runs of `SORT_BYTES`, which are on disk if there is more than one."""
     with SpillDirectory() as spill:
         runs: list[SpilledRun] = []
         held: list[pa.RecordBatch] = []
@@ -161,8 +161,8 @@ def _sorted(batches: Iterable[pa.RecordBatch], order: RowOrder) -> Iterator[pa.R
             return
         if held:
             runs.append(spill.write(_pieces(held, order), held[0].schema))
-        while len(runs) > MOST_RUNS:
-            groups = [runs[start : start + MOST_RUNS] for start in range(0, len(runs), MOST_RUNS)]
+        while len(runs) > MAX_MERGED_RUNS:
+            groups = [runs[start : start + MAX_MERGED_RUNS] for start in range(0, len(runs), MAX_MERGED_RUNS)]
             runs = [_merged_run(group, order, spill) for group in groups]
         yield from _merged([run.read() for run in runs], order)
 
@@ -186,7 +186,7 @@ def _pieces(batches: Sequence[pa.RecordBatch], order: RowOrder) -> Iterator[pa.R
 
 
 def _merged(runs: Sequence[Iterator[pa.RecordBatch]], order: RowOrder) -> Iterator[pa.RecordBatch]:
-    """Sorts what is held of all runs, and gives it as far as no run can still bring an earlier row."""
+    """Merge sorted runs: sort the current batches of all runs, and yield rows up to the first end of such a batch."""
     held: list[Any] = [next(run, None) for run in runs]
     while True:
         live = [number for number, batch in enumerate(held) if batch is not None]
@@ -196,7 +196,7 @@ def _merged(runs: Sequence[Iterator[pa.RecordBatch]], order: RowOrder) -> Iterat
             yield held[live[0]]
             yield from runs[live[0]]
             return
-        live = _meeting([(number, batch) for number, batch in enumerate(held) if batch is not None], order)
+        live = _with_ready_rows([(number, batch) for number, batch in enumerate(held) if batch is not None], order)
         batches = [held[number] for number in live]
         rows = pa.concat_batches(batches)
         positions = order.positions(rows)
@@ -210,8 +210,8 @@ def _merged(runs: Sequence[Iterator[pa.RecordBatch]], order: RowOrder) -> Iterat
             held[number] = batch.slice(count) if count < batch.num_rows else next(runs[number], None)
 
 
-def _meeting(held: Sequence[tuple[int, pa.RecordBatch]], order: RowOrder) -> list[int]:
-    """The runs that have rows before some run's last held one: only those can be given now."""
+def _with_ready_rows(held: Sequence[tuple[int, pa.RecordBatch]], order: RowOrder) -> list[int]:
+    """The runs with rows that come before the end of every current batch: only those rows can be yielded now."""
     edges = pa.concat_batches([edge for _, batch in held for edge in (batch.slice(0, 1), batch.slice(batch.num_rows - 1))])
     positions = order.positions(edges)
     ranks = np.empty(len(positions), dtype=np.int64)
@@ -221,7 +221,7 @@ def _meeting(held: Sequence[tuple[int, pa.RecordBatch]], order: RowOrder) -> lis
 
 
 def _ordered_floats(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Whole numbers in the order of floating ones: both zeros alike, NaN above all."""
+    """Integers in the order of the floating-point numbers: both zeros are equal, NaN is the greatest."""
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     numbers = array.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False) + 0.0
     bits = np.where(np.isnan(numbers), np.int64(0x7FF8000000000000), numbers.view(np.int64))

@@ -1,4 +1,4 @@
-"""The rows of a split: merged, filtered, projected; several splits are read in parallel, in their order."""
+"""Reads the rows of splits: merges, filters and projects them. Several splits are read in parallel, but returned in order."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def read_split(
     predicate: Predicate | None = None,
     keep_kinds: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches with `columns` (table columns, `_SEQUENCE_NUMBER`, `_VALUE_KIND`) of the rows that match, in key order.
+    """The matching rows of a split, in key order, read lazily.
 
-    With `keep_kinds` deleted keys come too, as -D or -U rows. Read lazily: a caller that has enough stops asking.
+    `columns`: table columns, `_SEQUENCE_NUMBER`, `_VALUE_KIND`. `keep_kinds`: deleted keys are included, as -D or -U rows.
     """
     needed = list(dict.fromkeys([*columns, *(predicate.columns if predicate else ())]))
     row_filter = predicate.filtered if predicate else None
     if split.before is not None or split.is_changelog:
         changes = _changelog(context, split, needed) if split.before is None else _difference(context, split, split.before)
         for batch in changes:
-            kept = batch if keep_kinds else without_retractions(batch)
-            matching = kept if row_filter is None else row_filter(kept)
+            visible = batch if keep_kinds else without_retractions(batch)
+            matching = visible if row_filter is None else row_filter(visible)
             if matching.num_rows:
                 yield matching.select(list(columns))
         return
@@ -67,10 +67,10 @@ def _difference(context: TableContext, split: Split, before: tuple[BucketFiles, 
 
 
 def count_split(context: TableContext, split: Split, predicate: Predicate | None = None) -> int:
-    """How many rows `read_split` would give.
+    """The number of rows that `read_split` would return, reading as little as possible.
 
-    Reads only what decides: keys and kinds where versions meet, the kinds where they do not, since the delete counts of some
-    writers are always 0; nothing at all for files of append tables.
+    Keys and row kinds are read if versions must be merged, otherwise only the kinds, because some writers do not count deletes;
+    nothing is read for files of append tables.
     """
     if not context.schema.primary_keys and predicate is None and not split.bucket.index_files and split.before is None:
         return split.row_count
@@ -81,35 +81,35 @@ def count_split(context: TableContext, split: Split, predicate: Predicate | None
 
 
 AHEAD_BYTES = 256 << 20
-"""Decoded rows that may wait for their turn, of all splits together."""
+"""Decoded bytes that may wait to be returned, for all splits together."""
 PART_BYTES = 16 << 20
-"""Files that need no merge are read in parts of about this size by several readers."""
-PARTED_SPLITS = 8
-"""Splits for each reader that keep it busy: they are not cut any further."""
+"""The approximate size of parts into which files that need no merge are divided."""
+SPLITS_PER_READER = 8
+"""With this many splits, readers stay busy without dividing them."""
 
 Part = TypeVar("Part")
 
 
-def read_side_by_side(
+def read_in_parallel(
     splits: Sequence[Part], read: Callable[[Part], Iterator[pa.RecordBatch]], threads: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that `read` yields for each split, in order; up to `threads` splits are read while the caller takes rows."""
+    """The batches that `read` yields for each split, in order. Up to `threads` splits are read ahead of the caller."""
     if threads < 2 or len(splits) < 2:
         for split in splits:
             yield from read(split)
         return
-    waiting = iter(splits)  # a split of a large plan is made when its turn comes
+    remaining = iter(splits)  # large plans create each split when it is accessed
     with ExitStack() as running:
         streams: deque[ReadAhead[pa.RecordBatch]] = deque()
         for _ in range(len(splits)):
-            for split in islice(waiting, threads - len(streams)):
+            for split in islice(remaining, threads - len(streams)):
                 streams.append(running.enter_context(ReadAhead(read(split), AHEAD_BYTES // threads)))
             yield from streams.popleft()
 
 
 def in_parts(context: TableContext, splits: Sequence[Split], readers: int) -> Sequence[Split]:
-    """The splits cut so that this many readers are busy, in order: where no rows are merged, by file and row group."""
-    if readers < 2 or len(splits) >= PARTED_SPLITS * readers or context.mode.reads_merge or not context.schema.primary_keys:
+    """The splits, divided by file and row group if nothing is merged and there are too few to keep the readers busy."""
+    if readers < 2 or len(splits) >= SPLITS_PER_READER * readers or context.mode.reads_merge or not context.schema.primary_keys:
         return splits
     return [part for split in splits for part in _parts(split)]
 
@@ -119,10 +119,10 @@ def _parts(split: Split) -> Iterator[Split]:
         yield split
         return
     for file in split.bucket.files:
-        alone = replace(split, bucket=replace(split.bucket, files=(file,)))
+        of_file = replace(split, bucket=replace(split.bucket, files=(file,)))
         parts = max(1, file.file_size // PART_BYTES) if file.file_name.endswith(".parquet") else 1
         for part in range(parts):
-            yield replace(alone, part=part, parts=parts)
+            yield replace(of_file, part=part, parts=parts)
 
 
 def scan_to_arrow(
@@ -133,12 +133,12 @@ def scan_to_arrow(
     keep_kinds: bool = False,
     threads: int = 1,
 ) -> pa.Table:
-    """The rows of all splits as one table, in their order, `threads` splits at a time; chunks are not combined."""
+    """The rows of all splits, in order, as one table, reading `threads` splits at a time. Chunks are not combined."""
 
     def read(split: Split) -> Iterator[pa.RecordBatch]:
         return read_split(context, split, columns, predicate, keep_kinds)
 
     schema = read_schema(context.schema, columns)
-    found = read_side_by_side(in_parts(context, splits, threads), read, threads)
-    batches = [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in found]
+    results = read_in_parallel(in_parts(context, splits, threads), read, threads)
+    batches = [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in results]
     return pa.Table.from_batches(batches, schema=schema)

@@ -1,4 +1,4 @@
-"""Time travel: which snapshot to read, and with which schema (FORMAT.md, section 11.4; Java TimeTravelUtil)."""
+"""Time travel: chooses the snapshot to read, and its schema (FORMAT.md, section 11.4; Java TimeTravelUtil)."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class ScanOption:
-    """The one option that chooses what to read, and its value."""
+    """The option that selects what to read, and its value."""
 
     key: str
     value: str
 
     @property
     def number(self) -> int:
-        """Its value as a whole number; UsageError."""
+        """The value as a whole number. Raises `UsageError` if it is none."""
         number = plain_number(self.value)
         if number is None:
             raise UsageError(f"{self.key}={self.value}", "the value must be a whole number")
@@ -55,7 +55,10 @@ class ScanOption:
 
 
 def chosen_option(options: Mapping[str, str]) -> ScanOption | None:
-    """The choice that the options make; None for the latest snapshot. `UsageError` for contradicting choices."""
+    """The option that selects what to read; None for the latest snapshot.
+
+    Raises `UsageError` if options contradict each other.
+    """
     mode = options.get(MODE, "default").strip().lower()
     if mode in _BY_CREATION:
         raise NotSupported(f"{MODE}={mode}", "reads cannot start at the creation time of a file", f"leave {MODE} out")
@@ -63,7 +66,7 @@ def chosen_option(options: Mapping[str, str]) -> ScanOption | None:
         raise UsageError(f"{MODE}={mode}", f"the modes are {', '.join(_NEEDED)}")
     given = [key for key in (*_POSITIONS, *_INCREMENTS) if key in options]
     if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other", "a read has one position", "set one of them")
+        raise UsageError(f"{' and '.join(given)} exclude each other", "a read starts at one position", "set only one of them")
     needed = _NEEDED[mode]
     if needed and not given:
         raise UsageError(f"{MODE}={mode} needs a starting position", hint=f"set one of {', '.join(needed)}")
@@ -81,11 +84,10 @@ WATERMARK_VERSION = "watermark-"
 def travel(
     context: TableContext, snapshot_id: int | None = None, tag: str | None = None, as_of: str | None = None
 ) -> tuple[TableContext, Snapshot | None]:
-    """The snapshot to read and the context to read it with: the newest schema for a plain read, else the snapshot's own.
+    """The snapshot to read, and the context to read it with: the newest schema for a plain read, otherwise the snapshot's schema.
 
-    `as_of`: RFC 3339 (UTC where no zone is given) or epoch millis; the newest snapshot made until then. Without any choice
-    the table's `scan.*` options decide. Raises NotFound for what is expired, not there yet or unknown, UsageError for
-    several choices at once.
+    `as_of`: RFC 3339 (UTC without a zone) or epoch millis, for the newest snapshot at that time. Without arguments the table's
+    `scan.*` options decide. Raises `NotFound` for a snapshot that does not exist, `UsageError` for more than one argument.
     """
     if sum(choice is not None for choice in (snapshot_id, tag, as_of)) > 1:
         raise UsageError("choose one of --snapshot, --tag and --as-of")
@@ -106,7 +108,7 @@ def travel(
 
 
 def snapshot_or_tagged(context: TableContext, snapshot_id: int) -> Snapshot:
-    """That snapshot; one that has expired may live on in a tag. NotFound."""
+    """The snapshot of this id, from a tag if it has expired. Raises `NotFound`."""
     snapshot = context.snapshots.in_history(snapshot_id)
     if snapshot is not None:
         return snapshot
@@ -117,7 +119,7 @@ def snapshot_or_tagged(context: TableContext, snapshot_id: int) -> Snapshot:
 
 
 def newest_compacted(context: TableContext) -> Snapshot | None:
-    """The newest COMPACT snapshot, with `full-compaction.delta-commits` the newest full one; else the newest of all."""
+    """The newest COMPACT snapshot, or with `full-compaction.delta-commits` that of a full compaction; else the latest snapshot."""
     commits = context.options.full_compaction_delta_commits or 1
     compacted = (s for s in context.snapshots.newest_first() if s.commit_kind == COMPACT and s.commit_identifier % commits == 0)
     return next(compacted, None) or context.snapshots.latest()
@@ -141,7 +143,7 @@ def _by_option(context: TableContext, option: ScanOption) -> Snapshot:
 
 
 def _version(context: TableContext, option: ScanOption) -> Snapshot:
-    """A tag of that name, else `watermark-N`, else the id of a snapshot."""
+    """The snapshot of `scan.version`: a tag, `watermark-N`, or the id of a snapshot."""
     tag = context.tags.find(option.value)
     if tag is not None:
         return tag.snapshot
@@ -154,16 +156,16 @@ def _version(context: TableContext, option: ScanOption) -> Snapshot:
 
 
 def _at_watermark(context: TableContext, watermark: int) -> Snapshot:
-    """The earliest snapshot whose watermark has come that far."""
-    found: Snapshot | None = None
+    """The earliest snapshot whose watermark is at least this."""
+    earliest: Snapshot | None = None
     for snapshot in context.snapshots.newest_first():
         if snapshot.watermark is not None:
             if snapshot.watermark < watermark:
                 break
-            found = snapshot
-    if found is None:
+            earliest = snapshot
+    if earliest is None:
         raise NotFound(f"no snapshot of {context.url} with a watermark of {watermark} or more", "no snapshot has reached it yet")
-    return found
+    return earliest
 
 
 def _as_of(context: TableContext, millis: int, text: str) -> Snapshot:
@@ -173,13 +175,15 @@ def _as_of(context: TableContext, millis: int, text: str) -> Snapshot:
     earliest = context.snapshots.earliest_id()
     first = context.snapshots.find(earliest) if earliest is not None else None
     why = (
-        "the table has no snapshots yet" if first is None else f"the oldest, {first.id}, was made at {_shown(first.time_millis)}"
+        "the table has no snapshots yet"
+        if first is None
+        else f"the oldest, {first.id}, was committed at {_iso_text(first.time_millis)}"
     )
     raise NotFound(f"no snapshot of {context.url} as old as {text}", why, f"paimon-cli snapshots ls {context.layout.argument}")
 
 
 def parse_moment(text: str) -> int:
-    """Epoch millis of RFC 3339 text (UTC where no zone is given) or of a whole number of millis. UsageError."""
+    """Epoch millis of RFC 3339 text (UTC without a zone) or of a whole number of millis. Raises `UsageError`."""
     number = plain_number(text)
     if number is not None:
         return number
@@ -191,12 +195,15 @@ def parse_moment(text: str) -> int:
         ) from problem
 
 
-def _shown(millis: int) -> str:
+def _iso_text(millis: int) -> str:
     return (EPOCH + timedelta(milliseconds=millis)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def moment_of(text: str, now_millis: int) -> int:
-    """Epoch millis of a moment: a duration with a unit before now, RFC 3339 text, or epoch millis. `UsageError`."""
+    """Epoch millis of an age (a duration with a unit, before `now_millis`), of RFC 3339 text, or of epoch millis.
+
+    Raises `UsageError`.
+    """
     number = plain_number(text)
     if number is None:
         with suppress(UsageError):

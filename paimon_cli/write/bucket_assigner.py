@@ -1,9 +1,9 @@
-"""Which bucket a key gets in a table with dynamic buckets (FORMAT.md, section 6.4; Java HashBucketAssigner, PartitionIndex).
+"""Assigns keys to dynamic buckets (FORMAT.md, section 6.4; Java HashBucketAssigner, PartitionIndex).
 
-A key stays in the bucket that it has. New keys fill the first bucket with fewer than `dynamic-bucket.target-row-num` keys, and
-then a bucket of its own. Several assigners may work at a time: each opens only buckets of its own, and the hash of a key says
-which assigner a new key belongs to. So the outcome depends on the order of the rows and the number of assigners, not on the tasks
-that carry it out; a task that is repeated assigns the same.
+A key stays in the bucket that it has. New keys fill the first bucket with fewer than `dynamic-bucket.target-row-num` keys; if
+there is none, a new bucket is opened. Several assigners may work in parallel: each opens only buckets of its own, and the hash of
+a key decides to which assigner it belongs. So the result depends only on the order of rows and on the number of assigners, and a
+task that is repeated assigns the same buckets.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from paimon_cli.metadata.index_files import KeyHashes
 from paimon_cli.options.table_options import TableOptions
 
 MOST_BUCKETS = 2**15 - 1
-"""Bucket numbers of a partition are below this: Java keeps them in 16 signed bits."""
+"""Bucket numbers are below this, because Java stores them in 16 signed bits."""
 SLICE = 1 << 26
-"""The most rows that are assigned at once: sorting takes 8 bytes for each."""
+"""Maximum number of rows to assign at once. Sorting takes 8 bytes for each."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How many keys a bucket takes, and how many buckets a partition may have; None: as many as there are numbers."""
+    """How many keys a bucket takes, and how many buckets a partition may have (None: as many as there are bucket numbers)."""
 
     target_rows: int
     most_buckets: int | None
@@ -39,13 +39,13 @@ class Limits:
 
     @property
     def end(self) -> int:
-        """One more than the greatest bucket number allowed."""
+        """The highest allowed bucket number, plus one."""
         return MOST_BUCKETS if self.most_buckets is None else min(self.most_buckets, MOST_BUCKETS)
 
 
 @dataclass(frozen=True)
 class Share:
-    """The buckets that one of `count` assigners may open: those whose numbers leave the remainder `number`."""
+    """The buckets that one of `count` assigners may open: those whose numbers, modulo `count`, are `number`."""
 
     number: int = 0
     count: int = 1
@@ -55,10 +55,10 @@ class Share:
 
 
 class OpenBuckets:
-    """Chooses the buckets of new keys in one partition, for one assigner. It knows how many keys each bucket has, not which."""
+    """Chooses buckets for new keys of one partition, for one assigner. It knows the number of keys in each bucket."""
 
     def __init__(self, counts: Mapping[int, int], limits: Limits, share: Share | None = None) -> None:
-        """`counts`: the keys of each bucket, in the order in which buckets with room are to be filled."""
+        """`counts`: bucket -> its number of keys, in the order in which buckets with room are to be filled."""
         self._share = share or Share()
         self._limits = limits
         self._counts = {bucket: keys for bucket, keys in counts.items() if self._share.holds(bucket)}
@@ -67,7 +67,7 @@ class OpenBuckets:
 
     @property
     def counts(self) -> Mapping[int, int]:
-        """The keys of each bucket, without those that went there because no more buckets may be opened."""
+        """Bucket -> its number of keys, without those beyond the limit that it got because no more buckets may be opened."""
         return self._counts
 
     def choose(self, hashes: KeyHashes) -> Buckets:
@@ -139,10 +139,10 @@ class Assigners:
 
 
 class PartitionAssigner:
-    """Assigns the keys of one partition, for all assigners or only for one of them."""
+    """Assigns the keys of one partition to buckets, for all assigners or for one of them."""
 
     def __init__(self, files: Mapping[int, KeyHashes], limits: Limits, assigners: Assigners | None = None) -> None:
-        """`files`: the hashes of each bucket."""
+        """`files`: bucket -> the hashes of its keys."""
         self._assigners = assigners = assigners or Assigners()
         counts = {bucket: len(hashes) for bucket, hashes in files.items() if len(hashes)}
         counts = {bucket: counts[bucket] for bucket in _in_order_of_java(counts)}
@@ -151,7 +151,7 @@ class PartitionAssigner:
         self._added: list[tuple[KeyHashes, Buckets]] = []
 
     def assign(self, hashes: KeyHashes) -> Buckets:
-        """The bucket of each row, which arrive in this order."""
+        """The bucket of each row. `hashes`: of their keys, in the order of arrival."""
         assigned = np.empty(len(hashes), np.uint16)
         scratch = np.empty(min(len(hashes), SLICE), np.uint64)
         for begin in range(0, len(hashes), SLICE):
@@ -160,7 +160,7 @@ class PartitionAssigner:
         return assigned
 
     def _assign(self, hashes: KeyHashes, assigned: Buckets, packed: npt.NDArray[np.uint64]) -> None:
-        """Sort by hash, for the search, and then by row: in numpy a sort costs less than random access to memory."""
+        """Assign rows: sort them by hash to look hashes up, then sort them back, which is faster than random memory access."""
         _sort_by_hash(hashes, packed)
         repeated: list[tuple[np.ndarray, np.ndarray]] = []
         for begin, ordered, buckets in self.known.find(packed):
@@ -197,7 +197,7 @@ class PartitionAssigner:
         return chosen
 
     def added(self) -> Iterable[tuple[int, KeyHashes]]:
-        """The new hashes of each bucket that has any."""
+        """Each bucket with new keys, and their hashes."""
         if not self._added:
             return
         hashes, buckets = (np.concatenate(parts) for parts in zip(*self._added, strict=True))
@@ -209,7 +209,7 @@ class PartitionAssigner:
 
 
 def _sort_by_hash(hashes: KeyHashes, packed: npt.NDArray[np.uint64]) -> None:
-    """Hashes as unsigned numbers in the upper halves of `packed`, their rows in the lower ones, ascending."""
+    """Fill `packed` with ascending numbers: each hash (unsigned) in the upper half, its row number in the lower half."""
     numbers = np.arange(BLOCK, dtype=np.uint64)
     for begin in range(0, len(hashes), BLOCK):
         block = packed[begin : begin + BLOCK]
@@ -222,20 +222,23 @@ def _sort_by_hash(hashes: KeyHashes, packed: npt.NDArray[np.uint64]) -> None:
 
 
 def _new_rows(assigned: Buckets) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
-    """The rows without a bucket, block by block."""
+    """The start of each block of rows, and the rows in it, counted from there, that have no bucket yet."""
     for begin in range(0, len(assigned), BLOCK):
         yield begin, np.flatnonzero(assigned[begin : begin + BLOCK] == NOWHERE)
 
 
 def _repeats(ordered: Hashes, buckets: Buckets) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Where among ascending hashes unknown ones come again, and for each of them where it comes first."""
+    """The positions of unknown hashes that repeat their predecessor, and for each the position of its first occurrence.
+
+    `ordered`: ascending hashes; `buckets`: of each hash, `NOWHERE` if it is unknown.
+    """
     again = np.flatnonzero((ordered[1:] == ordered[:-1]) & (buckets[1:] == NOWHERE)) + 1
     begins_run = np.append(True, again[1:] != again[:-1] + 1)[: len(again)]
     return again, (again[begins_run] - 1)[np.cumsum(begins_run) - 1]
 
 
 def _in_order_of_java(buckets: Iterable[int]) -> list[int]:
-    """Buckets as Java's hash map goes through them, which fills them in that order: by the lower bits of their numbers."""
+    """Buckets in the iteration order of Java's hash map, which is the order in which Java fills them: by their lower bits."""
     numbers = list(buckets)
     capacity = 16
     while len(numbers) > capacity * 3 // 4:

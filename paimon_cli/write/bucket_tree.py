@@ -1,4 +1,4 @@
-"""The files of one bucket during a write: flushes add files, compactions reduce them."""
+"""The files of one bucket during a write: flushes add files, compactions replace them by fewer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paimon_cli.write.write_plan import CompactBucket
 
 
 class InThisThread(Executor):
-    """An executor that runs each task when it is submitted, so that every run of a program is the same."""
+    """An executor that runs each task when it is submitted, so that runs are reproducible."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -28,7 +28,7 @@ class InThisThread(Executor):
 
 
 class Compactions:
-    """The compactions that one task has running, on `executor`. Leaving the `with` block ends them all."""
+    """Runs the compactions of one task on `executor`, until `close`."""
 
     def __init__(self, context: TableContext, compact_bucket: CompactBucket, executor: Executor) -> None:
         self._context = context
@@ -55,7 +55,7 @@ class Compactions:
             raise self._first_failure
 
     def give_up(self) -> None:
-        """End running compactions early; their results are not needed."""
+        """Cancel running compactions, whose results are not needed any more."""
         self._given_up.set()
 
     def close(self) -> None:
@@ -64,11 +64,11 @@ class Compactions:
 
 
 class BucketTree:
-    """The files of a bucket during a write: grown by flushes, reduced by compactions, and at the end a commit message.
+    """The files of a bucket during a write, which become a commit message at the end.
 
-    One compaction of a bucket runs at a time, over the files that existed when it began; flushes go on in parallel. A file that
-    one compaction made and the next one consumed is in neither half, and deleted at once (Java MergeTreeWriter). If another job
-    has replaced the files that a compaction reads, all compaction of the bucket is dropped, and only the flushes remain.
+    One compaction of a bucket runs at a time, over the files that existed when it started; flushes continue in parallel. A file
+    that one compaction created and the next one replaced is not in the message, and deleted at once (Java MergeTreeWriter). If
+    another job has replaced the files that a compaction reads, all compactions of the bucket are dropped; its flushes remain.
     """
 
     def __init__(self, context: TableContext, start: BucketFiles, compactions: Compactions | None) -> None:
@@ -84,13 +84,13 @@ class BucketTree:
         self._before: dict[str, DataFileMeta] = {}
         self._after: dict[str, DataFileMeta] = {}
         self.has_unseen_runs = True
-        """Whether files were added since the last compaction began."""
+        """Whether files were added since the last compaction started."""
         self.compaction_lost: str | None = None
-        """Why compaction was dropped."""
+        """Why the compactions of the bucket were dropped, if they were."""
 
     @property
     def is_compacted(self) -> bool:
-        """Whether compactions may still make runs fewer."""
+        """Whether this write compacts the bucket."""
         return self._compactions is not None
 
     @property
@@ -106,7 +106,7 @@ class BucketTree:
         self.has_unseen_runs = True
 
     def begin_compaction(self) -> bool:
-        """Start a compaction; False if one is running, or if nothing was added since the last one began."""
+        """Start a compaction. False if one is running, or if nothing was added since the last one started."""
         if self._compactions is None or self._running is not None or not self.has_unseen_runs:
             return False
         self.has_unseen_runs = False
@@ -114,8 +114,7 @@ class BucketTree:
         return True
 
     def take_result(self, *, wait: bool) -> bool:
-        """Put the result of a compaction that has ended into the tree, with `wait` also of one that is at work; True if it
-        changed anything."""
+        """Apply the result of the compaction if it has ended; with `wait`, wait for it. Returns whether it changed anything."""
         if self._running is None or not (wait or self._running.done()):
             return False
         running, self._running = self._running, None
@@ -133,20 +132,21 @@ class BucketTree:
         return True
 
     def _replace(self, before: Sequence[DataFileMeta], after: Sequence[DataFileMeta]) -> None:
-        gone, made = {file.file_name for file in before}, {file.file_name for file in after}
-        newest = max(bucket_id for bucket_id, file in enumerate(self._live) if file.file_name in gone)
-        older, newer = self._live[: newest + 1], self._live[newest + 1 :]  # oldest first: it decides between equal numbers
-        self._live = [*(file for file in older if file.file_name not in gone), *after, *newer]
+        removed, added = {file.file_name for file in before}, {file.file_name for file in after}
+        newest = max(index for index, file in enumerate(self._live) if file.file_name in removed)
+        # Files stay ordered by age, which decides between equal sequence numbers.
+        older, newer = self._live[: newest + 1], self._live[newest + 1 :]
+        self._live = [*(file for file in older if file.file_name not in removed), *after, *newer]
         for file in before:
-            self._consume(file, is_kept=file.file_name in made)
+            self._consume(file, is_kept=file.file_name in added)
         self._after |= {file.file_name: file for file in after}
 
-    def _replace_index_files(self, gone: Sequence[IndexFileMeta], made: Sequence[IndexFileMeta]) -> None:
-        """Files that only an earlier compaction of this write made are deleted at once, as data files are."""
-        for file in gone:
+    def _replace_index_files(self, removed: Sequence[IndexFileMeta], added: Sequence[IndexFileMeta]) -> None:
+        """Replace index files. Those created by an earlier compaction of this write are deleted at once, as data files are."""
+        for file in removed:
             if file not in self._start.index_files:
                 self._context.storage.delete(self._context.layout.index(file.file_name))
-        self._index_files = (*(file for file in self._index_files if file not in gone), *made)
+        self._index_files = (*(file for file in self._index_files if file not in removed), *added)
 
     def _consume(self, file: DataFileMeta, is_kept: bool) -> None:
         if self._after.pop(file.file_name, None) is None:
@@ -159,7 +159,7 @@ class BucketTree:
             self._context.storage.delete(self._context.data_file_path_of(self._start.partition, self._start.bucket, name))
 
     def _drop_compaction(self, conflict: FilesConflict) -> None:
-        """Drop earlier results as well, because they replace files that are gone."""
+        """Drop the results of all compactions, because they replace files that do not exist any more."""
         self._compactions, self.compaction_lost = None, str(conflict)
         self._live = [*self._start.files, *self._flushed]
         self._replace_index_files(self._index_files, self._start.index_files)

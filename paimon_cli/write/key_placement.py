@@ -1,14 +1,14 @@
-"""Where rows go in a table whose primary key leaves partition columns out: to the key's old place, or away from it.
+"""Decides where rows go in a table whose primary key does not contain all partition columns, so that keys can move.
 
-All rows are collected, and sorted by key on the local disk where memory is small. Then, portion by portion, their keys are looked
-up in the whole table (`bucket/key_homes`). What a row does to a key that lives elsewhere depends on the merge engine (Java
-ExistingProcessor):
+All rows of the write are collected, and sorted by key on local disk if they do not fit into memory. Then their keys are looked up
+in the whole table (`bucket/key_homes`), portion by portion. If the key of a row lives in another partition, the merge engine
+decides (Java ExistingProcessor):
 
-- deduplicate: the key's row is deleted where it was, and the new row goes to its own partition.
+- deduplicate: the old row is deleted, and the new row goes to its own partition.
 - partial-update, aggregation: the new row goes to the partition where the key lives.
 - first-row: the new row is dropped.
 
-A retraction goes to where its key lives, whatever partition it names, or none.
+A retraction goes to the partition where its key lives, whatever its own partition columns say.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ Rows = NDArray[np.int64]
 Buckets = NDArray[np.int32]
 Value = TypeVar("Value", np.int64, np.int32)
 PORTION_BYTES = 64 << 20
-"""Spilled rows whose keys are looked up together: a range of keys, so that each page of the table is read for few portions."""
+"""Bytes of spilled rows whose keys are looked up at once: a range of keys, so that few portions read the same page."""
 
 
 class KeyPlacement:
-    """Places all rows of a write, or of one of its `share`s of the keys."""
+    """Decides where the rows of a write go, for all keys or for one `share` of them."""
 
     def __init__(self, context: TableContext, homes: KeyHomes, share: Share) -> None:
         self._context = context
@@ -60,7 +60,7 @@ class KeyPlacement:
         self._open: dict[int, OpenBuckets] = {}
 
     def placed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows to be written, each with its bucket in another column; rows of one key in the order of arrival."""
+        """The rows to write, each with its bucket in an additional column; rows of one key in the order of arrival."""
         with Arrivals(self._context, self._key) as arrivals:
             for batch in batches:
                 arrivals.add(batch)
@@ -110,8 +110,8 @@ class KeyPlacement:
         return np.asarray(numbers[routed.codes])
 
     def _following_rows(self, v: Versions) -> tuple[Rows, Buckets]:
-        """A key goes where its rows say. A retraction goes where its key lives; that of an unknown key is dropped, unless the
-        changelog has all rows as they come.
+        """Partitions and buckets for deduplicate: a key moves to the partition of its newest row. A retraction goes where the key
+        lives; one of an unknown key is dropped, unless the changelog records the input.
         """
         rows = np.arange(len(v.partitions))
         last_add = np.maximum.accumulate(np.where(v.are_retractions, ABSENT, rows))
@@ -125,18 +125,18 @@ class KeyPlacement:
         return partitions, np.where(last_new >= v.starts[v.keys], chosen[last_new], v.home_buckets[v.keys])
 
     def _at_home(self, v: Versions) -> tuple[Rows, Buckets]:
-        """All rows of a key go where its first row went."""
+        """Partitions and buckets for engines that combine rows: all rows of a key go where its first row went."""
         is_new = v.home_partitions == ABSENT
         partitions = np.where(is_new, v.partitions[v.starts], v.home_partitions)[v.keys]
         chosen = self._choose(v, partitions, v.starts[is_new])
         return partitions, np.where(is_new, chosen[v.starts], v.home_buckets)[v.keys]
 
     def _first_rows(self, v: Versions) -> tuple[Rows, Buckets]:
-        """The first row of each key that lives nowhere; the others are dropped."""
+        """Partitions and buckets for first-row: rows of new keys keep their partition, only the first one gets a bucket."""
         return v.partitions, self._choose(v, v.partitions, v.starts[v.home_partitions == ABSENT])
 
     def _choose(self, v: Versions, partitions: Rows, new: Rows) -> Buckets:
-        """A bucket for each of the rows `new`, whose keys come into these partitions; `ABSENT` for other rows."""
+        """A bucket for each of the rows `new`, whose keys are new in their partition; `ABSENT` for other rows."""
         chosen = np.full(len(partitions), ABSENT, np.int32)
         if len(new) == 0:
             return chosen
@@ -148,9 +148,12 @@ class KeyPlacement:
         return chosen
 
     def _open_buckets(self, partition: int) -> OpenBuckets:
-        """How many keys a bucket has is not counted: they are at most its rows without deletes and what those delete."""
+        """The open buckets of a partition.
+
+        Numbers of keys are estimated from the metadata of files: rows minus twice the deletes.
+        """
         if partition not in self._open:
-            buckets = [self._homes.buckets[place] for place in np.flatnonzero(self._home_partitions == partition)]
+            buckets = [self._homes.buckets[index] for index in np.flatnonzero(self._home_partitions == partition)]
             counts = {bucket.bucket: max(0, sum(map(_kept_rows, bucket.files))) for bucket in buckets}
             self._open[partition] = OpenBuckets(counts, Limits.of(self._context.options), self._share)
         return self._open[partition]
@@ -176,7 +179,7 @@ class KeyPlacement:
         yield with_buckets(rows, v.shifted(buckets, v.home_buckets)[leaving])
 
     def _moved(self, batch: pa.RecordBatch, partitions: Rows) -> pa.RecordBatch:
-        """The rows with their partition columns replaced by those of these partitions."""
+        """The rows with the values of other partitions. `partitions`: the number of the new partition of each row."""
         numbers, codes = np.unique(partitions, return_inverse=True)
         values = [self._context.partition_values(self._partitions.names[number]) for number in numbers.tolist()]
         names, types = self._context.schema.partition_keys, self._context.partition_types
@@ -188,11 +191,11 @@ class KeyPlacement:
 
 @dataclass(frozen=True)
 class Versions:
-    """Rows by key, rows of one key in the order of arrival: what decides where they go.
+    """Rows sorted by key and then by arrival, with what decides where they go.
 
-    `order`: the place of each row in the order of arrival. `distinct`: the keys, and `starts` the first row of each.
-    `partitions` number the partition that each row names. `home_partitions`, `home_buckets`: where each key lives, `ABSENT` for
-    one that lives nowhere.
+    Per row: `order`, its position in the order of arrival; `partitions`, the number of the partition in its columns;
+    `are_retractions`. Per key: `distinct`, the key; `starts`, its first row; `home_partitions`, `home_buckets`, where it lives,
+    `ABSENT` for a new key.
     """
 
     order: Rows
@@ -205,11 +208,11 @@ class Versions:
 
     @cached_property
     def keys(self) -> Rows:
-        """The number of each row's key."""
+        """The index of each row's key in `distinct`."""
         return np.repeat(np.arange(len(self.starts)), np.diff(np.append(self.starts, len(self.partitions))))
 
     def shifted(self, values: NDArray[Value], first: NDArray[Value]) -> NDArray[Value]:
-        """For each row the value of the row before it; for the first row of each key what `first` says of the key."""
+        """For each row the value of the previous row; for the first row of a key, the key's value in `first`."""
         shifted = np.roll(values, 1)
         shifted[self.starts] = first
         return shifted
@@ -225,7 +228,7 @@ def _kept_rows(file: DataFileMeta) -> int:
 
 
 class _Numbering:
-    """Partitions by number, in the order in which they were met."""
+    """Numbers partitions in the order in which they first occur."""
 
     def __init__(self) -> None:
         self.names: list[bytes] = []
@@ -239,7 +242,7 @@ class _Numbering:
 
 
 class Arrivals:
-    """Collects all rows of a write. They take half of `write-buffer-size` in memory; beyond it they are sorted on local disk."""
+    """Collects all rows of a write: in memory, up to half of `write-buffer-size`, or sorted on local disk."""
 
     def __init__(self, context: TableContext, key: Sequence[str]) -> None:
         self._key = key
@@ -253,7 +256,7 @@ class Arrivals:
     def __enter__(self) -> Arrivals:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._spill.close()
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -270,7 +273,7 @@ class Arrivals:
         self._batches, self._size = [], 0
 
     def portions(self) -> Iterator[list[pa.RecordBatch]]:
-        """Portions of rows, with no key in two of them: one in the order of arrival, or several in key order."""
+        """The rows in portions, with all rows of a key in one: a single one in the order of arrival, or several in key order."""
         if not self._runs:
             if self._batches:
                 yield self._batches

@@ -1,4 +1,4 @@
-"""Where the rows of a write go: a router decides on the partition and the bucket of each (FORMAT.md, section 6)."""
+"""Routers, which decide to which partition and bucket each row of a write belongs (FORMAT.md, section 6)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ from paimon_cli.write.bucket_assigner import Assigners, Limits, PartitionAssigne
 
 @dataclass(frozen=True)
 class Routed:
-    """Rows to be written, and where: `codes` number their partitions, serialised in `partitions`, `buckets` are int32."""
+    """Rows to be written, and where. `partitions`: serialised; `codes`: for each row the index of its partition in them;
+    `buckets`: for each row, int32.
+    """
 
     rows: pa.RecordBatch
     partitions: pa.Array
@@ -37,7 +39,7 @@ class Routed:
     buckets: np.ndarray
 
     def pieces(self, order: np.ndarray | None = None) -> Iterator[tuple[BucketId, pa.RecordBatch]]:
-        """The rows as one piece per bucket, in their order, or as `order` (row numbers) has them."""
+        """The rows of each bucket, in their order, or in the order that `order` (row numbers) gives."""
         batch = self.rows
         if batch.num_rows == 0:
             return
@@ -46,15 +48,15 @@ class Routed:
             return
         least = int(self.buckets.min())
         stride = int(self.buckets.max()) - least + 1
-        places = self.codes.astype(np.int64) * stride + (self.buckets - least)
-        order = stable_order([places]) if order is None else order[stable_order([places[order]])]
-        sorted_places = places[order]
-        starts = np.flatnonzero(np.append(True, sorted_places[1:] != sorted_places[:-1]))
+        numbers = self.codes.astype(np.int64) * stride + (self.buckets - least)
+        order = stable_order([numbers]) if order is None else order[stable_order([numbers[order]])]
+        in_order = numbers[order]
+        starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))
         for start, end in zip(starts, np.append(starts[1:], batch.num_rows), strict=True):
-            code, bucket = divmod(int(sorted_places[start]), stride)
-            # Copies, not slices of one sorted batch: a flushed bucket must not be kept in memory by its neighbours.
-            as_it_is = len(starts) == 1 and bool((order[1:] > order[:-1]).all())
-            piece = batch if as_it_is else batch.take(pa.array(order[start:end]))
+            code, bucket = divmod(int(in_order[start]), stride)
+            # Copies, because a slice would keep the rows of all buckets in memory after its own bucket is flushed.
+            is_unchanged = len(starts) == 1 and bool((order[1:] > order[:-1]).all())
+            piece = batch if is_unchanged else batch.take(pa.array(order[start:end]))
             yield BucketId(self.partitions[code].as_py(), bucket + least), piece
 
 
@@ -62,16 +64,16 @@ class Router(Protocol):
     """Decides which partition and bucket each row belongs to."""
 
     def route(self, batch: pa.RecordBatch) -> Routed:
-        """Route rows, which come in the order of arrival. The rows to be written may differ from those given."""
+        """Route rows, which come in the order of arrival. The rows in the result may differ from those given."""
         ...
 
     def finish(self) -> Mapping[BucketId, IndexFileMeta]:
-        """Called after the last row: the index files that buckets need for their new rows."""
+        """Write the index files that buckets need for their new rows. Called after the last row."""
         ...
 
 
 class UnawareRouter:
-    """Routes by partition, in an append table without buckets: all files of a partition lie in bucket 0."""
+    """Routes by partition alone, for append tables without buckets: all files of a partition are in bucket 0."""
 
     def __init__(self, schema: TableSchema) -> None:
         _check_partitions(schema)
@@ -89,23 +91,23 @@ class UnawareRouter:
         return np.zeros(batch.num_rows, np.int32)
 
     def _partitions(self, batch: pa.RecordBatch) -> tuple[np.ndarray, pa.Array]:
-        """A code per row and the serialised partition of each code; only distinct partitions are encoded."""
+        """The partition code of each row, and the serialised partition of each code."""
         if not self._partition_keys:
             return np.zeros(batch.num_rows, np.int32), pa.array([EMPTY_ROW], pa.binary())
         encoded = (pc.dictionary_encode(batch.column(name), null_encoding="encode") for name in self._partition_keys)
         first = next(encoded)
         codes, distinct = first.indices.to_numpy(), [first.dictionary]
         for column in encoded:
-            # Narrowed after each column: the product of the columns' cardinalities could leave 64 bits.
+            # Codes are made dense after each column, since the product of all cardinalities may exceed 64 bits.
             both = codes.astype(np.int64) * len(column.dictionary) + column.indices.to_numpy()
-            found, codes = np.unique(both, return_inverse=True)
-            before, own = (pa.array(part) for part in np.divmod(found, len(column.dictionary)))
-            distinct = [*(values.take(before) for values in distinct), column.dictionary.take(own)]
+            combinations, codes = np.unique(both, return_inverse=True)
+            before, last = (pa.array(part) for part in np.divmod(combinations, len(column.dictionary)))
+            distinct = [*(values.take(before) for values in distinct), column.dictionary.take(last)]
         return codes.astype(np.int32), encode_rows(distinct, self._partition_types)
 
 
 class FixedRouter(UnawareRouter):
-    """Routes by partition and by the hash of the bucket key, in a table with a fixed number of buckets."""
+    """Routes by partition and by the hash of the bucket key, for tables with a fixed number of buckets."""
 
     def __init__(self, schema: TableSchema, options: TableOptions) -> None:
         super().__init__(schema)
@@ -123,7 +125,7 @@ class FixedRouter(UnawareRouter):
 
 
 class PartitionCountRouter(FixedRouter):
-    """Routes as `FixedRouter` does, in a table whose partitions have numbers of buckets of their own."""
+    """Routes like `FixedRouter`, for tables whose partitions have different numbers of buckets."""
 
     def __init__(self, schema: TableSchema, options: TableOptions, counts: Mapping[bytes, int]) -> None:
         super().__init__(schema, options)
@@ -134,14 +136,14 @@ class PartitionCountRouter(FixedRouter):
 
 
 class PostponingRouter(UnawareRouter):
-    """Routes by partition alone: all rows wait in `bucket-postpone`."""
+    """Routes by partition alone, into `bucket-postpone`."""
 
     def _buckets(self, batch: pa.RecordBatch, codes: np.ndarray, partitions: pa.Array) -> np.ndarray:
         return np.full(batch.num_rows, POSTPONE_BUCKET, np.int32)
 
 
 class AssignerRouter(UnawareRouter):
-    """Routes by partition and by the assigner of the key, whose number takes the place of the bucket."""
+    """Routes to the assigners of buckets: by partition and key. The number of the assigner takes the place of the bucket."""
 
     def __init__(self, schema: TableSchema, assigners: int) -> None:
         super().__init__(schema)
@@ -163,7 +165,7 @@ class AssignerRouter(UnawareRouter):
 
 
 class KeyShareRouter(AssignerRouter):
-    """Routes by the assigner of the key alone, because the key may live in any partition."""
+    """Routes to the assigners of buckets by key alone, because the key may live in any partition."""
 
     def __init__(self, schema: TableSchema, assigners: int) -> None:
         super().__init__(schema, assigners)
@@ -175,29 +177,29 @@ class KeyShareRouter(AssignerRouter):
 
 
 class DynamicRouter(AssignerRouter):
-    """Routes by partition and by the bucket that a key has, or gets, in a table with dynamic buckets.
+    """Routes by partition and by the bucket that a key has, or is given now, for tables with dynamic buckets.
 
-    Has to see all rows of its assigners in the order of arrival.
+    It must get all rows of its assigners, in the order of arrival.
     """
 
     def __init__(
         self, context: TableContext, indexes: HashIndexes, assigners: int, assigner: int | None, file_stamp: str
     ) -> None:
-        """`assigner`: the only one whose rows come; None if all rows do."""
+        """`assigner`: the only one whose rows are routed; None for all."""
         super().__init__(context.schema, assigners)
         self._context = context
         self._indexes = indexes
         self._only = assigner
         self._stamp = file_stamp
-        self._partitions_seen: dict[bytes, PartitionAssigner] = {}
+        self._assigners: dict[bytes, PartitionAssigner] = {}
 
     def _numbers(self, partition: bytes, hashes: KeyHashes) -> np.ndarray:
-        known = self._partitions_seen.get(partition)
-        if known is None:
+        assigner = self._assigners.get(partition)
+        if assigner is None:
             assigners = Assigners(self._count, hash_serialized(partition), self._only)
-            known = PartitionAssigner(self._hashes_of(partition), Limits.of(self._context.options), assigners)
-            self._partitions_seen[partition] = known
-        return known.assign(hashes)
+            assigner = PartitionAssigner(self._hashes_of(partition), Limits.of(self._context.options), assigners)
+            self._assigners[partition] = assigner
+        return assigner.assign(hashes)
 
     def _hashes_of(self, partition: bytes) -> dict[int, KeyHashes]:
         files = self._indexes.of(self._context, partition)
@@ -205,38 +207,38 @@ class DynamicRouter(AssignerRouter):
         return dict(zip(files, read, strict=True))
 
     def finish(self) -> dict[BucketId, IndexFileMeta]:
-        """A new index file for each bucket with new keys, with its old hashes and the new ones."""
-        made = {}
-        for partition, assigner in self._partitions_seen.items():
+        """Write a new index file for each bucket with new keys: its old hashes, then the new ones."""
+        index_files = {}
+        for partition, assigner in self._assigners.items():
             old = self._indexes.of(self._context, partition)
             for bucket, hashes in assigner.added():
                 bucket_id = BucketId(partition, bucket)
                 if bucket in old:
                     hashes = np.concatenate([read_key_hashes(self._context, old[bucket]), hashes])
-                made[bucket_id] = write_key_hashes(self._context, bucket_id, hashes, self._stamp)
-        return made
+                index_files[bucket_id] = write_key_hashes(self._context, bucket_id, hashes, self._stamp)
+        return index_files
 
 
 ASSIGNED_BUCKET = "_BUCKET"
-"""Column with the buckets of rows that were assigned by another task."""
+"""The column with the bucket that another task has assigned to a row."""
 
 
 def with_buckets(rows: pa.RecordBatch, buckets: np.ndarray) -> pa.RecordBatch:
-    """The rows with their buckets as another column."""
+    """The rows with their buckets in the column `ASSIGNED_BUCKET`."""
     return rows.append_column(ASSIGNED_BUCKET, pa.array(buckets, pa.int32()))
 
 
 class AssignedRouter(UnawareRouter):
-    """Routes rows to the buckets that they bring along (`with_buckets`)."""
+    """Routes rows to the buckets in their column `ASSIGNED_BUCKET`."""
 
     def route(self, batch: pa.RecordBatch) -> Routed:
         codes, partitions = self._partitions(batch)
-        place = batch.schema.get_field_index(ASSIGNED_BUCKET)
-        return Routed(batch.remove_column(place), partitions, codes, batch.column(place).to_numpy())
+        index = batch.schema.get_field_index(ASSIGNED_BUCKET)
+        return Routed(batch.remove_column(index), partitions, codes, batch.column(index).to_numpy())
 
 
 def rows_by_code(codes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Each code, ascending, with its rows in their order."""
+    """Each code, ascending, with the numbers of its rows, ascending."""
     if not len(codes):
         return
     order = stable_order([codes])

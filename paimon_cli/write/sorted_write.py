@@ -1,7 +1,7 @@
-"""Rows of an append table written again in an order: a sample cuts them into ranges, each of which is sorted by a writer.
+"""Sorts the rows of an append table by columns or along a curve: a sample of keys divides them into ranges, which are sorted.
 
-A range takes the part of a bucket in the write path: its rows meet in one task, wait in its share of the write buffer, are
-spilled as sorted runs where they find no room, and are merged into files at the end. So memory is bounded however much is sorted.
+In the write path a range takes the role of a bucket: its rows meet in one task, wait in the write buffer, are spilled as sorted
+runs if they do not fit, and are merged into files at the end. So memory is bounded, however many rows are sorted.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.write.routers import UnawareRouter, rows_by_code
-from paimon_cli.write.table_writer import numbered_in_turn
+from paimon_cli.write.table_writer import consecutively_numbered
 from paimon_cli.write.write_plan import WritePlan
 
 ORDER, ZORDER, HILBERT = "order", "zorder", "hilbert"
 STRATEGIES = (ORDER, ZORDER, HILBERT)
 CURVE = "_CURVE"
-"""Column with the place of a row on a curve; it is not stored."""
+"""The column with the position of a row on the curve, which is not stored."""
 
 
 @dataclass(frozen=True)
 class SortOrder:
-    """How rows are to be sorted: column after column, or along a curve through all of them. Picklable."""
+    """How to sort rows: by one column after the other, or along a curve through all of them. Picklable."""
 
     columns: tuple[str, ...]
     strategy: str = ORDER
@@ -45,7 +45,7 @@ class SortOrder:
         return f"{', '.join(self.columns)}{curve}"
 
     def check(self, schema: TableSchema) -> None:
-        """`UsageError` for columns that are unknown, have no order, or are the same in all of a partition's rows."""
+        """Raise `UsageError` for columns that are unknown, have no order, or are partition columns."""
         if not self.columns:
             raise UsageError("no column to sort by", "", "name them: --order-by a,b")
         for name in self.columns:
@@ -61,11 +61,11 @@ class SortOrder:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that rows are compared by."""
+        """The columns by which rows are compared."""
         return self.columns if self.strategy == ORDER else (CURVE,)
 
     def with_key(self, rows: pa.RecordBatch, schema: TableSchema, options: TableOptions) -> pa.RecordBatch:
-        """The rows with the place of each on the curve, if there is one."""
+        """The rows with the `key` columns: with a curve, the position of each row on it is added."""
         if self.strategy == ORDER:
             return rows
         columns, types = [rows.column(name) for name in self.columns], schema.types_of(self.columns)
@@ -80,15 +80,18 @@ Keys = list[pa.Array]
 
 @dataclass(frozen=True)
 class Sample:
-    """Keys of some rows of a partition; each stands for `weight` bytes or rows."""
+    """The keys of some rows of a partition. Each represents `weight` bytes or rows."""
 
     keys: Keys
     weight: float
 
     @staticmethod
-    def bounds(taken: Sequence[Sample], ranges: int) -> Keys | None:
-        """The least keys of all ranges but the first, so that all weigh about the same; fewer where a key is very frequent."""
-        samples = [sample for sample in taken if len(sample.keys[0])]
+    def bounds(parts: Sequence[Sample], ranges: int) -> Keys | None:
+        """The smallest key of each range except the first, so that ranges have about equal weights. None without keys.
+
+        There are fewer ranges if a key is very frequent.
+        """
+        samples = [sample for sample in parts if len(sample.keys[0])]
         if not samples:
             return None
         keys = [pa.concat_arrays(columns) for columns in zip(*(sample.keys for sample in samples), strict=True)]
@@ -98,22 +101,22 @@ class Sample:
         ends = np.searchsorted(weights, weights[-1] * np.arange(1, ranges) / ranges)
         chosen = order[np.unique(ends)]
         differs = np.ones(len(chosen), bool)
-        if len(chosen) > 1:  # of equal keys the first
+        if len(chosen) > 1:  # drop repeated keys
             differs[1:] = np.any([word[chosen[1:]] != word[chosen[:-1]] for word in words], axis=0)
         return [column.take(pa.array(chosen[differs])) for column in keys]
 
 
 def ranges_of(keys: Keys, bounds: Keys) -> np.ndarray:
-    """The number of the range of each row: how many bounds are not greater than its key."""
+    """The range number of each row: how many bounds are less than or equal to its key."""
     count = len(bounds[0])
     order = stable_order(order_words([pa.concat_arrays(pair) for pair in zip(bounds, keys, strict=True)]))
-    found = np.empty(len(order), np.int32)
-    found[order] = (order < count).cumsum()
-    return found[count:]
+    numbers = np.empty(len(order), np.int32)
+    numbers[order] = (order < count).cumsum()
+    return numbers[count:]
 
 
 class RangeRouter(UnawareRouter):
-    """Routes by partition and by the range of the key, whose number stands for a bucket."""
+    """Routes by partition and by the range of the key, whose number takes the place of the bucket."""
 
     def __init__(self, schema: TableSchema, order: SortOrder, bounds: Mapping[bytes, Keys]) -> None:
         super().__init__(schema)
@@ -130,14 +133,14 @@ class RangeRouter(UnawareRouter):
 
 @dataclass(frozen=True)
 class SortedWritePlan(WritePlan):
-    """A write whose `buckets` are ranges of an order; without `bounds` a partition is one range."""
+    """A write whose buckets are ranges of sorted keys. `bounds`: by partition; a partition without bounds is one range."""
 
     order: SortOrder = field(default_factory=lambda: SortOrder(()))
     bounds: Mapping[bytes, Keys] = field(default_factory=dict)
 
     @property
     def sort_keys(self) -> tuple[str, ...]:
-        """The place of arrival comes last, so that no two rows are equal."""
+        """The sort columns, then the order of arrival, so that no two rows are equal."""
         return (*self.order.key, SEQUENCE_NUMBER)
 
     @property
@@ -156,11 +159,11 @@ class SortedWritePlan(WritePlan):
 
 
 class _SortedFiles(DataFileWriter):
-    """Files of rows that are numbered in their new order."""
+    """Writes sorted rows, numbered in their new order."""
 
     _number = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         stored = batch.drop_columns([CURVE]) if CURVE in batch.schema.names else batch
-        super().write(numbered_in_turn(stored, self._number))
+        super().write(consecutively_numbered(stored, self._number))
         self._number += batch.num_rows

@@ -1,7 +1,7 @@
-"""Rows -> level-0 files of all buckets of one task, compacted as they become many: a local write, or a writer task on Spark.
+"""Writes the rows of one task (a local write, or a writer task on Spark) into level-0 files, and compacts them if required.
 
-`write_rows` reads the splits; a `TableWriter` routes their rows to a `BucketWriter` per bucket, whose rows lie in the common
-`WriteBuffer` until they are flushed into a file of its `BucketTree`.
+`write_rows` reads the splits. A `TableWriter` routes their rows to one `BucketWriter` per bucket, which holds them in the common
+`WriteBuffer` until they are flushed into level-0 files. A `BucketTree` keeps track of the files of a bucket.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ READ_AHEAD_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class WrittenBucket:
-    """What a write did to one bucket.
+    """The result of a write in one bucket.
 
-    `stalls`: how often the write had to wait for a compaction, `stall_millis` in all; `wait_millis`: how long it waited for
-    compactions at the end, before the commit. `compaction_lost`: why its compaction was dropped.
+    `stalls`, `stall_millis`: how often and how long rows had to wait for a compaction. `wait_millis`: how long the write waited
+    for compactions at the end. `compaction_lost`: why compactions of the bucket were dropped, if they were.
     """
 
     message: CommitMessage
@@ -47,7 +47,7 @@ class WrittenBucket:
 
 @dataclass(frozen=True)
 class Written:
-    """What a task did, or all tasks of a write. `steps`: of its trace, those that have not been shown yet."""
+    """The result of one task, or of all tasks of a write. `steps`: steps of the trace that have not been shown yet."""
 
     buckets: tuple[WrittenBucket, ...] = ()
     buffer: BufferUse = field(default_factory=BufferUse)
@@ -57,13 +57,13 @@ class Written:
     def messages(self) -> list[CommitMessage]:
         return [bucket.message for bucket in self.buckets]
 
-    def with_index_files(self, made: Mapping[BucketId, IndexFileMeta]) -> Written:
-        """With the index files of new keys; those keys have rows, so each file has a message to go with."""
-        if not made:
+    def with_index_files(self, index_files: Mapping[BucketId, IndexFileMeta]) -> Written:
+        """The result with new hash index files. Each of their buckets has a message, because new keys have rows."""
+        if not index_files:
             return self
         buckets = []
         for bucket in self.buckets:
-            index = made.get(bucket.message.bucket_id)
+            index = index_files.get(bucket.message.bucket_id)
             message = bucket.message if index is None else replace(bucket.message, new_index_files=(index,))
             buckets.append(replace(bucket, message=message))
         return replace(self, buckets=tuple(buckets))
@@ -81,10 +81,10 @@ class Written:
 def write_rows(
     plan: WritePlan, tallies: Tallies, on_rows: Callable[[int], None] = lambda rows: None, threads: int = 1
 ) -> Written:
-    """Write all splits; `on_rows` hears of progress. When it fails, its level-0 files are removed.
+    """Write all splits. `on_rows` is called with the number of rows of each batch. After a failure all new files are removed.
 
-    `tallies` gets what was found in each split. With several `threads` input is decoded ahead, and buckets are sorted, written
-    and compacted side by side in the end.
+    `tallies` is filled with the tally of each split. With several `threads`, input is decoded ahead, and buckets are sorted,
+    written and compacted in parallel at the end.
     """
     tallies.update((number, Tally()) for number in range(len(plan.splits)))
     batches = (batch for number, split in enumerate(plan.splits) for batch in plan.incoming.read(split, tallies[number]))
@@ -97,11 +97,11 @@ def write_rows(
 
 
 class TableWriter:
-    """Writes the buckets of one task; leave its `with` block by an exception, and the files are removed.
+    """Writes the buckets of one task. An exception that leaves its `with` block removes all new files.
 
     All buckets share one write buffer. A bucket with `num-sorted-run.stop-trigger` runs is compacted before its next flush (a
-    stall), and every bucket is offered to the compaction at the end. Where the plan compacts during the writing, each flush
-    offers its bucket, and compactions run in `threads` of their own; `executor` runs them instead where it is given.
+    stall), and every bucket is checked for a compaction at the end. If the plan compacts while rows are being written, each flush
+    checks its bucket, and compactions run in `threads` of their own, or on `executor`.
     """
 
     def __init__(self, plan: WritePlan, threads: int = 1, executor: Executor | None = None) -> None:
@@ -122,18 +122,18 @@ class TableWriter:
     def __enter__(self) -> TableWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._compactions is not None:
-            if kind is not None:
+            if error_type is not None:
                 self._compactions.give_up()
             self._compactions.close()
         self._memory.close()
-        if kind is not None:
+        if error_type is not None:
             for bucket in self._buckets.values():
                 bucket.abort()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows in `merge_schema` in the order of arrival, in pieces that a buffer has room for."""
+        """Write rows in `merge_schema`, which come in the order of arrival, in pieces that fit into the write buffer."""
         if self._compactions is not None:
             self._compactions.check()
         step = max(1, batch.num_rows * self._plan.context.options.write_buffer_size // max(1, batch.nbytes))
@@ -150,10 +150,10 @@ class TableWriter:
             self._buckets[bucket_id].write(rows)
 
     def finish(self) -> Written:
-        """Flush what is left and compact; one result per bucket that got rows."""
+        """Flush the remaining rows and compact. The result has one entry per bucket that got rows."""
         written = tuple(self._finished(list(self._buckets.values())))
-        made = self._router.finish()
-        return Written(written, self._memory.use, self._plan.context.trace.taken()).with_index_files(made)
+        index_files = self._router.finish()
+        return Written(written, self._memory.use, self._plan.context.trace.taken()).with_index_files(index_files)
 
     def _finished(self, buckets: list[BucketWriter]) -> list[WrittenBucket]:
         if self._threads == 1 or len(buckets) == 1:
@@ -170,7 +170,7 @@ class TableWriter:
 
 
 class BucketWriter:
-    """One bucket of a task: its part of the write buffer, its tree, and the files of this task in it."""
+    """Writes one bucket of a task: holds its rows in the write buffer, flushes them, and compacts its files."""
 
     def __init__(self, plan: WritePlan, bucket_id: BucketId, memory: WriteBuffer, compactions: Compactions | None) -> None:
         self._plan = plan
@@ -187,14 +187,14 @@ class BucketWriter:
         memory.join(self)
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take rows in the order of the buffer; as sequence numbers they bear their places in the order of arrival.
+        """Add rows in the order of the buffer. Their sequence numbers are positions in the order of arrival.
 
-        In append tables the rows of a bucket are numbered without gaps.
+        In append tables the rows of a bucket are renumbered without gaps.
         """
         if self._plan.context.mode.has_keys:
             self._memory.add(self, _numbered(rows, self._first_sequence))
             return
-        self._memory.add(self, numbered_in_turn(rows, self._first_sequence + self._arrived))
+        self._memory.add(self, consecutively_numbered(rows, self._first_sequence + self._arrived))
         self._arrived += rows.num_rows
 
     def flush(self) -> None:
@@ -203,7 +203,7 @@ class BucketWriter:
             self._tree.begin_compaction()
 
     def finish(self) -> WrittenBucket:
-        """Flush what is left, and compact: a commit waits for that."""
+        """Flush the remaining rows, and wait until compactions have ended."""
         if not self.buffer.is_empty:
             self._flush("no more rows")
         waited = self._compact() if self._tree.is_compacted else 0
@@ -213,7 +213,7 @@ class BucketWriter:
         return WrittenBucket(message, self._stalls, self._stall_millis, waited, self._tree.compaction_lost)
 
     def _compact(self) -> int:
-        """Offer everything to the compaction; milliseconds until it has ended."""
+        """Compact the bucket if the triggers ask for it. Returns how many milliseconds this took."""
         started = self._plan.context.clock.now_millis()
         self._tree.take_result(wait=True)
         if self._tree.begin_compaction():
@@ -234,14 +234,14 @@ class BucketWriter:
         self._tree.flushed(files, changes)
 
     def _level_0_files(self) -> DataFileWriter:
-        """What writes the files of the next flush."""
+        """The writer for the files of the next flush."""
         if self._open is None:
             self._open = self._plan.level_0_writer(self._bucket_id, self._names)
             self._writers.append(self._open)
         return self._open
 
     def _wait_for_room(self) -> None:
-        """Back pressure: more runs would make every read, and the compaction itself, slower than this write is worth."""
+        """Back pressure: wait until the bucket has fewer runs than the stop trigger, which more runs would make slow to read."""
         self._tree.take_result(wait=False)
         context, runs = self._plan.context, self._tree.run_count
         if not self._tree.is_compacted or runs < context.options.stop_trigger:
@@ -254,20 +254,20 @@ class BucketWriter:
         self._stall_millis += context.clock.now_millis() - started
 
     def _compact_until_there_is_room(self) -> None:
-        """Or until nothing is left that the triggers ask for."""
+        """Compact until the bucket has fewer runs than the stop trigger, or the triggers ask for nothing more."""
         while self._tree.is_compacted and self._tree.run_count >= self._plan.context.options.stop_trigger:
             self._tree.begin_compaction()
             if not self._tree.take_result(wait=True) and not self._tree.has_unseen_runs:
                 return
 
     def abort(self) -> None:
-        """Remove the level-0 files; compacted ones bear the job's stamp and go with it."""
+        """Remove the level-0 files. Files of compactions are removed with the job, by its stamp."""
         for writer in self._writers:
             writer.abort()
 
 
 def _numbered(batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
-    """The batch with `first_sequence` added to each row's place (FORMAT.md, section 7.3)."""
+    """The batch with `first_sequence` added to each sequence number (FORMAT.md, section 7.3)."""
     if first_sequence == 0:
         return batch
     index = batch.schema.get_field_index(SEQUENCE_NUMBER)
@@ -275,8 +275,8 @@ def _numbered(batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
     return batch.set_column(index, batch.schema.field(index), sequence)
 
 
-def numbered_in_turn(batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
-    """The batch with its rows numbered one by one from `first_sequence` on."""
+def consecutively_numbered(batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
+    """The batch with consecutive sequence numbers, from `first_sequence` on."""
     index = batch.schema.get_field_index(SEQUENCE_NUMBER)
     numbers = pa.array(np.arange(first_sequence, first_sequence + batch.num_rows, dtype=np.int64))
     return batch.set_column(index, batch.schema.field(index), numbers)

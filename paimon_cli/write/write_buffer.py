@@ -1,4 +1,4 @@
-"""Rows between their arrival and their level-0 file: memory that all buckets of a task share, then sorted runs on local disk."""
+"""Holds rows between their arrival and their level-0 file: in memory that all buckets of a task share, or on local disk."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from paimon_cli.metadata.data_file_schema import DELETE, UPDATE_BEFORE, VALUE_KI
 
 @dataclass(frozen=True)
 class BufferUse:
-    """How a task used its write buffer: of its size, `buffer_peak` are the most bytes that rows took at a time.
+    """How a task used its write buffer. Sizes are in bytes; `buffer_peak`: the most memory that rows took at a time.
 
-    `spilled_size`: bytes on disk. `preemptions`: how often a bucket gave its memory to the rows of another one.
+    `spilled_size`: written to disk. `preemptions`: how often a bucket was spilled or flushed to make room for another one.
     """
 
     buffer_size: int = 0
@@ -36,7 +36,7 @@ class BufferUse:
     preemptions: int = 0
 
     def with_other_task(self, other: BufferUse) -> BufferUse:
-        """The greatest peak, and the sums of what was done; each task has a buffer of its own."""
+        """The use of both tasks together, each with a buffer of its own: the larger peak, and sums of the counts."""
         return BufferUse(
             max(self.buffer_size, other.buffer_size),
             max(self.buffer_peak, other.buffer_peak),
@@ -48,7 +48,7 @@ class BufferUse:
 
 
 class RowBuffer(Protocol):
-    """The rows of one bucket between their arrival and their level-0 file; a `WriteBuffer` decides when they leave memory."""
+    """Holds the rows of one bucket until they are flushed. A `WriteBuffer` decides when they leave memory."""
 
     size: int
     """Bytes in memory."""
@@ -58,7 +58,7 @@ class RowBuffer(Protocol):
 
     @property
     def has_open_file(self) -> bool:
-        """Whether rows went into a file already that the next flush will close."""
+        """Whether rows have already been written to a file, which the next flush will close."""
         ...
 
     def add(self, rows: pa.RecordBatch) -> None: ...
@@ -68,35 +68,36 @@ class RowBuffer(Protocol):
         ...
 
     def flush(self, writer: DataFileWriter, changelog: DataFileWriter | None = None) -> None:
-        """Write all rows, merged, and to `changelog` all of them as they came; empty afterwards."""
+        """Write all rows, merged by key, and all of them unmerged to `changelog`. The buffer is empty afterwards."""
         ...
 
 
 OpenFile = Callable[[], DataFileWriter]
-"""Gives the writer of the bucket's next files, which the following flush closes."""
+"""Returns the writer of the bucket's next files, which the following flush closes."""
 
 
 class BufferOwner(Protocol):
-    """A bucket that has rows in the write buffer."""
+    """A bucket with rows in the write buffer."""
 
     @property
     def buffer(self) -> RowBuffer: ...
 
     def flush(self) -> None:
-        """Make a level-0 file of the rows."""
+        """Write the rows to a level-0 file."""
         ...
 
 
 class WriteBuffer:
-    """The memory of one task, shared by all its buckets: a single one may take all of it (Java MemoryPoolFactory).
+    """The memory of one task, shared by all its buckets; a single bucket may use all of it (Java MemoryPoolFactory).
 
-    Where rows find no room the bucket that holds most is spilled, so that a bucket gets one sorted run however much is
-    written; without `write-buffer-spillable`, or with `write-buffer-spill.max-disk-size` spent, it is flushed.
+    If there is no room for new rows, the bucket with the most rows in memory is spilled to disk, so that a bucket gets a single
+    sorted run, however many rows are written. It is flushed instead if `write-buffer-spillable` is false, or
+    `write-buffer-spill.max-disk-size` is used up.
     """
 
     def __init__(self, context: TableContext, *, postpones: bool = False, sort_keys: tuple[str, ...] = ()) -> None:
-        """`postpones`: the rows leave it as they come, although they have a key. `sort_keys`: what rows are sorted by that have
-        none, and of which each stays.
+        """`postpones`: rows stay in the order of arrival, although they have a key. `sort_keys`: columns by which to sort an
+        append table, whose rows are not merged.
         """
         self.context = context
         self.keys = sort_keys or context.schema.trimmed_primary_keys
@@ -105,38 +106,37 @@ class WriteBuffer:
         self.spill = SpillDirectory()
         self._options = context.options
         self._owners: list[BufferOwner] = []
-        self._lock = threading.Lock()  # buckets are flushed side by side in the end
+        self._lock = threading.Lock()  # at the end, buckets are flushed in parallel
         self._held = self._peak = self._flushes = self._spills = self._spilled_size = self._preemptions = 0
 
     def row_buffer(self, bucket_path: str, open_file: OpenFile) -> RowBuffer:
-        """A buffer for the rows of one bucket, which come in the order of `order_of`."""
+        """A buffer for the rows of one bucket, which arrive in batches sorted as `order_of` says."""
         return SortBuffer(self, bucket_path) if self.sorts else ArrivalBuffer(self, bucket_path, open_file)
 
     def order_of(self, rows: pa.RecordBatch) -> np.ndarray | None:
-        """The order in which buffers take the rows of a batch of all buckets: by key, or as they come (None).
+        """The order in which buffers need the rows of a batch: by key (row numbers), or as they are (None).
 
-        They are sorted while they are in the processor's cache, so that a flush merges runs instead of gathering rows from
-        everywhere.
+        Batches are sorted while they are in the processor's cache, so that a flush only merges sorted batches.
         """
         if not self.sorts:
             return None
         return stable_order(order_words([rows.column(name) for name in self.keys]))
 
     def refuse_impossible_retractions(self, rows: pa.RecordBatch) -> None:
-        """Raise what the merge engine raises for the retractions among the rows, which are merged only later."""
+        """Raise the error that the merge engine would raise for retractions among the rows, which are merged only later."""
         kinds = rows.column(VALUE_KIND).to_numpy()
         for kind in (UPDATE_BEFORE, DELETE):
-            places = np.flatnonzero(kinds == kind)
-            if len(places):
-                row = rows.slice(int(places[0]), 1)
+            found = np.flatnonzero(kinds == kind)
+            if len(found):
+                row = rows.slice(int(found[0]), 1)
                 list(merge_in_memory([row, row], self.keys, self.engine, 2))
 
     def join(self, owner: BufferOwner) -> None:
-        """From now on the owner may have to give up its memory."""
+        """Register an owner, whose rows may be spilled or flushed from now on."""
         self._owners.append(owner)
 
     def add(self, owner: BufferOwner, rows: pa.RecordBatch) -> None:
-        """Put rows into the owner's buffer, after others have made room for them."""
+        """Put rows into the owner's buffer, after making room for them."""
         for piece in self._fitting(rows):
             self._make_room(piece.nbytes, owner)
             with self._lock:
@@ -145,7 +145,7 @@ class WriteBuffer:
             owner.buffer.add(piece)
 
     def _fitting(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Pieces that an empty buffer has room for, as long as a single row has."""
+        """The rows in pieces that fit into an empty buffer. A single row that is larger is a piece of its own."""
         if rows.nbytes <= self._options.write_buffer_size or rows.num_rows < 2:
             yield rows
             return
@@ -153,10 +153,10 @@ class WriteBuffer:
         yield from self._fitting(rows.slice(0, half))
         yield from self._fitting(rows.slice(half))
 
-    def _make_room(self, size: int, asking: BufferOwner) -> None:
+    def _make_room(self, size: int, for_owner: BufferOwner) -> None:
         while self._held and self._held + size > self._options.write_buffer_size:
             biggest = max(self._owners, key=lambda owner: owner.buffer.size)
-            self._preemptions += biggest is not asking
+            self._preemptions += biggest is not for_owner
             if self._may_spill():
                 biggest.buffer.spill()
             else:
@@ -167,11 +167,11 @@ class WriteBuffer:
         return options.write_buffer_spillable and self.spill.size < options.write_buffer_spill_max_disk_size
 
     def may_keep_file_open(self) -> bool:
-        """Whether one more bucket may write into its file while rows still come: each such file holds memory and a handle."""
+        """Whether one more bucket may keep its file open while rows still arrive, which costs memory and a file handle."""
         return sum(owner.buffer.has_open_file for owner in self._owners) < self._options.write_max_writers_to_spill
 
     def given_back(self, size: int, *, flushed: bool = False, spilled_size: int | None = None) -> None:
-        """Release bytes of a bucket whose rows went into a level-0 file or into a run on disk."""
+        """Release the memory (bytes) of rows that went into a level-0 file (`flushed`) or into a run on disk (`spilled_size`)."""
         with self._lock:
             self._held -= size
             self._flushes += flushed
@@ -186,13 +186,15 @@ class WriteBuffer:
         )
 
     def close(self) -> None:
-        """Remove what was spilled."""
+        """Remove all spilled runs."""
         self.spill.close()
 
 
 class SortBuffer:
-    """One bucket's part: collects batches in `merge_schema`, each sorted by key, in the order of arrival and flushes them as
-    one sorted run (Java SortBufferWriteBuffer, FORMAT.md, section 7.3)."""
+    """The `RowBuffer` of a bucket whose rows are sorted: collects sorted batches, and flushes them as one sorted run.
+
+    Batches are in `merge_schema` and come in the order of arrival (FORMAT.md, section 7.3; Java SortBufferWriteBuffer).
+    """
 
     def __init__(self, memory: WriteBuffer, bucket_path: str) -> None:
         self._memory = memory
@@ -216,7 +218,7 @@ class SortBuffer:
         return False
 
     def spill(self) -> None:
-        """Move the rows in memory to disk, all of them: merging is for the flush, which sees every row of a key."""
+        """Move all rows in memory to disk, unmerged: only the flush has all rows of a key."""
         with self._memory.context.trace.timed("spill", bucket=self._bucket_path, bytes=self.size) as facts:
             batches, size = self._taken()
             pieces = merge_in_memory(batches, self._keys, KeepAllVersions(), rows_of(batches, SPILLED_BATCH_BYTES))
@@ -226,7 +228,7 @@ class SortBuffer:
         self._memory.given_back(size, spilled_size=run.size)
 
     def flush(self, writer: DataFileWriter, changelog: DataFileWriter | None = None) -> None:
-        """Merge all rows by key and write them; `changelog` gets them unmerged. Empty afterwards."""
+        """Merge all rows by key and write them; `changelog` gets them unmerged. The buffer is empty afterwards."""
         engine = self._engine if changelog is None else InputChanges(self._engine, changelog.write)
         if not self._runs:
             batches, size = self._taken()
@@ -236,12 +238,12 @@ class SortBuffer:
             return
         if self._batches:
             self.spill()
-        # What small buffers have left is no room for the big ones of a merge.
+        # Memory of many small buffers is fragmented, and of no use for the large ones of a merge.
         pa.default_memory_pool().release_unused()
         runs, self._runs = self._runs, []
         opened: list[OpenRun] = [run.read for run in runs]
-        most = self._memory.context.options.local_sort_max_file_handles
-        for batch in merge_in_passes(opened, self._keys, engine, most, keys_repeat=True):
+        max_runs = self._memory.context.options.local_sort_max_file_handles
+        for batch in merge_in_passes(opened, self._keys, engine, max_runs, keys_repeat=True):
             writer.write(batch)
         for run in runs:
             self._memory.spill.remove(run)
@@ -254,11 +256,10 @@ class SortBuffer:
 
 
 class ArrivalBuffer:
-    """One bucket's part where nothing is merged, in append tables and `bucket-postpone`: rows in `merge_schema`, which leave it
-    in the order of arrival.
+    """The `RowBuffer` of a bucket whose rows stay in the order of arrival (append tables, `bucket-postpone`).
 
-    A bucket writes each full row group into its file at once. Where that would keep too many files open, its rows wait in memory
-    or on disk for the flush (Java AppendOnlyWriter).
+    A full row group is written to the bucket's file at once. If too many files would be open then, rows wait in memory or on disk
+    for the flush instead (Java AppendOnlyWriter).
     """
 
     def __init__(self, memory: WriteBuffer, bucket_path: str, open_file: OpenFile) -> None:
@@ -302,7 +303,7 @@ class ArrivalBuffer:
         self._forget_memory(spilled_size=run.size)
 
     def flush(self, writer: DataFileWriter, changelog: DataFileWriter | None = None) -> None:
-        """Write what is left; there are no changelog files."""
+        """Write the remaining rows. There are no changelog files."""
         self._empty_into(writer)
         self._file = None
         self._memory.given_back(0, flushed=True)

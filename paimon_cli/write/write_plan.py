@@ -1,4 +1,4 @@
-"""What the tasks of one write share, as one picklable value."""
+"""The plan of a write: one picklable value that all of its tasks share."""
 
 from __future__ import annotations
 
@@ -35,42 +35,50 @@ from paimon_cli.write.routers import (
 )
 
 CompactBucket = Callable[[TableContext, BucketFiles, Callable[[], bool]], CommitMessage | None]
-"""Compacts a bucket if a trigger fires, else returns None. The last argument returns whether to give up, with `CancelledError`.
-`FilesConflict` if another job has replaced the files; the rows of the bucket can be committed all the same. The write phase
-gets such a function, because it does not know the compaction phase."""
+"""Compacts a bucket if a trigger fires, else returns None. The write phase gets this function, because it does not import the
+compaction phase.
+
+The last argument says whether the compaction is still wanted; if not, it raises `CancelledError`. Raises `FilesConflict` if
+another job has replaced the files, in which case the rows of the bucket can still be committed.
+"""
 
 Tallies = dict[int, Tally]
-"""What was found in each split of a plan, by its number."""
+"""Number of a split in the plan -> its tally."""
 
 
 class SplitRows(Protocol):
-    """The rows of a plan's splits as the table takes them: checked rows of a source, or the table's own. Picklable."""
+    """The rows of a plan's splits: validated rows of a source, or the table's own. Picklable."""
 
     def read(self, split: Any, tally: Tally, /) -> Iterator[pa.RecordBatch]:
-        """The rows of one split in `merge_schema`; `_SEQUENCE_NUMBER` is their place in the order of arrival.
+        """The rows of one split in `merge_schema`; `_SEQUENCE_NUMBER` is their position in the order of arrival.
 
-        `tally` counts what was found in the split; it is complete when all rows were taken.
+        `tally` counts the rows and faults of the split. It is complete after the last row.
         """
         ...
 
 
 @dataclass(frozen=True)
 class WritePlan:
-    """What to read, where rows go and how their files are named.
+    """What to read, where rows go, and how their files are named.
 
-    `first_sequences`: committed maximum + 1 of each (partition, bucket) that has files; 0 for the others. An incoming row
-    gets that number plus its place in the order of arrival, so numbers rise, with gaps, whichever task writes the bucket.
-    `file_stamp`: 16 hex digits in the names of all data files of this job. `compact_bucket`: compacts buckets, None for a
-    write that leaves that to others; then `existing` (the buckets at the read snapshot) is not needed. `compacts_beside`: after
-    each flush, in threads of their own, instead of when a bucket is full or done. `other_bucket_counts`: bucket counts of the
-    partitions that were not written with `total_buckets`. `replaces_rows`: the rows take the place of older ones, and what
-    changes by that is in no changelog file, as in Java. `commit_user`, `writer_id`: what names a writer of postponed files.
-    `bucket_counts`: in tables with postponed buckets, the number of buckets of each partition; None where rows are postponed.
-    `counts_on`: the rows decide on these numbers where the table has none (here, those that it has), so they are postponed within
-    this write first, and counted there. `hash_indexes`: what the buckets of keys follow from, if dynamic; `assigners`: how many
-    open buckets at a time; `assigner`: the one whose rows these are, None for all; `rows_are_assigned`: the rows bring along the
-    buckets that another task has given them. `lookup_buckets`: where keys are looked up, if they may live in any partition,
-    as snapshot `keys_read_at` has them (0: the empty table).
+    Sequence numbers. `first_sequences`: for each bucket with files, the highest committed number + 1 (others: 0). A row gets that
+    number plus its position in the order of arrival, so numbers increase, with gaps, whichever task writes the bucket.
+
+    Files. `file_stamp`: 16 hex digits in the names of all data files of this job. `commit_user`, `writer_id`: identify a writer
+    in the names of postponed files. `replaces_rows`: the rows replace older ones (overwrite); no changelog file shows that, as in
+    Java.
+
+    Compaction. `compact_bucket`: compacts buckets; None if this write does not compact, and does not need `existing`, the buckets
+    at the read snapshot. `compacts_beside`: compact after each flush, in separate threads, instead of when a bucket has too many
+    runs and at the end.
+
+    Buckets. `total_buckets`: the table's option; `other_bucket_counts`: bucket counts of partitions that were written with
+    another one. `bucket_counts`: in tables with postponed buckets, the bucket count of each partition; None if rows are
+    postponed. `counts_on`: the known bucket counts, where those of other partitions depend on their number of rows, so that this
+    write postpones its rows first and counts them. `hash_indexes`: the hash indexes of a table with dynamic buckets.
+    `assigners`: how many assigners open buckets; `assigner`: the one whose rows these are, None for all. `rows_are_assigned`:
+    rows have a column with the bucket that another task has assigned. `lookup_buckets`: where keys are looked up if they may live
+    in any partition, at snapshot `keys_read_at` (0: the empty table).
     """
 
     context: TableContext
@@ -99,41 +107,41 @@ class WritePlan:
 
     @property
     def postpones(self) -> bool:
-        """Whether rows go into `bucket-postpone`, as they come."""
+        """Whether rows go into `bucket-postpone`, in the order of arrival."""
         return self.context.mode.bucket_mode is BucketMode.POSTPONED and self.bucket_counts is None
 
     @property
     def records_input(self) -> bool:
-        """Whether the rows go into changelog files, too, as they come (`changelog-producer=input`)."""
+        """Whether rows also go into changelog files, unmerged (`changelog-producer=input`)."""
         return self.context.mode.changelog_producer == INPUT and not (self.replaces_rows or self.postpones)
 
     @property
     def route(self) -> str:
-        """What decides on the bucket of a row, as the trace names it."""
+        """The way in which rows get their buckets, for the trace."""
         mode = self.context.mode
         kind = "append" if not mode.has_keys else "key-value"
         return f"{kind}-{mode.bucket_mode.name.lower() if self.bucket_counts is None else 'fixed'}"
 
     @property
     def shuffles(self) -> bool:
-        """Whether all rows of a bucket have to come to the same task. Where any task may add files to it, they do so only if the
-        table asks for few tasks in a partition (`partition.sink-strategy=hash`).
+        """Whether all rows of a bucket must go to the same task. Where any task may add files to it, this is the case only
+        with `partition.sink-strategy=hash`, which limits the tasks per partition.
         """
         any_task_may = self.context.mode.bucket_mode is BucketMode.UNAWARE or self.postpones
         return not any_task_may or self.context.options.partition_sink_strategy == "hash"
 
     @property
     def sort_keys(self) -> tuple[str, ...]:
-        """What rows without a key are sorted by; nothing where they stay in the order of arrival."""
+        """The columns by which rows of an append table are sorted; none if they stay in the order of arrival."""
         return ()
 
     @property
     def assigns(self) -> bool:
-        """Whether it depends on other rows of the table which bucket a row gets."""
+        """Whether the bucket of a row depends on other rows of the table."""
         return self.hash_indexes is not None or self.lookup_buckets is not None
 
     def placed(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        """The rows to be written in place of those that come, with their buckets; the same where no key can have moved."""
+        """The rows to write, with their buckets if keys may live in any partition; otherwise the rows as they are."""
         if self.lookup_buckets is None or self.rows_are_assigned:
             return batches
         share = Share() if self.assigner is None else Share(self.assigner, self.assigners)
@@ -153,32 +161,32 @@ class WritePlan:
         return FixedRouter(self.context.schema, self.context.options)
 
     def assigner_router(self) -> Router:
-        """What gives rows to assigners, where those are tasks of their own."""
+        """The router to the assigners of rows, where these are separate tasks."""
         kind = AssignerRouter if self.lookup_buckets is None else KeyShareRouter
         return kind(self.context.schema, self.assigners)
 
     def with_assigners(self, parallelism: int) -> WritePlan:
-        """With as many assigners as options ask for, or as can work at a time (Java's writers on Flink and Spark do likewise)."""
+        """The plan with as many assigners as options say, or as can run in parallel (like Java's writers on Flink and Spark)."""
         if not self.assigns:
             return self
         options = self.context.options
-        most = options.dynamic_bucket_assigner_parallelism
-        count = options.dynamic_bucket_initial_buckets or most or parallelism
-        limit = options.dynamic_bucket_max_buckets
-        return replace(self, assigners=min(count, most or count, count if limit == -1 else limit))
+        max_assigners = options.dynamic_bucket_assigner_parallelism
+        count = options.dynamic_bucket_initial_buckets or max_assigners or parallelism
+        max_buckets = options.dynamic_bucket_max_buckets
+        return replace(self, assigners=min(count, max_assigners or count, count if max_buckets == -1 else max_buckets))
 
     def hash_index_state(self, partition: bytes) -> str | None:
-        """The state of the index by which the rows of a partition get buckets; None if no index decides, or it goes away."""
+        """The state of the hash index of a partition, for the commit to compare; None if there is none, or it is replaced."""
         return None if self.hash_indexes is None or self.replaces_rows else self.hash_indexes.state(partition)
 
     def check_total(self, partition: bytes) -> None:
-        """`UsageError` if rows of that partition would go into other buckets than older ones of their keys."""
+        """Raise `UsageError` if the partition has another bucket count than the table's option, so that keys would move."""
         total = self.other_bucket_counts.get(partition)
         if total is not None:
-            place = self.context.partition_path_of(partition).rstrip("/") or "the table"
+            path = self.context.partition_path_of(partition).rstrip("/") or "the table"
             buckets = self.total_buckets if self.total_buckets > 0 else total
             raise UsageError(
-                f"{place} was written with {total} buckets, the table's option says {self.total_buckets}",
+                f"{path} was written with {total} buckets, the table's option says {self.total_buckets}",
                 "rows of one key must stay in one bucket",
                 "try again if a rescale is running, which changes the option last; otherwise run: "
                 f"paimon-cli rescale {self.context.layout.argument} --buckets {buckets}",
@@ -188,21 +196,21 @@ class WritePlan:
         return self.first_sequences.get(bucket_id, 0)
 
     def start_of(self, bucket_id: BucketId) -> tuple[BucketFiles, int, DataFileNames]:
-        """What a writer of the bucket begins with: its files, the number of its first row, and names for new files.
+        """What a writer of the bucket needs: its existing files, the sequence number of its first row, and names for new files.
 
-        Errors as `check_total`.
+        Raises the errors of `check_total`.
         """
         self.check_total(bucket_id.partition)
         buckets = self.total_buckets if self.bucket_counts is None else self.bucket_counts[bucket_id.partition]
         files = self.existing.get(bucket_id, BucketFiles(*bucket_id, buckets, ()))
-        return files, self.first_sequence(bucket_id), DataFileNames(self._of_level_0, self.file_stamp)
+        return files, self.first_sequence(bucket_id), DataFileNames(self._level_0_context, self.file_stamp)
 
     @cached_property
-    def _of_level_0(self) -> TableContext:
-        """The table with the options by which files of level 0 are written."""
+    def _level_0_context(self) -> TableContext:
+        """The table with the options for files of level 0."""
         if not self.postpones:
             return self.context
         return replace(self.context, options=postponed_options(self.context, self.commit_user, self.writer_id))
 
     def level_0_writer(self, bucket_id: BucketId, names: DataFileNames) -> DataFileWriter:
-        return DataFileWriter(self._of_level_0, bucket_id, level=0, source=SOURCE_APPEND, names=names)
+        return DataFileWriter(self._level_0_context, bucket_id, level=0, source=SOURCE_APPEND, names=names)

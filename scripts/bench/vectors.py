@@ -38,7 +38,7 @@ from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.read.scan_plan import Split, plan_scan
-from paimon_cli.read.split_reader import in_parts, read_side_by_side, read_split
+from paimon_cli.read.split_reader import in_parts, read_in_parallel, read_split
 from scripts.bench.cost_growth import cpu_of_process
 from scripts.bench.lookup import BATCH_ROWS, CLUSTERS, COLUMNS, new_table, values
 from scripts.bench.measure import FEWEST_ROUNDS, Comparison, cpu_with_children, report
@@ -164,7 +164,7 @@ def changelogs(folder: Path, table: Path, rows: int) -> Iterator[Comparison]:
         context = TableContext.open(str(table))
         values = [name for name in COLUMNS if name != "id"]
         splits = plan_scan(context, context.snapshots.latest()).splits
-        for _ in read_side_by_side(splits, lambda split: read_split(context, split, values), 1):
+        for _ in read_in_parallel(splits, lambda split: read_split(context, split, values), 1):
             pass
 
     clustered, random = clustered_upserts(folder, rows), upserts(folder, rows, MANY, 1)
@@ -195,7 +195,7 @@ def scans(folder: Path, table: Path, rows: int) -> Iterator[Comparison]:
     paths = [scanned.data_file_path(*bucket, file) for bucket, file in found.values()]
 
     def scan(columns: Sequence[str], threads: int = 1) -> int:
-        batches = read_side_by_side(plan.splits, lambda split: read_split(scanned, split, columns), threads)
+        batches = read_in_parallel(plan.splits, lambda split: read_split(scanned, split, columns), threads)
         return sum(batch.num_rows for batch in batches)
 
     def plain(columns: Sequence[str]) -> int:
@@ -230,7 +230,7 @@ def report_two_readers(scanned: TableContext, rounds: int) -> bool:
     shared: list[float] = []
     for _ in range(rounds + 1):
         began = time.process_time()
-        for _ in read_side_by_side([split], lambda split: read_split(scanned, split, tuple(COLUMNS)), 1):
+        for _ in read_in_parallel([split], lambda split: read_split(scanned, split, tuple(COLUMNS)), 1):
             pass
         alone.append(time.process_time() - began)
         seconds = dict.fromkeys(parts, 0.0)
@@ -240,7 +240,7 @@ def report_two_readers(scanned: TableContext, rounds: int) -> bool:
             yield from read_split(scanned, part, tuple(COLUMNS))
             seconds[part] = time.thread_time() - began  # each part has a thread of its own
 
-        for _ in read_side_by_side(parts, read, 2):
+        for _ in read_in_parallel(parts, read, 2):
             pass
         readers = [0.0, 0.0]
         for part in parts:

@@ -52,7 +52,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         real(self, file, first_sequence)
 
     monkeypatch.setattr(DataFileWriter, "copy", watched)
-    for name in ("LEAST_GROUP", "LEAST_COMPACTED_GROUP", "LEAST_CHUNK"):
+    for name in ("MIN_GROUP_BYTES", "MIN_COMPACTED_GROUP_BYTES", "MIN_CHUNK_BYTES"):
         monkeypatch.setattr(append_rewriter, name, 0)
     return counts
 
@@ -91,7 +91,7 @@ def test_metadata_is_that_of_a_file_with_the_same_rows(
 ) -> None:
     made = []
     for name, least in (("copied", 0), ("decoded", 1 << 40)):
-        monkeypatch.setattr(append_rewriter, "LEAST_GROUP", least)
+        monkeypatch.setattr(append_rewriter, "MIN_GROUP_BYTES", least)
         context = written(tmp_path / name, options={"metadata.stats-mode": mode, **BLOOM}, bucket=bucket)
         before, order = rows(context), in_order(context)
         assert compact(context).files_after == 1
@@ -107,7 +107,7 @@ def test_metadata_is_that_of_a_file_with_the_same_rows(
 def test_a_table_of_small_commits_is_copied_once_and_decoded_then(
     copied: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(append_rewriter, "LEAST_COMPACTED_GROUP", 1 << 20)
+    monkeypatch.setattr(append_rewriter, "MIN_COMPACTED_GROUP_BYTES", 1 << 20)
     context = written(tmp_path / "t")
     compact(context)
     assert groups(context) == [20, 20, 20] and copied == [20, 20, 20]
@@ -120,7 +120,7 @@ def test_a_table_of_small_commits_is_copied_once_and_decoded_then(
 
 def test_small_row_groups_are_decoded_together(copied: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     context = written(tmp_path / "t")
-    monkeypatch.setattr(append_rewriter, "LEAST_CHUNK", 1 << 20)
+    monkeypatch.setattr(append_rewriter, "MIN_CHUNK_BYTES", 1 << 20)
     compact(context)
     assert groups(context) == [60] and copied == []
 
@@ -271,7 +271,7 @@ def test_a_damaged_page_is_copied_with_its_checksum_and_reported_by_the_next_rea
 def test_ten_rounds_of_writes_and_compactions_have_few_row_groups(
     copied: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(append_rewriter, "LEAST_COMPACTED_GROUP", 1 << 20)
+    monkeypatch.setattr(append_rewriter, "MIN_COMPACTED_GROUP_BYTES", 1 << 20)
     context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1, options={"compaction.min.file-num": "2"})
     for number in range(10):
         write(context, given(100 * number))

@@ -76,7 +76,7 @@ def test_changes_outlive_their_snapshots(tmp_path: Path) -> None:
     assert context.snapshots.ids() == [5, 6] and changes(context) == told and len(told) == 6
     write(context, [row(9, "nine")], overwrite=True)
     expire_snapshots(context, Retention(1, 1, 0, None))
-    with pytest.raises(NotFound, match="what snapshot 7 overwrote has expired"):
+    with pytest.raises(NotFound, match="the rows that snapshot 7 overwrote have expired"):
         changes(context)
     assert changes(context, 1, 6) == told
 

@@ -74,7 +74,7 @@ def test_the_newest_snapshot_as_of_a_time(context: TableContext) -> None:
         assert snapshot is not None and snapshot.id == expected
     with pytest.raises(NotFound) as caught:
         travel(context, as_of="2023-11-14T22:13:20Z")
-    assert "the oldest, 1, was made at 2023-11-14T22:13:2" in caught.value.why
+    assert "the oldest, 1, was committed at 2023-11-14T22:13:2" in caught.value.why
 
 
 def test_tags(tmp_path: Path) -> None:

@@ -214,6 +214,6 @@ def test_a_bucket_is_read_by_several_readers_in_the_same_order(tmp_path: Path, m
 def test_many_files_are_put_together_into_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = table(tmp_path, 0)
     rows = scan(context)
-    monkeypatch.setattr(scan_plan, "MOST_LONE_FILES", 1)
+    monkeypatch.setattr(scan_plan, "MAX_SINGLE_FILE_SPLITS", 1)
     assert len(plan_scan(context, context.snapshots.latest()).splits) == 1
     assert scan(context) == rows and scan(context, threads=2) == rows

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 import pyarrow as pa
 import pytest
 
-from paimon_cli.read.split_reader import read_side_by_side
+from paimon_cli.read.split_reader import read_in_parallel
 from tests.threads import no_thread_left
 
 
@@ -21,7 +21,7 @@ def read(split: int) -> Iterator[pa.RecordBatch]:
 @pytest.mark.parametrize("threads", [1, 2, 5, 50])
 @pytest.mark.parametrize("splits", [0, 1, 2, 9])
 def test_order_is_that_of_the_splits(threads: int, splits: int) -> None:
-    rows = [batch["n"][0].as_py() for batch in read_side_by_side(range(splits), read, threads)]
+    rows = [batch["n"][0].as_py() for batch in read_in_parallel(range(splits), read, threads)]
     assert rows == [split * 10 + part for split in range(splits) for part in range(3)]
 
 
@@ -33,8 +33,8 @@ def test_a_failure_of_a_later_split_comes_in_its_turn() -> None:
 
     rows: list[pa.RecordBatch] = []
     with pytest.raises(LookupError, match="gone"):
-        rows.extend(read_side_by_side(range(3), failing, 3))
-    stream = read_side_by_side(range(3), failing, 3)
+        rows.extend(read_in_parallel(range(3), failing, 3))
+    stream = read_in_parallel(range(3), failing, 3)
     with no_thread_left():
         assert [next(stream)["n"][0].as_py() for _ in range(3)] == [0, 1, 2]
         with pytest.raises(LookupError, match="gone"):
@@ -43,7 +43,7 @@ def test_a_failure_of_a_later_split_comes_in_its_turn() -> None:
 
 def test_a_caller_that_has_enough_leaves_no_thread() -> None:
     with no_thread_left():
-        stream = read_side_by_side(range(9), read, 4)
+        stream = read_in_parallel(range(9), read, 4)
         next(stream)
         assert isinstance(stream, Generator)
         stream.close()
