@@ -1,7 +1,6 @@
-"""What commit messages mean: the changes of a snapshot, and the files that exist only for them.
+"""Turns commit messages into the changes of a snapshot, and deletes their files if the commit is refused.
 
-The changes are manifest entries and what they make of the index manifest; the files are deleted if the commit is refused
-(FORMAT.md, sections 4.5 and 10.2).
+The changes are entries of manifests and of the index manifest (FORMAT.md, sections 4.5 and 10.2).
 """
 
 from __future__ import annotations
@@ -34,14 +33,13 @@ from paimon_cli.storage.storage import delete_all
 
 @dataclass(frozen=True)
 class SnapshotChanges:
-    """Entries of the delta (DELETEs before ADDs), of the changelog, and of the index manifest, for one snapshot.
+    """The changes of one snapshot: entries of the delta (DELETEs before ADDs), of the changelog, and of the index manifest.
 
-    `read_vectors`: buckets, with the files of deletion vectors that the changes are based on. `read_upper_files`: buckets, with
-    the data files above level 0 that older rows were looked for in.
-    `check_files`: the files to delete must still be there and levels must stay disjoint. `replaces_partitions`: the DELETEs
-    are all that lives in the touched partitions, so their bucket count may change. `read_snapshot_id`: the oldest snapshot
-    that a writer of these changes saw, None if unknown. `read_hash_indexes`: partitions, with the state of the hash indexes by
-    which their rows were given to buckets.
+    `check_files`: the files to delete must still be live, and levels must stay disjoint. `replaces_partitions`: the DELETEs are
+    all live files of the changed partitions, so that their bucket count may change. `read_snapshot_id`: the oldest snapshot that
+    a writer has read, None if unknown. What the changes are based on: `read_vectors`, by bucket the index files of deletion
+    vectors; `read_upper_files`, by bucket the data files above level 0 in which older rows were looked up; `read_hash_indexes`,
+    by partition the state of the hash indexes that assigned rows to buckets.
     """
 
     kind: str
@@ -61,17 +59,19 @@ class SnapshotChanges:
         return not (self.entries or self.changelog or self.new_indexes or self.deleted_indexes)
 
     def numbered_by_snapshot(self, snapshot_id: int) -> SnapshotChanges:
-        """These changes, with the id of the snapshot as the sequence number of all rows in new files."""
+        """The changes, with the id of the snapshot as the sequence number of all rows in new files."""
         entries = (replace(e, file=e.file.numbered(snapshot_id)) if e.kind == ADD else e for e in self.entries)
         return replace(self, entries=tuple(entries))
 
 
 ChangesOn = Callable[[Snapshot | None], SnapshotChanges]
-"""Returns the changes to make on top of the latest snapshot; called for every attempt."""
+"""Returns the changes to commit on top of the latest snapshot. Called for every attempt."""
 
 
 def append_changes(messages: Sequence[CommitMessage], check_files: bool) -> SnapshotChanges:
-    """The changes of the append halves of messages. With deletes or deletion vectors it is an OVERWRITE, as in Java since 1.3."""
+    """The changes in the append halves of messages: an APPEND, or with deletes or deletion vectors an OVERWRITE, as in Java
+    1.3.
+    """
 
     deleted = _entries(DELETE, messages, lambda m: m.deleted_files)
     new_indexes = _indexes(ADD, messages, lambda m: m.new_index_files)
@@ -89,7 +89,7 @@ def append_changes(messages: Sequence[CommitMessage], check_files: bool) -> Snap
 
 
 def compact_changes(messages: Sequence[CommitMessage]) -> SnapshotChanges:
-    """The changes of the compact halves of messages."""
+    """The changes in the compact halves of messages."""
     before = _entries(DELETE, messages, lambda m: m.compact_before)
     return SnapshotChanges(
         kind=COMPACT,
@@ -111,12 +111,12 @@ def overwrite_changes(
     latest: Snapshot | None,
     keeps_postponed: bool = False,
 ) -> SnapshotChanges:
-    """Delete all live files of the replaced partitions at `latest` and add the new files (FORMAT.md, section 10.5).
+    """The changes that delete all live files of the replaced partitions at `latest`, and add the new files (FORMAT.md, 10.5).
 
-    `keeps_postponed`: but for those in `bucket-postpone`.
-    Raises `UsageError` if a new file lies in a partition that is not replaced.
+    `keeps_postponed`: files in `bucket-postpone` are not deleted. Raises `UsageError` if a new file is in a partition that is not
+    replaced.
     """
-    moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION  # it deletes them in other partitions
+    moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION  # adds deletes in other partitions
     for message in messages:
         if message.has_append and not (moves_rows or replaced(message.partition)):
             raise UsageError(
@@ -153,10 +153,10 @@ def _indexes(
 
 
 def oldest_read(messages: Iterable[CommitMessage]) -> int | None:
-    """The oldest snapshot that a writer saw; None if one saw none, or it is not known."""
-    seen = [m.read_snapshot_id for m in messages]
-    known = [number for number in seen if number is not None]
-    return min(known) if known and len(known) == len(seen) else None
+    """The id of the oldest snapshot that a writer has read; None if one of them has read none, or it is not known."""
+    ids = [m.read_snapshot_id for m in messages]
+    known = [number for number in ids if number is not None]
+    return min(known) if known and len(known) == len(ids) else None
 
 
 def meets_distributed_rows(context: TableContext, messages: Iterable[CommitMessage]) -> bool:
@@ -172,10 +172,10 @@ def postpones_buckets(context: TableContext) -> bool:
 def apply_index_changes(
     context: TableContext, previous: Sequence[IndexManifestEntry], changes: SnapshotChanges
 ) -> list[IndexManifestEntry]:
-    """What the index manifest holds after the changes: deletes first, then each new hash index replaces that of its bucket.
+    """The entries of the index manifest after the changes. A new hash index replaces the one of its bucket.
 
-    Raises `FilesConflict` if a file to delete is not the current one, or if a bucket with one file of deletion vectors would have
-    another besides: another commit changed the index since it was read, and its vectors would be lost.
+    Raises `FilesConflict` if another commit has changed the index since it was read: a file to delete is not current, or a bucket
+    would get a second file of deletion vectors, so that vectors would be lost.
     """
     current = {_index_key(entry): entry for entry in previous}
     for entry in changes.deleted_indexes:
@@ -192,9 +192,9 @@ def apply_index_changes(
 
 
 def _index_key(entry: IndexManifestEntry) -> tuple[object, ...]:
-    """A bucket has one index of a type; each file of deletion vectors is known by its name."""
-    own = (entry.partition, entry.bucket, entry.index_file.index_type)
-    return (*own, entry.index_file.file_name) if entry.index_file.index_type == DELETION_VECTORS else own
+    """The identity of an entry: its bucket and index type, for deletion vectors also the name of the file."""
+    key = (entry.partition, entry.bucket, entry.index_file.index_type)
+    return (*key, entry.index_file.file_name) if entry.index_file.index_type == DELETION_VECTORS else key
 
 
 def _changed_by_others(context: TableContext, entry: IndexManifestEntry) -> FilesConflict:
@@ -210,10 +210,10 @@ def _changed_by_others(context: TableContext, entry: IndexManifestEntry) -> File
 
 
 def delete_created_files(context: TableContext, messages: Sequence[CommitMessage]) -> int:
-    """Delete the data, changelog and index files of messages whose commit failed; how many were deleted.
+    """Delete the data, changelog and index files of messages whose commit failed. Returns how many were deleted.
 
-    A commit of two halves may have published the first: files that a snapshot names stay. Not to be called after
-    `CommitUnknown`: a snapshot might still appear.
+    Files that a snapshot names stay, because a commit of two halves may have published the first one. Must not be called after
+    `CommitUnknown`, since a snapshot might still appear.
     """
     named = files_named_since(context, messages)
     files = [path for name, path in created_files(context, messages) if name not in named]
@@ -225,9 +225,9 @@ def delete_created_files(context: TableContext, messages: Sequence[CommitMessage
 def removed_on_refusal(
     context: TableContext, messages: Sequence[CommitMessage], keep_on: type[PaimonError] | None = None
 ) -> Iterator[None]:
-    """Around a commit of `messages`: if it is refused or interrupted before it is published, their files are deleted.
+    """A context around a commit of `messages`: their files are deleted if it is refused, or interrupted before its publication.
 
-    If its outcome is unknown, nothing is deleted. After an error of the kind `keep_on` the caller decides.
+    Nothing is deleted if the outcome is unknown, or after an error of type `keep_on`.
     """
     try:
         yield
@@ -239,7 +239,7 @@ def removed_on_refusal(
 
 
 def created_files(context: TableContext, messages: Sequence[CommitMessage]) -> list[tuple[str, str]]:
-    """Name and path of every file that exists for these messages only; extra files go with their data file's name."""
+    """(name, path) of all files that these messages created. Extra files have the name of their data file."""
     files = []
     for message in messages:
         for file in message.created_files():
@@ -251,12 +251,12 @@ def created_files(context: TableContext, messages: Sequence[CommitMessage]) -> l
 
 
 def files_named_since(context: TableContext, messages: Sequence[CommitMessage]) -> set[str]:
-    """Names of all files that were added to the table after the oldest snapshot that a writer of the messages read.
+    """Names of all files that were added to the table after the oldest snapshot that a writer of the messages has read.
 
-    If that snapshot has expired, the live files of the oldest remaining snapshot count too.
+    If that snapshot has expired, they include the live files of the oldest existing snapshot.
     """
-    seen = [message.read_snapshot_id for message in messages]
-    begin = min((number for number in seen if number is not None), default=0) if None not in seen else 0
+    ids = [message.read_snapshot_id for message in messages]
+    begin = min((number for number in ids if number is not None), default=0) if None not in ids else 0
     named: set[str] = set()
     oldest = None
     for snapshot in context.snapshots.newest_first():

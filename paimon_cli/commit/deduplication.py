@@ -1,7 +1,7 @@
-"""Who commits what, and whether this very commit was made before: exactly once (FORMAT.md, sections 3.2 and 10.2).
+"""Recognises commits that were made before, so that a repeated commit happens exactly once (FORMAT.md, sections 3.2 and 10.2).
 
-The highest commit identifier of each user is kept in the `properties` of snapshots, after the user's own have expired. Other
-tools ignore these properties and do not carry them on, so they are searched for in the snapshots from the newest down.
+The `properties` of snapshots record the highest commit identifier of each user, also after the user's own snapshots have expired.
+Other tools ignore these properties and do not copy them, so they are searched for from the newest snapshot backwards.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
 
 PROPERTY = "paimon-cli.commit-users"
-MOST_USERS = 256
-"""Users recorded by name, the most recent ones; older ones are in a Bloom filter."""
-_LONGEST_NAME = 64
+MAX_NAMED_USERS = 256
+"""How many users are recorded by name, the most recent ones. Older ones are in a Bloom filter."""
+_MAX_NAME_LENGTH = 64
 _FILTER_BYTES = 8192
-"""With 10,000 users a filter mistakes 5 of 100 unknown users for known ones; while it is nearly empty it compresses well."""
+"""With 10,000 users, the filter takes 5 of 100 unknown users for known ones. It compresses well while it is nearly empty."""
 
 
 @dataclass(frozen=True)
 class CommitUsers:
-    """The repeatable commits from snapshot `since` on; 1 means all.
+    """A record of all repeatable commits from snapshot `since` on (1: of all).
 
-    `highest`: the highest identifier by user, the most recent last. `others`: a Bloom filter of all older users.
+    `highest`: user -> highest identifier, the most recent user last. `others`: a Bloom filter of all older users.
     """
 
     since: int = 1
@@ -37,23 +37,24 @@ class CommitUsers:
     others: bytes = b""
 
     def identifier_of(self, user: str) -> int | None:
-        """The highest identifier of the user; None if it is not known by name."""
+        """The highest identifier of the user, None if the user is not recorded by name."""
         return self.highest.get(_name(user))
 
     def may_know(self, user: str) -> bool:
-        """False only if no user of this name has committed since `since`."""
+        """False only if the user has not committed from snapshot `since` on."""
         name = _name(user)
         return name in self.highest or (bool(self.others) and all(self.others[at] & bit for at, bit in _bits(name)))
 
     def with_commit(self, user: str, identifier: int) -> CommitUsers:
+        """The record with one more commit."""
         name = _name(user)
-        highest = {other: known for other, known in self.highest.items() if other != name}
+        highest = {other: number for other, number in self.highest.items() if other != name}
         highest[name] = max(identifier, self.highest.get(name, identifier))
         others = self.others
-        if len(highest) > MOST_USERS:
-            forgotten = next(iter(highest))
-            del highest[forgotten]
-            others = _with_bits(others, forgotten)
+        if len(highest) > MAX_NAMED_USERS:
+            oldest = next(iter(highest))
+            del highest[oldest]
+            others = _with_bits(others, oldest)
         return replace(self, highest=highest, others=others)
 
     def to_text(self) -> str:
@@ -66,7 +67,7 @@ class CommitUsers:
 
     @staticmethod
     def from_properties(properties: Mapping[str, str] | None) -> CommitUsers | None:
-        """None if the snapshot has no record of users, or an unreadable one: then it counts as a snapshot of another tool."""
+        """The record in the properties of a snapshot; None without one, or if it cannot be parsed, as for other tools."""
         text = (properties or {}).get(PROPERTY)
         try:
             return None if text is None else _parsed(json.loads(text))
@@ -76,30 +77,30 @@ class CommitUsers:
 
 def _parsed(content: object) -> CommitUsers:
     if not isinstance(content, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     since, highest, packed = content.get("since"), content.get("highest", {}), content.get("others", "")
     if type(since) is not int or since < 1 or not isinstance(highest, dict) or not isinstance(packed, str):
-        raise ValueError("fields of other types")
+        raise ValueError("fields of wrong types")
     if not all(type(identifier) is int for identifier in highest.values()):
-        raise ValueError("an identifier that is no whole number")
+        raise ValueError("an identifier that is not a whole number")
     others = zlib.decompressobj().decompress(base64.b64decode(packed, validate=True), _FILTER_BYTES + 1) if packed else b""
     if len(others) not in (0, _FILTER_BYTES):
-        raise ValueError("a filter of another size")
+        raise ValueError("a filter of the wrong size")
     return CommitUsers(since, highest, others)
 
 
 def _name(user: str) -> str:
-    """Long names are replaced by their digest, to limit the size of the record."""
-    if len(user) <= _LONGEST_NAME:
+    """The user's name in the record; a digest if it is long, to limit the size of the record."""
+    if len(user) <= _MAX_NAME_LENGTH:
         return user
     return "sha256:" + hashlib.sha256(user.encode(errors="surrogatepass")).hexdigest()
 
 
 def _bits(name: str) -> list[tuple[int, int]]:
-    """Four positions in the filter as byte and bit; two bytes of a digest address its 65,536 bits."""
+    """The four bits of a name in the filter, as (byte, mask). Two bytes of a digest address one of its 65,536 bits."""
     digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest()
-    places = [int.from_bytes(digest[at : at + 2], "big") for at in range(0, 8, 2)]
-    return [(place >> 3, 1 << (place & 7)) for place in places]
+    bits = [int.from_bytes(digest[at : at + 2], "big") for at in range(0, 8, 2)]
+    return [(bit >> 3, 1 << (bit & 7)) for bit in bits]
 
 
 def _with_bits(others: bytes, name: str) -> bytes:
@@ -115,9 +116,9 @@ BATCH_IDENTIFIER = 2**63 - 1
 
 @dataclass(frozen=True)
 class CommitIdentity:
-    """Identifiers of one user must rise from commit to commit; repeating one is recognised and does nothing.
+    """The user and identifier of a commit. Identifiers of a user must increase; a repeated one is recognised and does nothing.
 
-    `newer_than`: no snapshot up to this one can hold the commit. `assume_new`: where the history no longer shows whether the
+    `newer_than`: no snapshot up to this id can hold the commit. `assume_new`: if the history does not show any more whether the
     commit was made before, assume that it was not.
     """
 
@@ -132,40 +133,39 @@ class CommitIdentity:
 
 
 def fresh_identity(context: TableContext) -> CommitIdentity:
-    """A unique user, with the prefix of `commit.user-prefix` if the table has one."""
+    """An identity with a unique user, which starts with `commit.user-prefix` if that is set."""
     prefix = context.options.commit_user_prefix
-    own = context.random.uuid()
-    return CommitIdentity(f"{prefix}_{own}" if prefix else own)
+    uuid = context.random.uuid()
+    return CommitIdentity(f"{prefix}_{uuid}" if prefix else uuid)
 
 
 _LOOK_BACK = 32
-"""How many snapshots of other tools a commit that is never repeated goes back to find recorded users."""
+"""How many snapshots of other tools a commit that is never repeated reads to find a record of users."""
 
 
 class Deduplication:
-    """Looks at every snapshot once; identities that are never repeated find nothing."""
+    """Searches the history for a commit with this identity, reading each snapshot once. See `CommitIdentity.is_repeatable`."""
 
     def __init__(self, context: TableContext, identity: CommitIdentity) -> None:
         self._context = context
         self.identity = identity
-        self._seen = 0
+        self._checked = 0
 
     def already_committed(self) -> bool:
         """Whether this user has committed the identifier, or a higher one (Java filterCommitted).
 
-        The newest snapshot of the user decides, or the newest one that has recorded the users of expired snapshots. A snapshot
-        below a gap, or below EARLIEST, proves nothing, because no other was built on it. Raises `Refused` if nothing can be
-        known.
+        The newest snapshot of the user decides, or the newest snapshot with a record of users. A snapshot before a gap, or before
+        EARLIEST, proves nothing, because no other snapshot was built on it. Raises `Refused` if the history does not show it.
 
-        A commit whose APPEND was published counts as made even if its COMPACT was not: the rows are there, and what the
-        compaction would have merged can be merged again. Snapshots with the identifier of batch commits do not count.
+        A commit counts as made once its APPEND is published, even if its COMPACT is not: the rows are committed, and can be
+        compacted again. Snapshots with the identifier of batch commits do not count.
         """
         identity = self.identity
         if not identity.is_repeatable:
             return False
         oldest = 1
         for snapshot in self._context.snapshots.unbroken(self._context.snapshots.latest()):
-            self._seen = max(self._seen, snapshot.id)
+            self._checked = max(self._checked, snapshot.id)
             oldest = snapshot.id
             if oldest <= identity.newer_than:
                 return False
@@ -173,19 +173,19 @@ class Deduplication:
                 return snapshot.commit_identifier >= identity.identifier
             users = CommitUsers.from_properties(snapshot.properties)
             if users is not None:
-                return self._was_remembered(users)
+                return self._is_recorded(users)
         if oldest > max(identity.newer_than + 1, 1):
             self._assume_new(
                 f"snapshots before {oldest} have expired, and the remaining ones do not record who committed in them"
             )
         return False
 
-    def _was_remembered(self, users: CommitUsers) -> bool:
+    def _is_recorded(self, users: CommitUsers) -> bool:
         highest = users.identifier_of(self.identity.user)
         if highest is not None:
             return highest >= self.identity.identifier
         if users.may_know(self.identity.user):
-            self._assume_new(f"the table records its last {MOST_USERS} users by name, and this is probably an older one")
+            self._assume_new(f"the table records its last {MAX_NAMED_USERS} users by name, and this is probably an older one")
         elif users.since > self.identity.newer_than + 1:
             self._assume_new(
                 f"the users who committed before snapshot {users.since} had already expired when users were first recorded"
@@ -203,16 +203,16 @@ class Deduplication:
             )
 
     def committed_since_begin(self, latest: Snapshot | None, kind: str) -> bool:
-        """Whether a snapshot up to `latest`, new since the last check, has this user, identifier and kind.
+        """Whether a snapshot since the last check, up to `latest`, has this user, identifier and commit kind.
 
-        Raises `Conflict` if that cannot be known, or if the user has committed a higher identifier: a repetition of that commit
-        would not be recognised after ours.
+        Raises `Conflict` if a snapshot has expired, or if the user has committed a higher identifier: after our commit, that one
+        would not be recognised if it is repeated.
         """
         if latest is None or not self.identity.is_repeatable:
             return False
-        for number in range(self._seen + 1, latest.id + 1):
+        for number in range(self._checked + 1, latest.id + 1):
             snapshot = latest if number == latest.id else self._context.snapshots.find(number)
-            self._seen = number
+            self._checked = number
             if snapshot is None:
                 raise self._undecided(number)
             if not self._is_of_user(snapshot):
@@ -240,7 +240,7 @@ class Deduplication:
         user, identifier = self.identity.user, self.identity.identifier
         return Conflict(
             f"commit {identifier} of user {user} was overtaken by commit {snapshot.commit_identifier}",
-            f"snapshot {snapshot.id} has it, and identifiers of one user must rise",
+            f"snapshot {snapshot.id} has it, and the identifiers of a user must increase",
             "let one process at a time commit for a user, or give each its own --commit-user",
             snapshot_id=snapshot.id,
             commit_user=user,
@@ -249,34 +249,39 @@ class Deduplication:
 
 
 def recorded_users(context: TableContext, latest: Snapshot | None, identity: CommitIdentity) -> CommitUsers | None:
-    """The users that a snapshot of this identity on top of `latest` records; None if no users have been recorded so far.
+    """The record of users for a new snapshot on top of `latest`; None if the table has no record so far.
 
-    Commits that are never repeated only carry on what they find nearby; the first repeatable commit reads all snapshots.
+    The first repeatable commit reads all snapshots for it. Commits that are never repeated only continue a recent record.
     """
-    users, passed = _remembered(context, latest, None if identity.is_repeatable else _LOOK_BACK)
+    users, newer = _newest_record(context, latest, None if identity.is_repeatable else _LOOK_BACK)
     if users is None:
         return None
-    for snapshot in reversed(passed):
+    for snapshot in reversed(newer):
         if snapshot.commit_identifier != BATCH_IDENTIFIER:
             users = users.with_commit(snapshot.commit_user, snapshot.commit_identifier)
     return users.with_commit(identity.user, identity.identifier) if identity.is_repeatable else users
 
 
 def user_properties(context: TableContext, latest: Snapshot | None, identity: CommitIdentity) -> dict[str, str]:
-    """`recorded_users` as properties of a snapshot."""
+    """The record of users (`recorded_users`) as properties of a snapshot."""
     users = recorded_users(context, latest, identity)
     return {} if users is None else {PROPERTY: users.to_text()}
 
 
-def _remembered(context: TableContext, latest: Snapshot | None, most: int | None) -> tuple[CommitUsers | None, list[Snapshot]]:
-    """The newest record of users and the snapshots after it, newest first; else an empty record from the oldest snapshot."""
-    passed: list[Snapshot] = []
+def _newest_record(
+    context: TableContext, latest: Snapshot | None, max_snapshots: int | None
+) -> tuple[CommitUsers | None, list[Snapshot]]:
+    """The newest record of users, and the snapshots after it, newest first; an empty record if all snapshots have none.
+
+    None if the last `max_snapshots` have no record, and there are more.
+    """
+    newer: list[Snapshot] = []
     for snapshot in context.snapshots.unbroken(latest):
         users = CommitUsers.from_properties(snapshot.properties)
         if users is not None:
-            return users, passed
-        if len(passed) == most:
+            return users, newer
+        if len(newer) == max_snapshots:
             return None, []
-        passed.append(snapshot)
-    oldest = passed[-1].id if passed else 1
-    return (CommitUsers(oldest), passed) if most is None or oldest == 1 else (None, [])
+        newer.append(snapshot)
+    oldest = newer[-1].id if newer else 1
+    return (CommitUsers(oldest), newer) if max_snapshots is None or oldest == 1 else (None, [])

@@ -1,8 +1,7 @@
 """The files conflict check: do the live files of the latest snapshot allow these changes? (FORMAT.md, section 10.3)
 
-Files to delete must still be live, levels must stay disjoint, and all files of a partition must be written for the same number
-of buckets. A contradiction raises `FilesConflict`: the job has to start again from the latest snapshot, since trying the commit
-again cannot help.
+Files to delete must still be live, levels must stay disjoint, and all files of a partition must have the same bucket count.
+Otherwise `FilesConflict` is raised: the job must start again from the latest snapshot, since repeating the commit cannot help.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.table_options import VECTORS_ENABLED
 
 PartitionCount = tuple[bytes, int]
-"""A partition, and a number of buckets that a file in it was written for."""
+"""A partition, and the bucket count recorded in one of its files."""
 
 
 def check_bucket_counts(context: TableContext, counts: Iterable[PartitionCount]) -> None:
-    """Raise `FilesConflict` if two files of one partition have different numbers of buckets; dynamic buckets (-1) are skipped."""
+    """Raise `FilesConflict` if two files of a partition have different bucket counts. Dynamic buckets (-1) are skipped."""
 
     first: dict[bytes, int] = {}
     for partition, count in counts:
@@ -72,10 +71,10 @@ def check_remaining_bucket_counts(
 
 
 def check_newest_bucket_counts(context: TableContext, latest: Snapshot, added: Sequence[ManifestEntry]) -> None:
-    """Check the bucket counts of new files: all that a plain append can contradict. Mostly the whole table is not read for it.
+    """Check the bucket counts of new files, which is the only possible files conflict of an append.
 
-    From the newest manifest backwards, the first entries of a partition determine its count; only if they disagree with the
-    new files are all live files of the partition read.
+    From the newest manifest backwards, the first entry of a partition determines its count, so that few manifests are read. All
+    live files of a partition are read only if that count differs from the one of the new files.
     """
     check_bucket_counts(context, _counts_of(added))
     counts = {entry.partition: entry.total_buckets for entry in added if entry.total_buckets > 0}
@@ -108,7 +107,7 @@ def _counts_of(entries: Iterable[ManifestEntry]) -> list[PartitionCount]:
 def who_removed(
     context: TableContext, latest: Snapshot | None, entry: ManifestEntry, read_snapshot_id: int | None
 ) -> Snapshot | None:
-    """The newest snapshot after the one that the job had read whose delta deletes the file; None if there is none."""
+    """The newest snapshot after `read_snapshot_id` that removed the file; None if there is none, or if it has expired."""
     if latest is None:
         return None
     for snapshot in context.snapshots.newest_first():
@@ -120,15 +119,15 @@ def who_removed(
                 if any(e.kind == DELETE and e.identity == entry.identity for e in entries):
                     return snapshot
         except (NotFound, DamagedFile):
-            return None  # it expired meanwhile: the conflict remains
+            return None  # the snapshot has expired; the conflict remains
     return None
 
 
 def check_files(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> None:
     """Raise `FilesConflict` if the changes do not fit on top of `latest`."""
-    base, left = check_data_files(context, latest, changes)
-    names: dict[BucketId, set[str]] = {bucket_id: set() for bucket_id in _touched_buckets(changes)}
-    for entry in left:
+    base, after = check_data_files(context, latest, changes)
+    names: dict[BucketId, set[str]] = {bucket_id: set() for bucket_id in _changed_buckets(changes)}
+    for entry in after:
         names[entry.bucket_id].add(entry.file.file_name)
     _check_vectors(context, latest, changes, names)
     _check_upper_files(context, changes, base)
@@ -137,11 +136,11 @@ def check_files(context: TableContext, latest: Snapshot | None, changes: Snapsho
 def check_data_files(
     context: TableContext, latest: Snapshot | None, changes: SnapshotChanges
 ) -> tuple[Sequence[ManifestEntry], Sequence[ManifestEntry]]:
-    """The part of `check_files` that concerns data files alone; returns those of the touched buckets, before and after."""
-    touched = _touched_files(context, latest, changes)
-    base = touched.entries
+    """The part of `check_files` that concerns data files. Returns the files of the changed buckets, before and after."""
+    changed = _changed_files(context, latest, changes)
+    base = changed.entries
     if not changes.replaces_partitions:
-        check_remaining_bucket_counts(context, latest, touched.bucket_counts, changes.entries)
+        check_remaining_bucket_counts(context, latest, changed.bucket_counts, changes.entries)
     added, deleted = _folded(context, changes.entries)
     survivors = {entry.identity: entry for entry in base}
     for identity, entry in deleted.items():
@@ -150,15 +149,15 @@ def check_data_files(
     for identity, entry in added.items():
         if identity in survivors:
             raise _conflict(context, entry, "is already in the table", "the same commit was probably already made")
-    left = [*survivors.values(), *added.values()]
-    _check_levels(context, changes.entries, left)
-    return base, left
+    after = [*survivors.values(), *added.values()]
+    _check_levels(context, changes.entries, after)
+    return base, after
 
 
 def check_vectors_switch(context: TableContext, changes: SnapshotChanges, schema_id: int) -> None:
-    """A compaction that was planned before `deletion-vectors.enabled` changed would undo what the change relies on.
+    """Raise `FilesConflict` for a compaction that was planned before `deletion-vectors.enabled` changed.
 
-    `schema_id`: the newest schema, at which the snapshot will be.
+    `schema_id`: the schema of the snapshot to commit, which is the newest one.
     """
     if changes.kind != COMPACT or not changes.check_files:
         return
@@ -172,32 +171,32 @@ def check_vectors_switch(context: TableContext, changes: SnapshotChanges, schema
 
 
 def check_postponed(context: TableContext) -> None:
-    """For changes that postpone rows: raise `FilesConflict` if the number of buckets of the table has been set since."""
+    """Raise `FilesConflict` if the buckets of the table are not postponed any more. For changes that postpone rows."""
     newest = context.schemas.get(context.schemas.newest_id(context.schema.id))
     if newest.typed_options.bucket != POSTPONE_BUCKET:
         raise FilesConflict(
             f"the option bucket of {context.address} was changed to {newest.options.get('bucket')}",
-            "rows that wait for buckets would never get them",
+            "no compaction would move these rows into buckets any more",
             "run the job again: it will start from the latest schema",
         )
 
 
-def _touched_files(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> LiveBuckets:
-    """Live files of the buckets that change."""
-    if changes.replaces_partitions:  # they were read from `latest` just now
+def _changed_files(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> LiveBuckets:
+    """The live files of the buckets that change."""
+    if changes.replaces_partitions:  # all live files were read from `latest` already
         return LiveBuckets([entry for entry in changes.entries if entry.kind == DELETE])
-    bucket_ids = _touched_buckets(changes)
+    bucket_ids = _changed_buckets(changes)
     return live_files_of_buckets(context, latest, bucket_ids) if latest is not None and bucket_ids else LiveBuckets()
 
 
-def _touched_buckets(changes: SnapshotChanges) -> set[BucketId]:
+def _changed_buckets(changes: SnapshotChanges) -> set[BucketId]:
     return {entry.bucket_id for entry in changes.entries} | {entry.bucket_id for entry in changes.new_indexes}
 
 
 def _folded(
     context: TableContext, entries: Iterable[ManifestEntry]
 ) -> tuple[dict[FileIdentity, ManifestEntry], dict[FileIdentity, ManifestEntry]]:
-    """What the changes add and delete; an identity may occur only once."""
+    """The files that the changes add, and those that they delete. Raises `FilesConflict` if a file occurs twice."""
     added: dict[FileIdentity, ManifestEntry] = {}
     deleted: dict[FileIdentity, ManifestEntry] = {}
     for entry in entries:
@@ -208,27 +207,28 @@ def _folded(
 
 
 def _check_levels(context: TableContext, delta: Sequence[ManifestEntry], survivors: Iterable[ManifestEntry]) -> None:
-    """Key ranges of one level above 0 must stay disjoint in each bucket that gets files there."""
+    """Raise `FilesConflict` if new files above level 0 overlap with other files of their level in the same bucket."""
     if not context.schema.primary_keys:
         return
-    known, key_of = context.manifest_cache.key, context.key_of
+    cached_key, key_of = context.manifest_cache.key, context.key_of
     filled = {_run(entry) for entry in delta if entry.kind == ADD and entry.file.level > 0}
     runs: dict[tuple[bytes, int, int], list[tuple[Any, Any, ManifestEntry]]] = {}
     for entry in survivors:
         if _run(entry) in filled:
-            item = (known(entry.file.min_key, key_of), known(entry.file.max_key, key_of), entry)
+            item = (cached_key(entry.file.min_key, key_of), cached_key(entry.file.max_key, key_of), entry)
             runs.setdefault(_run(entry), []).append(item)
     for run in runs.values():
         run.sort(key=lambda item: item[:2])
-        for (_, reach, left), (low, _, right) in pairwise(run):
-            if low <= reach:
+        for (_, high, left), (low, _, right) in pairwise(run):
+            if low <= high:
                 why = f"its keys overlap those of {left.file.file_name}, which another job put at the same level"
                 raise _conflict(context, right, f"does not fit into level {right.file.level}", why)
 
 
 def _check_upper_files(context: TableContext, changes: SnapshotChanges, live: Iterable[ManifestEntry]) -> None:
-    """A compaction that looked for older rows above level 0 has not seen those of files that came there since: they would stay
-    beside its own rows of the same keys, unmarked, and its changelog would not show them.
+    """Raise `FilesConflict` if files have been added above level 0 since a compaction looked up older rows there.
+
+    It has not seen their rows, so it has neither marked them nor shown them in its changelog.
     """
     read = {bucket_id: set(names) for bucket_id, names in changes.read_upper_files}
     for entry in live:
@@ -264,8 +264,9 @@ def _conflict(context: TableContext, entry: ManifestEntry, what: str, why: str, 
 
 
 def check_hash_indexes(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> None:
-    """Raise `BucketsConflict` if another commit has changed a hash index by which buckets were chosen: it may have put the same
-    keys into other buckets. Java does not look, and the key is then in two buckets.
+    """Raise `BucketsConflict` if another commit has changed a hash index that assigned rows to buckets.
+
+    It may have assigned the same keys to other buckets. Java does not check this, so that a key can be in two buckets.
     """
     current: dict[bytes, list[IndexFileMeta]] = {}
     for entry in [] if latest is None else context.manifests.index_entries(latest):
@@ -274,7 +275,7 @@ def check_hash_indexes(context: TableContext, latest: Snapshot | None, changes: 
         if hash_index_state(current.get(partition, ())) != read:
             path = context.partition_path_of(partition).rstrip("/")
             raise BucketsConflict(
-                f"keys of {path or context.url} were given to buckets since this job has read their hash index",
+                f"keys of {path or context.url} were assigned to buckets since this job read their hash index",
                 "the same key could end up in two buckets",
                 "run the job again: it will start from the latest snapshot",
                 partition=path,
@@ -285,10 +286,10 @@ def check_hash_indexes(context: TableContext, latest: Snapshot | None, changes: 
 def _check_vectors(
     context: TableContext, latest: Snapshot | None, changes: SnapshotChanges, live: Mapping[BucketId, Collection[str]]
 ) -> None:
-    """Raise `FilesConflict` if the changes would lose a deletion vector or leave one without its file (FORMAT.md, section 8).
+    """Raise `FilesConflict` if the changes would lose a deletion vector, or keep one without its data file (FORMAT.md, 8).
 
-    The vectors of a bucket must still be those that a compaction has read, whether it changes them or not: another commit may
-    have marked rows that it has copied. `live`: the data files of each bucket that changes, as the changes leave them.
+    The vectors of a bucket must still be those that a compaction has read, even if it does not change them: another commit may
+    have marked rows that it has copied. `live`: the names of the data files of each changed bucket, after the changes.
     """
     previous = [] if latest is None else context.manifests.index_entries(latest)
     current: dict[BucketId, list[IndexManifestEntry]] = {}
@@ -299,25 +300,25 @@ def _check_vectors(
         now = {entry.index_file.file_name: entry for entry in current.get(bucket_id, [])}
         if now.keys() != set(read):
             raise _vectors_replaced(context, bucket_id, now.keys() - set(read) or set(read) - now.keys())
-    own = {entry.index_file.file_name for entry in changes.new_indexes}
+    new = {entry.index_file.file_name for entry in changes.new_indexes}
     marked: dict[tuple[BucketId, str], IndexManifestEntry] = {}
-    gone = {(entry.bucket_id, entry.file.file_name) for entry in changes.entries if entry.kind == DELETE}
+    deleted = {(entry.bucket_id, entry.file.file_name) for entry in changes.entries if entry.kind == DELETE}
     for index in apply_index_changes(context, previous, changes):
         for vector in index.index_file.deletion_vector_ranges or ():
             name = vector.data_file_name
-            is_ours = index.index_file.file_name in own or (index.bucket_id, name) in gone
+            is_ours = index.index_file.file_name in new or (index.bucket_id, name) in deleted
             if is_ours and name not in live[index.bucket_id]:
                 raise _dangling(context, index, name)
             other = marked.setdefault((index.bucket_id, name), index)
             if other is not index and index.bucket_id in live:
-                theirs = other if index.index_file.file_name in own else index
+                theirs = other if index.index_file.file_name in new else index
                 raise _vectors_replaced(context, index.bucket_id, [theirs.index_file.file_name])
 
 
 def _vectors_replaced(context: TableContext, bucket_id: BucketId, files: Collection[str]) -> FilesConflict:
     return FilesConflict(
         f"the deletion vectors of {context.bucket_path(*bucket_id)} have changed",
-        f"another commit wrote or removed {min(files)} since this job has read the bucket",
+        f"another commit wrote or removed {min(files)} since this job read the bucket",
         "run the job again: it will start from the latest snapshot",
         partition=context.partition_path_of(bucket_id.partition).rstrip("/"),
         bucket=bucket_id.bucket,

@@ -1,7 +1,8 @@
-"""Prepares a snapshot up to its publication: manifests, lists, index manifest, totals (FORMAT.md, section 10.2).
+"""Prepares a snapshot for publication: writes manifests, manifest lists and the index manifest (FORMAT.md, section 10.2).
 
-The manifests of the previous snapshot are merged before they become the new base, to keep them few (FORMAT.md, section 4.6). As
-in Java's ManifestFileMerger this is a full compaction when much would change by it, else a minor one of light neighbours.
+The manifests of the previous snapshot become the new base. They are merged before, to keep them few (FORMAT.md, section 4.6): by
+a full compaction if many entries would change, otherwise by a minor one of small adjacent manifests. Java class:
+ManifestFileMerger.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from paimon_cli.options.table_options import MANIFEST_THRESHOLD
 
 
 class MetadataWriter:
-    """One UUID for all names of a commit, one counter per kind of file (FORMAT.md, section 1.1; Java FileStorePathFactory)."""
+    """Writes the metadata files of a commit, whose names share a UUID (FORMAT.md, section 1.1; Java FileStorePathFactory)."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
@@ -30,25 +31,25 @@ class MetadataWriter:
         self._counters: dict[str, int] = {}
         self._lists: dict[str, Sequence[ManifestFileMeta]] = {}
         self.written: list[str] = []
-        """Paths in the order of writing."""
+        """Paths of all files, in the order in which they were written."""
 
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
-        """Manifests of `manifest.target-file-size` with these entries; none for no entries."""
+        """Write manifests of `manifest.target-file-size` with these entries; none if there are no entries."""
 
         return self.manifests_of(FileTable.of_entries(entries))
 
     def manifests_of(self, table: FileTable) -> list[ManifestFileMeta]:
-        """Manifests with the entries of a table. Entries that come from manifests in the form that we write are copied."""
-        found = []
-        for content, line in table.encoded(self._context.options.manifest_target_file_size, self._context.partition_types):
-            name = self._write("manifest", content, added=line.num_added_files, deleted=line.num_deleted_files)
-            found.append(replace(line, file_name=name))
-        if len(found) == 1:
-            self._context.manifest_cache.add(found[0], table)
-        return found
+        """Write manifests with the entries of a table. Entries that were read in the form that we write are copied unchanged."""
+        metas = []
+        for content, meta in table.encoded(self._context.options.manifest_target_file_size, self._context.partition_types):
+            name = self._write("manifest", content, added=meta.num_added_files, deleted=meta.num_deleted_files)
+            metas.append(replace(meta, file_name=name))
+        if len(metas) == 1:
+            self._context.manifest_cache.add(metas[0], table)
+        return metas
 
     def manifest_list(self, manifests: Sequence[ManifestFileMeta], purpose: str) -> tuple[str, int]:
-        """Name and size of a new list; `purpose` (base, delta, changelog) is for the trace."""
+        """Write a manifest list, and return its name and size. `purpose`: base, delta or changelog, for the trace."""
         content = encode_manifest_list(manifests)
         name = self._write("manifest-list", content, purpose=purpose, manifests=len(manifests))
         self._context.manifests.keep_list(name, manifests)
@@ -56,11 +57,14 @@ class MetadataWriter:
         return name, len(content)
 
     def lists_property(self, *names: str) -> dict[str, str]:
-        """What a snapshot repeats of lists that were written here: on a store, each list that is not read saves a request."""
+        """The property with the content of these lists.
+
+        On object stores a snapshot has it, to save readers a request per list.
+        """
         return lists_property({name: self._lists[name] for name in names}) if self._context.storage.is_remote else {}
 
     def index_manifest(self, entries: Sequence[IndexManifestEntry]) -> str:
-        """Name of a new index manifest."""
+        """Write an index manifest, and return its name."""
         return self._write("index-manifest", encode_index_manifest(entries), entries=len(entries))
 
     def _write(self, kind: str, content: bytes, **facts: str | int) -> str:
@@ -68,26 +72,26 @@ class MetadataWriter:
         self._counters[kind] = number + 1
         name = f"{kind}-{self._uuid}-{number}"
         path = self._context.layout.manifest(name)
-        self.written.append(path)  # before the write: one that fails half-way leaves something to delete
+        self.written.append(path)  # before writing, because a failed write may leave a partial file to delete
         with self._context.trace.timed(kind.replace("-", "_"), file=name, bytes=len(content), **facts):
             self._context.storage.write_new(path, content)
         return name
 
     def discard(self, paths: Iterable[str]) -> None:
-        """Delete files that this commit wrote; what cannot be deleted is found as an orphan later."""
+        """Delete files that this commit wrote. Files that cannot be deleted are left as orphans."""
         for path in paths:
             with contextlib.suppress(StorageUnavailable), self._context.trace.timed("discard", file=path.rpartition("/")[2]):
                 self._context.storage.delete(path)
 
 
-_OUTWEIGHS = 2
-"""A minor compaction keeps a manifest with this many times the entries of all manifests after it."""
+_KEPT_RATIO = 2
+"""A minor compaction keeps a manifest with more than this many times the entries of all manifests after it."""
 
 
 def merge_manifests(
     context: TableContext, manifests: Sequence[ManifestFileMeta], writer: MetadataWriter
 ) -> list[ManifestFileMeta]:
-    """Manifests with the same live files, usually fewer, oldest first."""
+    """Merge manifests into fewer with the same live files, oldest first, if that is worth it."""
     full = _full_compaction(context, manifests, writer)
     return _minor_compaction(context, manifests, writer) if full is None else full
 
@@ -95,7 +99,7 @@ def merge_manifests(
 def _full_compaction(
     context: TableContext, manifests: Sequence[ManifestFileMeta], writer: MetadataWriter
 ) -> list[ManifestFileMeta] | None:
-    """Rewrite every small manifest and every one that holds or meets a DELETE; None if that is not worth it."""
+    """Rewrite the manifests of `manifests_to_rewrite`; None if they are smaller than the threshold of a full compaction."""
     target = context.options.manifest_target_file_size
     size = sum(meta.file_size for meta in manifests if _changes(meta, target))
     if size < context.options.manifest_full_compaction_threshold_size:
@@ -109,7 +113,10 @@ def _full_compaction(
 
 
 def manifests_to_rewrite(context: TableContext, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
-    """What a full compaction rewrites: small manifests, and those that hold or meet a DELETE; none for less than two."""
+    """The manifests that a full compaction rewrites: small ones, and those that hold a DELETE or may hold its ADD.
+
+    None if there are fewer than two.
+    """
     target = context.options.manifest_target_file_size
     with_deletes = [meta for meta in manifests if meta.num_deleted_files]
     deleted = [context.partition_values(p) for p in deleted_partitions(context.manifests.tables(with_deletes))]
@@ -126,12 +133,12 @@ def _changes(meta: ManifestFileMeta, target_size: int) -> bool:
 
 
 def merging_fully(context: TableContext) -> TableContext:
-    """The table with an option by which a commit merges all manifests that it can."""
+    """The table with an option that makes a commit merge all manifests that it can."""
     return replace(context, options=context.options.with_overrides({MANIFEST_THRESHOLD: "1 b"}))
 
 
 def manifests_worth_rewriting(context: TableContext, latest: Snapshot | None) -> list[ManifestFileMeta]:
-    """What a full compaction of this snapshot's manifests would rewrite; none if there is nothing to gain."""
+    """The manifests of a snapshot that a full compaction would rewrite; none if that would gain nothing."""
     rewritten = [] if latest is None else manifests_to_rewrite(context, context.manifests.manifests_of(latest))
     size, target = sum(meta.file_size for meta in rewritten), context.options.manifest_target_file_size
     gains = any(meta.num_deleted_files for meta in rewritten) or len(rewritten) > max(1, -(-size // target))
@@ -145,7 +152,7 @@ def _entry_count(manifests: Iterable[ManifestFileMeta]) -> int:
 def _minor_compaction(
     context: TableContext, manifests: Sequence[ManifestFileMeta], writer: MetadataWriter
 ) -> list[ManifestFileMeta]:
-    """Fold neighbours until they reach the size of a manifest; the tail only once it has become long."""
+    """Merge adjacent manifests up to the target size; the last ones only if there are `manifest.merge-min-count` of them."""
     result: list[ManifestFileMeta] = []
     batch: list[ManifestFileMeta] = []
     size = 0
@@ -153,41 +160,41 @@ def _minor_compaction(
         batch.append(meta)
         size += meta.file_size
         if size >= context.options.manifest_target_file_size:
-            result += _light_end_folded(context, batch, 2, writer)
+            result += _newest_merged(context, batch, 2, writer)
             batch, size = [], 0
-    return result + _light_end_folded(context, batch, context.options.manifest_merge_min_count, writer)
+    return result + _newest_merged(context, batch, context.options.manifest_merge_min_count, writer)
 
 
-def _light_end_folded(
-    context: TableContext, batch: Sequence[ManifestFileMeta], fewest: int, writer: MetadataWriter
+def _newest_merged(
+    context: TableContext, batch: Sequence[ManifestFileMeta], min_count: int, writer: MetadataWriter
 ) -> list[ManifestFileMeta]:
-    """Fold the newest manifests of the batch, if they are at least `fewest`; heavier ones before them stay.
+    """Merge the newest manifests of the batch if there are at least `min_count`; larger ones before them are kept.
 
-    Java rewrites the whole batch, up to the full size of a manifest every 30 commits. Here a manifest stays if it has more than
-    twice the entries of all manifests after it, so that an entry is rewritten only when its manifest grows by half.
+    Java rewrites the whole batch, up to the target size of a manifest every 30 commits. Here a manifest is kept if it has more
+    than twice the entries of all manifests after it, so that an entry is rewritten only when its manifest grows by half.
     """
-    begin, weight = len(batch), 0
-    while begin and (not weight or _entry_count(batch[begin - 1 : begin]) <= _OUTWEIGHS * weight):
+    begin, entries = len(batch), 0
+    while begin and (not entries or _entry_count(batch[begin - 1 : begin]) <= _KEPT_RATIO * entries):
         begin -= 1
-        weight += _entry_count(batch[begin : begin + 1])
-    if len(batch) - begin < fewest:
+        entries += _entry_count(batch[begin : begin + 1])
+    if len(batch) - begin < min_count:
         return list(batch)
-    return [*batch[:begin], *_folded(context, batch[begin:], writer)]
+    return [*batch[:begin], *_merged(context, batch[begin:], writer)]
 
 
-def _folded(context: TableContext, batch: Sequence[ManifestFileMeta], writer: MetadataWriter) -> list[ManifestFileMeta]:
+def _merged(context: TableContext, batch: Sequence[ManifestFileMeta], writer: MetadataWriter) -> list[ManifestFileMeta]:
     if len(batch) == 1:
         return list(batch)
     return writer.manifests_of(FileTable.of(context.manifests.tables(batch)).net())
 
 
 ListName = tuple[str, int]
-"""Name and size of a manifest list."""
+"""The name of a manifest list and its size in bytes."""
 
 
 @dataclass(frozen=True)
 class DeltaManifests:
-    """Manifests and lists with the changes themselves: every attempt with the same changes uses them."""
+    """The delta and changelog lists of a commit, which all attempts with the same changes share. `files`: their paths."""
 
     changes: SnapshotChanges
     delta: ListName
@@ -196,17 +203,17 @@ class DeltaManifests:
 
     @staticmethod
     def write(changes: SnapshotChanges, writer: MetadataWriter) -> DeltaManifests:
-        already = len(writer.written)
+        before = len(writer.written)
         delta = writer.manifest_list(writer.manifests(changes.entries), "delta")
         changelog: ListName | tuple[None, None] = (None, None)
         if changes.changelog:
             changelog = writer.manifest_list(writer.manifests(changes.changelog), "changelog")
-        return DeltaManifests(changes, delta, changelog, tuple(writer.written[already:]))
+        return DeltaManifests(changes, delta, changelog, tuple(writer.written[before:]))
 
 
 @dataclass(frozen=True)
 class PreparedSnapshot:
-    """A snapshot ready to be published, and the paths of the files that another attempt cannot use."""
+    """A snapshot that is ready to be published. `files`: paths of the files that another attempt cannot use."""
 
     snapshot: Snapshot
     files: tuple[str, ...]
@@ -214,9 +221,9 @@ class PreparedSnapshot:
 
 @dataclass(frozen=True)
 class CommitFacts:
-    """What a snapshot records of its commit: identity, watermark, number of the attempt, and when the first one began.
+    """What a snapshot records about its commit: identity, watermark, number of the attempt, and when the first one started.
 
-    `work_begin_millis`: when the work began whose files are committed, None if that is not noted.
+    `work_begin_millis`: when the job started, None if that is not recorded.
     """
 
     identity: CommitIdentity
@@ -229,23 +236,23 @@ class CommitFacts:
 def prepare_snapshot(
     context: TableContext, latest: Snapshot | None, delta: DeltaManifests, facts: CommitFacts, writer: MetadataWriter
 ) -> PreparedSnapshot:
-    """Write base list and index manifest of the snapshot on top of `latest`."""
-    already = len(writer.written)
+    """Write the base list and the index manifest, and build the snapshot on top of `latest`."""
+    before = len(writer.written)
     changes = delta.changes
     previous = context.manifests.manifests_of(latest) if latest else []
     base_list, base_size = writer.manifest_list(merge_manifests(context, previous, writer), "base")
     delta_list, delta_size = delta.delta
     changelog_list, changelog_size = delta.changelog
     index_manifest = _index_manifest(context, latest, changes, writer)
-    # A change of schema since the job began counts. With snapshots the table is there, and its schemas need not be listed.
+    # The schema may have changed since the job started. A table with snapshots exists, so its schemas need not be listed.
     schema_id = context.schemas.newest_id(context.schema.id if latest else None)
     delta_count = _records(changes.entries)
     users = user_properties(context, latest, facts.identity)
     now, uuid = context.clock.now_millis(), context.random.uuid()
-    effort = {ATTEMPTS_PROPERTY: str(facts.attempt), DURATION_PROPERTY: str(now - facts.begin_millis)}
+    statistics = {ATTEMPTS_PROPERTY: str(facts.attempt), DURATION_PROPERTY: str(now - facts.begin_millis)}
     if facts.work_begin_millis is not None:
-        effort[WORK_PROPERTY] = str(max(0, now - facts.work_begin_millis))
-    begin = _greatest_sequence_number(context, latest, changes)
+        statistics[WORK_PROPERTY] = str(max(0, now - facts.work_begin_millis))
+    sequence = _highest_sequence_number(context, latest, changes)
     snapshot = Snapshot(
         id=latest.id + 1 if latest else 1,
         schema_id=schema_id,
@@ -259,33 +266,35 @@ def prepare_snapshot(
         commit_user=facts.identity.user,
         commit_identifier=facts.identity.identifier,
         commit_kind=changes.kind,
-        # Never before its predecessor, even if the clocks of writers disagree: time travel searches by bisection.
+        # Never earlier than its predecessor, even if the clocks of writers differ, because time travel uses binary search.
         time_millis=max(now, latest.time_millis) if latest else now,
         total_record_count=delta_count + (latest.total_record_count if latest else 0),
         delta_record_count=delta_count,
         changelog_record_count=_records(changes.changelog) if changes.changelog else None,
         watermark=_latest_watermark(facts.watermark, latest),
         statistics=latest.statistics if latest and latest.schema_id == schema_id else None,
-        properties={**effort, **users, **begin, **writer.lists_property(base_list, delta_list)},
+        properties={**statistics, **users, **sequence, **writer.lists_property(base_list, delta_list)},
         uuid=uuid,
     )
-    return PreparedSnapshot(snapshot, tuple(writer.written[already:]))
+    return PreparedSnapshot(snapshot, tuple(writer.written[before:]))
 
 
-def _greatest_sequence_number(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> dict[str, str]:
-    """The property by which writers of newer Paimon begin to number rows without reading what is there (option
-    `write.sequence-number-init-mode=snapshot`). It is never taken over without counting the new files: then older rows could win.
+def _highest_sequence_number(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> dict[str, str]:
+    """The property with the highest sequence number, for `write.sequence-number-init-mode=snapshot`.
+
+    With it, writers of newer Paimon versions number new rows without reading the live files. It must include the files of this
+    commit, or else older rows could win.
     """
     if context.options.write_sequence_number_init_mode != "snapshot":
         return {}
-    known = [entry.file.max_sequence_number for entry in changes.entries if entry.kind == ADD]
+    numbers = [entry.file.max_sequence_number for entry in changes.entries if entry.kind == ADD]
     if latest is not None:
-        noted = latest.greatest_sequence_number
-        if noted is None:
-            known += context.manifests.live_files(latest).greatest_by_bucket("max_sequences").values()
+        recorded = latest.greatest_sequence_number
+        if recorded is None:
+            numbers += context.manifests.live_files(latest).greatest_by_bucket("max_sequences").values()
         else:
-            known.append(noted)
-    return {SEQUENCE_PROPERTY: str(max(known))} if known else {}
+            numbers.append(recorded)
+    return {SEQUENCE_PROPERTY: str(max(numbers))} if numbers else {}
 
 
 def _records(entries: Iterable[ManifestEntry]) -> int:
@@ -293,14 +302,14 @@ def _records(entries: Iterable[ManifestEntry]) -> int:
 
 
 def _latest_watermark(given: int | None, latest: Snapshot | None) -> int | None:
-    known = [mark for mark in (given, latest.watermark if latest else None) if mark is not None]
-    return max(known, default=None)
+    watermarks = [watermark for watermark in (given, latest.watermark if latest else None) if watermark is not None]
+    return max(watermarks, default=None)
 
 
 def _index_manifest(
     context: TableContext, latest: Snapshot | None, changes: SnapshotChanges, writer: MetadataWriter
 ) -> str | None:
-    """A new index manifest if the commit changes index files, else that of the latest snapshot."""
+    """The name of a new index manifest if the commit changes index files, otherwise of the one of the latest snapshot."""
     if not (changes.new_indexes or changes.deleted_indexes):
         return latest.index_manifest if latest else None
     previous = context.manifests.index_entries(latest) if latest else []

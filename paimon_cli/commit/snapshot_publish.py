@@ -1,6 +1,6 @@
-"""Publishes a snapshot with put-if-absent, and finds out who won if the answer is unclear (FORMAT.md, section 10.4).
+"""Publishes a snapshot with put-if-absent, and determines the outcome if the answer of the storage is lost (FORMAT.md, 10.4).
 
-On object stores the answer to a successful put may get lost, so only the file itself shows what happened.
+On object stores the answer to a successful put may get lost, so that only the file itself shows what happened.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ _TRIES = 5
 
 
 def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = None) -> bool:
-    """True if the snapshot is now part of the table's history, False if another commit has its number.
+    """Publish a snapshot. Returns true if it is now part of the table's history, false if another commit has its number.
 
-    `base`: the snapshot that it was built on. If a rollback has replaced that one, ours is withdrawn (False).
-
-    Raises `CommitUnknown` if the outcome cannot be found out; then nothing may be deleted. `StorageUnavailable` and
-    `Refused` mean that it was not published.
+    `base`: the snapshot that it was built on. If a rollback has removed that one, ours is deleted again, and the result is false.
+    Raises `CommitUnknown` if the outcome cannot be determined, after which nothing may be deleted. After `StorageUnavailable` and
+    `Refused`, the snapshot was not published.
     """
     path, content = context.layout.snapshot(snapshot.id), snapshot.to_json().encode()
     for attempt in range(_TRIES):
-        # Repeating the put is safe: it is the same content for the same number, and only one of them can succeed.
+        # Repeating the put is safe: it has the same content, and only one of them can succeed.
         try:
             with context.trace.timed("snapshot", file=path.rpartition("/")[2], bytes=len(content)) as facts:
                 outcome = publish_snapshot(context.storage, path, content, None if base is None else base.uuid)
@@ -41,7 +40,7 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
             return False
         if published is not None:
             is_ours = _is_in_history(context, snapshot, base)
-            if attempt and not is_ours:  # the outcome of the earlier puts has expired too
+            if attempt and not is_ours:  # an earlier put may have succeeded, and expired
                 raise _unknown(context, snapshot, "its number has expired since the first attempt")
             return is_ours
         context.clock.sleep(context.options.commit_min_retry_wait * 2**attempt / 1000)
@@ -49,13 +48,13 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
 
 
 def announce(context: TableContext, snapshot: Snapshot) -> None:
-    """Write the LATEST hint. Readers do not need it, so a failure does not fail the commit."""
+    """Write the LATEST hint. Readers do not depend on it, so errors are ignored."""
     with contextlib.suppress(StorageUnavailable), context.trace.timed("hint", file="LATEST", snapshot=snapshot.id):
         context.storage.overwrite(context.layout.latest_hint, str(snapshot.id).encode())
 
 
 def _read_back(context: TableContext, path: str, content: bytes) -> bytes | None:
-    """The content of the file; None if it cannot be read, or is an incomplete copy of ours."""
+    """The content of the snapshot file; None if it cannot be read, or is an incomplete copy of `content`."""
     try:
         published = context.storage.read_bytes(path)
     except (FileNotFoundError, StorageUnavailable):
@@ -71,9 +70,9 @@ def _is_in_history(context: TableContext, snapshot: Snapshot, base: Snapshot | N
 
 
 def _continues_history(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
-    """False if the number was taken and expired by others before our put, so that our file resurrected it.
+    """Whether our snapshot continues the history. False if its number was published and expired before our put.
 
-    While the predecessor exists, our number cannot have expired: expiry starts at the oldest snapshot.
+    As long as the predecessor exists, our number cannot have expired, because expiry starts with the oldest snapshot.
     """
     before = snapshot.id - 1
     try:
@@ -89,14 +88,14 @@ def _continues_history(context: TableContext, snapshot: Snapshot, base: Snapshot
         return True
     successor = context.snapshots.find(snapshot.id + 1)
     if successor is None:
-        return _has_expired_in_its_turn(context, snapshot)
+        return _has_expired_regularly(context, snapshot)
     try:
         inherited = {meta.file_name for meta in context.manifests.manifests_of(successor)}
         own = {meta.file_name for meta in context.manifests.manifest_list(snapshot.delta_manifest_list)}
     except (SnapshotGone, DamagedFile):
         if context.storage.exists(context.layout.snapshot(successor.id)):
             raise _unknown(context, snapshot, f"its manifests or those of snapshot {successor.id} cannot be read") from None
-        return _has_expired_in_its_turn(context, snapshot)
+        return _has_expired_regularly(context, snapshot)
     if own <= inherited:
         return True
     raise _unknown(
@@ -105,9 +104,10 @@ def _continues_history(context: TableContext, snapshot: Snapshot, base: Snapshot
 
 
 def _is_rolled_back(context: TableContext, before: int) -> bool:
-    """Expiry leaves no snapshot older than the ones that it deletes; a rollback does, and its LATEST hint shows it.
+    """Whether a rollback has removed the predecessor `before`: its LATEST hint names an older snapshot that exists.
 
-    A hint below EARLIEST is old, and a snapshot there was brought back by a slow writer.
+    An expiry never leaves snapshots that are older than those it deletes. A hint below EARLIEST is outdated: the snapshot that
+    it names was put back by a slow writer.
     """
     hint = context.snapshots.latest_hint()
     if hint is None or hint >= before or not context.snapshots.exists(hint):
@@ -116,10 +116,10 @@ def _is_rolled_back(context: TableContext, before: int) -> bool:
 
 
 def _is_replaced(context: TableContext, snapshot: Snapshot, before: int) -> bool:
-    """Whether the commit that now has the number before ours took it after a rollback, which leaves older snapshots in place.
+    """Whether the commit that now has the number `before` took it after a rollback, which leaves older snapshots in place.
 
-    If there are none, that number may have expired after our put, and a slow writer may have brought it back: then EARLIEST is
-    above it, and our snapshot stands.
+    Without older snapshots, `before` may have expired after ours was published, and a slow writer may have put it back: then
+    EARLIEST is above it, and our snapshot is valid. Raises `CommitUnknown` if nothing tells which of the two happened.
     """
     if context.snapshots.exists(before - 1):
         return True
@@ -131,27 +131,27 @@ def _is_replaced(context: TableContext, snapshot: Snapshot, before: int) -> bool
 
 
 def _withdrawn(context: TableContext, snapshot: Snapshot) -> bool:
-    """Delete our snapshot, because the one that it was built on was rolled back. Always False."""
+    """Delete our snapshot, because the one that it was built on was rolled back. Always returns false."""
     if context.storage.exists(context.layout.snapshot(snapshot.id + 1)):
         raise _unknown(context, snapshot, "the history was rolled back meanwhile, and another commit already builds on this one")
     context.storage.delete(context.layout.snapshot(snapshot.id))
     return False
 
 
-def _has_expired_in_its_turn(context: TableContext, snapshot: Snapshot) -> bool:
-    """Whether our snapshot expired in its turn, after its successor was published; False if our file came after that expiry.
+def _has_expired_regularly(context: TableContext, snapshot: Snapshot) -> bool:
+    """Whether our snapshot was part of the history and has expired; false if our file was created after that expiry.
 
-    Expiry would have deleted our file before its successor. If our file is gone too, the remaining history must show that it was
-    built on ours, because expiry also removes resurrected snapshots.
+    Expiry deletes our file before its successor, so if our file still exists, it is newer. If it is gone, the remaining history
+    must show that it was built on our snapshot, because expiry also removes resurrected snapshots.
     """
     path = context.layout.snapshot(snapshot.id)
     if context.storage.exists(path):
         context.storage.delete(path)
         return False
     oldest = context.snapshots.earliest_id()
-    left = None if oldest is None else context.snapshots.find(oldest)
+    remaining = None if oldest is None else context.snapshots.find(oldest)
     try:
-        inherited = set() if left is None else {meta.file_name for meta in context.manifests.manifests_of(left)}
+        inherited = set() if remaining is None else {meta.file_name for meta in context.manifests.manifests_of(remaining)}
         own = {meta.file_name for meta in context.manifests.manifest_list(snapshot.delta_manifest_list)}
     except (NotFound, DamagedFile):
         own, inherited = {snapshot.delta_manifest_list}, set()

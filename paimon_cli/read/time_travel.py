@@ -119,7 +119,7 @@ def snapshot_or_tagged(context: TableContext, snapshot_id: int) -> Snapshot:
 
 
 def newest_compacted(context: TableContext) -> Snapshot | None:
-    """The newest COMPACT snapshot, or with `full-compaction.delta-commits` that of a full compaction; else the latest snapshot."""
+    """The newest COMPACT snapshot (with `full-compaction.delta-commits`, of a full compaction); else the latest snapshot."""
     commits = context.options.full_compaction_delta_commits or 1
     compacted = (s for s in context.snapshots.newest_first() if s.commit_kind == COMPACT and s.commit_identifier % commits == 0)
     return next(compacted, None) or context.snapshots.latest()
