@@ -14,7 +14,7 @@ import fastavro
 import pytest
 
 from paimon_cli.bucket.file_encoders import CODECS
-from paimon_cli.commit.deduplication import MOST_USERS, PROPERTY, CommitUsers
+from paimon_cli.commit.deduplication import MAX_NAMED_USERS, PROPERTY, CommitUsers
 from paimon_cli.datatypes.arrow_types import NESTED_ID_BASE
 from paimon_cli.datatypes.binary_row import encode_row
 from paimon_cli.datatypes.data_type import DataField
@@ -167,10 +167,10 @@ def test_properties_of_our_snapshots() -> None:
     properties, users = tables("3.2")
     assert names(properties) == [ATTEMPTS_PROPERTY, DURATION_PROPERTY, WORK_PROPERTY, PROPERTY, LISTS_PROPERTY]
     remembered = CommitUsers()
-    for number in range(MOST_USERS + 1):
+    for number in range(MAX_NAMED_USERS + 1):
         remembered = remembered.with_commit(f"user{number}", 1)
     assert names(users) == list(json.loads(remembered.to_text()))
-    assert f"at most {MOST_USERS} users" in section("3.2")
+    assert f"at most {MAX_NAMED_USERS} users" in section("3.2")
 
 
 def test_tag_fields() -> None:

@@ -1,1 +1,1 @@
-"""The table's past and present on storage: snapshots, schemas, manifests, and the files of each bucket."""
+"""The history of a table on storage: snapshots, schemas, manifests, and the live files of each bucket."""

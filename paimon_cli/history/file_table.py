@@ -1,8 +1,7 @@
-"""A table of data files: entries of manifests as columns, and the one way to tell which of them are live.
+"""A file table: manifest entries as columns, with the only implementation of which of them are live.
 
-The files of a snapshot are its ADD entries without those that a DELETE entry names (FORMAT.md, section 4.6). Plans, commits,
-the merging of manifests, verification, expiry and reports all work on this table. Objects are made only for the entries that
-are asked for.
+The live files of a snapshot are its ADD entries without those that a DELETE entry names (FORMAT.md, section 4.6). Plans,
+commits, merges of manifests, verification, expiry and reports all use this table. Objects are created only for requested entries.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from paimon_cli.metadata.manifest_table import ByteRanges, ManifestTable, is_pla
 from paimon_cli.metadata.manifests import copied_manifests, encode_manifests, partition_stats
 
 _FEW = 256
-"""This many entries are compared as objects."""
+"""Up to this many entries are compared as objects."""
 
 
 @dataclass(frozen=True)
 class FileTable:
-    """Entries in the order of their manifests, in pieces; `codes` holds the number of each entry's partition in `partitions`."""
+    """Manifest entries in order, in pieces. `codes`: for each entry the index of its partition in `partitions`."""
 
     pieces: tuple[ManifestTable, ...]
     partitions: tuple[bytes, ...]
@@ -43,7 +42,7 @@ class FileTable:
 
     @staticmethod
     def of(pieces: Iterable[ManifestTable], wanted: FileFilter = ALL_FILES) -> FileTable:
-        """The entries of the partitions and buckets that are wanted, ADD and DELETE."""
+        """All entries, ADD and DELETE, of the partitions and buckets for which `wanted` is true."""
         partitions = _Partitions(wanted)
         kept_pieces: list[ManifestTable] = []
         kept_codes: list[np.ndarray] = []
@@ -60,24 +59,24 @@ class FileTable:
 
     @staticmethod
     def of_entries(entries: Sequence[ManifestEntry]) -> FileTable:
-        """Entries that are objects already, such as those of a new commit."""
+        """The table of entries that are objects already, such as those of a new commit."""
         numbers: dict[bytes, int] = {}
         codes = [numbers.setdefault(entry.partition, len(numbers)) for entry in entries]
         return FileTable((ManifestTable.of(entries),), tuple(numbers), np.array(codes, dtype=np.int32))
 
     @staticmethod
     def of_partition(partition: bytes, pieces: Iterable[ManifestTable]) -> FileTable:
-        """The entries of pieces that hold one partition alone."""
+        """The table of pieces whose entries all belong to one partition."""
         held = tuple(pieces)
         return FileTable(held, (partition,), np.zeros(sum(map(len, held)), dtype=np.int32))
 
     def live(self) -> FileTable:
-        """The live files: an ADD counts unless a DELETE of the same identity stands anywhere in the table."""
+        """The live files: ADD entries without a DELETE of the same identity anywhere in the table."""
         dead = _dead(self)
         return self if dead is None else self._without(dead)
 
     def live_entries(self) -> list[ManifestEntry]:
-        """The live files as objects, in their order; cheaper than `live().entries()` for a few entries in many pieces."""
+        """The live files as objects, in order. Faster than `live().entries()` for few entries in many pieces."""
         dead = _dead(self)
         if dead is None:
             return self.entries()
@@ -111,7 +110,7 @@ class FileTable:
         return [0, *accumulate(map(len, self.pieces))]
 
     def numbers(self, name: str) -> np.ndarray:
-        """One of the columns of numbers, as int64."""
+        """A column of numbers by name, as int64."""
         if name not in self._numbers:
             self._numbers[name] = self._joined_numbers(name)
         return self._numbers[name]
@@ -128,15 +127,15 @@ class FileTable:
         return self.numbers("buckets")
 
     def each(self, name: str) -> Iterator[ByteRanges]:
-        """One of the columns of bytes, piece by piece."""
+        """A column of byte strings by name, piece by piece."""
         return (getattr(piece, name) for piece in self.pieces)
 
     def lengths(self, name: str) -> np.ndarray:
-        """Bytes of each value of one of the columns of bytes."""
+        """The length of each value of a column of byte strings."""
         return _joined([ranges.ends - ranges.begins for ranges in self.each(name)]).astype(np.int64)
 
     def words(self, name: str, offsets: np.ndarray | int) -> np.ndarray:
-        """`ByteRanges.words` of one of the columns of bytes; `offsets`: one, or one an entry."""
+        """`ByteRanges.words` of a column of byte strings. `offsets`: one for all entries, or one per entry."""
         if isinstance(offsets, int):
             return _joined([ranges.words(offsets) for ranges in self.each(name)]).astype(np.int64)
         parts = np.split(offsets, np.cumsum([len(ranges) for ranges in self.each(name)])[:-1])
@@ -147,7 +146,7 @@ class FileTable:
         return self.pieces[piece].entry(row - self._starts[piece])
 
     def identity(self, row: int) -> Hashable:
-        """What an entry cancels out with, or is cancelled by; of a plain entry without decoding it."""
+        """The identity of an entry: an ADD and a DELETE with equal ones cancel out. Plain entries are not decoded for it."""
         number = bisect_right(self._starts, row) - 1
         piece, place = self.pieces[number], row - self._starts[number]
         if piece.plain[place]:
@@ -161,7 +160,7 @@ class FileTable:
 
     @cached_property
     def rows_by_bucket(self) -> dict[BucketId, np.ndarray]:
-        """The rows of each bucket, ascending; buckets in the order of their first rows."""
+        """Bucket -> the rows (entries) of it, ascending; buckets in the order of their first rows."""
         rows, starts = self._by_bucket
         groups = np.split(rows, starts[1:]) if len(rows) else []
         groups.sort(key=lambda rows: int(rows[0]))
@@ -169,19 +168,19 @@ class FileTable:
         return dict(zip(self._bucket_ids_at(firsts), groups, strict=True))
 
     def greatest_by_bucket(self, name: str) -> dict[BucketId, int]:
-        """The greatest number of each bucket."""
+        """Bucket -> the greatest value of a column of numbers."""
         rows, starts = self._by_bucket
         tops = np.maximum.reduceat(self.numbers(name)[rows], starts) if len(rows) else rows
         return dict(zip(self._bucket_ids_at(rows[starts]), tops.tolist(), strict=True))
 
     def newest_by_bucket(self, name: str) -> dict[BucketId, int]:
-        """The number of the newest entry of each bucket."""
+        """Bucket -> the value of its newest entry in a column of numbers."""
         rows, starts = self._by_bucket
         last = rows[np.append(starts[1:], len(rows)) - 1] if len(rows) else rows
         return dict(zip(self._bucket_ids_at(last), self.numbers(name)[last].tolist(), strict=True))
 
     def bucket_counts(self) -> dict[bytes, set[int]]:
-        """The numbers of buckets that the files of each partition were written for."""
+        """Partition -> the bucket counts recorded in its files."""
         if not len(self):
             return {}
         pairs = np.unique(np.stack([self.codes.astype(np.int64), self.numbers("total_buckets")]), axis=1)
@@ -191,7 +190,7 @@ class FileTable:
         return found
 
     def by_partition(self) -> dict[bytes, FileTable]:
-        """The entries of each partition on their own, in the same order."""
+        """Partition -> the table of its entries, in the same order."""
         if len(self.partitions) == 1:
             return {self.partitions[0]: self} if len(self) else {}
         parts: dict[int, list[ManifestTable]] = {}
@@ -205,7 +204,7 @@ class FileTable:
 
     @cached_property
     def _by_bucket(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows bucket by bucket, each ascending, and where buckets begin."""
+        """The rows sorted by bucket, and the index of each bucket's first row."""
         order = np.lexsort((self.buckets, self.codes))
         codes, buckets = self.codes[order], self.buckets[order]
         begins = np.ones(len(order), dtype=bool)
@@ -217,9 +216,9 @@ class FileTable:
         return map(BucketId, [self.partitions[code] for code in codes], buckets)
 
     def encoded(self, target_size: int, partition_types: Sequence[DataType]) -> Iterator[tuple[bytes, ManifestFileMeta]]:
-        """Manifests of about `target_size` bytes with all entries, each with its line in a manifest list, which lacks its name.
+        """All entries encoded as manifests of about `target_size` bytes, each with its metadata, which lacks the file name.
 
-        The bytes of entries that have the form that we write are copied.
+        The bytes of entries that were read in the form that we write are copied.
         """
         if all(piece.records.is_ours for piece in self.pieces):
             found = copied_manifests([record for piece in self.pieces for record in piece.records.bytes], target_size)
@@ -259,7 +258,7 @@ class FileTable:
 
 
 class _Partitions:
-    """Numbers the partitions and asks about each once."""
+    """Numbers the partitions, and applies the filter once to each."""
 
     def __init__(self, wanted: FileFilter) -> None:
         self.numbers: dict[bytes, int] = {}
@@ -267,7 +266,7 @@ class _Partitions:
         self._kept: list[bool] = []
 
     def codes(self, piece: ManifestTable) -> tuple[np.ndarray, np.ndarray]:
-        """The number of each entry's partition, and whether it is kept."""
+        """For each entry, the number of its partition, and whether the filter accepts it."""
         codes, values = piece.partitions.coded()
         for value in values:
             if value not in self.numbers:
@@ -292,7 +291,7 @@ def _joined(columns: list[np.ndarray]) -> np.ndarray:
 
 
 def _dead(table: FileTable) -> np.ndarray | None:
-    """All but live files: DELETEs, and ADDs that one of them removes; None if there are only ADDs."""
+    """For each entry, whether it is not a live file: a DELETE, or an ADD that was deleted. None if there are only ADDs."""
     kinds = table.numbers("kinds")
     if (kinds == ADD).all():
         return None
@@ -306,7 +305,7 @@ def _dead(table: FileTable) -> np.ndarray | None:
 
 
 def _identity_hashes(table: FileTable) -> np.ndarray:
-    """Equal for equal identities; of what `plain` entries consist of."""
+    """A hash of each entry's identity, computed from the columns of plain entries."""
     hashed = _joined([piece.identity_hashes for piece in table.pieces])
     if len(table.partitions) > 1:
         hashed = (hashed ^ table.codes.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
@@ -315,7 +314,10 @@ def _identity_hashes(table: FileTable) -> np.ndarray:
 
 
 def _is_deleted(table: FileTable, adds: np.ndarray, deletes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    """Whether those ADDs, each with the hash of some DELETE, have the identity of one; few, or not plain ones, one by one."""
+    """For these ADDs, whose hashes equal that of some DELETE, whether they have the identity of a DELETE.
+
+    Few entries, and entries that are not plain, are compared as objects.
+    """
     same = np.zeros(len(adds), dtype=bool)
     if len(adds) > _FEW:
         ordered = deletes[np.argsort(hashes[deletes], kind="stable")]
@@ -329,7 +331,7 @@ def _is_deleted(table: FileTable, adds: np.ndarray, deletes: np.ndarray, hashes:
 
 
 def _are_same(table: FileTable, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Whether the columns show that two entries have one identity."""
+    """For pairs of entries, whether their columns show that they have the same identity."""
     plain = np.concatenate([piece.plain for piece in table.pieces])
     same = plain[one] & plain[other] & _same_names(table, one, other)
     for column in (table.codes, table.buckets, table.numbers("levels")):

@@ -1,6 +1,6 @@
-"""What a process keeps of immutable files for the next time it needs them: facts in memory, and copies on the local disk.
+"""Caches of immutable files that a process keeps: facts about them in memory, and copies of parts on local disk.
 
-A command keeps what it needs more than once. A service passes it on from round to round, so that a round costs what is new.
+A service passes its caches on from round to round, so that each round reads only new files.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ FACT_BYTES, COPY_BYTES = 64 << 20, 4 << 30
 
 
 class Kept(Protocol):
-    """Anything that says how many bytes it takes."""
+    """A value that can be cached. `size`: bytes that it takes."""
 
     @property
     def size(self) -> int: ...
 
 
 class Keeper:
-    """Values by name; those that were not asked for the longest go when they take more than `most_bytes` together."""
+    """A cache that drops the least recently used values once all take more than `most_bytes`. `dropped` is called with them."""
 
     def __init__(self, most_bytes: int, dropped: Callable[[Any], None] = lambda value: None) -> None:
         self._most_bytes = most_bytes
@@ -36,7 +36,7 @@ class Keeper:
         self._lock = threading.Lock()
 
     def get(self, name: Hashable) -> Any:
-        """None for what is not kept, or not any more."""
+        """The value of this name; None if it is not in the cache."""
         with self._lock:
             if name not in self._values:
                 return None
@@ -57,7 +57,7 @@ class Keeper:
 
 @dataclass
 class KeptFiles:
-    """Facts about files, and copies of parts of them where `keeps_copies`. Pickles without what it holds."""
+    """The caches of a process: facts about files, and if `keeps_copies`, copies of parts of them. Pickled without content."""
 
     keeps_copies: bool = False
     facts: Keeper = field(default_factory=lambda: Keeper(FACT_BYTES))
@@ -69,7 +69,7 @@ class KeptFiles:
         return KeptFiles, ()
 
     def new_copy(self, name: str) -> Path:
-        """Where to put a copy; the directory disappears with the process."""
+        """The path for a new copy, in a directory that is deleted when the process ends."""
         from paimon_cli.storage.whole_file import ScratchDirectory  # only services need it
 
         with self._lock:

@@ -1,4 +1,4 @@
-"""The live files of a snapshot: of all buckets, for reads, writes and compactions, or of the few that a commit changes."""
+"""The live files of a snapshot by bucket: of all buckets for reads, writes and compactions, or of those that a commit changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BucketFiles:
-    """One bucket at one snapshot. `total_buckets` is what its newest file was written with; files are oldest first."""
+    """A bucket at one snapshot. `files`: oldest first; `total_buckets`: the bucket count recorded in its newest file."""
 
     partition: bytes
     bucket: int
@@ -44,7 +44,7 @@ class BucketFiles:
 
 @dataclass(frozen=True, eq=False)
 class LazyBuckets(Mapping[BucketId, BucketFiles]):
-    """Buckets by partition and number; the files of a bucket become objects at each lookup. Picklable."""
+    """Bucket id -> bucket. The files of a bucket become objects at each lookup. Picklable."""
 
     table: FileTable
     index_files: Mapping[BucketId, tuple[IndexFileMeta, ...]]
@@ -66,7 +66,7 @@ class LazyBuckets(Mapping[BucketId, BucketFiles]):
 
 
 def bucket_files(context: TableContext, snapshot: Snapshot | None, wanted: FileFilter = ALL_FILES) -> LazyBuckets:
-    """Buckets with at least one live file; none for `snapshot` None, a table that nothing was committed to."""
+    """The buckets with at least one live file. `snapshot`: None for a table without snapshots."""
     if snapshot is None:
         return LazyBuckets(FileTable.of([]), {})
     return LazyBuckets(context.manifests.live_files(snapshot, wanted), _index_files(context, snapshot))
@@ -74,7 +74,7 @@ def bucket_files(context: TableContext, snapshot: Snapshot | None, wanted: FileF
 
 @dataclass(frozen=True)
 class CommittedState:
-    """What a writer has to know of each bucket: its greatest sequence number, and what its newest file was written for."""
+    """What a writer must know of each bucket: its highest sequence number, and the bucket count in its newest file."""
 
     max_sequences: Mapping[BucketId, int]
     total_buckets: Mapping[BucketId, int]
@@ -87,19 +87,21 @@ def committed_state(buckets: LazyBuckets) -> CommittedState:
 
 
 BucketNumbers = Sequence[int | range]
-"""Buckets as a user names them. A range may reach beyond the buckets of the table, a number may not."""
+"""Bucket numbers as given by a user. A range may extend beyond the buckets of the table, a number may not."""
 
 
-def bucket_numbers(asked: BucketNumbers | None) -> frozenset[int] | None:
+def bucket_numbers(requested: BucketNumbers | None) -> frozenset[int] | None:
     """The bucket numbers that are meant; None for all buckets."""
-    return frozenset(number for one in asked for number in ((one,) if isinstance(one, int) else one)) if asked else None
+    if not requested:
+        return None
+    return frozenset(number for one in requested for number in ((one,) if isinstance(one, int) else one))
 
 
-def expect_buckets(context: TableContext, asked: BucketNumbers, found: Iterable[BucketFiles]) -> None:
-    """UsageError for a number beyond the table's buckets, NotFound where buckets come with their rows (`bucket` -1)."""
+def expect_buckets(context: TableContext, requested: BucketNumbers, found: Iterable[BucketFiles]) -> None:
+    """Raise `UsageError` for a bucket number that the table does not have, `NotFound` if its buckets are dynamic or postponed."""
     present = {bucket.bucket: bucket.total_buckets for bucket in found}
     count = max((context.options.bucket, *present.values()))
-    least = (one if isinstance(one, int) else one.start for one in asked)
+    least = (one if isinstance(one, int) else one.start for one in requested)
     unknown = [number for number in least if number not in present and not 0 <= number < count]
     hint = f"paimon-cli buckets ls {context.layout.argument}"
     if unknown and count > 0:
@@ -117,17 +119,17 @@ def _index_files(context: TableContext, snapshot: Snapshot) -> dict[BucketId, tu
 
 
 BucketCounts = Mapping[bytes, Collection[int]]
-"""Each partition with the numbers of buckets that its files were written for."""
+"""Partition -> the bucket counts recorded in its files."""
 
 _MOST_PARTITIONS = 64
-"""The most partitions of which results are kept for the next commit."""
+"""Maximum number of partitions whose results are cached for the next commit."""
 
 
 @dataclass(frozen=True)
 class LiveBuckets:
-    """`entries`: the files of the buckets, those of each oldest first.
+    """The live files of some buckets. `entries`: by bucket, oldest first.
 
-    `bucket_counts`: those of all files in their partitions; where all entries agree, also of files that are no longer live.
+    `bucket_counts`: of all live files in their partitions; may include files that are not live if all counts are equal.
     """
 
     entries: list[ManifestEntry] = field(default_factory=list)
@@ -135,7 +137,7 @@ class LiveBuckets:
 
 
 def live_files_of_buckets(context: TableContext, snapshot: Snapshot, bucket_ids: Collection[BucketId]) -> LiveBuckets:
-    """The live files of some buckets; reads only manifests that may hold their partitions and are not cached."""
+    """The live files of some buckets. Reads only manifests that may hold their partitions, unless they are cached."""
     partitions = {partition: context.partition_values(partition) for partition, _ in bucket_ids}
     manifests = context.manifests.manifests_of(snapshot)
 
@@ -166,7 +168,7 @@ def _in_cached(manifests: Sequence[CachedManifest], bucket_ids: Collection[Bucke
 
 
 def _bucket_counts(partition: bytes, parts: Sequence[PartitionEntries]) -> Collection[int]:
-    """Bucket counts by partition; live files are determined only where entries disagree."""
+    """The bucket counts of a partition. Live files are determined only if entries have different counts."""
     added = frozenset[int]().union(*(part.bucket_counts for part in parts))
     if len(added) < 2:
         return added

@@ -1,7 +1,7 @@
-"""A cache of manifests, which never change: the next commit of a process reads only new ones.
+"""A cache of manifests, so that the next commit of a process reads only new ones.
 
-A commit looks at all manifests of the latest snapshot that may hold entries of its partitions; nearly all of them are those
-that the commit before looked at. Of big manifests only the partitions that were asked for are kept.
+A commit reads all manifests of the latest snapshot that may hold entries of its partitions; most of them were already there for
+the previous commit. Of large manifests, only the requested partitions are cached.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PartitionEntries:
     _by_bucket: dict[int, ManifestTable] = field(default_factory=dict)
 
     def in_bucket(self, bucket: int) -> ManifestTable | None:
-        """The entries of a bucket, kept as objects; None if there are none."""
+        """The entries of a bucket, cached as objects; None if there are none."""
         rows = self._rows.get(bucket)
         if rows is None:
             return None
@@ -65,18 +65,18 @@ class PartitionEntries:
 
     @cached_property
     def bucket_counts(self) -> frozenset[int]:
-        """The numbers of buckets that ADD entries were written for."""
+        """The bucket counts in ADD entries."""
         return frozenset(self._added_counts)
 
     @property
     def newest_bucket_count(self) -> int:
-        """The number of buckets that the last ADD entry was written for; 0 without any."""
+        """The bucket count in the last ADD entry; 0 if there is none."""
         return self._added_counts[-1] if self._added_counts else 0
 
 
 @dataclass
 class CachedManifest:
-    """What was read of a manifest: all (`is_whole`), or some partitions. `size`: about the bytes that it takes in memory."""
+    """The cached part of a manifest: all of it (`is_whole`), or some partitions. `size`: approximate bytes in memory."""
 
     is_whole: bool = False
     partitions: dict[bytes, PartitionEntries | None] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class CachedManifest:
         return self.partitions.get(partition)
 
     def add(self, table: FileTable, partitions: Collection[bytes] | None = None) -> None:
-        """`table` has all that the manifest holds of those partitions, or of all."""
+        """Add entries. `table`: all entries of the manifest in these partitions (None: in all partitions)."""
         self.is_whole = partitions is None
         tables = table.by_partition()
         for partition in partitions or tables:
@@ -99,7 +99,7 @@ class CachedManifest:
 
 
 class ManifestCache:
-    """Reads manifests through `reader` and keeps the most recently used, up to some size. Pickles without them."""
+    """Reads manifests with `reader`, and caches the most recently used ones. Pickled without them."""
 
     def __init__(self, reader: ManifestReader) -> None:
         self._reader = reader
@@ -114,9 +114,9 @@ class ManifestCache:
     def get(
         self, manifests: Sequence[ManifestFileMeta], partitions: Collection[bytes], may_hold: KeepManifest
     ) -> list[CachedManifest]:
-        """Each manifest that may hold one of the partitions, in their order; errors as `ManifestReader`.
+        """The manifests that may hold one of the partitions, in order. Raises the errors of `ManifestReader`.
 
-        A manifest that is not cached is asked about with `may_hold` before it is read.
+        A manifest that is not cached is only read if `may_hold` is true for it.
         """
         found: dict[tuple[str, int], CachedManifest] = {}
         missing: list[ManifestFileMeta] = []
@@ -132,14 +132,14 @@ class ManifestCache:
         return list(found.values())
 
     def add(self, manifest: ManifestFileMeta, table: FileTable) -> None:
-        """Keep a manifest that this process has written itself, so that its next commit need not read it."""
+        """Cache a manifest that this process has written, so that its next commit need not read it."""
         if manifest.num_added_files + manifest.num_deleted_files < _MANY_IN_ALL:
             cached = CachedManifest()
             cached.add(table)
             self._keep({_key(manifest): cached})
 
     def key(self, encoded: bytes, decode: Callable[[bytes], Any]) -> Any:
-        """`decode(encoded)`, which is kept: every commit compares the keys of the files that are already there."""
+        """The result of `decode(encoded)`, cached because every commit compares the keys of existing files."""
         if len(self._keys) > _MOST_KEYS:
             self._keys.clear()
         if encoded not in self._keys:
@@ -160,7 +160,7 @@ class ManifestCache:
             found[_key(meta)].add(FileTable.of(pieces, FileFilter(asked.__contains__)), asked)
 
     def _keep(self, found: dict[tuple[str, int], CachedManifest]) -> None:
-        """Move the most recently used to the end, and drop from the front."""
+        """Cache these manifests as the most recently used ones, and drop the least recently used ones."""
         for key, cached in found.items():
             self._forget(key)
             self._cached[key], self._sizes[key] = cached, cached.size

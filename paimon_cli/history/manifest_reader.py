@@ -1,4 +1,4 @@
-"""Reads the manifests of snapshots, as entries or as tables, many at a time (FORMAT.md, section 4.6)."""
+"""Reads the manifests of snapshots, as entries or as columns, many in parallel (FORMAT.md, section 4.6)."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:  # they load numpy, which commands on snapshots do without
 KeepManifest = Callable[[ManifestFileMeta], bool]
 
 _FEW = 4
-"""Up to this many manifests of a local table are read one after the other."""
+"""Up to this many manifests of a local table are read sequentially."""
 
 _MANY_ENTRIES = 2000
-"""From this many entries on, blocks in which no wanted partition occurs are not decoded, and their files not counted."""
+"""With this many entries or more, blocks without a wanted partition are not decoded, and their files not counted."""
 _LISTS_KEPT = 8
 _KEPT_BYTES = 8 << 20
-"""How many lists, and bytes of manifests, are kept after they were fetched from a store, so that they are fetched once."""
+"""How many manifest lists, and bytes of manifests, to keep in memory, so that a store is asked only once for each."""
 _GROUP_BYTES = 12 << 20
-"""Bytes of manifests that are decoded together; decoded they take about 20 times that."""
+"""Bytes of manifests to decode at once. Decoded, they take about 20 times as much."""
 
 
 class SnapshotGone(NotFound):
-    """A snapshot that expired, or was rolled back, while its manifests were being read."""
+    """A snapshot expired, or was rolled back, while its manifests were being read."""
 
 
 @dataclass(frozen=True)
 class ManifestReader:
-    """Reads `manifest/`. `threads` is how many manifests are fetched at once when there are many; 1 keeps all calls in order.
+    """Reads the directory `manifest/`. `threads`: how many manifests are fetched in parallel; 1 keeps all storage calls in order.
 
-    Pickles without what it keeps.
+    Pickled without its caches.
     """
 
     storage: Storage
@@ -60,7 +60,7 @@ class ManifestReader:
         return 1 if self.storage.is_remote else _FEW
 
     def manifest_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
-        """The manifests in a list. Recent lists are kept, because a commit reads those of the latest snapshot more than once."""
+        """The manifests in a list. Recent lists are cached, because a commit reads those of the latest snapshot several times."""
         manifests = self._lists.get(name)
         if manifests is None:
             path = self.layout.manifest(name)
@@ -69,7 +69,7 @@ class ManifestReader:
         return list(manifests)
 
     def keep_list(self, name: str, manifests: Sequence[ManifestFileMeta]) -> None:
-        """Remember a list that was read, or that this process wrote itself."""
+        """Cache a list that was read, or that this process has written."""
         if len(self._lists) >= _LISTS_KEPT:
             self._lists.clear()
         self._lists[name] = list(manifests)
@@ -83,7 +83,7 @@ class ManifestReader:
         return decode_index_manifest(self._content(path, None), path)
 
     def index_entries(self, snapshot: Snapshot) -> list[IndexManifestEntry]:
-        """Index files of a snapshot."""
+        """The entries of a snapshot's index manifest; none if it has no index manifest."""
         if snapshot.index_manifest is None:
             return []
         try:
@@ -94,7 +94,7 @@ class ManifestReader:
     def manifests_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """All manifests of a snapshot, oldest first: those of the base list, then those of the delta list.
 
-        On a remote store, lists that the snapshot itself repeats are not read.
+        On object stores, lists whose content the snapshot itself repeats are not read.
         """
         noted = noted_lists(snapshot.properties) if self.storage.is_remote else {}
         base, delta = noted.get(snapshot.base_manifest_list), noted.get(snapshot.delta_manifest_list)
@@ -113,14 +113,14 @@ class ManifestReader:
         return self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
 
     def entries(self, manifests: Sequence[ManifestFileMeta]) -> Iterator[list[ManifestEntry]]:
-        """Entries of each manifest, in order; many manifests are fetched in parallel."""
+        """The entries of each manifest, in order. Many manifests are fetched in parallel."""
         threads = self.threads if len(manifests) > self._few else 1
         return in_parallel(lambda meta: self.manifest(meta.file_name, meta.file_size), manifests, threads)
 
     def tables(
         self, manifests: Sequence[ManifestFileMeta], partitions: Collection[bytes] | None = None
     ) -> Iterator[ManifestTable]:
-        """The entries of the manifests as columns, in order, several manifests in one piece; files are fetched in parallel.
+        """The entries of the manifests as columns, in order. A piece may hold several manifests, which are fetched in parallel.
 
         With `partitions`, most entries of other partitions are left out.
         """
@@ -155,7 +155,7 @@ class ManifestReader:
                 yield [some.result().columns() for some in waiting]
 
     def _decoded_group(self, group: Sequence[ManifestFileMeta], partitions: Collection[bytes] | None) -> list[ManifestTable]:
-        """Entries that had to be made objects are kept, if they are few: a commit asks for those that its plan has read."""
+        """The entries of these manifests. If they had to become objects, and are few, they are cached for the commit."""
         from paimon_cli.metadata.manifest_table import decode_manifests
 
         key = tuple((meta.file_name, meta.file_size) for meta in group)
@@ -170,7 +170,7 @@ class ManifestReader:
         return tables
 
     def compacted_files(self, snapshot: Snapshot) -> bool:
-        """Whether the commit was a compaction of data files: one of manifests alone changes no file."""
+        """Whether the snapshot compacted data files, and not only manifests."""
         if snapshot.commit_kind != COMPACT or snapshot.delta_record_count:
             return snapshot.commit_kind == COMPACT
         try:
@@ -192,7 +192,7 @@ class ManifestReader:
     def live_files_in(
         self, snapshot: Snapshot, manifests: Iterable[ManifestFileMeta], wanted: FileFilter = ALL_FILES
     ) -> FileTable:
-        """The live files in those manifests of the snapshot that may hold what is wanted."""
+        """The live files for which `wanted` is true, from the manifests that may hold any."""
         from paimon_cli.history.file_table import FileTable
 
         chosen = [*manifests]
@@ -215,17 +215,17 @@ class ManifestReader:
         if not self.storage.is_remote:
             return path, self._content(path, meta.file_size)
         content = self._contents.pop(path, None) or self._content(path, meta.file_size)
-        self._contents[path] = content  # a commit looks at those that its plan has read
+        self._contents[path] = content  # a commit needs the manifests that its plan has read
         while sum(map(len, list(self._contents.values()))) > _KEPT_BYTES:
             self._contents.pop(next(iter(self._contents)), None)
         return path, content
 
     @property
     def _what_to_do(self) -> str:
-        return f"restore the file, or see what can be mended: paimon-cli repair {self.layout.argument}"
+        return f"restore the file, or see what can be repaired: paimon-cli repair {self.layout.argument}"
 
     def _content(self, path: str, size: int | None) -> bytes:
-        """`size` comes from the metadata that names the file: a file that was cut between two blocks would look whole."""
+        """The content of a file, checked against its `size` in metadata, because a file cut between two blocks looks complete."""
         try:
             content = self.storage.read_bytes(path)
         except FileNotFoundError:
@@ -236,7 +236,7 @@ class ManifestReader:
         return content
 
     def gone_or_damaged(self, snapshot: Snapshot, error: DamagedFile) -> NotFound | DamagedFile:
-        """The error to raise: a missing manifest is no damage if its snapshot expired while it was read."""
+        """The error to raise for a missing manifest: `SnapshotGone` if its snapshot has expired meanwhile, otherwise `error`."""
         if self.storage.exists(self.layout.snapshot(snapshot.id)):
             return error
         return SnapshotGone(

@@ -1,4 +1,4 @@
-"""Partitions as people name them: `dt=2026-11-21/hour=7`, with values in canonical form."""
+"""Partitions as users write them: `dt=2026-11-21/hour=7`, with values in canonical form."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 
 PartitionValues = Mapping[str, str | None]
-"""Some or all partition keys with the texts of their values; None is null, as is the table's default name of partitions."""
+"""Partition key -> value as text, for some or all keys. Null is None, or the table's default partition name."""
 BOOLEAN_WORDS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
 class PartitionSpec:
-    """A test on serialised partitions."""
+    """A condition on partitions. `matches` takes a serialised partition."""
 
     matches: Callable[[bytes], bool]
 
@@ -33,7 +33,7 @@ class PartitionSpec:
 
     @classmethod
     def parse(cls, context: TableContext, values: PartitionValues) -> PartitionSpec:
-        """The partitions with these values."""
+        """Partitions with these values. Raises `UsageError` for unknown keys and invalid values."""
         keys = context.schema.partition_keys
         wanted: dict[int, Any] = {}
         for name, text in values.items():
@@ -50,7 +50,7 @@ class PartitionSpec:
 
     @classmethod
     def parse_any(cls, context: TableContext, partitions: Sequence[PartitionValues]) -> PartitionSpec:
-        """Partitions that match one of several specifications; all partitions without any specification."""
+        """Partitions that match one of several specifications; all partitions if there is none."""
         if not partitions:
             return cls.everything()
         specs = [cls.parse(context, one) for one in partitions]
@@ -58,7 +58,7 @@ class PartitionSpec:
 
 
 def pairs_of(context: TableContext, values: PartitionValues) -> tuple[str, ...]:
-    """`key=value` each, as a user would type them."""
+    """The values as texts `key=value`, as a user would type them."""
     null = context.options.partition_default_name
     return tuple(f"{key}={null if text is None else text}" for key, text in values.items())
 
@@ -80,7 +80,7 @@ def _json_value(text: str, t: DataType) -> Any:
 
 
 def partition_text(context: TableContext, partition: bytes, separator: str = "/") -> str:
-    """'' for a table without partitions; null is the table's default partition name."""
+    """A partition as text, '' for an unpartitioned table. Null is shown as the table's default partition name."""
     keys = context.schema.partition_keys
     types = context.schema.types_of(keys)
     default = context.options.partition_default_name

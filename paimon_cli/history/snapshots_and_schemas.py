@@ -1,4 +1,4 @@
-"""The snapshots and schemas of a table: newest, oldest, by id, by time.
+"""Finds snapshots and schemas of a table: the newest, the oldest, by id, by time.
 
 Hints are checked against the files (FORMAT.md, sections 1.3 and 2; Java SnapshotManager, SchemaManager).
 """
@@ -19,17 +19,17 @@ from paimon_cli.storage.storage import PutOutcome, Storage
 from paimon_cli.storage.threads import Ahead, together
 
 _LONGEST_WALK = 32
-"""Snapshots probed one by one after a stale hint before the directory is listed instead."""
+"""How many snapshots after a stale hint are probed one by one, before the directory is listed instead."""
 _TRIES = 3
 _FRESH_SECONDS = 5.0
-"""How long a plan accepts a snapshot that was fetched ahead for it."""
+"""For how long a plan may use a snapshot that was fetched ahead."""
 LONGEST_GAP = 1000
 """The longest run of missing numbers that a stale listing explains; a longer one comes from a stray file."""
 
 
 @dataclass(frozen=True)
 class SnapshotHistory:
-    """Reads `snapshot/`; every call reads the storage, except for what was fetched ahead, and `last_seen`."""
+    """Reads the directory `snapshot/`. Every call reads the storage, except what was fetched ahead, and `last_seen`."""
 
     storage: Storage
     layout: TableLayout
@@ -44,21 +44,23 @@ class SnapshotHistory:
         return Ahead(_FRESH_SECONDS)
 
     def fetch_hint(self) -> None:
-        """Begin to read the LATEST hint for the next call, where that takes a trip to a store. An old hint does no harm."""
+        """Start to read the LATEST hint for the next call, if that takes a request to a store. An old hint is harmless."""
         if self.storage.is_remote:
             self._hint_ahead.begin(lambda: self._hint(self.layout.latest_hint))
 
     def fetch_latest(self) -> None:
-        """Begin to read the newest snapshot for the plan of a job, which follows soon."""
+        """Start to read the newest snapshot for a plan that will follow soon."""
         if self.storage.is_remote:
             self._latest_ahead.begin(self._find_latest)
 
     def last_seen(self) -> Snapshot | None:
-        """The snapshot that `latest` found last, on a remote store: a commit builds on it, and its put shows if it is old."""
+        """The snapshot that `latest` returned last, on object stores only: a commit builds on it, and its put shows if it is
+        old.
+        """
         return self._seen[-1] if self._seen and self.storage.is_remote else None
 
     def latest_id(self) -> int | None:
-        """The newest snapshot, None for a table without any. Neither a stale hint nor a stale listing hides a newer one."""
+        """The id of the newest snapshot, None if there is none. It is correct even if the hint or a listing is stale."""
         hint = self._hint(self.layout.latest_hint)
         if hint is not None and self.exists(hint):
             for newest in range(hint, hint + _LONGEST_WALK):
@@ -73,7 +75,7 @@ class SnapshotHistory:
         return newest
 
     def earliest_id(self) -> int | None:
-        """The oldest snapshot of the history that is still there."""
+        """The id of the oldest existing snapshot of the history, None if there is none."""
         oldest = self._hint(self.layout.earliest_hint)
         if oldest is None or not self.exists(oldest):
             return min(self.ids(), default=None)
@@ -82,11 +84,11 @@ class SnapshotHistory:
         return oldest
 
     def latest(self) -> Snapshot | None:
-        """The newest snapshot; looks again if a rollback or an expiry removes it meanwhile."""
+        """The newest snapshot, None if there is none. Tries again if a rollback or an expiry removes it meanwhile."""
         return self._noted(self._find_latest())
 
     def latest_to_plan(self) -> Snapshot | None:
-        """`latest`, or what `fetch_latest` has begun to read a moment ago: a plan may be overtaken anyway."""
+        """The newest snapshot, or one that `fetch_latest` read a moment ago: a plan may be out of date at any time anyway."""
         return self._noted(self._latest_ahead.take(self._find_latest) if self.storage.is_remote else self._find_latest())
 
     def _noted(self, found: Snapshot | None) -> Snapshot | None:
@@ -107,12 +109,12 @@ class SnapshotHistory:
         raise NotFound(f"the newest snapshot of {self.layout.root} keeps vanishing", "another job is deleting snapshots")
 
     def _at_hint(self) -> Snapshot | None:
-        """The newest snapshot if the hint is right."""
+        """The newest snapshot if the hint is correct, otherwise None."""
         hint = self._hint(self.layout.latest_hint)
         return None if hint is None or self.exists(hint + 1) else self.find(hint)
 
     def _after_fetched_hint(self) -> Snapshot | None:
-        """The newest snapshot from the hint on; the snapshot that it names and the one after it are read at once."""
+        """The newest snapshot, searched from the hint on. The snapshot that it names and the next one are read in parallel."""
         hint = self._hint_ahead.take(lambda: self._hint(self.layout.latest_hint))
         if hint is None:
             return None
@@ -124,7 +126,7 @@ class SnapshotHistory:
         return None
 
     def latest_hint(self) -> int | None:
-        """The id in the LATEST hint, whether it is right or not; None without one. `StorageUnavailable` if it cannot be read."""
+        """The id in the LATEST hint, which may be wrong; None without a hint. `StorageUnavailable` if it cannot be read."""
         return self._read_hint(self.layout.latest_hint)
 
     def earliest_hint(self) -> int | None:
@@ -132,7 +134,7 @@ class SnapshotHistory:
         return self._read_hint(self.layout.earliest_hint)
 
     def find(self, snapshot_id: int) -> Snapshot | None:
-        """That snapshot, None if it is not there. `DamagedFile` if its file does not hold it."""
+        """The snapshot of this id, None if it does not exist. Raises `DamagedFile` if its file holds something else."""
         path = self.layout.snapshot(snapshot_id)
         try:
             snapshot = Snapshot.from_json(self.storage.read_bytes(path), path)
@@ -143,21 +145,21 @@ class SnapshotHistory:
         return snapshot
 
     def get(self, snapshot_id: int) -> Snapshot:
-        """That snapshot; the message of `NotFound` shows whether it has expired or never existed."""
+        """The snapshot of this id. Raises `NotFound`, whose message says whether it has expired or never existed."""
         snapshot = self.in_history(snapshot_id)
         if snapshot is None:
             raise self.missing(snapshot_id)
         return snapshot
 
     def in_history(self, snapshot_id: int) -> Snapshot | None:
-        """That snapshot if readers may use it; None also for a resurrected one."""
+        """The snapshot of this id if it is part of the history; None also for a resurrected one."""
         snapshot = self.find(snapshot_id)
         if snapshot is None or snapshot_id >= (self._hint(self.layout.earliest_hint) or 0):
             return snapshot
         return None if snapshot_id in self.resurrected_ids() else snapshot
 
     def missing(self, snapshot_id: int) -> NotFound:
-        """The error for a snapshot that is not there (any more)."""
+        """The error for a snapshot that does not exist, or has expired."""
         what = f"no snapshot {snapshot_id} in {self.layout.root}"
         earliest, latest = self.earliest_id(), self.latest_id()
         if earliest is None or latest is None:
@@ -168,14 +170,14 @@ class SnapshotHistory:
         return NotFound(what, why, f"paimon-cli snapshots ls {self.layout.argument}", snapshot_id=snapshot_id)
 
     def ids(self) -> list[int]:
-        """All ids of the history in ascending order; foreign names and resurrected snapshots are left out."""
+        """All ids of the history, ascending, without foreign files and resurrected snapshots."""
         return self._listed()[1]
 
     def resurrected_ids(self) -> list[int]:
-        """Resurrected snapshots, ascending: their number had expired when a slow writer published its own file under it.
+        """The ids of resurrected snapshots, ascending: their number had expired before a slow writer published it.
 
-        The writer withdraws the file, unless it dies first. They are below a gap below EARLIEST: no snapshot was built on them,
-        and the files that they name may be gone.
+        The writer deletes the file again, unless it dies first. These ids are before a gap before EARLIEST: no snapshot was built
+        on them, and their files may not exist any more.
         """
         return self._listed()[0]
 
@@ -192,7 +194,7 @@ class SnapshotHistory:
         return ids[:place], ids[place:]
 
     def unbroken(self, newest: Snapshot | None) -> Iterator[Snapshot]:
-        """Snapshots from `newest` down to EARLIEST or the first gap; each was built on the one that follows here."""
+        """The snapshots from `newest` back to EARLIEST or the first gap. Each was built on the next one in this order."""
         snapshot, earliest = newest, None
         while snapshot is not None:
             yield snapshot
@@ -200,7 +202,9 @@ class SnapshotHistory:
             snapshot = self.find(snapshot.id - 1) if snapshot.id not in (1, earliest) else None
 
     def likely_ids(self, first: int, last: int) -> list[int]:
-        """The numbers from `first` to `last` that may be snapshots: those listed, and those in gaps of a likely size."""
+        """The numbers from `first` to `last` that may be snapshots: listed ones, and those in gaps that a stale listing
+        explains.
+        """
         if last - first <= LONGEST_GAP:
             return list(range(first, last + 1))
         listed = sorted({first, *(number for number in self.ids() if first < number < last), last})
@@ -208,7 +212,7 @@ class SnapshotHistory:
         return sorted([*listed, *hidden])
 
     def newest_first(self, limit: int | None = None) -> Iterator[Snapshot]:
-        """Snapshots from the newest down, read one at a time; ends where an expiry has removed them, even during the walk."""
+        """The snapshots, newest first, read one at a time; ends where they have expired, even during the iteration."""
         snapshot = self.latest() if limit != 0 else None
         yielded = 0
         while snapshot is not None:
@@ -220,7 +224,7 @@ class SnapshotHistory:
             snapshot = (self.find(below) or self._next_below(below)) if below else None
 
     def at_time(self, millis: int) -> Snapshot | None:
-        """The newest snapshot made at or before that time (epoch millis); None if all are later."""
+        """The newest snapshot committed at or before this time (epoch millis); None if all are later."""
         ids = self.ids()
         low, high = 0, len(ids)
         while low < high:
@@ -234,7 +238,7 @@ class SnapshotHistory:
         return self.find(ids[low - 1]) if low else None
 
     def _next_below(self, snapshot_id: int) -> Snapshot | None:
-        """Ids may have gaps where an expiry was interrupted."""
+        """The next older snapshot, across gaps that an interrupted expiry has left."""
         for number in reversed([number for number in self.ids() if number < snapshot_id]):
             snapshot = self.find(number)
             if snapshot is not None:
@@ -242,11 +246,11 @@ class SnapshotHistory:
         return None
 
     def exists(self, snapshot_id: int) -> bool:
-        """Whether there is a file of that snapshot: one request."""
+        """Whether the file of this snapshot exists. Takes one request."""
         return self.storage.exists(self.layout.snapshot(snapshot_id))
 
     def _hint(self, path: str) -> int | None:
-        """A hint that cannot be read counts as missing: the directory is listed instead."""
+        """The id in a hint. None if it cannot be read, so that the directory is listed instead."""
         try:
             return self._read_hint(path)
         except StorageUnavailable:
@@ -266,21 +270,21 @@ def gaps(ids: Sequence[int]) -> Iterator[range]:
 
 @dataclass(frozen=True)
 class SchemaHistory:
-    """Reads and extends `schema/`. Schema files never change, so those read once are kept."""
+    """Reads the directory `schema/`, and adds schemas. Schema files never change, so they are cached."""
 
     storage: Storage
     layout: TableLayout
     _read: dict[int, TableSchema] = field(default_factory=dict, compare=False, repr=False)
 
     def ids(self) -> list[int]:
-        """All ids in ascending order; empty when there is no table."""
+        """All ids, ascending; empty if there is no table."""
         entries = self.storage.list_directory(self.layout.schema_directory)
         return sorted(number for entry in entries if (number := parse_numbered(SCHEMA_PREFIX, entry.name)) is not None)
 
     def at_opening(self) -> TableSchema | None:
-        """The newest schema where a table is opened, if one look at the store shows it without a listing.
+        """The newest schema when a table is opened, if few requests show it without a listing; otherwise None.
 
-        Most tables have the one schema that they were created with. Numbers have no gaps.
+        Most tables still have the schema that they were created with. Ids have no gaps.
         """
         if not self.storage.is_remote:
             return None
@@ -291,7 +295,7 @@ class SchemaHistory:
         return first if second is None else None
 
     def latest_id(self) -> int | None:
-        """The newest schema, even if a stale listing does not show it yet; None when there is no table."""
+        """The id of the newest schema, even if a stale listing does not show it; None if there is no table."""
         newest = max(self.ids(), default=None)
         return None if newest is None else self._from(newest)
 
@@ -301,11 +305,11 @@ class SchemaHistory:
         return newest
 
     def latest(self) -> TableSchema:
-        """The newest schema; `NotFound` when there is no table."""
+        """The newest schema. Raises `NotFound` if there is no table."""
         return self.get(self.newest_id())
 
     def newest_id(self, known: int | None = None) -> int:
-        """The id of the newest schema; `NotFound` when there is no table. From a `known` id on, newer ones are looked for."""
+        """The id of the newest schema, searched from a `known` id on if given. Raises `NotFound` if there is no table."""
         newest = self.latest_id() if known is None else self._from(known)
         if newest is None:
             raise NotFound(
@@ -316,7 +320,7 @@ class SchemaHistory:
         return newest
 
     def newest_readable(self) -> TableSchema | None:
-        """The newest schema that can be read, None if there is none; for commands that look for damage."""
+        """The newest schema that can be read, None if there is none. For commands that examine damaged tables."""
         for number in reversed(self.ids()):
             try:
                 return self.get(number)
@@ -325,7 +329,7 @@ class SchemaHistory:
         return None
 
     def get(self, schema_id: int) -> TableSchema:
-        """That schema; `NotFound` if it is not there, `DamagedFile` if its file does not hold it."""
+        """The schema of this id. Raises `NotFound` if it does not exist, `DamagedFile` if its file holds something else."""
         schema = self._find(schema_id)
         if schema is None:
             path = self.layout.schema(schema_id)
@@ -351,7 +355,7 @@ class SchemaHistory:
         content = schema.to_json().encode()
         if self.storage.put_if_absent(path, content) is PutOutcome.CREATED:
             return True
-        # The answer to a successful put may get lost; then the file is there and it is ours.
+        # The answer to a successful put may get lost; then the file exists, and holds our schema.
         published = self._read_back(path)
         if published is not None and (published == content or not content.startswith(published)):
             return published == content

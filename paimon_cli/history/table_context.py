@@ -1,4 +1,4 @@
-"""One table at one schema on one storage: its history, its options, and where its files are. Every phase works on it."""
+"""The context of a table: its storage, schema and options, its history, and the paths of its files. All phases work on it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MOST_BYTES = 64 << 20
 
 
 class KnownFiles:
-    """Reads each file once, even if several threads need it at the same time. Pickles without the contents."""
+    """Reads each file once, even if several threads need it at the same time. Pickled without the contents."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -47,7 +47,7 @@ class KnownFiles:
         return KnownFiles, (self._most_bytes,)
 
     def content(self, path: str, read: Callable[[], bytes]) -> bytes:
-        """The result of `read` for that path, kept from the first call; a failure is not kept."""
+        """The content of a file, as returned by `read` at the first call. Errors are not cached."""
 
         with self._lock:
             known = self._files.get(path)
@@ -74,7 +74,7 @@ class KnownFiles:
 
 
 class TableHistory:
-    """The histories of a table, for any class with a storage, a root and a branch."""
+    """The histories of a table; a base for classes with a storage, a root and a branch."""
 
     url: str
     storage: Storage
@@ -114,9 +114,9 @@ class TableHistory:
 
 @dataclass(frozen=True)
 class TableContext(TableHistory):
-    """A plain, picklable value: a Spark task gets one and reaches the table through it.
+    """A table at one schema. Picklable: Spark tasks access the table through it.
 
-    `url` is the table's root in normal form. `options` are the schema's with the dynamic ones on top.
+    `url`: the normalised root of the table. `options`: those of the schema, overridden by dynamic options.
     """
 
     url: str
@@ -128,7 +128,7 @@ class TableContext(TableHistory):
     read_threads: int = 8
     branch: str = MAIN_BRANCH
     shows_level_0: bool = False
-    """Whether reads show rows that plain reads skip until they are compacted."""
+    """Whether reads show rows of level 0 that plain reads skip until they are compacted."""
     trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)
     kept: KeptFiles = field(default_factory=KeptFiles, repr=False, compare=False)
 
@@ -146,9 +146,11 @@ class TableContext(TableHistory):
         trace: Trace | None = None,
         opened: TableHistory | None = None,
     ) -> TableContext:
-        """The table at its latest schema, or at `schema`. `NotFound` without one, `NotSupported` for unknown options.
+        """Open a table at its latest schema, or at `schema`.
 
-        `opened`: the same branch on the same storage, whose histories it shares with all that they have read.
+        Raises `NotFound` if there is no table, `NotSupported` for options that this version does not know.
+
+        `opened`: a context of the same branch on the same storage, whose histories and caches are shared.
         """
         root = url.rstrip("/")
         if storage is None:
@@ -166,11 +168,14 @@ class TableContext(TableHistory):
 
     @cached_property
     def mode(self) -> TableMode:
-        """What kind of table this is."""
+        """The table's keys, buckets, merge engine, changelog producer and deletion vectors."""
         return TableMode.of(self.schema, self.options, self.shows_level_0)
 
     def check(self, work: str) -> None:
-        """Raise `NotSupported` if this version does not do `work` on the table: a gate of `option_catalog`, or a rescale."""
+        """Raise `NotSupported` if this version cannot do `work` on the table.
+
+        `work`: a gate of `option_catalog`, or a key of `LIMITED_WORK`.
+        """
         gates: tuple[str, ...] = (work,)
         address = self.address
         if work in LIMITED_WORK:
@@ -186,14 +191,15 @@ class TableContext(TableHistory):
         return set()
 
     def with_level_0(self) -> TableContext:
-        """The table as it is with rows of level 0 that plain reads skip until they are compacted."""
+        """The context in which reads show rows of level 0 that plain reads skip until they are compacted."""
         if not self.mode.hides_level_0:
             return self
         return replace(self, shows_level_0=True)
 
     def at_schema(self, schema_id: int) -> TableContext:
-        """The table with the columns of an older schema. Options stay the same, with columns under their older names, except
-        `deletion-vectors.enabled`: what was written under that schema is read as it says.
+        """The table with the columns of an older schema.
+
+        Options stay the same, with the older names of columns, except `deletion-vectors.enabled`, which is the older schema's.
         """
         return self if schema_id == self.schema.id else self._with_columns_of(self.schemas.get(schema_id))
 
@@ -207,19 +213,19 @@ class TableContext(TableHistory):
         return replace(self, schema=older, options=TableOptions(options))
 
     def at_branch(self, branch: str) -> TableContext:
-        """Another branch of the same table, at that branch's latest schema; the options are this one's."""
+        """Another branch of the table, at its latest schema, with the options of this context."""
         if branch == self.branch:
             return self
         schema = SchemaHistory(self.storage, TableLayout(self.url, branch)).latest()
         return replace(self, branch=branch, schema=schema)
 
     def seen_from(self, branch: str) -> TableContext:
-        """The table with this schema and the history of another branch, to inspect the files of that branch."""
+        """The history of another branch with the schema of this context, to inspect the files of that branch."""
         return replace(self, branch=branch)
 
     @property
     def address(self) -> str:
-        """The name of the table as a user writes it, with the branch unless it is main."""
+        """The table as a user would name it, with the branch unless it is main."""
         return self.url if self.branch == MAIN_BRANCH else f"{self.url}$branch_{self.branch}"
 
     @cached_property
@@ -228,7 +234,7 @@ class TableContext(TableHistory):
 
     @cached_property
     def key_types(self) -> tuple[DataType, ...]:
-        """Types of the trimmed primary key; empty for append tables."""
+        """The types of the trimmed primary key; empty for append tables."""
         return self.schema.types_of(self.schema.trimmed_primary_keys)
 
     @cached_property
@@ -257,7 +263,7 @@ class TableContext(TableHistory):
         return comparable_key(self._decoded(key, self.key_types, "key"))
 
     def partition_path_of(self, partition: bytes) -> str:
-        """'' or 'k=v/k2=v2/', as the partition's directory is spelled."""
+        """The path of a partition: '' or 'k=v/k2=v2/'."""
         if partition not in self._partition_paths:
             values = self.partition_values(partition)
             default, legacy = self.options.partition_default_name, self.options.partition_legacy_name
@@ -266,11 +272,11 @@ class TableContext(TableHistory):
         return self._partition_paths[partition]
 
     def bucket_path(self, partition: bytes, bucket: int) -> str:
-        """'k=v/bucket-0': a bucket's directory below the table."""
+        """The path of a bucket below the table, such as 'k=v/bucket-0'."""
         return self.layout.bucket_directory(self.partition_path_of(partition), bucket).removeprefix(f"{self.layout.root}/")
 
     def data_file_path(self, partition: bytes, bucket: int, file: DataFileMeta) -> str:
-        """Where a data file lies. `NotSupported` for a file outside of the table."""
+        """The path of a data file. Raises `NotSupported` for a file outside of the table."""
         if file.external_path is not None:
             raise NotSupported(
                 f"data file {file.file_name} of {self.url} lies outside of the table", "external paths are not supported"
@@ -278,16 +284,16 @@ class TableContext(TableHistory):
         return self.data_file_path_of(partition, bucket, file.file_name)
 
     def data_file_path_of(self, partition: bytes, bucket: int, file_name: str) -> str:
-        """The path of a file by its name: also for one that is about to be written, or an extra file."""
+        """The path of a file in a bucket by its name, for new files and extra files."""
         return f"{self.bucket_directory(partition, bucket)}/{file_name}"
 
     def bucket_directory(self, partition: bytes, bucket: int) -> str:
-        """Where the data files of a bucket lie: below `data-file.path-directory`, if the table has one."""
+        """The directory with the data files of a bucket, below `data-file.path-directory` if the table has that option."""
         return self.layout.bucket_directory(self._data_prefix + self.partition_path_of(partition), bucket)
 
     @property
     def data_root(self) -> str:
-        """The directory that holds the directories of partitions or buckets: the table's own, or one below it."""
+        """The directory with the directories of partitions or buckets: the table's root, or `data-file.path-directory`."""
         return f"{self.layout.root}/{self._data_prefix}".rstrip("/")
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Branches, tags and long-lived changelogs, which keep snapshots outside of the history.
+"""Reads branches, tags and long-lived changelogs, which keep snapshots outside of the history.
 
 See FORMAT.md, sections 1.5, 13.2 and 13.4 (Java FileSystemBranchManager, TagManager, ChangelogManager).
 """
@@ -25,20 +25,20 @@ from paimon_cli.storage.storage import Storage
 
 @dataclass(frozen=True)
 class BranchList:
-    """Reads `branch/`; a branch without a schema does not exist, because its creation was not finished."""
+    """Reads the directory `branch/`. A branch without a schema does not exist, because its creation was not finished."""
 
     storage: Storage
     layout: TableLayout
 
     def directories(self) -> list[str]:
-        """Names of all branches but main, also unfinished ones: their files are protected from the beginning."""
+        """The names of all branches except main, including unfinished ones, whose files are protected, too."""
 
         found = self.storage.list_directory(self.layout.branches_directory)
         names = (s.name.removeprefix(BRANCH_PREFIX) for s in found if s.name.startswith(BRANCH_PREFIX))
         return sorted(name for name in names if name)
 
     def names(self) -> list[str]:
-        """Finished branches but main, by name."""
+        """The names of all finished branches except main, sorted."""
         return [name for name in self.directories() if self.exists(name)]
 
     def exists(self, name: str) -> bool:
@@ -57,7 +57,7 @@ class BranchList:
 
 
 def check_branch_name(name: str) -> None:
-    """`UsageError` for names that Paimon refuses too: main, blank, or digits only; and for what is no file name."""
+    """Raise `UsageError` for names that are not file names, and for those that Paimon refuses: main, blank, or only digits."""
     if name == MAIN_BRANCH or name.isdigit() or not is_plain_name(name) or not name.strip() or "$" in name:
         why = f"it must be a file name without $, not all digits, and not {MAIN_BRANCH}"
         raise UsageError(f"'{name}' cannot be the name of a branch", why)
@@ -65,18 +65,18 @@ def check_branch_name(name: str) -> None:
 
 @dataclass(frozen=True)
 class TagHistory:
-    """Reads `tag/`; holds no state, so every call sees the present."""
+    """Reads the directory `tag/`. Nothing is cached."""
 
     storage: Storage
     layout: TableLayout
 
     def names(self) -> list[str]:
-        """By name; foreign files are ignored."""
+        """The names of all tags, sorted. Foreign files are ignored."""
         found = self.storage.list_directory(self.layout.tag_directory)
         return sorted(s.name.removeprefix(TAG_PREFIX) for s in found if s.name.startswith(TAG_PREFIX) and not s.is_directory)
 
     def content(self, name: str) -> bytes | None:
-        """The tag file as it stands; None if there is no such tag."""
+        """The content of the tag file; None if there is no such tag."""
         try:
             return self.storage.read_bytes(self.layout.tag(name))
         except FileNotFoundError:
@@ -87,7 +87,7 @@ class TagHistory:
         return None if content is None else Tag.from_json(content, self.layout.tag(name))
 
     def get(self, name: str) -> Tag:
-        """That tag; `NotFound` lists the existing tags."""
+        """The tag of this name. Raises `NotFound`, which lists the existing tags."""
         tag = self.find(name)
         if tag is None:
             names = self.names()
@@ -98,25 +98,25 @@ class TagHistory:
         return tag
 
     def all(self) -> dict[str, Tag]:
-        """Tags by name; one that is deleted meanwhile may be missing."""
+        """Name -> tag, for all tags. A tag that is deleted meanwhile may be missing."""
         found = {name: self.find(name) for name in self.names()}
         return {name: tag for name, tag in found.items() if tag is not None}
 
 
 @dataclass(frozen=True)
 class ChangelogHistory:
-    """Reads `changelog/`; holds no state."""
+    """Reads the directory `changelog/`. Nothing is cached."""
 
     storage: Storage
     layout: TableLayout
 
     def ids(self) -> list[int]:
-        """Ascending; foreign names are ignored."""
+        """The ids of all long-lived changelogs, ascending. Foreign files are ignored."""
         entries = self.storage.list_directory(self.layout.changelog_directory)
         return sorted(number for entry in entries if (number := parse_numbered(CHANGELOG_PREFIX, entry.name)) is not None)
 
     def find(self, snapshot_id: int) -> Snapshot | None:
-        """The copy of that snapshot, None if it is not there. `DamagedFile` if its file does not hold it."""
+        """The changelog of this snapshot, None if there is none. Raises `DamagedFile` if its file holds something else."""
         path = self.layout.changelog(snapshot_id)
         try:
             snapshot = Snapshot.from_json(self.storage.read_bytes(path), path)
@@ -127,5 +127,5 @@ class ChangelogHistory:
         return snapshot
 
     def all(self) -> list[Snapshot]:
-        """The oldest first; one that expires meanwhile may be missing."""
+        """All long-lived changelogs, oldest first. One that expires meanwhile may be missing."""
         return [found for number in self.ids() if (found := self.find(number)) is not None]

@@ -1,4 +1,4 @@
-"""The merge engines aggregation and partial-update: the rows of a key complete each other (FORMAT.md, section 11.3).
+"""The merge engines aggregation and partial-update, which combine the rows of a key (FORMAT.md, section 11.3).
 
 Java: AggregateMergeFunction, PartialUpdateMergeFunction.
 """
@@ -21,7 +21,9 @@ from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER
 
 @dataclass(frozen=True)
 class Aggregation:
-    """`functions`: by column, sequence fields included; `ignore_retract`: columns that ignore retractions."""
+    """The merge engine aggregation. `functions`: column -> aggregator, also for sequence fields; `ignore_retract`: columns that
+    ignore retractions.
+    """
 
     functions: Mapping[str, Aggregator]
     ignore_retract: frozenset[str]
@@ -76,7 +78,7 @@ class Aggregation:
 
 
 def no_retraction(column: str) -> BadInput:
-    """A row of kind -D or -U reached a column whose function has no inverse."""
+    """The error for a row of kind -D or -U if the function of a column has no inverse."""
     return BadInput(
         f"column {column} cannot retract a row of kind -D or -U",
         "its aggregate function has no inverse",
@@ -86,12 +88,12 @@ def no_retraction(column: str) -> BadInput:
 
 
 ABSENT, OLDER, ACCEPTED = 0, 1, 2
-"""All sequence fields of the row are null | the group holds a newer row | the row is the group's newest so far."""
+"""Verdicts on a row: all of its sequence fields are null, the group has a newer row, or the row is the newest so far."""
 
 
 @dataclass(frozen=True)
 class SequenceGroup:
-    """Columns that a row sets together if its `fields` are not lower. `removes`: an accepted -D removes the whole row."""
+    """Columns that a row sets if its sequence `fields` are not lower than before. `removes`: an accepted -D removes the row."""
 
     fields: tuple[str, ...]
     columns: tuple[str, ...]
@@ -104,7 +106,7 @@ class SequenceGroup:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """One verdict per group and operation; `removed`: operations that remove their row."""
+    """For each group, the verdict on each operation; and which operations remove their row (`removed`, bool)."""
 
     of_group: tuple[np.ndarray, ...]
     removed: np.ndarray
@@ -118,7 +120,11 @@ def judge(
     kinds: np.ndarray,
     effective: np.ndarray,
 ) -> Verdicts:
-    """`order`: operations as row numbers, key by key from `starts` on; `effective`: operations that are not ignored."""
+    """Decide for each operation and sequence group whether it is accepted.
+
+    `order`: the row number of each operation, key by key; `starts`: index of each key's first operation; `effective`: operations
+    that are not ignored (bool).
+    """
     ranks = [np.where(effective, _ranks(rows, group, order), 0) for group in groups]
     deletes = effective & (kinds == DELETE)
     if any(group.removes for group in groups) and deletes.any():
@@ -127,7 +133,7 @@ def judge(
 
 
 def _ranks(rows: pa.RecordBatch, group: SequenceGroup, order: np.ndarray) -> np.ndarray:
-    """Ranks from 1 in the order of the group's fields; 0 where all are null."""
+    """The rank of each operation by the group's fields, from 1; 0 if all fields are null."""
     columns = [rows.column(name) for name in group.fields]
     words = [word for column in columns for word in null_first_words(column)]
     ascending = stable_order(words)
@@ -144,7 +150,7 @@ def _ranks(rows: pa.RecordBatch, group: SequenceGroup, order: np.ndarray) -> np.
 
 
 def _verdicts(ranks: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """A row is accepted when no row of its key before it ranks higher."""
+    """The verdict on each operation: it is accepted if no earlier operation of its key ranks higher."""
     key = np.zeros(len(ranks), dtype=np.int64)
     key[starts[1:]] = 1
     base = np.cumsum(key) * (int(ranks.max(initial=0)) + 1)
@@ -155,7 +161,7 @@ def _verdicts(ranks: np.ndarray, starts: np.ndarray) -> np.ndarray:
 def _judge_in_steps(
     groups: Sequence[SequenceGroup], ranks: Sequence[np.ndarray], starts: np.ndarray, deletes: np.ndarray
 ) -> Verdicts:
-    """A removal resets every group to its own row: all keys advance together, one operation of each key at a time."""
+    """Like `judge`, where rows may be removed, which resets every group. All keys advance in parallel, one operation per step."""
     ends = np.append(starts[1:], len(deletes))
     held = np.zeros((len(groups), len(starts)), dtype=np.int64)
     verdicts = tuple(np.zeros(len(deletes), dtype=np.int8) for _ in groups)
@@ -177,7 +183,9 @@ def _judge_in_steps(
 
 @dataclass(frozen=True)
 class PartialUpdate:
-    """`functions`: aggregated columns; `ignore_retract`: those that ignore retractions; `column_order`: all of the table."""
+    """The merge engine partial-update. `functions`: aggregated columns; `ignore_retract`: columns that ignore retractions;
+    `column_order`: all columns of the table.
+    """
 
     groups: tuple[SequenceGroup, ...] = ()
     functions: Mapping[str, Aggregator] = field(default_factory=dict)
@@ -190,7 +198,7 @@ class PartialUpdate:
     descending: bool = False
 
     def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
-        """Sequence fields of the groups that the columns are in, and of groups that may remove the row."""
+        """The columns, and the sequence fields of their groups and of groups that may remove the row."""
         wanted = [group for group in self.groups if group.removes or not group.names.isdisjoint(columns)]
         return [name for group in wanted for name in group.fields]
 
@@ -224,7 +232,7 @@ class PartialUpdate:
     def _columns(
         self, rows: SortedRows, work: Operations, groups: Sequence[SequenceGroup], verdicts: Verdicts, removed: np.ndarray
     ) -> dict[str, pa.Array]:
-        """The merged columns of the table."""
+        """All merged columns of the table."""
         replaced = removed | work.replaces
         plain = work.history(np.where(work.retracts, SKIP, ADD), replaced)
         newest = pa.array(rows.last_of_each_key)
@@ -250,7 +258,7 @@ class PartialUpdate:
         return columns
 
     def _aggregated(self, name: str, column: pa.Array, work: Operations, verdict: np.ndarray, removed: np.ndarray) -> pa.Array:
-        """A column of a group with a function: older rows are aggregated as such, retractions are taken back, also older ones."""
+        """The aggregated column of a sequence group. Older rows are aggregated as older; retractions are reversed in any case."""
         codes = np.select([verdict == ABSENT, verdict == OLDER], [SKIP, REVERSED], ADD)
         codes = np.where(work.retracts & (verdict != ABSENT), SKIP if name in self.ignore_retract else RETRACT, codes)
         function = self.functions[name]
@@ -261,7 +269,7 @@ class PartialUpdate:
         return function.merge(column, work.history(codes, removed | work.replaces))
 
     def _stands_before_removal(self, name: str) -> bool:
-        """Whether Java has retracted the column before it meets the field that removes the row, as it goes column by column."""
+        """Whether Java, which goes column by column, retracts the column before it reaches the field that removes the row."""
         place = {column: number for number, column in enumerate(self.column_order)}
         ends = [min(place[field] for field in group.fields) for group in self.groups if group.removes]
         return place[name] < min(ends, default=0)
@@ -269,10 +277,10 @@ class PartialUpdate:
 
 @dataclass(frozen=True)
 class Operations:
-    """What the rows of each key do, oldest first. A key that begins with a retraction gets one more operation in front.
+    """The operations of each key, oldest first: one per row. A key that starts with a retraction gets an additional first one.
 
-    `fills`: those operations, which are no retractions: the row is filled with the values of the retraction that follows.
-    `replaces`: operations that replace the whole row: these, and the lone row of an key that passes unmerged.
+    `fills`: these additional operations, which set the row to the values of the retraction. `replaces`: operations that replace
+    the whole row: these, and the only row of a key that is not merged.
     """
 
     order: np.ndarray
@@ -310,7 +318,7 @@ class Operations:
 
 
 def _result_kinds(rows: SortedRows, work: Operations, removed: np.ndarray) -> np.ndarray:
-    """The kind of each merged row: -D if its last row removes it, or if nothing was added."""
+    """The kind of each merged row: -D if its last operation removes it, or if no row was added."""
     last = np.append(work.starts[1:], len(work.order)) - 1
     added = np.logical_or.reduceat(~work.retracts & ~work.fills, work.starts) if len(work.starts) else removed
     merged = np.where(removed[last] | ~added, DELETE, INSERT)
@@ -318,7 +326,7 @@ def _result_kinds(rows: SortedRows, work: Operations, removed: np.ndarray) -> np
 
 
 def _sequence_numbers(rows: SortedRows, work: Operations, counted: np.ndarray) -> pa.Array:
-    """The number of the last row that was not ignored; 0 without any."""
+    """The sequence number of each key's last operation that is not ignored; 0 if there is none."""
     positions = np.where(counted, np.arange(len(counted)), -1)
     last = np.maximum.reduceat(positions, work.starts) if len(work.starts) else positions
     numbers = rows.rows.column(SEQUENCE_NUMBER).to_numpy()

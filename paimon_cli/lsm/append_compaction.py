@@ -1,8 +1,8 @@
-"""Which files of an append table are compacted, and which of them become one: decisions about sizes (FORMAT.md, section 12).
+"""Picks the files of an append table to compact, and packs those that become one file (FORMAT.md, section 12).
 
-Files of a table without buckets have no order, so that small ones are packed by size (Java AppendCompactCoordinator). Files of a
-bucket stay in the order of their rows, so that only neighbours are put together (Java BucketedAppendCompactManager). Files that
-have to lose the rows that deletion vectors mark are compacted whatever their size, if need be each on its own.
+Files of a table without buckets have no order, so small ones are packed by size (Java AppendCompactCoordinator). Files of a
+bucket stay in the order of their rows, so only neighbours are combined (Java BucketedAppendCompactManager). Files with many
+deleted rows are compacted whatever their size, if necessary on their own.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from paimon_cli.metadata.data_file import DataFileMeta
 
 Pack = tuple[DataFileMeta, ...]
-"""Files whose rows go, one file after the other, into new files."""
+"""Files that are combined, in this order."""
 
 MIN_FILES_FOR_FULL = 3
-"""Files of a bucket from which a full compaction is worth it."""
+"""A full compaction of a bucket needs at least this many files."""
 
 
 @dataclass(frozen=True)
 class AppendPicker:
-    """The options that decide. `open_cost`: bytes that opening a file is worth; `most_files`: considered at a time.
+    """The options of a pick. `open_cost`: the cost of opening a file, in bytes; `most_files`: how many files to consider.
 
-    `marked`: names of the files that have to lose rows.
+    `marked`: names of the files with many deleted rows, which must be rewritten.
     """
 
     target_size: int
@@ -35,9 +35,9 @@ class AppendPicker:
     marked: Collection[str] = ()
 
     def by_size(self, files: Sequence[DataFileMeta], *, full: bool) -> list[Pack]:
-        """Packs of small files, smallest first, each worth twice the target size.
+        """Packs of small files, smallest first, each of about twice the target size.
 
-        What is left becomes a pack if there are enough files of it, or one that is marked; with `full`, two are enough.
+        The remaining files become a pack if there are enough of them (with `full`, two), or if one of them is marked.
         """
         chosen = (file for file in files if file.file_size < self.small_size or self._is_marked(file))
         small = sorted(chosen, key=lambda file: file.file_size)
@@ -55,7 +55,7 @@ class AppendPicker:
         return packs
 
     def neighbours(self, files: Sequence[DataFileMeta]) -> list[Pack]:
-        """Packs of files that follow each other, as soon as enough of them are no more than twice the target size."""
+        """Packs of adjacent files: enough files that together are not larger than twice the target size."""
         packs: list[Pack] = []
         window: deque[DataFileMeta] = deque()
         size = 0
@@ -74,12 +74,12 @@ class AppendPicker:
         return file.file_name in self.marked
 
     def _with_marked(self, packs: list[Pack], files: Sequence[DataFileMeta]) -> list[Pack]:
-        """The packs, and every other marked file on its own, so that the rows of the bucket keep their order."""
+        """The packs, and the other marked files, each as a pack of its own, so that rows stay in order."""
         packed = {file.file_name for pack in packs for file in pack}
         return packs + [(file,) for file in in_order(files) if self._is_marked(file) and file.file_name not in packed]
 
     def whole_bucket(self, files: Sequence[DataFileMeta]) -> list[Pack]:
-        """All files but the full ones at the beginning, if there are some and most of them are small; else the marked ones."""
+        """One pack of all files after the leading full-size ones, if most of them are small; otherwise the marked files."""
         ordered = in_order(files)
         to_do = (place for place, file in enumerate(ordered) if file.file_size < self.target_size or self._is_marked(file))
         first = next(to_do, len(ordered))

@@ -1,6 +1,6 @@
-"""The rows of changelog files: the input of a flush, and the changes of a compaction (FORMAT.md, section 9).
+"""Merge engines that also report the rows of changelog files: the input of a flush, or the changes by a compaction.
 
-Both are merge engines around the table's own one, so that a changelog costs no second pass over the rows.
+They wrap the table's merge engine, so that a changelog needs no second pass over the rows (FORMAT.md, section 9).
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
 NOWHERE = -1
-"""Stands for a row number where a key has no row."""
+"""The row number of a key that has no row."""
 
 TakeRows = Callable[[pa.RecordBatch], None]
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Reports changed keys as +I, -D, or -U and +U. A row that stays equal in all `compared` columns is left out; without
-    such columns each row that was merged again counts as changed (option `changelog-producer.row-deduplicate`).
+    """Reports changed keys as +I, as -D, or as -U and +U.
+
+    Rows that are equal in all `compared` columns are left out; if there are none, every row that was merged again counts as
+    changed (option `changelog-producer.row-deduplicate`).
     """
 
     compared: tuple[str, ...] = ()
@@ -40,9 +42,9 @@ class Changes:
         return Changes(tuple(name for name in schema.field_names if name not in ignored))
 
     def rows(self, before: pa.RecordBatch, before_at: np.ndarray, after: pa.RecordBatch, after_at: np.ndarray) -> pa.RecordBatch:
-        """Key by key: row `before_at` became row `after_at`; NOWHERE, or a retraction, is no row.
+        """The changelog rows. For each key, row `before_at` of `before` became row `after_at` of `after`.
 
-        The rows keep their sequence numbers, -U and -D those of `before`.
+        `NOWHERE` or a retraction means that the key has no row. Rows keep their sequence numbers, -U and -D those of `before`.
         """
         both = pa.concat_batches([before, after])
         places = np.stack([before_at, np.where(after_at == NOWHERE, NOWHERE, after_at + before.num_rows)], axis=1)
@@ -63,13 +65,13 @@ def _of_kind(rows: pa.RecordBatch, kinds: np.ndarray) -> pa.RecordBatch:
 
 
 def inserts(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The changes by rows of new keys: a +I for each row that is not a retraction."""
+    """The changelog of rows whose keys are all new: a +I for each row that is not a retraction."""
     added = rows.filter(pa.array((rows.column(VALUE_KIND).to_numpy() & 1) == 0))
     return _of_kind(added, np.full(added.num_rows, INSERT, np.int8))
 
 
 class InputChanges(EngineAround):
-    """Gives `take` all rows before they are merged, sorted as for the merge (`changelog-producer=input`)."""
+    """Passes all rows to `take` before they are merged, in merge order (`changelog-producer=input`)."""
 
     def __init__(self, engine: MergeEngine, take: TakeRows) -> None:
         super().__init__(engine)
@@ -81,9 +83,9 @@ class InputChanges(EngineAround):
 
 
 class FullCompactionChanges(EngineAround):
-    """Gives `take` what a compaction into the top level changes there (Java FullChangelogMergeFunctionWrapper).
+    """Passes to `take` the changes that a compaction makes at the top level (Java FullChangelogMergeFunctionWrapper).
 
-    The rows have a column LEVEL, the merged ones lack it. A key that has a row at the top level only is as it was.
+    Rows have a column LEVEL, which merged rows lack. A key with a row only at the top level is unchanged.
     """
 
     def __init__(self, engine: MergeEngine, take: TakeRows, keys: Sequence[str], max_level: int, changes: Changes) -> None:
@@ -108,13 +110,13 @@ class FullCompactionChanges(EngineAround):
 
 
 def places_of_keys(rows: SortedRows, merged: pa.RecordBatch, keys: Sequence[str]) -> np.ndarray:
-    """For each key of the rows where its merged row is, NOWHERE if the engine has left it out."""
+    """For each key of the rows, the number of its merged row; `NOWHERE` if the engine has dropped it."""
     count = len(rows.starts)
     if merged.num_rows == count:
         return np.arange(count)
     heads = rows.rows.select(list(keys)).take(pa.array(rows.order[rows.starts]))
     words = order_words([pa.concat_arrays([heads.column(name), merged.column(name)]) for name in keys])
-    order = stable_order(words)  # a key's own number stands before that of its merged row
+    order = stable_order(words)  # each key comes right before its merged row
     starts = group_starts([word[order] for word in words])
     last = order[np.append(starts[1:], len(order)) - 1]
     return np.where(last >= count, last - count, NOWHERE)

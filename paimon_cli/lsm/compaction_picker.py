@@ -1,6 +1,6 @@
-"""Picks the next compaction of a bucket: its sorted runs, and which files are rewritten or only upgraded.
+"""Picks the next compaction of a bucket, and divides it into steps that rewrite or only upgrade files.
 
-The strategy picks (Java UniversalCompaction); forced level 0, off-peak hours and the memory limit change the pick.
+The strategy (Java UniversalCompaction) picks the runs; forced level 0 and off-peak hours modify the pick.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Upgrade:
-    """Give the file the output level: metadata only."""
+    """Move the file to the output level, which changes only metadata."""
 
     file: DataFileMeta
 
@@ -44,10 +44,11 @@ def compaction_steps(
     rewrite_all: bool = False,
     marked: Collection[str] = (),
 ) -> list[Step]:
-    """Steps in key order. Big files that overlap nothing are upgraded; small ones join the rewrite of their neighbours.
+    """The steps of a compaction, in key order.
 
-    A file that may hold deletes is rewritten when it arrives at (or lies at) the top level, where deletes must go. `marked`:
-    names of files whose deletion vectors must go.
+    Large files that overlap no other are upgraded; small ones are rewritten together with their neighbours. A file that may hold
+    deletes is rewritten at the top level, where deletes are dropped. `marked`: names of files that are rewritten to lose their
+    deletion vectors.
     """
     steps: list[Step] = []
     candidates: list[tuple[SortedRun, ...]] = []
@@ -82,21 +83,23 @@ def compaction_steps(
 
 
 def steps_one_by_one(files: Sequence[DataFileMeta]) -> list[Step]:
-    """Steps that rewrite each file on its own, because files between them stay."""
+    """Steps that rewrite each file separately, because files between them are not part of the compaction."""
     return [Rewrite(((SortedRun(file.level, (file,)),),)) for file in files]
 
 
 def may_drop_deletes(output_level: int, highest_level: int, *, marks_old_rows: bool = False) -> bool:
-    """Whether retractions may be dropped: if no older row can exist below the output, or is marked there by a deletion vector
-    (FORMAT.md, section 12).
+    """Whether a compaction may drop retractions (FORMAT.md, section 12).
+
+    This is the case if no older row can exist in a higher level, or if such rows are marked by deletion vectors.
     """
     return output_level != 0 and (output_level >= highest_level or marks_old_rows)
 
 
 @dataclass(frozen=True)
 class PickState:
-    """What is remembered of a bucket between picks: when all its runs were last compacted together (epoch millis, None if
-    unknown), and how often level 0 has waited since it was last forced."""
+    """The state of a bucket between picks. `last_full`: when all its runs were last compacted together (epoch millis, None if
+    unknown). `waits`: how often level 0 has waited since it was last forced.
+    """
 
     last_full: int | None = None
     waits: int = 0
@@ -108,7 +111,7 @@ UNKNOWN = PickState()
 
 @dataclass(frozen=True)
 class CompactionPicker:
-    """`forced_every`: level 0 is compacted at every n-th attempt although no trigger fires; None: never."""
+    """Picks runs to compact. `forced_every`: compact level 0 at every n-th attempt even if no trigger fires; None: never."""
 
     strategy: UniversalCompaction
     forced_every: int | None = None
@@ -128,7 +131,7 @@ class CompactionPicker:
         return CompactionPicker(strategy, forced_every(options))
 
     def pick(self, runs: Sequence[RunSize], now: int, state: PickState) -> tuple[CompactionPick | None, PickState]:
-        """The pick, if any, and the state to remember. `now` is in epoch millis, runs are newest first."""
+        """The pick, if any, and the state to remember. `runs`: newest first; `now`: epoch millis."""
         picked = self.strategy.pick(runs, now, state.last_full)
         if picked is None and self.forced_every is not None:
             state = replace(state, waits=state.waits + 1)
@@ -139,7 +142,7 @@ class CompactionPicker:
         return picked, state
 
     def why_not(self, runs: Sequence[RunSize], state: PickState) -> str:
-        """The reason why nothing was picked; `state` is that after the pick."""
+        """The reason why nothing was picked. `state`: as `pick` returned it."""
         trigger = self.strategy.run_trigger
         if not runs:
             return "no files"
@@ -157,14 +160,14 @@ class CompactionPicker:
 
 
 def full_pick(runs: Sequence[SortedRun], max_level: int, *, rewrite_all: bool) -> CompactionPick | None:
-    """Every run to the top level; None for nothing to do: no runs, or one at the top level that may stay."""
+    """The pick of all runs into the top level; None if there are no runs, or only one at the top level that may stay."""
     if not runs or (len(runs) == 1 and runs[0].level == max_level and not rewrite_all):
         return None
     return CompactionPick(max_level, len(runs), FULL, "all runs, as asked")
 
 
 def is_off_peak(options: TableOptions, hour: int) -> bool:
-    """Whether the hour lies in `compaction.offpeak.start.hour` up to, not with, `.end.hour`; they may span midnight."""
+    """Whether the hour is from `compaction.offpeak.start.hour` up to, but excluding, `.end.hour`. The range may span midnight."""
     start, end = options.offpeak_start_hour, options.offpeak_end_hour
     if start == end:
         return False
@@ -172,7 +175,7 @@ def is_off_peak(options: TableOptions, hour: int) -> bool:
 
 
 def forced_every(options: TableOptions) -> int | None:
-    """How often level 0 is forced up: at each attempt where readers wait for it, less often with `lookup-compact=gentle`."""
+    """At every how many attempts level 0 is forced: 1 if readers wait for it, more with `lookup-compact=gentle`; None: never."""
     if options.force_up_level0:
         return 1
     if not options.looks_up_keys:

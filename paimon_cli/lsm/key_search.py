@@ -1,7 +1,7 @@
-"""Where sorted keys stand among sorted rows: binary searches of many keys at once, whatever the types of the key columns.
+"""Finds many keys at once among sorted rows by binary search, for key columns of any type.
 
-Key columns are those of `datatypes.key_order.comparable`, whose natural order is Paimon's. A search costs one comparison per key
-and halving, so that a few keys are found in many rows without looking at most of them.
+Key columns are those of `datatypes.key_order.comparable`, whose natural order is Paimon's. A search needs one comparison per key
+and halving, so that few keys are found in many rows without reading most of them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from paimon_cli.datatypes.key_order import comparable, order_words, ranks
 Places = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 ABSENT = -1
-"""Stands for the row of a key that is nowhere."""
+"""The row number of a key that was not found."""
 _Column = Any
-"""Integers as a NumPy array, which is searched and taken from faster, or else an Arrow array, also where integers hold nulls."""
+"""A NumPy array for integers without nulls, which is faster to search; otherwise an Arrow array."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class SortedKeys:
 
     @staticmethod
     def joined(portions: Sequence[SortedKeys]) -> SortedKeys:
-        """The keys of all portions, each of which follows the one before it."""
+        """The keys of all portions, concatenated. The portions are in ascending order."""
         if len(portions) == 1:
             return portions[0]
         return SortedKeys(tuple(map(pa.concat_arrays, zip(*(keys.columns for keys in portions), strict=True))))
@@ -51,7 +51,7 @@ class SortedKeys:
         return SortedKeys(tuple(column.slice(start, end - start) for column in self.columns))
 
     def prefix(self, columns: int) -> SortedKeys:
-        """The first of the columns, in which keys may be equal."""
+        """The keys reduced to their first columns, in which they may be equal."""
         return SortedKeys(self.columns[:columns])
 
     def take(self, rows: Places) -> SortedKeys:
@@ -67,7 +67,7 @@ class SortedKeys:
         return self._count(keys, or_equal=True)
 
     def equal_at(self, places: Places, keys: SortedKeys) -> Flags:
-        """Whether the key at each place is the one in `keys`; False for places after the last."""
+        """Whether the key at each of these positions equals the one in `keys`; false for positions after the last key."""
         found = places < len(self)
         if len(self) == 0:
             return found
@@ -77,11 +77,11 @@ class SortedKeys:
         return found
 
     def ascends_at(self, places: Places) -> Flags:
-        """Whether the key at each of these places, from 1 on, is greater than the one before it."""
+        """Whether the key at each of these positions (at least 1) is greater than its predecessor."""
         return self._before(places - 1, tuple(_at(column, places) for column in self._searched), or_equal=False)
 
     def _count(self, keys: SortedKeys, *, or_equal: bool) -> Places:
-        """The keys asked for need not be sorted, nor distinct."""
+        """How many of these keys are less than (or equal to) each of `keys`, which need not be sorted or distinct."""
         if len(self._searched) == 1 and all(isinstance(side._searched[0], np.ndarray) for side in (self, keys)):
             return np.asarray(np.searchsorted(self._searched[0], keys._searched[0], "right" if or_equal else "left"), np.int64)
         low = np.zeros(len(keys), np.int64)
@@ -94,7 +94,7 @@ class SortedKeys:
         return low
 
     def _before(self, places: Places, keys: Sequence[_Column], or_equal: bool) -> Flags:
-        """Whether the key at each place comes before (or is) the one in the columns `keys`."""
+        """Whether the key at each position is less than (or equal to) the one in the columns `keys`."""
         before = np.zeros(len(places), bool)
         equal = np.ones(len(places), bool)
         for own, other in zip(self._searched, keys, strict=True):
@@ -115,9 +115,9 @@ class SortedKeys:
 
 @dataclass(frozen=True)
 class KeyBounds:
-    """What is known of the keys in consecutive blocks of sorted rows: no key of a block is below its `lows` or above its `highs`.
+    """Bounds of the keys in consecutive blocks of sorted rows: all keys of a block are between its `lows` and `highs`.
 
-    They may be cut, or cover the first columns of the key only. They say where to look first and prove nothing.
+    Bounds may be truncated, or cover only the first columns of the key. They show where to search, and prove nothing.
     """
 
     lows: SortedKeys
@@ -125,7 +125,7 @@ class KeyBounds:
 
     @staticmethod
     def of(lows: SortedKeys, highs: SortedKeys) -> KeyBounds:
-        """Bounds of several columns, each for itself, need not ascend where the rows do: those of a neighbour hold, too."""
+        """The bounds, made ascending. Bounds that were computed column by column may not ascend, although the rows do."""
         low_ranks, high_ranks = ranks(order_words(lows.columns)), ranks(order_words(highs.columns))
         return KeyBounds(lows.take(_latest_greatest(low_ranks)), highs.take(_latest_greatest(~high_ranks[::-1], backwards=True)))
 
@@ -143,7 +143,7 @@ class KeyBounds:
 
 
 def _latest_greatest(words: Places, backwards: bool = False) -> Places:
-    """The place of the greatest word up to each place."""
+    """For each position, the latest position of the greatest word up to it. `backwards`: `words` and the result are reversed."""
     places = np.arange(len(words))
     greatest = np.maximum.accumulate(np.where(words == np.maximum.accumulate(words), places, 0))
     return len(words) - 1 - greatest[::-1] if backwards else greatest

@@ -17,7 +17,9 @@ LAST_NON_NULL = "last_non_null_value"
 
 
 def merge_engine(schema: TableSchema, options: TableOptions) -> MergeEngine:
-    """The table's engine. UsageError for options that contradict each other or the columns, NotSupported for what we lack."""
+    """The merge engine of a table. Raises `UsageError` for options that contradict each other or the columns, `NotSupported` for
+    engines that this version does not have.
+    """
     _check_order(schema, options)
     name = options.merge_engine
     if name == "aggregation":
@@ -30,7 +32,7 @@ def merge_engine(schema: TableSchema, options: TableOptions) -> MergeEngine:
 
 
 def _check_order(schema: TableSchema, options: TableOptions) -> None:
-    """Paimon compares whole lists, maps and rows, too."""
+    """Raise `NotSupported` for sequence fields of nested types, which Java can compare."""
     groups = options.sequence_groups.items() if options.merge_engine == "partial-update" else ()
     for key, names in (("sequence.field", options.sequence_fields), *((key, fields) for key, (fields, _) in groups)):
         for field in map(schema.field, names):
@@ -66,7 +68,10 @@ def _aggregation(schema: TableSchema, options: TableOptions) -> Aggregation:
 
 
 def _fixed_columns(schema: TableSchema) -> frozenset[str]:
-    """Columns that all rows of a key in its bucket share. A partition column is not aggregated: a retraction would empty it."""
+    """Columns with the same value in all rows of a key.
+
+    Partition columns are not aggregated, or a retraction would clear them.
+    """
     return frozenset((*schema.primary_keys, *schema.partition_keys))
 
 
@@ -105,7 +110,7 @@ def _partial_update(schema: TableSchema, options: TableOptions) -> PartialUpdate
 
 
 def _sequence_groups(schema: TableSchema, options: TableOptions) -> tuple[SequenceGroup, ...]:
-    """Groups from `fields.<s1,s2>.sequence-group=<c1,c2>`; a column is in one group only and not in the primary key."""
+    """The groups of `fields.<s1,s2>.sequence-group=<c1,c2>`. A column may be in one group only, and not in the primary key."""
     groups: list[SequenceGroup] = []
     seen: set[str] = set()
     removing = options.partial_update_remove_record_on_sequence_group

@@ -1,7 +1,4 @@
-"""The changes that lead from the rows of one version to those of another (Java IncrementalDiffSplitRead).
-
-Rows are compared by key or as a whole.
-"""
+"""Computes the changes that lead from one version of rows to another, by key or by whole rows (Java IncrementalDiffSplitRead)."""
 
 from __future__ import annotations
 
@@ -20,9 +17,9 @@ NULL = -1
 
 
 def equality_codes(column: pa.Array) -> list[np.ndarray]:
-    """int64 arrays, one number a row: rows are equal where all of them are. They count within this call only.
+    """Arrays of int64 with one code per row: rows are equal if their codes are equal in all arrays of this call.
 
-    Values are equal as in Java: NaN equals NaN, -0.0 is not 0.0, null equals null, maps have no order.
+    Values are compared as in Java: NaN equals NaN, -0.0 differs from 0.0, null equals null, the order of map entries is ignored.
     """
     if pa.types.is_struct(column.type):
         present = column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
@@ -34,21 +31,21 @@ def equality_codes(column: pa.Array) -> list[np.ndarray]:
 
 
 def _codes_of_collections(column: pa.Array) -> np.ndarray:
-    """Arrow does not compare lists and maps, so Python does, value by value."""
+    """Codes of lists and maps, which Arrow cannot compare, so that Python objects are compared one by one."""
     known: dict[Hashable, int] = {None: NULL}
     return np.array([known.setdefault(identity(value, column.type), len(known)) for value in column.to_pylist()], dtype=np.int64)
 
 
 BEFORE, AFTER = 0, 1
-"""The version that a row belongs to, where a merge expects its sequence number."""
+"""The version of a row, which takes the place of its sequence number in the merge."""
 
 
 @dataclass(frozen=True)
 class Difference(WholeRowEngine):
-    """A `MergeEngine` over the rows of two versions, each holding a key once; their `_SEQUENCE_NUMBER` is BEFORE or AFTER.
+    """A `MergeEngine` over two versions of rows, with each key at most once in each. `_SEQUENCE_NUMBER` is BEFORE or AFTER.
 
-    A key that only the older version has gives a -D row, equal rows give none, else the newer row stays as it is; with
-    `both_sides` a new key gives +I, a changed one -U and +U.
+    A key that only the older version has becomes a -D row; equal rows are dropped; otherwise the result is the newer row. With
+    `both_sides`, a new key becomes +I, and a changed one -U and +U.
     """
 
     both_sides: bool = False
@@ -72,7 +69,7 @@ class Difference(WholeRowEngine):
 
 
 def differing(batch: pa.RecordBatch, first: np.ndarray, last: np.ndarray, columns: Sequence[str]) -> np.ndarray:
-    """Which rows `first` are unlike their rows `last` in one of the columns; sequence numbers and kinds do not count."""
+    """For pairs of rows (`first`, `last`), whether they differ in one of the columns, except sequence number and kind."""
     found = np.zeros(len(first), dtype=bool)
     for name in columns:
         if name not in (SEQUENCE_NUMBER, VALUE_KIND):
@@ -82,7 +79,7 @@ def differing(batch: pa.RecordBatch, first: np.ndarray, last: np.ndarray, column
 
 
 def unmatched(old: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Rows of each side without an equal one on the other; of n equal rows against m, n - m are left on the longer side."""
+    """The rows of each side that have no equal row on the other side. Equal rows cancel out one by one."""
     both = pa.concat_tables([old, new]).combine_chunks()
     words = [codes for column in both.columns for codes in equality_codes(_whole(column))]
     if not both.num_rows or not words:

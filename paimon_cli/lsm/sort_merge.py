@@ -26,12 +26,12 @@ from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine, SortedRows
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 SAMPLES_PER_PIECE = 16
-"""How evenly runs in memory are cut."""
+"""How many keys are sampled per piece, to cut runs in memory into equal pieces."""
 LEAST_ROWS_OF_A_RUN = 8192
 PIECE_BYTES, MOST_ROWS_OF_A_PIECE = 8 << 20, 65536
-"""What is gathered at a time where runs in memory are merged."""
+"""Arrow bytes, and rows, that are merged at a time from runs in memory."""
 MOST_BYTES_AT_ONCE = 32 << 20
-"""Bytes of many runs that one step of a merge may gather; merging them as one piece takes about four times that."""
+"""Arrow bytes that one step of a merge of many runs may take; merging them as one piece needs about four times as much."""
 
 
 def merge_sorted_runs(
@@ -42,12 +42,12 @@ def merge_sorted_runs(
     keys_repeat: bool = False,
     batch_bytes: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches in key order, one row per key, retractions included.
+    """Merge sorted runs into one row per key, retractions included, in batches in key order. No key spans two batches.
 
-    `runs`: batches in `merge_schema` (or a projection with the key, `_SEQUENCE_NUMBER` and `_VALUE_KIND`), keys ascending
-    and unique inside a run; oldest run first is quickest. A lone run passes through, whatever its columns. With
-    `keys_repeat` a run may hold a key several times, though never in two batches: then nothing passes through unmerged.
-    `batch_bytes`: about what a batch may hold, where several runs meet; no key spans two batches all the same.
+    `runs`: batches in `merge_schema` (or a projection with the key, `_SEQUENCE_NUMBER` and `_VALUE_KIND`), with keys ascending
+    and unique within a run; it is fastest if the oldest run comes first. A single run is returned as it is, whatever its columns.
+    `keys_repeat`: a run may hold a key several times, but not in two batches; then single runs are merged, too. `batch_bytes`:
+    the approximate size of batches.
     """
     if len(runs) == 1 and not keys_repeat:
         yield from runs[0]
@@ -69,10 +69,10 @@ def merge_sorted_runs(
 def merge_in_memory(
     batches: Sequence[pa.RecordBatch], key_columns: Sequence[str], engine: MergeEngine, rows_per_piece: int
 ) -> Iterator[pa.RecordBatch]:
-    """Like `merge_sorted_runs`, for runs in memory, oldest first, that may hold a key several times.
+    """Like `merge_sorted_runs`, for runs in memory, oldest first, which may hold a key several times.
 
-    Batches come out after about `rows_per_piece` rows of input each, and no key spans two of them. The runs are cut at
-    keys from a sample, so that a piece is gathered while it is in the processor's cache.
+    Each batch is merged from about `rows_per_piece` rows of input. Runs are cut at sampled keys, so that a piece fits into the
+    processor's cache.
     """
     total = sum(batch.num_rows for batch in batches)
     if total <= rows_per_piece:
@@ -91,13 +91,13 @@ def merge_in_memory(
 
 
 def rows_of(batches: Sequence[pa.RecordBatch], size: int) -> int:
-    """How many of these rows take about `size` bytes; at least one, and no more than a piece should have."""
+    """How many of these rows take about `size` bytes: at least 1, at most the limit of a piece."""
     rows, taken = sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches)
     return min(MOST_ROWS_OF_A_PIECE, max(1, rows * size // max(1, taken)))
 
 
 def _long_runs(batches: Sequence[pa.RecordBatch], key_columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Neighbours put together until they are worth cutting: a slice costs the same whatever its length."""
+    """The batches, with small adjacent ones sorted together, because slices of many small batches are slow."""
     group: list[pa.RecordBatch] = []
     rows = 0
     for number, batch in enumerate(batches, 1):
@@ -109,7 +109,7 @@ def _long_runs(batches: Sequence[pa.RecordBatch], key_columns: Sequence[str]) ->
 
 
 class RunCursor:
-    """The unread part of one sorted run."""
+    """A cursor over a sorted run: its current batch, and the batches after it."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], key_columns: Sequence[str]) -> None:
         self._batches = batches
@@ -118,7 +118,7 @@ class RunCursor:
         self._keys: list[pa.Array] = []
 
     def fill(self) -> bool:
-        """Make sure that there are rows in memory; False at the end of the run."""
+        """Read the next batch if the current one is empty. Returns false at the end of the run."""
         while self._batch is None or self._batch.num_rows == 0:
             self._batch = next(self._batches, None)
             if self._batch is None:
@@ -131,7 +131,7 @@ class RunCursor:
         return key_at(self._keys, len(self._keys[0]) - 1)
 
     def sample(self, step: int) -> list[Key]:
-        """Every `step`-th key of the batch in memory."""
+        """Every `step`-th key of the current batch."""
         return [key_at(self._keys, row) for row in range(step - 1, len(self._keys[0]), step)]
 
     def take_up_to(self, frontier: Key) -> pa.RecordBatch:
@@ -156,7 +156,7 @@ def merge_piece(
     keys_repeat: bool = False,
     batch_bytes: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Merge slices that together hold every row of their keys; a lone slice of a run with unique keys is merged already."""
+    """Merge slices that hold all rows of their keys. A single slice of a run with unique keys is returned as it is."""
     if len(slices) == 1 and not keys_repeat:
         yield slices[0]
         return
@@ -166,7 +166,7 @@ def merge_piece(
 
 
 def sorted_rows(rows: pa.RecordBatch, key_columns: Sequence[str], engine: MergeEngine) -> SortedRows:
-    """Sort by key, then user sequence fields, then sequence number, then retractions first among equals."""
+    """Sort rows by key, sequence fields and sequence number; of rows with equal numbers, retractions come first."""
     words = order_words([rows.column(name) for name in key_columns])
     order = stable_order(words)
     starts = group_starts([word[order] for word in words])
@@ -182,7 +182,7 @@ def _sequence(rows: pa.RecordBatch) -> np.ndarray:
 
 
 def _ascends_in_groups(sequence: np.ndarray, starts: np.ndarray) -> bool:
-    """Whether arrival order is sequence order inside every group, strictly: then the key sort is all."""
+    """Whether sequence numbers ascend strictly within every group, so that sorting by key is enough."""
     rising = sequence[1:] > sequence[:-1]
     rising[starts[1:] - 1] = True
     return bool(rising.all())

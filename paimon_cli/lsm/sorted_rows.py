@@ -16,7 +16,7 @@ from paimon_cli.errors import BadInput
 from paimon_cli.metadata.data_file_schema import DELETE, VALUE_KIND
 
 LEVEL = "_LEVEL"
-"""Column of rows in a merge whose result depends on it: the level of the file that a row comes from."""
+"""The column with the level of a row's file, in merges whose result depends on it."""
 
 
 def with_level(rows: pa.RecordBatch, level: int) -> pa.RecordBatch:
@@ -27,9 +27,9 @@ def with_level(rows: pa.RecordBatch, level: int) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class SortedRows:
-    """Rows in arrival order with the `order` that sorts them and, in that order, the first row of each key.
+    """Rows, the `order` (row numbers) that sorts them by key and age, and `starts`: the index in `order` of each key's first row.
 
-    `merge_lone`: keys with a single row go through the engine too, as lookup compactions want it; else such a row stays as it is.
+    `merge_lone`: keys with a single row are merged, too, as lookup compactions require; otherwise such a row is unchanged.
     """
 
     rows: pa.RecordBatch
@@ -49,24 +49,24 @@ class SortedRows:
 
     @property
     def is_lone(self) -> np.ndarray:
-        """Which keys have one row."""
+        """For each key, whether it has a single row."""
         return (self.ends - self.starts) == 1
 
     @property
     def passes_unmerged(self) -> np.ndarray:
-        """Which keys pass unmerged, because they have one row."""
+        """For each key, whether its row is not merged, because it is the only one."""
         if self.merge_lone:
             return np.zeros(len(self.starts), dtype=bool)
         return self.is_lone
 
     def chosen(self, kept: np.ndarray) -> SortedRows:
-        """The kept rows (a mask in `order`); keys without any are left out."""
+        """Only the `kept` rows (bool, in `order`), without keys that have none."""
         sizes = np.add.reduceat(kept, self.starts, dtype=np.int64)
         sizes = sizes[sizes > 0]
         return replace(self, order=self.order[kept], starts=np.cumsum(sizes) - sizes)
 
     def lowest_level_above_0(self) -> SortedRows:
-        """The rows, which have a column LEVEL, without those that a lower level above 0 shadows."""
+        """The rows without those above level 0 that a lower level above 0 hides. Rows have a column LEVEL."""
         levels = self.rows.column(LEVEL).to_numpy()[self.order]
         if not len(levels) or np.add.reduceat(levels > 0, self.starts, dtype=np.int64).max() <= 1:
             return self
@@ -90,11 +90,11 @@ class SortedRows:
 
 
 class MergeEngine(Protocol):
-    """Merges the rows of each key; retractions are kept, who may drop them is decided elsewhere."""
+    """Merges the rows of each key. Retractions are kept; the caller decides whether to drop them."""
 
     @property
     def sequence_fields(self) -> Sequence[str]:
-        """Columns that order the rows of a key before the sequence number does (option `sequence.field`)."""
+        """Columns by which the rows of a key are ordered before the sequence number (option `sequence.field`)."""
         ...
 
     @property
@@ -103,20 +103,20 @@ class MergeEngine(Protocol):
         ...
 
     def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
-        """Columns that must be read besides `columns`, so that those can be merged."""
+        """Columns that must be read in addition to `columns` to merge them."""
         ...
 
     def refusal(self, kind: int) -> BadInput | None:
-        """Why the table takes no rows of kind -D or -U; None when it does. Checked before rows are written."""
+        """Why the table does not accept rows of this kind (-D or -U), None if it does. Checked before rows are written."""
         ...
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        """At most one row per key, in key order. BadInput when the engine refuses a row, such as a retraction."""
+        """At most one row per key, in key order. Raises `BadInput` for a row that the engine does not accept."""
         ...
 
 
 class EngineAround:
-    """What a `MergeEngine` that does more than the one inside has in common with it."""
+    """The base of merge engines that wrap another one."""
 
     def __init__(self, engine: MergeEngine) -> None:
         self.engine = engine
@@ -137,8 +137,9 @@ class EngineAround:
 
 
 class LowestLevel(EngineAround):
-    """Of the rows of a key above level 0 only those of the lowest level take part in the merge. The rows have a column LEVEL, the
-    merged ones lack it.
+    """A `MergeEngine` in which only the lowest level above 0 with a row of a key takes part in the merge, besides level 0.
+
+    Rows have a column LEVEL, which merged rows lack.
     """
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
@@ -148,7 +149,7 @@ class LowestLevel(EngineAround):
 
 @dataclass(frozen=True)
 class WholeRowEngine:
-    """Base of the merge engines that choose among whole rows: they need no other columns and take rows of every kind."""
+    """The base of merge engines that choose among whole rows: they need no additional columns, and accept rows of any kind."""
 
     sequence_fields: tuple[str, ...] = ()
     descending: bool = False
@@ -162,7 +163,7 @@ class WholeRowEngine:
 
 @dataclass(frozen=True)
 class Deduplicate(WholeRowEngine):
-    """The newest row wins, whatever its kind; retractions may be ignored (Java DeduplicateMergeFunction)."""
+    """The newest row wins, whatever its kind. An option ignores retractions (Java DeduplicateMergeFunction)."""
 
     ignore_delete: bool = False
 
@@ -176,7 +177,7 @@ class Deduplicate(WholeRowEngine):
 
 @dataclass(frozen=True)
 class FirstRow(WholeRowEngine):
-    """The oldest row wins; a retraction is refused, or ignored if so configured (Java FirstRowMergeFunction)."""
+    """The oldest row wins. A retraction is refused, or ignored by an option (Java FirstRowMergeFunction)."""
 
     ignore_delete: bool = False
 
@@ -202,7 +203,7 @@ class FirstRow(WholeRowEngine):
 
 
 def _retractions(rows: SortedRows) -> np.ndarray:
-    """Which rows (in `order`) take something back and do not pass unmerged."""
+    """Which rows (in `order`) are retractions of keys that are merged."""
     retracted = (rows.rows.column(VALUE_KIND).to_numpy()[rows.order] & 1) == 1
     retracted[rows.starts[rows.passes_unmerged]] = False
     return retracted

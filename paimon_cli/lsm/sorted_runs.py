@@ -1,6 +1,6 @@
-"""Sorted runs of a bucket, and sections of disjoint key ranges (FORMAT.md, sections 11.1 and 12).
+"""Sorted runs of a bucket, and sections of overlapping files (FORMAT.md, sections 11.1 and 12).
 
-A plan finds the sections of very many files at once, on columns; there a bucket is an integer, the same for all of its files.
+Plans find the sections of very many files at once, in columns, where each bucket has a number.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def total_size(runs: Sequence[SortedRun]) -> int:
 
 
 Section = list[SortedRun]
-"""Overlapping files as the fewest sorted runs. The runs' `level` is that of their first file and means nothing more."""
+"""Overlapping files as the fewest possible sorted runs. The `level` of such a run is only that of its first file."""
 
 
 def key_sections(files: Iterable[DataFileMeta], key_of: KeyOf) -> list[Section]:
@@ -87,10 +87,9 @@ def key_sections(files: Iterable[DataFileMeta], key_of: KeyOf) -> list[Section]:
 
 
 def _fewest_runs(members: list[tuple[Key, Key, DataFileMeta]]) -> Section:
-    """Append each file to the run that ends first if it begins after that end, else open a new run.
+    """Append each file to the run that ends first, if the file begins after it; otherwise open a new run.
 
-    Runs that end at the same key are ordered by their position in the heap, exactly as in Java's PriorityQueue, so that files
-    come into the same runs, and runs into the same order, as in Java.
+    Runs that end at the same key are ordered as in Java's PriorityQueue, so that runs have the same files and order as in Java.
     """
     heap: list[_OpenRun] = []
     for low, high, file in members:
@@ -107,7 +106,7 @@ def _fewest_runs(members: list[tuple[Key, Key, DataFileMeta]]) -> Section:
 
 @dataclass
 class _OpenRun:
-    """A run that may take more files, all after `end`."""
+    """A run to which files after the key `end` can be appended."""
 
     end: Key
     files: list[DataFileMeta]
@@ -123,7 +122,7 @@ def _offer(heap: list[_OpenRun], run: _OpenRun) -> None:
 
 
 def _poll(heap: list[_OpenRun]) -> _OpenRun:
-    """Take the first; the last one moves to the top and sinks, to the left of two equal ones."""
+    """Remove the first run. The last one moves to the top and sinks; of two equal children, the left one rises."""
     first, last = heap[0], heap.pop()
     if not heap:
         return first
@@ -144,11 +143,11 @@ _Flags = npt.NDArray[np.bool_]
 
 
 def section_starts(places: _Ints, lows: _Ints, highs: _Ints) -> tuple[_Ints, _Flags]:
-    """The files in the order of places and key ranges, and which of them begin a section."""
+    """The order of files by bucket (`places`) and key range, and which of them, in that order, begin a section (bool)."""
     order = np.lexsort((highs, lows, places))
     places, lows, reach = places[order], lows[order], highs[order]
     distance = 1
-    # The greatest upper end so far: each round doubles how far back it has looked, the last one finds nothing greater.
+    # The greatest upper bound so far. Each round doubles the distance that is covered, until nothing changes.
     while distance < len(order):
         further = (places[distance:] == places[:-distance]) & (reach[:-distance] > reach[distance:])
         if not further.any():
@@ -161,9 +160,9 @@ def section_starts(places: _Ints, lows: _Ints, highs: _Ints) -> tuple[_Ints, _Fl
 
 
 def pack_starts(places: _Ints, weights: _Ints, limit: int) -> _Ints:
-    """Where packs begin: neighbours of one place together as long as they weigh no more than `limit`; one alone may.
+    """The index of each pack's first item: adjacent items of one bucket (`places`) are packed up to the weight `limit`.
 
-    The sum of the weights, and of them and the limit, must fit 64 bits.
+    A single item may exceed the limit. The sum of all weights and the limit must fit into 64 bits.
     """
     count = len(places)
     ends = np.cumsum(weights)

@@ -23,7 +23,7 @@ FORCED_LEVEL_0 = "force-up-level-0"
 
 @dataclass(frozen=True)
 class RunSize:
-    """All that a pick looks at: level and bytes of one sorted run."""
+    """The level of a sorted run and its size in bytes, which is all that a pick depends on."""
 
     level: int
     size: int
@@ -31,7 +31,7 @@ class RunSize:
 
 @dataclass(frozen=True)
 class CompactionPick:
-    """Compact the first `run_count` runs into `output_level`; `reason` names the trigger, `arithmetic` its figures."""
+    """Compact the first `run_count` runs into `output_level`. `reason`: the trigger; `arithmetic`: its figures as text."""
 
     output_level: int
     run_count: int
@@ -52,7 +52,7 @@ class UniversalCompaction:
     incremental_size_threshold: int | None = None
 
     def pick(self, runs: Sequence[RunSize], now: int = 0, last_full: int | None = None) -> CompactionPick | None:
-        """The first trigger that fires; `last_full` is when all runs were last compacted together, None if unknown."""
+        """The pick of the first trigger that fires. `last_full`: when all runs were last compacted together (epoch millis)."""
         return (
             self._early_full(runs, now, last_full)
             or self._size_amplification(runs)
@@ -61,7 +61,7 @@ class UniversalCompaction:
         )
 
     def pick_forcing_level_0(self, runs: Sequence[RunSize], now: int = 0, last_full: int | None = None) -> CompactionPick | None:
-        """As `pick`; when no trigger fires, all of level 0 (tables whose readers wait for level 0 to be compacted)."""
+        """Like `pick`, but if no trigger fires, all of level 0; for tables whose readers wait for its compaction."""
         picked = self.pick(runs, now, last_full)
         level_0 = sum(run.level == 0 for run in runs)
         if picked or not level_0:
@@ -106,10 +106,9 @@ class UniversalCompaction:
         return self._prefix(runs, count, FILE_NUMBER, f"{len(runs)} runs > trigger {self.run_trigger}")
 
     def _walk(self, runs: Sequence[RunSize], start: int, *, forced: bool = True) -> int:
-        """Go on from the first `start` runs while the next one is not much bigger than what is picked so far.
+        """How many runs to pick: continue from the first `start` runs while the next one is not much larger than all before it.
 
-        A run that is too big ends the walk only when it lies above level 1, or when nothing is picked yet; a `forced`
-        start counts as picked.
+        A larger run ends the walk only if its level is above 1, or if nothing is picked yet; a `forced` start counts as picked.
         """
         size = sum(run.size for run in runs[:start])
         count = start
@@ -123,7 +122,7 @@ class UniversalCompaction:
         return count
 
     def _walk_figures(self, runs: Sequence[RunSize], start: int, count: int) -> str:
-        """The first comparison of a walk from `start` runs to `count`, and the one that ended it."""
+        """The first comparison of a walk from `start` runs to `count`, and the one that ended it, as text."""
         begun = sum(run.size for run in runs[:start])
         figures = f"{begun} * {100 + self.size_ratio}% >= {runs[start].size}"
         if count < len(runs):
@@ -135,7 +134,7 @@ class UniversalCompaction:
         return CompactionPick(self.max_level, len(runs), reason, arithmetic)
 
     def _prefix(self, runs: Sequence[RunSize], count: int, reason: str, arithmetic: str) -> CompactionPick:
-        """Choose the output level: just below the next run, never level 0 (then the next higher run joins)."""
+        """The pick of the first `count` runs, into the level just below the next run; if that is level 0, that run is added."""
         level = self.max_level if count == len(runs) else max(0, runs[count].level - 1)
         while level == 0 and count < len(runs):
             level = runs[count].level

@@ -45,7 +45,7 @@ from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows
 from paimon_cli.storage.storage import delete_all
-from paimon_cli.write.table_writer import TableWriter, Written, numbered_in_turn
+from paimon_cli.write.table_writer import TableWriter, Written, consecutively_numbered
 from paimon_cli.write.write_plan import WritePlan
 
 ANY_TASK_WRITES_ANY_BUCKET = (BucketMode.FIXED, BucketMode.UNAWARE)
@@ -219,7 +219,7 @@ def in_order_of_partitions(batches: Iterable[pa.RecordBatch], partition: int) ->
     """
     count = 0
     for rows in batches:
-        yield numbered_in_turn(rows, partition * ROWS_OF_TASK + count)
+        yield consecutively_numbered(rows, partition * ROWS_OF_TASK + count)
         count += rows.num_rows
         if count > ROWS_OF_TASK:
             raise NotSupported(

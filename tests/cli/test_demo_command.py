@@ -22,7 +22,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_story_is_true_and_its_commands_can_be_pasted(tmp_path: Path, run: Run) -> None:
     told = run("demo", "--keep", tmp_path / "a bank").out
     assert "30 sorted runs" in told and "1 sorted run " in told
-    assert "was written after snapshot 30, which this job had read" in told
+    assert "was written after snapshot 30, which this job has read" in told
     assert "The exit code is 5, and nothing was written." in told
     assert "33 commits, one lost update prevented" in told
     opened = Table.open(f"{tmp_path}/a bank/bank.db/accounts")

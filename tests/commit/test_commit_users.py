@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from paimon_cli.commit.deduplication import MOST_USERS, PROPERTY, CommitUsers
+from paimon_cli.commit.deduplication import MAX_NAMED_USERS, PROPERTY, CommitUsers
 
 
 def read_back(users: CommitUsers) -> CommitUsers | None:
@@ -28,7 +28,7 @@ def test_many_users_stay_within_a_bound_and_none_is_forgotten() -> None:
     for name in names:
         users = users.with_commit(name, 0)
     again = read_back(users)
-    assert again == users and len(again.highest) == MOST_USERS
+    assert again == users and len(again.highest) == MAX_NAMED_USERS
     assert len(users.to_text()) < 45_000
     assert all(again.may_know(name) for name in names)
     assert [again.identifier_of(name) for name in names[-2:]] == [0, 0] and again.identifier_of(names[0]) is None

@@ -62,7 +62,7 @@ def test_a_later_write_to_the_bucket_is_a_conflict(tmp_path: Path) -> None:
     with pytest.raises(DataConflict) as failure:
         append(context, "mine", read=1, where=ONE)
     error = failure.value
-    assert error.what == "dt=2024-01-01/bucket-0 was written after snapshot 1, which this job had read"
+    assert error.what == "dt=2024-01-01/bucket-0 was written after snapshot 1, which this job has read"
     assert error.why == "snapshot 3 (APPEND, user rival) changed it"
     assert (error.exit_code, error.code) == (5, "PC-CONFLICT-DATA")
     assert error.details == {

@@ -23,7 +23,7 @@ from paimon_cli.commit.committer import CommitResult, Committer, RetryPolicy
 from paimon_cli.commit.data_conflict import WrittenRanges
 from paimon_cli.commit.deduplication import (
     BATCH_IDENTIFIER,
-    MOST_USERS,
+    MAX_NAMED_USERS,
     PROPERTY,
     CommitIdentity,
     CommitUsers,
@@ -650,7 +650,7 @@ def test_who_committed_meanwhile(seed: int) -> None:
     own = Deduplication(context, identity)
     assert not own.committed_since_begin(None, "APPEND")
     seen = dice.randint(0, len(listed))
-    own._seen = listed[seen - 1].id if seen else listed[0].id - 1
+    own._checked = listed[seen - 1].id if seen else listed[0].id - 1
     lost = dice.choice([None, *listed[:-1]])
     if lost is not None:
         context.storage.delete(context.layout.snapshot(lost.id))
@@ -783,7 +783,7 @@ def test_an_attempt_whose_snapshot_expires_meanwhile_is_made_again(monkeypatch: 
 def test_why_nobody_knows_whether_a_commit_was_made_before(users: CommitUsers | str | None, why: str) -> None:
     if users == "many":
         users = CommitUsers().with_commit("me", 3)
-        for number in range(MOST_USERS):
+        for number in range(MAX_NAMED_USERS):
             users = users.with_commit(f"user-{number}", 1)
     assert not isinstance(users, str)
     context = paper_table()

@@ -116,7 +116,7 @@ def test_runs_on_disk_give_the_same(order: str, limit: int | None, monkeypatch: 
     expected = rows.take(pa.array(parsed.positions(rows)))["k"].to_pylist()[:limit]
     monkeypatch.setattr(selection, "SORT_BYTES", 20_000)
     monkeypatch.setattr(selection, "SPILLED_BATCH_BYTES", 3_000)
-    monkeypatch.setattr(selection, "MOST_RUNS", 4)
+    monkeypatch.setattr(selection, "MAX_MERGED_RUNS", 4)
     monkeypatch.setattr(selection, "TOP_ROWS", 1_000)
     found = list(in_order(_many(20_000, seed=1), parsed, limit))
     assert [k for batch in found for k in batch["k"].to_pylist()] == expected

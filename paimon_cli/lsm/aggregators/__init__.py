@@ -1,1 +1,1 @@
-"""Aggregate functions of columns: an Arrow column and its history give one value per key."""
+"""Aggregate functions, which combine the values of a column into one value per key."""

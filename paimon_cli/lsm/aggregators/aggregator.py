@@ -1,6 +1,6 @@
-"""What an aggregate function is, and the operations of each key that it works on (Java FieldAggregator).
+"""The interface of aggregate functions, and the operations of each key that they get (Java FieldAggregator).
 
-A function picks rows for all keys at once, or, where its values are collections, loops over the operations of each key.
+A function selects rows of all keys at once, or, if its values are collections, loops over the operations of each key.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import pyarrow as pa
 from paimon_cli.errors import BadInput
 
 SKIP, ADD, REVERSED, RETRACT, SET = -1, 0, 1, 2, 3
-"""The row is skipped | aggregated | aggregated as the older one | retracted | replaces everything before it."""
+"""Codes of operations: skip the row, aggregate it, aggregate it as an older one, retract it, or replace everything before it."""
 
 
 @dataclass(frozen=True)
 class ColumnHistory:
-    """Operations of all keys, key by key, oldest first.
+    """The operations of all keys, key by key, oldest first.
 
-    `rows`: row number of each operation; `starts`: first operation of each key, and the end of the last;
-    `codes`: ADD, REVERSED or RETRACT, or SET as the first of a key;
-    `whole`: this history with the operations that a SET hides, if there are any (first_value remembers that it began).
+    Per operation: `rows`, its row number; `codes`, ADD, REVERSED or RETRACT, or SET as the first one of a key. `starts`: index of
+    the first operation of each key, and the number of operations. `whole`: the history including operations before a SET, if
+    there are any.
     """
 
     rows: np.ndarray
@@ -61,13 +61,13 @@ class ColumnHistory:
 
     @cached_property
     def only_set(self) -> np.ndarray:
-        """Keys whose value is the stored one, because their only operation is a SET."""
+        """The keys whose only operation is a SET, so that their value is the stored one."""
         lone = self.sizes == 1
         lone[lone] = self.codes[self.starts[:-1][lone]] == SET
         return lone
 
     def only(self, wanted: np.ndarray) -> ColumnHistory:
-        """The history of the wanted operations."""
+        """The history with only the `wanted` operations (bool)."""
         if wanted.all():
             return self
         counted = np.concatenate(([0], np.cumsum(wanted)))
@@ -75,7 +75,7 @@ class ColumnHistory:
 
 
 def column_history(order: np.ndarray, starts: np.ndarray, codes: np.ndarray) -> ColumnHistory:
-    """The history from one code per row in `order`; `starts`: first row of each key."""
+    """The history of rows in `order`, with one code for each. `starts`: index of each key's first row."""
     history = ColumnHistory(order, np.append(starts, len(order)), codes)
     is_set = codes == SET
     is_set[starts] = False
@@ -88,13 +88,13 @@ def column_history(order: np.ndarray, starts: np.ndarray, codes: np.ndarray) -> 
 
 
 class Aggregator(Protocol):
-    """One aggregate function of one column; `retracts`: whether a retraction can be taken back."""
+    """An aggregate function of a column. `retracts`: whether it can take values back."""
 
     @property
     def retracts(self) -> bool: ...
 
     def merge(self, column: pa.Array, history: ColumnHistory) -> pa.Array:
-        """One value per key. BadInput when a value does not fit the column."""
+        """The value of each key. Raises `BadInput` if a result does not fit the column."""
         ...
 
 
@@ -152,7 +152,11 @@ Step = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class StepByStep:
-    """`add(held, value)`, `older` (default: the two in other order) and `take_back` on Python values, None for null."""
+    """An aggregator that works on Python values (None for null), one operation after the other.
+
+    `add(held, value)`: the new value; `older`: the same for a row that arrives late (default: `add` with swapped arguments);
+    `take_back`: the value after a retraction.
+    """
 
     add: Step
     older: Step | None = None

@@ -1,4 +1,4 @@
-"""sum and product, with retraction (Java FieldSumAgg, FieldProductAgg)."""
+"""The functions sum and product, with retractions (Java FieldSumAgg, FieldProductAgg)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from paimon_cli.lsm.aggregators.aggregator import RETRACT, SET, ColumnHistory, o
 from paimon_cli.lsm.aggregators.chosen_values import steps
 
 COMPACT_DIGITS = 18
-"""Decimals of up to this many digits are 64-bit numbers in Java, added without a check."""
+"""Java stores decimals of up to this many digits as 64-bit integers, and adds them without checking for overflow."""
 LONG_KEY = 64
-"""Keys with more operations are summed one by one, because they would need the most steps."""
+"""Keys with more operations are summed one by one, because they would need too many parallel steps."""
 
 
 @dataclass(frozen=True)
 class Sum:
-    """Integers raise when a step overflows, DECIMAL(19..) becomes null, FLOAT and DOUBLE are added in order."""
+    """sum. An overflow is an error for integers, and null for DECIMAL(19..). FLOAT and DOUBLE are added in order."""
 
     column: str
     retracts: bool = True
@@ -47,7 +47,7 @@ class Sum:
 
 
 def _totals(values: np.ndarray, history: ColumnHistory) -> np.ndarray:
-    """Sums modulo 2**64, as Java's long arithmetic gives them."""
+    """The sums modulo 2**64, as in Java's long arithmetic."""
     signed = np.where(history.codes == RETRACT, -values, values) if history.has_retractions else values
     totals = np.zeros(history.keys, dtype=np.int64)
     filled = history.sizes > 0
@@ -57,7 +57,7 @@ def _totals(values: np.ndarray, history: ColumnHistory) -> np.ndarray:
 
 
 def _doubtful(values: np.ndarray, history: ColumnHistory, limit: int) -> np.ndarray:
-    """Keys whose values are so large that a partial sum might leave the range."""
+    """The keys with values so large that a partial sum might overflow."""
     if len(values) == 0 or max(abs(int(values.min())), abs(int(values.max()))) * history.longest <= limit:
         return np.empty(0, dtype=np.int64)
     filled = np.flatnonzero(history.sizes)
@@ -66,14 +66,14 @@ def _doubtful(values: np.ndarray, history: ColumnHistory, limit: int) -> np.ndar
 
 
 def _signed(values: np.ndarray, history: ColumnHistory, key: int) -> list[int]:
-    """The key's values as exact integers, negative where they are taken back."""
+    """The values of a key as exact integers, negated for retractions."""
     low, high = history.starts[key], history.starts[key + 1]
     numbers: list[int] = values[low:high].tolist()
     return [-n if code == RETRACT else n for n, code in zip(numbers, history.codes[low:high].tolist(), strict=True)]
 
 
 def _float_sums(column: pa.Array, history: ColumnHistory) -> np.ndarray:
-    """Added one after another in the column's own precision, as Java does: the order decides the last digit."""
+    """The sums, added one after the other in the column's precision, as in Java: the order affects the last digit."""
     values = column.fill_null(0).to_numpy(zero_copy_only=False)[history.rows]
     if history.has_retractions:
         values = np.where(history.codes == RETRACT, -values, values)
@@ -93,7 +93,7 @@ def _float_sums(column: pa.Array, history: ColumnHistory) -> np.ndarray:
 
 
 def from_unscaled(values: np.ndarray, absent: np.ndarray, t: pa.DataType) -> pa.Array:
-    """Decimals from 64-bit integers, whatever their number of digits."""
+    """64-bit integers as unscaled values of a decimal column; null where `absent`."""
     words = np.empty(2 * len(values), dtype=np.int64)
     words[::2], words[1::2] = values, values >> 63
     mask = pa.array(~absent)
@@ -114,7 +114,7 @@ def _decimal_sums(column: pa.Array, history: ColumnHistory) -> pa.Array:
 
 
 def _wide_sums(taken: pa.Array, history: ColumnHistory, t: pa.DataType) -> pa.Array:
-    """Sums of more than 64 bits, key by key: they are rare; an overflow gives null, and the next value starts a new sum."""
+    """Sums of decimals with more than 18 digits, key by key. An overflow gives null, and the next value starts a new sum."""
     limit = 10**t.precision
     numbers = wide_integers(taken)
     totals: list[Any] = []
@@ -129,7 +129,7 @@ def _wide_sums(taken: pa.Array, history: ColumnHistory, t: pa.DataType) -> pa.Ar
 
 
 def wide_integers(column: pa.Array) -> list[int]:
-    """The integers of a 128-bit decimal column; nulls are 0 or whatever is stored."""
+    """The unscaled values of a 128-bit decimal column; arbitrary for nulls."""
     words = np.frombuffer(column.buffers()[1], dtype=np.int64)[2 * column.offset : 2 * (column.offset + len(column))]
     low, high = words[::2].view(np.uint64).tolist(), words[1::2].tolist()
     return [(upper << 64) | lower for lower, upper in zip(low, high, strict=True)]
@@ -143,7 +143,10 @@ def wide_decimals(values: list[int | None], t: pa.DataType) -> pa.Array:
 
 @dataclass(frozen=True)
 class Product:
-    """Integers raise on overflow, decimals become null; a retraction divides, and without a value it changes nothing."""
+    """product.
+
+    An overflow is an error for integers, and null for decimals. A retraction divides; without a value it is ignored.
+    """
 
     column: str
     retracts: bool = True
@@ -167,7 +170,7 @@ class Product:
     def _step(
         self, t: pa.DataType, held: np.ndarray, present: np.ndarray, keys: np.ndarray, value: np.ndarray, codes: np.ndarray
     ) -> None:
-        """One operation of every key in `keys`."""
+        """Carry out one operation of each key in `keys`."""
         known, back = present[keys], codes == RETRACT
         begins, multiplies, divides = ~known & ~back, known & ~back, known & back
         held[keys[begins]] = value[begins]
@@ -181,7 +184,7 @@ class Product:
                 raise overflow(self.column, "product")
 
     def _quotients(self, dividend: np.ndarray, divisor: np.ndarray) -> np.ndarray:
-        """Integers are cut toward zero, as Java divides."""
+        """Integer quotients rounded towards zero, as in Java."""
         if dividend.dtype != object:
             return dividend / divisor
         if (divisor == 0).any():
@@ -190,7 +193,7 @@ class Product:
         return sign * (abs(dividend) // abs(divisor))
 
     def _decimals(self, numbers: list[int], history: ColumnHistory, t: pa.DataType) -> list[int | None]:
-        """Key by key: products of decimals need more digits than the machine has."""
+        """Products of decimals, key by key, because they need more than 64 bits."""
         scale, limit = 10**t.scale, 10**t.precision
         results: list[int | None] = []
         codes = history.codes.tolist()

@@ -1,4 +1,4 @@
-"""Aggregate functions by name, with their options and the types that they take (Java FieldAggregatorFactory)."""
+"""Creates aggregate functions by name, and checks their options and column types (Java FieldAggregatorFactory)."""
 
 from __future__ import annotations
 
@@ -42,9 +42,8 @@ NUMERIC_ROOTS = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
 
 
 def aggregator_of(function: str, field: DataField, options: TableOptions) -> Aggregator:
-    """The column's aggregator. UsageError for an unknown function, a type or an option that it cannot take.
-
-    NotSupported for a function whose package is not installed.
+    """The aggregator of a column. Raises `UsageError` for an unknown function, or a type or option that it does not accept,
+    `NotSupported` if its package is not installed.
     """
     builder = BUILDERS.get(function)
     if builder is None:
@@ -189,4 +188,4 @@ BUILDERS: dict[str, Builder] = {
     "theta_sketch": _bytes("theta_sketch", theta_sketch),
     "hll_sketch": _bytes("hll_sketch", hll_sketch),
 }
-"""Functions by the names that options give them."""
+"""Name of a function in options -> function that creates its aggregator."""

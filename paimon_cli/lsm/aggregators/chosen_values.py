@@ -1,7 +1,7 @@
 """Functions that choose one value of a key: first, last, largest, smallest (Java FieldLastValueAgg, FieldMaxAgg ...).
 
-Older rows that arrive late (REVERSED) and retractions make the choice depend on every step. All keys then advance together, one
-operation of each key at a time, so the number of steps is that of the longest key.
+With rows that arrive late (REVERSED) and retractions, the result depends on every step. Then all keys advance in parallel, one
+operation per step, so that there are as many steps as the longest key has operations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEPS_BACK = 6
 
 
 def steps(history: ColumnHistory) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Keys and their operations: first the first of every key, then the second of those that have one, and so on."""
+    """The keys and operations of each step: first the first operation of every key, then the second of keys that have one, ..."""
     longest_first = np.argsort(-history.sizes, kind="stable")
     sizes = history.sizes[longest_first]
     for step in range(history.longest):
@@ -39,9 +39,9 @@ def steps(history: ColumnHistory) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def last_valid(history: ColumnHistory, valid: np.ndarray) -> np.ndarray:
-    """Of each key the last operation whose row is `valid`; -1 if there is none.
+    """The last operation of each key whose row is `valid` (bool per row); -1 if there is none.
 
-    Most keys have a value near their end, which a few steps back find; all operations are searched only after that.
+    The last few operations of each key are tried first, because most keys have a value there.
     """
     found = np.where(history.sizes > 0, history.starts[1:] - 1, -1)
     searching = np.flatnonzero(history.sizes)
@@ -58,7 +58,7 @@ def last_valid(history: ColumnHistory, valid: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LastValue:
-    """The newest value, null too; null after a retraction. An older row changes nothing (Java FieldLastValueAgg)."""
+    """The newest value, which may be null; null after a retraction. Older rows are ignored (Java FieldLastValueAgg)."""
 
     retracts: bool = True
 
@@ -72,7 +72,7 @@ class LastValue:
 
 @dataclass(frozen=True)
 class LastNonNullValue:
-    """The newest value that is not null; null when such a value is retracted (Java FieldLastNonNullValueAgg)."""
+    """The newest value that is not null; null after a retraction with a value (Java FieldLastNonNullValueAgg)."""
 
     retracts: bool = True
 
@@ -101,9 +101,9 @@ class LastNonNullValue:
 
 @dataclass(frozen=True)
 class FirstValue:
-    """The first value, null too unless `skip_nulls`; an older row that comes late replaces it.
+    """The first value, which may be null unless `skip_nulls`. An older row that arrives late replaces it.
 
-    Java FieldFirstValueAgg and FieldFirstNonNullValueAgg: what a SET gives does not count as the first value.
+    The value of a SET does not count as the first one (Java FieldFirstValueAgg, FieldFirstNonNullValueAgg).
     """
 
     skip_nulls: bool = False
@@ -139,7 +139,7 @@ class FirstValue:
 
 @dataclass(frozen=True)
 class Extreme:
-    """The greatest (`greatest`) or smallest value that is not null, in the order of keys (FORMAT.md, section 7.3)."""
+    """The greatest (`greatest`) or smallest value that is not null, compared like keys (FORMAT.md, section 7.3)."""
 
     greatest: bool
     retracts: bool = False

@@ -1,4 +1,4 @@
-"""Functions that gather values: listagg, collect, merge_map, merge_map_with_keytime, nested_update and nested_partial_update.
+"""Functions that collect values: listagg, collect, merge_map, merge_map_with_keytime, nested_update and nested_partial_update.
 
 Java classes: FieldListaggAgg, FieldCollectAgg, FieldMergeMapAgg, FieldNestedUpdateAgg and others.
 """
@@ -20,7 +20,7 @@ from paimon_cli.lsm.aggregators.aggregator import REVERSED, SET, ColumnHistory, 
 
 
 def identity(value: Any, t: pa.DataType) -> Hashable:
-    """Something hashable that is equal for equal values of the type."""
+    """A hashable object that is equal for equal values of the type."""
     if value is None:
         return None
     if pa.types.is_floating(t):
@@ -35,12 +35,12 @@ def identity(value: Any, t: pa.DataType) -> Hashable:
 
 
 JAVA_BLANK = r"^[\t-\r\x1c-\x20\x{1680}\x{2000}-\x{2006}\x{2008}-\x{200a}\x{2028}\x{2029}\x{205f}\x{3000}]*$"
-"""Java's `Character.isWhitespace` only: U+00A0 and its like are text."""
+"""Texts of characters for which Java's `Character.isWhitespace` is true, which excludes no-break spaces such as U+00A0."""
 
 
 @dataclass(frozen=True)
 class JoinedText:
-    """Null and blank texts are left out; an older row's text goes in front."""
+    """listagg: joins texts, without null and blank ones. The text of an older row comes first."""
 
     delimiter: str = ","
     retracts: bool = False
@@ -56,13 +56,13 @@ class JoinedText:
         pieces = taken.filter(pa.array(filled)).take(pa.array(order))
         lists = pa.ListArray.from_arrays(pa.array(texts.starts, pa.int32()), pieces)
         joined = pc.binary_join(lists, self.delimiter)
-        # without any text the value of a SET or an older row stays, even if it is blank
+        # without other texts, the value of a SET or of an older row is kept, even if it is blank
         blank = rows_at(history, last_position(history, (history.codes == SET) | (history.codes == REVERSED)))
         return pc.if_else(pa.array(texts.sizes > 0), joined, picked(column, blank)).cast(column.type)
 
 
 def distinct_text(delimiter: str) -> StepByStep:
-    """listagg with `distinct`: pieces of a new text that are already present, or blank, are left out."""
+    """listagg with `distinct`: pieces of a new text that are blank, or present already, are ignored."""
     return StepByStep(lambda held, text: _joined_distinct(held, text, delimiter))
 
 
@@ -94,11 +94,11 @@ _BLANKS = frozenset(
 
 
 def collected(element: pa.DataType, distinct: bool, reversible: bool) -> StepByStep:
-    """collect: the concatenation of arrays, older ones included, or the set of their items.
+    """collect: concatenates arrays, or with `distinct` collects the set of their items.
 
-    `reversible`: with ignore-retract Java's wrapper puts an older array in front.
+    `reversible`: the array of an older row comes first, as in Java with ignore-retract.
     """
-    # Java keeps a set of plain items; others it compares with each item, and never looks at what it holds already
+    # Java uses a set for plain items; it compares other items one by one, and never with those of the first array
     keeps_held = pa.types.is_nested(element) or pa.types.is_binary(element)
 
     def add(held: Any, items: Any) -> Any:
@@ -132,7 +132,7 @@ def collected(element: pa.DataType, distinct: bool, reversible: bool) -> StepByS
 
 
 def merged_map(key: pa.DataType) -> StepByStep:
-    """merge_map: entries of both, the newer value wins; a retraction removes its keys."""
+    """merge_map: combines the entries of maps, the newer value of a key wins. A retraction removes its keys."""
 
     def add(held: Any, entries: Any) -> Any:
         if held is None or entries is None:
@@ -149,7 +149,7 @@ def merged_map(key: pa.DataType) -> StepByStep:
 
 
 def timed_map(key: pa.DataType, time_field: str) -> StepByStep:
-    """merge_map_with_keytime: of two ROWs of a key the one with the greater text in `time_field`; a null ROW removes the key."""
+    """merge_map_with_keytime: of two ROWs of a key, the one with the greater text in `time_field` wins; null removes the key."""
 
     def add(held: Any, entries: Any) -> Any:
         if held is None or entries is None:
@@ -169,7 +169,7 @@ def timed_map(key: pa.DataType, time_field: str) -> StepByStep:
 
 
 def _utf16(text: str) -> bytes:
-    """Java compares texts by UTF-16 units."""
+    """The text as bytes that compare as in Java, by UTF-16 code units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
@@ -179,7 +179,7 @@ NULL_KEYS = ("merge", "ignore", "error")
 
 @dataclass(frozen=True)
 class NestedTable:
-    """How rows inside the array are distinguished; `null_key`: what becomes of rows whose key has a null."""
+    """An array of rows as a table inside a column. `null_key`: what to do with rows whose key has a null."""
 
     column: str
     row_type: pa.DataType
@@ -193,11 +193,11 @@ class NestedTable:
         return StepByStep(self._upserted if self.key else self._appended, None, self._without)
 
     def partially_updated(self) -> StepByStep:
-        """nested_partial_update: fields that are not null replace those of the row with the same key."""
+        """nested_partial_update: the fields of a row that are not null replace those of the row with its key."""
         return StepByStep(self._filled)
 
     def _mark(self, row: Any) -> Hashable:
-        """The row's key; None when such a row is left out."""
+        """The key of the row; None if the row is to be ignored."""
         if any(row[name] is None for name in self.key):
             if self.null_key == "error":
                 raise BadInput(
@@ -213,7 +213,7 @@ class NestedTable:
         return self._rank(row) >= self._rank(old)
 
     def _rank(self, row: Any) -> tuple[tuple[Any, ...], ...]:
-        """Null is the smallest value of a sequence field."""
+        """The values of the row's sequence fields as a comparable tuple; null is the smallest value."""
         return tuple((False,) if row[name] is None else (True, row[name]) for name in self.sequence)
 
     def _put(self, table: dict[Hashable, Any], rows: Any, limited: bool) -> None:

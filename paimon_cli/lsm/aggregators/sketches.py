@@ -1,9 +1,8 @@
-"""Unions of roaring bitmaps and of sketches that a column keeps as bytes (Java FieldRoaringBitmap32Agg, FieldHllSketchAgg ...).
+"""Unions of roaring bitmaps and sketches in binary columns (Java FieldRoaringBitmap32Agg, FieldHllSketchAgg ...).
 
-A bitmap of 64-bit numbers is a radix tree over the upper 48 bits of a number; its leaves are containers of the lower 16 bits.
-Numbers are little-endian, except for the keys of the leaves. The bytes equal those of Java's Roaring64Bitmap with two exceptions:
-a node of 17 to 48 children keeps them in key order (Java: order of insertion), and an array may stand where a run of the same
-length could.
+A bitmap of 64-bit numbers is a radix tree over the upper 48 bits; its leaves are containers of the lower 16 bits. Numbers are
+little-endian, except for the keys of leaves. The bytes equal those of Java's Roaring64Bitmap with two exceptions: a node of 17 to
+48 children has them in key order (Java: in order of insertion), and an array is used instead of a run of the same size.
 """
 
 from __future__ import annotations
@@ -33,7 +32,10 @@ KEY_BYTES = 6
 
 @dataclass
 class Bitmap64:
-    """`places`: the slot of each key's container; `slots`: sorted uint16 values, None where Java keeps room for more."""
+    """A set of 64-bit numbers.
+
+    `places`: upper 48 bits -> index in `slots`; `slots`: sorted uint16 values, None for unused ones.
+    """
 
     places: dict[bytes, int] = field(default_factory=dict)
     slots: list[np.ndarray | None] = field(default_factory=list)
@@ -41,7 +43,7 @@ class Bitmap64:
 
     @staticmethod
     def deserialize(data: bytes) -> Bitmap64:
-        """ValueError for bytes that are no such bitmap."""
+        """Decode a bitmap. Raises `ValueError` for other bytes."""
         reader = _Reader(data)
         if reader.number("<B") == EMPTY:
             return Bitmap64()
@@ -59,7 +61,7 @@ class Bitmap64:
         return bitmap
 
     def add(self, other: Bitmap64) -> None:
-        """Add all numbers of the other bitmap, which is not changed."""
+        """Add all numbers of another bitmap."""
         for key in sorted(other.places):
             values = other.slots[other.places[key]]
             assert values is not None
@@ -92,7 +94,7 @@ class _Reader:
         return int(struct.unpack(form, self._bytes(struct.calcsize(form)))[0])
 
     def leaves(self) -> Iterator[tuple[bytes, int]]:
-        """Keys and slots. A node precedes its children, so that only their number is needed."""
+        """The key and slot of each leaf. Nodes precede their children, so that only the number of children is needed."""
         awaited = 1
         while awaited:
             kind, children = self.number("<B"), self.number("<h")
@@ -128,7 +130,7 @@ class _Reader:
 
 
 def _nodes(keys: list[bytes], places: dict[bytes, int], depth: int) -> Iterator[bytes]:
-    """The node of these sorted keys, which agree in their first `depth` bytes, and all below it."""
+    """The encoded node of these sorted keys, which share their first `depth` bytes, and all nodes below it."""
     if len(keys) == 1:
         yield struct.pack("<BhB", LEAF, 0, 0) + keys[0] + struct.pack("<q", places[keys[0]])
         return
@@ -146,7 +148,7 @@ def _nodes(keys: list[bytes], places: dict[bytes, int], depth: int) -> Iterator[
 
 
 def _body(kind: int, branches: list[int]) -> bytes:
-    """Which bytes the children stand for: as a list, as their places in a list of 256, or as 256 bits."""
+    """The key bytes of a node's children: as a list, as 256 indices, or as 256 bits, by the kind of node."""
     if kind == NODE256:
         return sum(1 << byte for byte in branches).to_bytes(BODY_BYTES[kind], "little")
     if kind == NODE48:
@@ -156,7 +158,7 @@ def _body(kind: int, branches: list[int]) -> bytes:
 
 
 def _turned(data: bytes, width: int) -> bytes:
-    """Big-endian words as little-endian ones."""
+    """The words with their bytes in reverse order."""
     return b"".join(data[at : at + width][::-1] for at in range(0, len(data), width))
 
 
@@ -176,7 +178,7 @@ def _container(values: np.ndarray) -> bytes:
 
 FRACTION = slice(12, 16)
 JAVA_FRACTION = b"\x00\x00\x80\x3f"
-"""Java writes the sampling fraction 1.0 where the other libraries leave the bytes 0; readers ignore them."""
+"""Java writes the sampling fraction 1.0 here, other libraries write zeros. Readers ignore it."""
 
 
 def bitmap32(column: str) -> StepByStep:
@@ -193,7 +195,7 @@ def bitmap64(column: str) -> StepByStep:
 
 
 def theta_sketch(column: str) -> StepByStep:
-    """NotSupported without the optional package `datasketches`."""
+    """The union of theta sketches. Raises `NotSupported` without the optional package `datasketches`."""
     library = sketch_library("theta_sketch")
 
     def joined(held: bytes, added: bytes) -> bytes:
@@ -209,7 +211,10 @@ def theta_sketch(column: str) -> StepByStep:
 
 
 def hll_sketch(column: str) -> StepByStep:
-    """As precise as the newer of two sketches, as in Java. NotSupported without the optional package `datasketches`."""
+    """The union of HLL sketches, with the precision of the newer one, as in Java.
+
+    Raises `NotSupported` without the optional package `datasketches`.
+    """
     library = sketch_library("hll_sketch")
 
     def joined(held: bytes, added: bytes) -> bytes:
@@ -223,7 +228,7 @@ def hll_sketch(column: str) -> StepByStep:
 
 
 def sketch_library(function: str) -> ModuleType:
-    """The package that reads and writes sketches, for that aggregate function."""
+    """The package that reads and writes sketches. `function`: the aggregate function, for the error message."""
     with importing(f"the aggregate function {function} needs the package datasketches", "sketches", NotSupported):
         datasketches = importlib.import_module("datasketches")
     return datasketches
