@@ -174,7 +174,7 @@ class TableContext(TableHistory):
     def check(self, work: str) -> None:
         """Raise `NotSupported` if this version cannot do `work` on the table.
 
-        `work`: a gate of `option_catalog`, or a key of `LIMITED_WORK`.
+        `work`: a gate of `option_catalog`, or one of `LIMITED_WORK`.
         """
         gates: tuple[str, ...] = (work,)
         address = self.address

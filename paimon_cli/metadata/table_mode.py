@@ -178,5 +178,5 @@ def _bucket_mode(schema: TableSchema, bucket: int) -> BucketMode:
 
 
 def gates_of(work: str) -> tuple[str, ...]:
-    """The gates of the option catalog that stand before work of `LIMITED_WORK`."""
+    """The gates of the option catalog that must be passed before `work`, which is one of `LIMITED_WORK`."""
     return (COMPACT, COMMIT) if work == COMPACT else (OPEN, WRITE, COMMIT)
