@@ -55,7 +55,7 @@ MISFITS = (pa.ArrowException, ValueError, TypeError, OverflowError, NotSupported
 """What Arrow and `values_to_arrow` raise for a value that is too large or of another type."""
 
 
-def json_batches(stream: BinaryIO, split: SourceSplit, fields: Sequence[DataField], keys: ExpectedKeys) -> Iterator[RawRows]:
+def json_batches(stream: BinaryIO, split: SourceSplit, fields: Sequence[DataField], keys: Needed) -> Iterator[RawRows]:
     """All `fields` as columns, null where a row lacks the key. Atomic types come as text or as parsed numbers.
 
     Faults of rows: a malformed line, an unknown key, a missing key of `keys.required`, a value of another JSON type.
@@ -78,7 +78,7 @@ def json_batches(stream: BinaryIO, split: SourceSplit, fields: Sequence[DataFiel
 
 
 @dataclass
-class ExpectedKeys:
+class Needed:
     """The keys that every row of JSON must have, or should have.
 
     `required`: a row without one of them is a fault. `optional`: a row may lack them. `missing` collects the optional keys that
@@ -90,7 +90,7 @@ class ExpectedKeys:
     missing: set[str] = field(default_factory=set)
 
 
-def _missing_keys(table: pa.Table, block: bytes, keys: ExpectedKeys) -> set[str]:
+def _missing_keys(table: pa.Table, block: bytes, keys: Needed) -> set[str]:
     """Keys that some lines lack. No text can be mistaken for a key, because quotes inside texts are escaped."""
     unresolved = (keys.required | keys.optional) - keys.missing
     return {
@@ -152,7 +152,7 @@ def _parsed_by_arrow(block: bytes, starts: np.ndarray, ends: np.ndarray, fields:
 
 
 def _parsed_by_line(
-    lines: Sequence[bytes], split: SourceSplit, first_row: int, fields: Sequence[DataField], keys: ExpectedKeys
+    lines: Sequence[bytes], split: SourceSplit, first_row: int, fields: Sequence[DataField], keys: Needed
 ) -> RawRows:
     """Parse line by line with Python's parser, which reads maps as lists of pairs and numbers of any length."""
     columns_of_table = {column.name for column in fields}
@@ -177,7 +177,7 @@ def _parsed_by_line(
     return RawRows(batch, np.array(rows, np.int64), faults)
 
 
-def _key_problem(found: Set[str], columns: set[str], keys: ExpectedKeys) -> str:
+def _key_problem(found: Set[str], columns: set[str], keys: Needed) -> str:
     """What is wrong with the keys of a row, or ''; optional keys that it lacks are recorded in `keys.missing`."""
     unknown = found - columns
     if unknown:

@@ -23,7 +23,7 @@ from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.faults import Fault
-from paimon_cli.ingest.json_rows import ExpectedKeys, json_batches
+from paimon_cli.ingest.json_rows import Needed, json_batches
 from paimon_cli.ingest.source_files import RawRows, SourceSplit, arrow_file, plan_sources
 from paimon_cli.ingest.text_blocks import text_stream, uncompressed_name
 from paimon_cli.ingest.text_form import DELIMITER_OF_EXTENSION, PLAIN, TextForm
@@ -52,7 +52,7 @@ class RowSource(Protocol):
         """Cut the rows into splits, in the order of arrival. `allow_empty`: a source without any file has no rows."""
         ...
 
-    def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: ExpectedKeys) -> Iterator[RawRows]:
+    def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: Needed) -> Iterator[RawRows]:
         """The rows of one split, in order. `columns`: those that a row may have; `keys`: those that a JSON object must have."""
         ...
 
@@ -73,7 +73,7 @@ class FileRows:
         """Raises `NotFound`, `UsageError`, or `BadInput` for a file that is not of its format."""
         return plan_sources(self.paths, self.format, self.storage_options, self.form, allow_empty=allow_empty)
 
-    def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: ExpectedKeys) -> Iterator[RawRows]:
+    def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: Needed) -> Iterator[RawRows]:
         storage, path = storage_for_url(split.path, self.storage_options)
         open_source = partial(storage.open_input, path)
         if split.format == "csv":
@@ -117,7 +117,7 @@ class ArrowRows:
         share = size * length // max(1, self.table.num_rows)
         return SourceSplit("", ARROW, start, length, start, start, self.name, share, length)
 
-    def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: ExpectedKeys) -> Iterator[RawRows]:
+    def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: Needed) -> Iterator[RawRows]:
         row, piece = 0, self.table.slice(split.start, split.length)
         batches = piece.to_batches(max_chunksize=BATCH_ROWS) or [no_rows(piece.schema)]
         for batch in batches:

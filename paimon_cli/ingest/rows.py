@@ -34,7 +34,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import Timestamp
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.faults import BadCell, Fault, Tally, WrongType, bad_cells, converted
-from paimon_cli.ingest.json_rows import ExpectedKeys, nested_from_text
+from paimon_cli.ingest.json_rows import Needed, nested_from_text
 from paimon_cli.ingest.row_sources import FileRows, RowSource
 from paimon_cli.ingest.source_files import RawRows, SourceSplit
 from paimon_cli.ingest.text_form import TEXT
@@ -126,9 +126,9 @@ class IncomingRows:
         """
         optional = self._optional
         if self.missing_are_null:
-            keys = ExpectedKeys(optional=optional, missing=tally.missing_columns)
+            keys = Needed(optional=optional, missing=tally.missing_columns)
         else:
-            keys = ExpectedKeys(required=optional, missing=tally.missing_columns)
+            keys = Needed(required=optional, missing=tally.missing_columns)
         kind_fields = [] if self.kind_column is None else [DataField(-1, self.kind_column, KIND_TYPE)]
         for raw in self.source.raw_rows(split, [*self.schema.fields, *kind_fields], keys):
             rows = self.kind_filter.accepted(self.conform(raw, split, tally), split.name)

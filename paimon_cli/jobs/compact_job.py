@@ -1,12 +1,12 @@
 """`compact`: merges the sorted runs of buckets.
 
 1. plan: pick runs of each bucket at one snapshot (`plan_compaction`).
-2. run: one task of the engine per bucket merges the runs into new files (`compact_bucket`). A failure leaves no files.
-3. commit: a COMPACT snapshot replaces the files (`commit_results`). Buckets that another job compacted in the meantime are
-   planned again, skipped, or end the job.
+2. run: one task of the engine per bucket merges the runs into new files (`compact_bucket`); what fails leaves no files.
+3. commit: a COMPACT snapshot replaces the files (`commit_results`). Buckets that another job compacted meanwhile are planned
+   again, left out, or end the job.
 
-Buckets are independent: if one fails or has a conflict, the others are committed nevertheless. In tables with postponed buckets,
-a first stage moves the waiting rows into their buckets.
+The buckets are independent: one that fails, or has a conflict, does not cost the others their work. In tables with postponed
+buckets a stage of its own comes first, which gives waiting rows their buckets.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_REPLANS = 10
 
 @dataclass(frozen=True)
 class CompactSummary:
-    """The result: buckets compacted, files and bytes before and after. `conflicts`: buckets that other jobs changed meanwhile."""
+    """The result: buckets compacted, files and bytes in and out; `conflicts`: buckets that other jobs had changed meanwhile."""
 
     buckets: int = 0
     files_before: int = 0
@@ -84,17 +84,17 @@ def run_compact(
     shield: Shield = contextlib.nullcontext,
     ready: CompactionPlan | None = None,
 ) -> CompactSummary:
-    """Compact the buckets of a request. With `retry`, buckets with a conflict are planned again at the latest snapshot.
+    """Compact the buckets of a request; with `retry`, those with a conflict are planned again from the latest snapshot.
 
-    `ready`: a plan for this request, to start with. `states`: what to remember of buckets from round to round.
-    If some buckets could not be compacted, the others stay committed: raises `PartialSuccess`, or the error itself if none was.
+    `ready`: a plan for this request, to begin with. `states`: what is remembered of buckets from round to round.
+    If buckets are left out in the end, the others stay committed: `PartialSuccess`, or the error itself if none was committed.
     """
-    compaction = _Compaction(context, request, engine, progress, {} if states is None else states, shield, ready)
+    work = _Compaction(context, request, engine, progress, {} if states is None else states, shield, ready)
     if context.mode.bucket_mode is BucketMode.POSTPONED:
-        compaction.run(compaction.distribute_rows)
-    compaction.run(compaction.compact_buckets)
-    summary = compaction.summary()
-    _raise_for_remaining(request, compaction.total, summary)
+        work.run(work.distribute_rows)
+    work.run(work.compact_buckets)
+    summary = work.summary()
+    _raise_what_is_left(request, work.total, summary)
     return summary
 
 
@@ -104,7 +104,7 @@ Stage = Callable[[frozenset[BucketId] | None], tuple[CompactionPlan, Outcome]]
 
 @dataclass
 class _Compaction:
-    """A running compaction. `total` and `replans` sum up all stages; `plan` is the first plan of the first stage."""
+    """A compaction under way. `total` and `replans` add up all stages; `plan` is the first plan of the first stage."""
 
     context: TableContext
     request: CompactRequest
@@ -126,7 +126,7 @@ class _Compaction:
         try:
             done, plan, replans = _until_settled(stage, allowed)
         except PaimonError as error:
-            _add_committed(error, self.total)
+            _tell_what_stays(error, self.total)
             raise
         self.total.add_stage(done)
         self.plan, self.replans = self.plan or plan, self.replans + replans
@@ -166,7 +166,7 @@ class _Compaction:
 
 
 def _until_settled(stage: Stage, replans_allowed: int) -> tuple[Outcome, CompactionPlan, int]:
-    """Run a stage, and again for buckets with a conflict. Returns its outcome, the first plan, and how often it planned again."""
+    """Run a stage, and again for the buckets with a conflict; also the first plan, and how often there was another."""
     total = Outcome()
     first, outcome = stage(None)
     total.add_round(outcome)
@@ -177,8 +177,8 @@ def _until_settled(stage: Stage, replans_allowed: int) -> tuple[Outcome, Compact
     return total, first, replans_allowed
 
 
-def _add_committed(error: PaimonError, distributed: Outcome) -> None:
-    """Add to the error of a later stage that the stage before it, which distributed postponed rows, is committed."""
+def _tell_what_stays(error: PaimonError, distributed: Outcome) -> None:
+    """Add to the error of a later stage that the commit that gave postponed rows their buckets stays."""
     if distributed.snapshots:
         ids = [snapshot.id for snapshot in distributed.snapshots]
         stays = f"the postponed rows already have their buckets, since snapshot {ids[-1]}"
@@ -187,10 +187,10 @@ def _add_committed(error: PaimonError, distributed: Outcome) -> None:
 
 
 def show_level_0(context: TableContext, buckets: Sequence[BucketId], engine: Engine, progress: Progress) -> str | None:
-    """Compact buckets whose new rows, already committed, readers or streams see only after that. Returns why that failed, if so.
+    """Compact buckets whose new rows readers or streams would not see before; why that failed, if it did: the rows are committed.
 
-    `buckets`: empty for all, except in tables with postponed buckets. Does nothing where readers see level 0, for write-only
-    tables, which another job compacts, and with `lookup-wait=false`.
+    `buckets`: none means all, if no rows are postponed: those are left to other jobs. Nothing is done where they see level 0, for
+    write-only tables, which another job compacts, and with `lookup-wait=false`.
     """
     if not buckets and context.mode.bucket_mode is BucketMode.POSTPONED:
         return None
@@ -207,7 +207,7 @@ def show_level_0(context: TableContext, buckets: Sequence[BucketId], engine: Eng
 def _compact_buckets(
     new_files: NewFiles, request: CompactRequest, plan: CompactionPlan, engine: Engine, progress: Progress
 ) -> list[CommitMessage | FailedBucket]:
-    """Run all tasks. If the engine fails, or the user interrupts, all new files are deleted."""
+    """Run all tasks; when the engine fails (or the user interrupts), no new file of any of them stays."""
     if not plan.tasks:
         return []
     engine.prepare(plan.work, progress)
@@ -310,7 +310,7 @@ def _remember(states: States, plan: CompactionPlan, outcome: Outcome) -> None:
             states[decision.bucket_id] = decision.state
 
 
-def _raise_for_remaining(request: CompactRequest, total: Outcome, summary: CompactSummary) -> None:
+def _raise_what_is_left(request: CompactRequest, total: Outcome, summary: CompactSummary) -> None:
     """Raise failures first: a conflict may be retried, a failure must be examined."""
     errors: list[PaimonError] = [*total.failures.values(), *total.conflicts.values()]
     if not errors:

@@ -16,7 +16,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.faults import Tally
-from paimon_cli.ingest.json_rows import ExpectedKeys
+from paimon_cli.ingest.json_rows import Needed
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
@@ -85,7 +85,7 @@ class FileSide:
         read = replace(schema, fields=tuple(field for field in schema.fields if field.name in wanted))
         rows, tally, names = IncomingRows(read, source=self.source), Tally(), [field.name for field in fields]
         for split in self.source.plan():
-            for raw in self.source.raw_rows(split, schema.fields, ExpectedKeys()):
+            for raw in self.source.raw_rows(split, schema.fields, Needed()):
                 kept = raw.batch.select([name for name in raw.batch.schema.names if name in wanted])
                 batch = rows.conform(raw._replace(batch=kept), split, tally)
                 yield (batch if predicate is None else predicate.filtered(batch)).select(names)

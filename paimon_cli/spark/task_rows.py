@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.ingest.faults import Tally
-from paimon_cli.ingest.json_rows import ExpectedKeys
+from paimon_cli.ingest.json_rows import Needed
 from paimon_cli.ingest.row_sources import ARROW
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.source_files import RawRows, SourceSplit
@@ -44,7 +44,7 @@ class FrameRows:
     def plan(self, *, allow_empty: bool = False) -> list[SourceSplit]:
         return []
 
-    def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: ExpectedKeys) -> Iterator[RawRows]:
+    def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: Needed) -> Iterator[RawRows]:
         row = 0
         for batch in self.batches:
             yield RawRows(batch, np.arange(row, row + batch.num_rows))
