@@ -17,7 +17,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
-from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.engine import NoProgress, phase
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
@@ -90,17 +90,18 @@ def level_compactor(
 
     def run(actor: Actor) -> None:
         context = actor.context
-        snapshot = context.snapshots.latest()
-        assert snapshot is not None
-        found = bucket_files(context, snapshot)[BucketId(EMPTY_ROW, bucket)]
-        files = [file for file in found.files if file.level in levels]
-        chosen = files if picks is None else [file for number, file in enumerate(files) if number in picks]
-        task = _task(context, found, chosen, output_level, snapshot.id)
-        if not task.files:
-            return
 
         def compact() -> None:
-            messages = RealEngine(actor.disk).run_tasks(functools.partial(run_compaction, context), [task])
+            snapshot = context.snapshots.latest()
+            assert snapshot is not None
+            found = bucket_files(context, snapshot)[BucketId(EMPTY_ROW, bucket)]
+            files = [file for file in found.files if file.level in levels]
+            chosen = files if picks is None else [file for number, file in enumerate(files) if number in picks]
+            if not chosen:
+                return
+            task = _task(context, found, chosen, output_level, snapshot.id)
+            with phase(NoProgress(), "compact", 1):
+                messages = RealEngine(actor.disk).run_tasks(functools.partial(run_compaction, context), [task])
             with removed_on_refusal(context, messages):
                 committer(context).commit(messages, fresh_identity(context))
 
