@@ -122,7 +122,7 @@ def routing_task(shuffle: Shuffle, names: Sequence[str]) -> Task:
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carrying_errors():
             tally, number, router = Tally(), _partition(), shuffle.first_router()
-            for rows in gathered(checked_rows(shuffle.plan, _renamed(batches, names), number, tally)):
+            for rows in checked_rows(shuffle.plan, _renamed(gathered(batches), names), number, tally):
                 yield chunks_of(shuffle.first_pieces(rows, router))
             yield note_chunk((number, tally))
 

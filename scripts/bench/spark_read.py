@@ -22,9 +22,9 @@ from paimon_cli import Table
 from paimon_cli.spark import read
 from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
 from scripts.bench.process_tree import tree_cpu_seconds
-from scripts.bench.spark_write import BUCKETS, COLUMNS, SPARKS_OWN_JVM, source, started_spark
+from scripts.bench.spark_write import BUCKETS, COLUMNS, ROWS_OF_BATCH, SPARKS_OWN_JVM, source, started_spark
 
-CONFS = {**SPARKS_OWN_JVM, "spark.sql.execution.arrow.maxRecordsPerBatch": "10000"}
+CONFS = {**SPARKS_OWN_JVM, ROWS_OF_BATCH: "10000"}
 DELETED = 0.05
 WARM_UPS = 8
 WHOLE, NARROW, SELECTIVE = tuple(COLUMNS), ("a",), "a = 7"

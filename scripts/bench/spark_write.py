@@ -44,6 +44,7 @@ GOAL, GOAL_OF_FRAMES = 1.3, 1.0
 BUCKETS = 4
 ROW_GROUP = 500_000
 SPARKS_OWN_JVM = {"spark.driver.defaultJavaOptions": "-XX:+TieredCompilation"}
+ROWS_OF_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 COLUMNS = {
     "id": "BIGINT NOT NULL",
     "a": "INT",
@@ -116,6 +117,7 @@ def comparisons(session: SparkSession, folder: Path, rows: int) -> Iterator[Comp
             shutil.rmtree(folder / name, ignore_errors=True)
 
     yield Comparison(f"write on Spark, {rows} rows", write, spark_alone, GOAL, reset, tree_cpu_seconds)
+    session.conf.set(ROWS_OF_BATCH, "10000")  # as Spark's own sessions have it; those of paimon-cli have no rows of DataFrames
     name = f"write of a DataFrame, {rows} rows"
     yield Comparison(name, write_frame, spark_alone, GOAL_OF_FRAMES, reset, tree_cpu_seconds)
 

@@ -228,6 +228,23 @@ def test_small_batches_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pa.Table.from_batches(found).column(0).to_pylist() == list(range(9))
 
 
+class Weighed:
+    """An empty batch that counts how often it was asked for its size."""
+
+    num_rows = asked = 0
+
+    @property
+    def nbytes(self) -> int:
+        Weighed.asked += 1
+        return 0
+
+
+def test_gathering_asks_each_batch_once_for_its_size() -> None:
+    """A session may cut rows into batches of eight: sizes added up anew for each of them made a write take hours."""
+    assert not list(gathered(Weighed() for _ in range(100)))  # type: ignore[misc]
+    assert Weighed.asked == 100
+
+
 def test_tasks_compact_beside_and_hand_their_steps_and_figures_over(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
     request = replace(json_sources(tmp_path, count=3, rows_each=2000, keys=2500), compaction="async")
     options = {"write-buffer-size": "8 kb", "write-buffer-spillable": "false"}

@@ -238,11 +238,13 @@ def writer_task(shuffle: Shuffle, steps: Steps | None) -> Task:
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows in batches of at least `ROUTED_BYTES`, except the last: small chunks would cost more than their rows."""
     held: list[pa.RecordBatch] = []
+    size = 0
     for batch in batches:
         held.append(batch)
-        if sum(part.nbytes for part in held) >= ROUTED_BYTES:
+        size += batch.nbytes
+        if size >= ROUTED_BYTES:
             yield pa.concat_batches(held)
-            held = []
+            held, size = [], 0
     if any(part.num_rows for part in held):
         yield pa.concat_batches(held)
 
