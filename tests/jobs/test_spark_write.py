@@ -241,7 +241,7 @@ class Weighed:
 
 def test_gathering_asks_each_batch_once_for_its_size() -> None:
     """A session may cut rows into batches of eight: sizes added up anew for each of them made a write take hours."""
-    assert not list(gathered(Weighed() for _ in range(100)))  # type: ignore[misc]
+    assert not list(gathered(Weighed() for _ in range(100)))
     assert Weighed.asked == 100
 
 
