@@ -103,7 +103,7 @@ class _RepeatedKeyRows(WholeRowEngine):
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         several = np.flatnonzero(~rows.is_lone)
         ends = np.stack([rows.order[rows.starts[several]], rows.order[rows.ends[several] - 1]], axis=1)
-        return rows.rows.take(pa.array(ends.ravel()))
+        return rows.taken(ends.ravel())
 
 
 def repeated_keys(context: TableContext, buckets: Sequence[BucketFiles]) -> RepeatedKeys | None:

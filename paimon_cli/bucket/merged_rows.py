@@ -23,7 +23,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import merge_sorted_runs
 from paimon_cli.lsm.sorted_rows import KeepAllVersions, LowestLevel, MergeEngine, SortedRows, WholeRowEngine, with_level
-from paimon_cli.lsm.sorted_runs import Section, SortedRun, key_sections
+from paimon_cli.lsm.sorted_runs import Section, SortedRun, follow_each_other, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.storage.storage import will_open
@@ -146,6 +146,8 @@ def _merged_rows(
             upcoming = sections[number : number + FILES_AHEAD]
             announce(context, bucket.bucket_id, [run.files[0] for next_section in upcoming for run in next_section])
         names = single_run_names if len(section) == 1 else merge_names
+        if SEQUENCE_NUMBER not in columns and follow_each_other(section):
+            names = [name for name in names if name != SEQUENCE_NUMBER]
         for batch in merge_section(context, bucket, section, names, memory, vectors=vectors):
             yield (batch if keep_kinds else without_retractions(batch)).select(list(columns))
 
@@ -171,11 +173,11 @@ def merge_section(
 ) -> Iterator[pa.RecordBatch]:
     """Merge the overlapping runs of one section of the bucket into one row per key. Retractions are kept.
 
-    `columns`: at least `merge_columns`, unless the section is a single run, which is not merged. `memory`: decoded bytes that
-    all runs may hold together, None for `MERGE_BYTES`. `expiry` and `vectors` leave rows out before the merge. Between equal
-    sequence numbers, of writers that did not know of each other, the order of the bucket's files decides. Sequence numbers in
-    the result are those of `SnapshotOrder.in_merge`. `level_engine`: replaces the table's merge engine; it gets all keys, also
-    those with one row, and the level of each row in a column LEVEL.
+    `columns`: at least `merge_columns`, unless the section is a single run, which is not merged; runs that `follow_each_other`
+    need no sequence numbers. `memory`: decoded bytes that all runs may hold together, None for `MERGE_BYTES`. `expiry` and
+    `vectors` leave rows out before the merge. Between equal sequence numbers, of writers that did not know of each other, the
+    order of the bucket's files decides. Sequence numbers in the result are those of `SnapshotOrder.in_merge`. `level_engine`:
+    replaces the table's merge engine; it gets all keys, also those with one row, and the level of each row in a column LEVEL.
     """
     ages = {file.file_name: age for age, file in enumerate(bucket.files)}
     runs = sorted(section, key=lambda run: max((file.max_sequence_number, ages[file.file_name]) for file in run.files))
@@ -298,7 +300,7 @@ class CommonKeys(WholeRowEngine):
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         sides = rows.rows.column(SEQUENCE_NUMBER).to_numpy()[rows.order]
         common = (sides[rows.starts] == OURS) & (sides[rows.ends - 1] != OURS)
-        return rows.rows.take(pa.array(rows.last_of_each_key[np.flatnonzero(common)]))
+        return rows.taken(rows.last_of_each_key[np.flatnonzero(common)])
 
 
 def first_shared_key(

@@ -175,7 +175,7 @@ class LookupMerge:
                 old.append(pa.RecordBatch.from_arrays(leveled.columns, schema=rows.rows.schema))
         if not old:
             return rows
-        both = pa.concat_batches([*old, rows.rows.take(pa.array(rows.order))])
+        both = pa.concat_batches([*old, rows.taken(rows.order)])
         return sorted_rows(both, self._keys, self._engine)
 
     def _wins_over(self, oldest_sequence: int, old: DataFileMeta) -> bool:

@@ -175,6 +175,8 @@ def key_at(columns: Sequence[pa.Array], row: int) -> Key:
 
 def count_up_to(columns: Sequence[pa.Array], key: Key) -> int:
     """How many rows of the sorted `comparable` columns are <= `key`: a binary search over rows."""
+    if len(columns) == 1 and pa.types.is_integer(columns[0].type) and not columns[0].null_count and key != (NULL_PART,):
+        return int(np.searchsorted(columns[0].to_numpy(), key[0], "right"))
     low, high = 0, len(columns[0])
     while low < high:
         middle = (low + high) // 2

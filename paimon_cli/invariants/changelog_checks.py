@@ -285,7 +285,7 @@ class LastRow(WholeRowEngine):
         added = (rows.rows.column(VALUE_KIND).to_numpy()[rows.order] & 1) == 0
         places = np.arange(len(rows.order)) + np.where(added, len(rows.order), 0)
         last = np.maximum.reduceat(places, rows.starts) if len(places) else places
-        return rows.rows.take(pa.array(rows.order[last % max(1, len(rows.order))]))
+        return rows.taken(rows.order[last % max(1, len(rows.order))])
 
 
 @dataclass(frozen=True)

@@ -245,7 +245,7 @@ class OlderBelow(EngineAround):
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         levels = rows.rows.column(LEVEL).to_numpy()[rows.order]
-        ordered = rows.rows.take(pa.array(rows.order))
+        ordered = rows.taken(rows.order)
         fields = [ordered.column(name) for name in (*self.sequence_fields, SEQUENCE_NUMBER)]
         ties = np.union1d(rows.starts, group_starts([word for field in fields for word in null_first_words(field, False)]))
         lowest, highest = np.minimum.reduceat(levels, ties), np.maximum.reduceat(levels, ties)

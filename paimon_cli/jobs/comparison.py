@@ -122,7 +122,7 @@ class Counted(WholeRowEngine):
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         counts = np.add.reduceat(rows.rows.column(COUNT).to_numpy()[rows.order], rows.starts)
-        merged = rows.rows.take(pa.array(rows.order[rows.starts]))
+        merged = rows.taken(rows.order[rows.starts])
         return merged.set_column(merged.schema.get_field_index(COUNT), COUNT, pa.array(counts))
 
 

@@ -226,7 +226,8 @@ class PartialUpdate:
         columns = self._columns(rows, work, groups, verdicts, removed)
         counted = effective & ~work.fills if self.ignore_delete else effective
         columns[VALUE_KIND] = pa.array(_result_kinds(rows, work, removed), pa.int8())
-        columns[SEQUENCE_NUMBER] = _sequence_numbers(rows, work, counted)
+        if SEQUENCE_NUMBER in names:
+            columns[SEQUENCE_NUMBER] = _sequence_numbers(rows, work, counted)
         return pa.RecordBatch.from_arrays([columns[name] for name in rows.rows.schema.names], schema=rows.rows.schema)
 
     def _columns(

@@ -78,7 +78,7 @@ class InputChanges(EngineAround):
         self._take = take
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        self._take(rows.rows.take(pa.array(rows.order)))
+        self._take(rows.taken(rows.order))
         return self.engine.merge(rows)
 
 

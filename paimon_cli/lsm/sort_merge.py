@@ -45,7 +45,8 @@ def merge_sorted_runs(
     """Merge sorted runs into one row per key, retractions included, in batches in key order. No key spans two batches.
 
     `runs`: batches in `merge_schema` (or a projection with the key, `_SEQUENCE_NUMBER` and `_VALUE_KIND`), with keys ascending
-    and unique within a run; it is fastest if the oldest run comes first. A single run is returned as it is, whatever its columns.
+    and unique within a run; it is fastest if the oldest run comes first. Without `_SEQUENCE_NUMBER` rows of a later run are
+    newer. A single run is returned as it is, whatever its columns.
     `keys_repeat`: a run may hold a key several times, but not in two batches; then single runs are merged, too. `batch_bytes`:
     the approximate size of batches.
     """
@@ -166,19 +167,20 @@ def merge_piece(
 
 
 def sorted_rows(rows: pa.RecordBatch, key_columns: Sequence[str], engine: MergeEngine) -> SortedRows:
-    """Sort rows by key, sequence fields and sequence number; of rows with equal numbers, retractions come first."""
+    """Sort rows by key, sequence fields and sequence number; of rows with equal numbers, retractions come first.
+
+    Rows without sequence numbers are in the order of their arrival.
+    """
     words = order_words([rows.column(name) for name in key_columns])
     order = stable_order(words)
     starts = group_starts([word[order] for word in words])
-    if not engine.sequence_fields and _ascends_in_groups(_sequence(rows)[order], starts):
+    numbers = rows.column(SEQUENCE_NUMBER).to_numpy() if SEQUENCE_NUMBER in rows.schema.names else None
+    if not engine.sequence_fields and (numbers is None or _ascends_in_groups(numbers[order], starts)):
         return SortedRows(rows, order, starts)
     ties = [word for name in engine.sequence_fields for word in null_first_words(rows.column(name), engine.descending)]
-    added = (rows.column(VALUE_KIND).to_numpy() & 1) == 0
-    return SortedRows(rows, stable_order([*words, *ties, _sequence(rows), added.astype(np.int64)]), starts)
-
-
-def _sequence(rows: pa.RecordBatch) -> np.ndarray:
-    return rows.column(SEQUENCE_NUMBER).to_numpy()
+    if numbers is not None:
+        ties += [numbers, ((rows.column(VALUE_KIND).to_numpy() & 1) == 0).astype(np.int64)]
+    return SortedRows(rows, stable_order([*words, *ties]), starts)
 
 
 def _ascends_in_groups(sequence: np.ndarray, starts: np.ndarray) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +68,15 @@ def total_size(runs: Sequence[SortedRun]) -> int:
 
 Section = list[SortedRun]
 """Overlapping files as the fewest possible sorted runs. The `level` of such a run is only that of its first file."""
+
+
+def follow_each_other(section: Section) -> bool:
+    """Whether every row of one run is older than every row of the next, so that the order of the runs is that of their rows."""
+    ranges = sorted(
+        (min(file.min_sequence_number for file in run.files), max(file.max_sequence_number for file in run.files))
+        for run in section
+    )
+    return all(newest < oldest for (_, newest), (oldest, _) in pairwise(ranges))
 
 
 def key_sections(files: Iterable[DataFileMeta], key_of: KeyOf) -> list[Section]:

@@ -15,6 +15,7 @@ import pytest
 from pyroaring import BitMap
 
 from paimon_cli.bucket import merged_rows
+from paimon_cli.bucket.data_file_reader import read_part
 from paimon_cli.bucket.merged_rows import RecordExpiry, merge_section, read_bucket
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import BucketFiles, bucket_files
@@ -79,6 +80,34 @@ def test_runs_are_merged_and_deleted_keys_are_shown_only_when_asked_for(tmp_path
     kinds = dict(shown(context, bucket, ("k", VALUE_KIND), keep_kinds=True))
     assert kinds == dict.fromkeys(range(12), 0) | {6: 3, 20: 3}
     assert dict(shown(context, bucket, (SEQUENCE_NUMBER, "k")))[10] == 5, "numbers go on where the bucket had ended"
+
+
+@pytest.mark.parametrize("merge_engine", ["deduplicate", "partial-update", "aggregation", "first-row"])
+def test_sequence_numbers_are_read_where_the_order_of_the_files_does_not_decide(
+    tmp_path: Path, merge_engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"write-only": "true", "merge-engine": merge_engine}
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=options)
+    for value in ("old", "new"):
+        write(context, [{"k": k, "v": value} for k in range(3)])
+    decoded: list[Sequence[str]] = []
+
+    def read(context: TableContext, bucket_id: Any, file: Any, columns: Sequence[str], *more: Any) -> Any:
+        decoded.append(columns)
+        return read_part(context, bucket_id, file, columns, *more)
+
+    monkeypatch.setattr(merged_rows, "read_part", read)
+    bucket = bucket_of(context)
+    winner = old if merge_engine == "first-row" else new
+    assert shown(context, bucket) == winner(0, 1, 2)
+    assert decoded and not any(SEQUENCE_NUMBER in names for names in decoded)
+    older, newer = sorted(bucket.files, key=lambda file: file.min_sequence_number)
+    for meeting in (older.max_sequence_number, older.min_sequence_number):
+        decoded.clear()
+        met = replace(bucket, files=(older, replace(newer, min_sequence_number=meeting)))
+        assert shown(context, met) == winner(0, 1, 2)
+        assert decoded and all(SEQUENCE_NUMBER in names for names in decoded)
+    assert shown(context, bucket, ("k", SEQUENCE_NUMBER))[0] == (0, 0 if merge_engine == "first-row" else 3)
 
 
 def test_system_columns_stand_where_they_were_asked_for(tmp_path: Path) -> None:

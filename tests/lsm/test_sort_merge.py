@@ -11,19 +11,22 @@ import pytest
 
 from paimon_cli.lsm import sort_merge
 from paimon_cli.lsm.sort_merge import merge_in_memory, merge_sorted_runs
-from paimon_cli.lsm.sorted_rows import Deduplicate, KeepAllVersions
+from paimon_cli.lsm.sorted_rows import Deduplicate, FirstRow, KeepAllVersions, MergeEngine
 
 KEYS: dict[str, tuple[pa.DataType, Any]] = {
     "int": (pa.int32(), lambda r: r.randrange(-60, 60)),
     "string": (pa.string(), lambda r: "".join(r.choice("aAé数\x00z") for _ in range(r.randrange(0, 12)))),
     "binary": (pa.binary(), lambda r: bytes(r.choice([0, 1, 127, 128, 255]) for _ in range(r.randrange(0, 5)))),
     "double": (pa.float64(), lambda r: r.choice([0.0, -0.0, 1.5, -1.5, float("inf"), float("-inf"), 1e-300, -1e300])),
+    "nullable": (pa.int64(), lambda r: r.choice([None, *range(20)])),
     "bool": (pa.bool_(), lambda r: r.random() < 0.5),
 }
 
 
 def java_order(value: Any) -> Any:
     """Sort key of one Python value in Paimon's order."""
+    if value is None:
+        return -1
     if isinstance(value, float):
         return (value, not str(value).startswith("-"))
     return value.encode() if isinstance(value, str) else value
@@ -35,7 +38,9 @@ def batches(rows: list[tuple[Any, ...]], schema: pa.Schema, size: int) -> Iterat
         yield pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
 
-@pytest.mark.parametrize("kinds", [("int",), ("string",), ("binary",), ("double",), ("bool", "string"), ("int", "double")])
+@pytest.mark.parametrize(
+    "kinds", [("int",), ("nullable",), ("string",), ("binary",), ("double",), ("bool", "string"), ("int", "double")]
+)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("rows_of_a_piece", [65536, 7])
 def test_merge_equals_a_dictionary(
@@ -76,6 +81,25 @@ def test_sequence_field_decides_before_the_sequence_number_and_null_is_smallest(
     newer = batches([(3, 0, 1, 8), (4, 0, 2, 5), (5, 0, 3, None)], schema, 10)
     merged = [row for batch in merge_sorted_runs([older, newer], ["k"], Deduplicate(("ts",))) for row in batch.to_pylist()]
     assert [(row["k"], row["_SEQUENCE_NUMBER"]) for row in merged] == [(1, 0), (2, 4), (3, 5)]
+
+
+@pytest.mark.parametrize("engine", [Deduplicate(), Deduplicate(("ts",)), Deduplicate(("ts",), descending=True), FirstRow()])
+@pytest.mark.parametrize("most_bytes", [200, 32 << 20])
+def test_rows_without_numbers_are_as_old_as_their_runs(
+    engine: MergeEngine, most_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sort_merge, "MOST_BYTES_AT_ONCE", most_bytes)
+    r = random.Random(5)
+    schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), ("k", pa.int32()), ("ts", pa.int32())])
+    runs = []
+    for age in range(6):
+        keys = sorted(r.sample(range(-40, 40), 50))
+        kinds = [0] * 50 if isinstance(engine, FirstRow) else [r.choice([0, 3]) for _ in keys]
+        runs.append([(100 * age + n, kind, k, r.randrange(4)) for n, (k, kind) in enumerate(zip(keys, kinds, strict=True))])
+    numbered = list(merge_sorted_runs([batches(run, schema, 13) for run in runs], ["k"], engine))
+    of_age = [(batch.drop_columns(["_SEQUENCE_NUMBER"]) for batch in batches(run, schema, 13)) for run in runs]
+    by_age = pa.Table.from_batches(list(merge_sorted_runs(of_age, ["k"], engine)))
+    assert by_age.to_pylist() == pa.Table.from_batches(numbered).drop_columns(["_SEQUENCE_NUMBER"]).to_pylist()
 
 
 def test_of_equal_sequence_numbers_the_addition_wins() -> None:
