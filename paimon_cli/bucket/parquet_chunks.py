@@ -136,7 +136,7 @@ def chunks_of(
 ) -> dict[int, list[Chunk]]:
     """Row group -> the chunks of all leaves of the columns. Raises `ValueError` for page indexes that are damaged."""
     leaves = [(number, leaf) for column in columns for number, leaf in enumerate(column.leaves, column.first_leaf)]
-    entries = {group: [footer.groups[group].elements(1)[number] for number, _ in leaves] for group in groups}
+    entries = {group: [footer.chunk(group, number) for number, _ in leaves] for group in groups}
     indexed = {group: all(_has_index(entry) for entry in of_group) for group, of_group in entries.items()}
     extents = [(entry.required(4), entry.required(5)) for group in groups if indexed[group] for entry in entries[group]]
     contents = iter(read_ranges(source, extents, INDEX_GAP))

@@ -6,6 +6,7 @@ Fields that are not known are kept. Bytes that do not make sense raise `ValueErr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
@@ -27,12 +28,16 @@ class Struct(dict[int, tuple[int, Any]]):
         return list(elements)
 
 
-def decode(data: bytes) -> Struct:
-    """The struct that begins the bytes."""
-    return _struct(data, 0)[0]
+Lists = Mapping[int, "Lists | None"]
+"""Fields of a struct that are lists of structs, with such fields of their own; None: their structs stay encoded."""
 
 
-def _struct(data: bytes, at: int) -> tuple[Struct, int]:
+def decode(data: bytes, encoded: Lists = MappingProxyType({})) -> Struct:
+    """The struct that begins the bytes. What stays encoded takes a third of the time."""
+    return _struct(data, 0, encoded)[0]
+
+
+def _struct(data: bytes, at: int, encoded: Lists = MappingProxyType({})) -> tuple[Struct, int]:
     """The fields, and where they end. A footer has thousands of numbers and texts, so those are read without further calls."""
     fields = Struct()
     place = 0
@@ -54,6 +59,8 @@ def _struct(data: bytes, at: int) -> tuple[Struct, int]:
             value, at = _bytes(data, at)
         elif kind <= FALSE:
             value = kind == TRUE
+        elif place in encoded:
+            value, at = _partly_encoded(data, at, encoded[place])
         else:
             value, at = _value(kind, data, at)
         fields[place] = (kind, value)
@@ -91,6 +98,20 @@ def _list(data: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
     for _ in range(size):
         element, at = _value(kind, data, at)
         elements.append(element)
+    return (kind, elements), at
+
+
+def _partly_encoded(data: bytes, at: int, encoded: Lists | None) -> tuple[tuple[int, list[Any]], int]:
+    elements: list[Struct | bytes] = []
+    size, kind, at = list_head(data, at)
+    for _ in range(size):
+        if encoded is None:
+            end = skip(data, at, kind)
+            elements.append(_cut(data, at, end - at))
+        else:
+            element, end = _struct(data, at, encoded)
+            elements.append(element)
+        at = end
     return (kind, elements), at
 
 

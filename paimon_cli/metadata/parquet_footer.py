@@ -53,11 +53,11 @@ class TopColumn:
 
 
 class Footer:
-    """A file's footer. Numbers of fields: parquet-format's `parquet.thrift`."""
+    """A file's footer. Numbers of fields: parquet-format's `parquet.thrift`. Column chunks are decoded on demand."""
 
     def __init__(self, data: bytes) -> None:
         self.size = len(data)
-        self.fields = decode(data)
+        self.fields = decode(data, {4: {1: None}})
         self.root, *elements = self.fields.elements(2)
         self.columns: dict[str, TopColumn] = {}
         place = leaves = 0
@@ -71,6 +71,10 @@ class Footer:
     @property
     def row_count(self) -> int:
         return int(self.fields.required(3))
+
+    def chunk(self, group: int, leaf: int) -> Struct:
+        """The `ColumnChunk` of a leaf in a row group."""
+        return decode(self.groups[group].elements(1)[leaf])
 
 
 def _subtree(elements: Sequence[Struct], place: int, is_repeated: bool) -> tuple[int, list[Leaf]]:
@@ -105,6 +109,8 @@ class PageBounds:
         nulls = fields.elements(5) or [0 if is_required else 1] * len(lows)
         if len(nulls) != len(lows):
             raise ValueError("its page index counts the nulls of some pages only")
+        if not any(nulls) and not any(without):
+            return PageBounds(lows, highs)
         holds_null = (none or count > 0 for none, count in zip(without, nulls, strict=True))
         return PageBounds(
             [None if null else low for null, low in zip(holds_null, lows, strict=True)],

@@ -209,9 +209,8 @@ def test_a_damaged_page_is_said_to_be_in_its_own_file(tmp_path: Path) -> None:
     path = Path(context.data_file_path(*BUCKET, files[1]))
     content = bytearray(path.read_bytes())
     with open(path, "rb") as source:
-        (chunk,) = (
-            chunk.required(3) for chunk in read_footer(source).groups[0].elements(1) if chunk.required(3).elements(3) == [b"k0"]
-        )
+        footer = read_footer(source)
+        chunk = footer.chunk(0, footer.columns["k0"].first_leaf).required(3)
     content[chunk.required(9) + chunk.required(7) - 8] ^= 255
     path.write_bytes(content)
     with pytest.raises(DamagedFile) as raised:
@@ -377,8 +376,9 @@ def test_a_service_copies_keys_once_it_has_read_them_all(
 def index_regions(path: Path) -> list[tuple[int, int]]:
     """Where the page indexes of the columns lie in the file."""
     with open(path, "rb") as source:
-        groups = read_footer(source).groups
-    chunks = [chunk for group in groups for chunk in group.elements(1)]
+        footer = read_footer(source)
+    leaves = range(len(footer.groups[0].elements(1)))
+    chunks = [footer.chunk(group, leaf) for group in range(len(footer.groups)) for leaf in leaves]
     return [(chunk.required(at), chunk.required(at) + chunk.required(at + 1)) for chunk in chunks for at in (4, 6)]
 
 

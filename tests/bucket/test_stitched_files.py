@@ -118,14 +118,19 @@ def test_bloom_filters_go_along_and_indexes_lie_together_near_the_footer(context
     places = []
     for source, group in zip(sources, read_footer(made).groups, strict=True):
         (theirs,) = read_footer(source).groups
-        for old, new in zip(theirs.elements(1), group.elements(1), strict=True):
+        for old, new in zip(chunks_of(theirs), chunks_of(group), strict=True):
             if 14 in old.required(3):
                 assert content(source, old.required(3), 14) == content(made, new.required(3), 14)
                 places.append(new.required(3).required(14))
             assert content(source, old, 6) == content(made, new, 6)
             places += [new.required(4), new.required(6)]
-    data_end = max(chunk.required(3).required(9) for group in read_footer(made).groups for chunk in group.elements(1))
+    data_end = max(chunk.required(3).required(9) for group in read_footer(made).groups for chunk in chunks_of(group))
     assert len(set(places)) == len(places) and min(places) > data_end
+
+
+def chunks_of(group: Struct) -> list[Struct]:
+    """The column chunks of a row group of a `Footer`."""
+    return [decode(chunk) for chunk in group.elements(1)]
 
 
 def content(source: io.BytesIO, owner: Struct, field: int) -> bytes:
@@ -145,7 +150,7 @@ def test_fields_that_are_not_known_stay(context: TableContext) -> None:
     made = stitched(context, [changed, changed])
     for number, copied in enumerate(read_footer(made).groups):
         assert copied.required(7) == number
-        for chunk in copied.elements(1):
+        for chunk in chunks_of(copied):
             assert chunk.required(300) == b"of a later version" and chunk.required(3).required(40).required(1) == 1 << 60
     assert read(made).num_rows == 100
 
