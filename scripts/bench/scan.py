@@ -74,7 +74,7 @@ def comparisons(folder: Path, rows: int) -> Iterator[Comparison]:
     def plain() -> int:
         return sum(pq.read_table(path, columns=list(COLUMNS), use_threads=False).num_rows for path in paths)
 
-    yield Comparison(f"merge-on-read scan, {rows} rows and {UPSERTS} upserts of a tenth", scan, plain, 2.0)
+    yield Comparison(f"merge-on-read scan, {rows} rows and {UPSERTS} upserts of a tenth", scan, plain, 1.4)
 
     def write() -> None:
         run_write(new_table(folder / "w"), WriteRequest(FileRows((str(first),))), LocalEngine(), NoProgress())
@@ -85,7 +85,7 @@ def comparisons(folder: Path, rows: int) -> Iterator[Comparison]:
         pq.write_table(ordered, folder / "sorted.parquet", compression="zstd", compression_level=1, use_dictionary=["c"])
 
     yield Comparison(
-        f"local write, {rows} rows", write, sort_and_write, 2.0, lambda: shutil.rmtree(folder / "w", ignore_errors=True)
+        f"local write, {rows} rows", write, sort_and_write, 1.25, lambda: shutil.rmtree(folder / "w", ignore_errors=True)
     )
 
 
