@@ -25,7 +25,8 @@ class PaimonError(Exception):
     """One line `what`, one line `why`, one line `hint`; `details` holds the same facts for `-o json`.
 
     They name options as on the command line; the exception's own text names the parameters of the library, which are called
-    alike. Picklable, so that a Spark task can raise it and the driver shows it unchanged.
+    alike. The hint is a note of the exception, which tracebacks print below it (Python 3.11 and later; IPython). Picklable, so
+    that a Spark task can raise it and the driver shows it unchanged.
     """
 
     code = "PC-INTERNAL"
@@ -35,11 +36,16 @@ class PaimonError(Exception):
         super().__init__(what)
         self.what = what
         self.why = why
-        self.hint = hint
         self.details = details
+        self.set_hint(hint)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.what, self.why, self.hint, self.details))
+
+    def set_hint(self, hint: str) -> None:
+        """Give the error this hint, for example where a job knows better than the step that failed."""
+        self.hint = hint
+        self.__notes__ = [f"hint: {in_python(hint)}"] if hint else []
 
     @property
     def message(self) -> str:

@@ -221,9 +221,9 @@ def _commit(
     try:
         return new_files.commit(messages, publish).snapshots
     except Conflict as conflict:
-        conflict.hint = "stop the writers of these partitions, or run the command again"
+        conflict.set_hint("stop the writers of these partitions, or run the command again")
         if conflict.details.get("published_snapshots"):
-            conflict.hint = f"the rows are rescaled; readers see them after: paimon-cli compact {context.layout.argument}"
+            conflict.set_hint(f"the rows are rescaled; readers see them after: paimon-cli compact {context.layout.argument}")
         raise
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 import subprocess
 import sys
 import warnings
@@ -204,6 +205,15 @@ def test_time_travel_and_changes(tmp_path: Path) -> None:
     assert [(change.kind, change.values["id"]) for change in table.row_changes(1)] == [("-D", 1)]
     with pytest.raises(NotFound):
         table.scan(snapshot=9)
+
+
+def test_hints_are_notes_of_the_exception_in_words_of_the_library() -> None:
+    error = Refused("no", "because", "pass --retain-max")
+    assert error.__notes__ == ["hint: pass retain_max"]
+    assert pickle.loads(pickle.dumps(error)).__notes__ == error.__notes__
+    error.set_hint("run: paimon-cli expire t --retain-max 1")
+    assert [error.hint, *error.__notes__] == [error.hint, "hint: run: paimon-cli expire t --retain-max 1"]
+    assert Refused("no").__notes__ == []
 
 
 def test_maintenance(tmp_path: Path) -> None:
