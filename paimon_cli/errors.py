@@ -1,7 +1,7 @@
 """Every error that a user can see: what happened, why, what to do next, and the exit code that scripts rely on.
 
 The classes follow the question "would the user act differently?" (`docs/exit-codes.md`). Anything that is not
-a `PaimonError` is a bug of ours (exit 1).
+a `PaimonError` is a bug in paimon-cli (exit 1).
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 FINDINGS_EXIT_CODE = 4
-"""A check or a comparison worked, and found something."""
+"""Exit code of a check or comparison that ran to its end and has findings."""
 _FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
 
 
 def in_python(text: str) -> str:
-    """The text for callers of the library: `--retain-max` becomes `retain_max`; commands to be pasted stay as they are."""
+    """The text for callers of the library: `--retain-max` becomes `retain_max`. A text with a command to paste is unchanged."""
     return text if "paimon-cli " in text else _FLAG.sub(lambda flag: flag[1].replace("-", "_"), text)
 
 
 class PaimonError(Exception):
     """One line `what`, one line `why`, one line `hint`; `details` holds the same facts for `-o json`.
 
-    They name options as on the command line; the exception's own text names the parameters of the library, which are called
-    alike. The hint is a note of the exception, which tracebacks print below it (Python 3.11 and later; IPython). Picklable, so
-    that a Spark task can raise it and the driver shows it unchanged.
+    They name options as on the command line; `str()` of the exception names the corresponding parameters of the library. The hint
+    is a note of the exception, which tracebacks print below it (Python 3.11 and later; IPython). Errors can be pickled, so that a
+    Spark task can raise one and the driver shows it unchanged.
     """
 
     code = "PC-INTERNAL"
@@ -55,16 +55,16 @@ class PaimonError(Exception):
         return in_python(self.message)
 
 
-def _rebuild(kind: type[PaimonError], what: str, why: str, hint: str, details: dict[str, Any]) -> PaimonError:
-    return kind(what, why, hint, **details)
+def _rebuild(error_class: type[PaimonError], what: str, why: str, hint: str, details: dict[str, Any]) -> PaimonError:
+    return error_class(what, why, hint, **details)
 
 
 @contextlib.contextmanager
 def cleaning_up(failure: BaseException | None = None) -> Iterator[None]:
-    """Context of a clean-up after a failure, or after a commit that succeeded.
+    """Context manager for a clean-up after a failure, or after a successful commit: suppresses `PaimonError`.
 
-    An error in the clean-up leaves orphans. It must not replace the original failure, which decides what the user has to do and
-    whether the job tries again; it is added to the details of that failure, which `-o json` prints.
+    A failed clean-up leaves orphan files. Its error must not replace the original failure, which decides what the user has to
+    do and whether the job retries; it is added to the details of that failure, which `-o json` prints.
     """
     try:
         yield
@@ -75,7 +75,7 @@ def cleaning_up(failure: BaseException | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def undone_on_failure(undo: Callable[[], object]) -> Iterator[None]:
-    """Call `undo` when the block fails or is interrupted; if that fails too, the first error is the one that is raised."""
+    """Call `undo` if the block fails or is interrupted. If `undo` fails too, the error of the block is raised."""
     try:
         yield
     except BaseException as failure:
@@ -85,29 +85,29 @@ def undone_on_failure(undo: Callable[[], object]) -> Iterator[None]:
 
 
 class Unpublished(KeyboardInterrupt):
-    """An interrupt at a time when this commit was certainly not published."""
+    """An interrupt before the commit was published: the table is certainly unchanged."""
 
 
 class UsageError(PaimonError):
-    """A bad option or argument, or something that exists already."""
+    """A bad option or argument, or an object to be created that exists already."""
 
     code, exit_code = "PC-USAGE", 2
 
 
 class BadInput(PaimonError):
-    """Input data that does not fit the table: names source, row and column. Nothing was committed."""
+    """Input data that does not fit the table; the message names source, row and column. Nothing was committed."""
 
     code, exit_code = "PC-BAD-INPUT", 2
 
 
 class NotFound(PaimonError):
-    """A table, snapshot, tag or schema that is not there (or not any more)."""
+    """A table, snapshot, tag or schema does not exist, or no longer exists."""
 
     code, exit_code = "PC-NOT-FOUND", 3
 
 
 class Conflict(PaimonError):
-    """Another commit contradicts this one; the job must start again from the latest snapshot."""
+    """Another commit conflicts with this one; the job must start again from the latest snapshot."""
 
     code, exit_code = "PC-CONFLICT", 5
 
@@ -119,19 +119,19 @@ class FilesConflict(Conflict):
 
 
 class BucketsConflict(FilesConflict):
-    """Another commit gave keys to buckets after this job had read in which buckets keys are."""
+    """Another commit assigned keys to buckets after this job had read the bucket of each key."""
 
     code = "PC-CONFLICT-BUCKETS"
 
 
 class DataConflict(Conflict):
-    """Another commit wrote where this job writes, after the snapshot that the job had read."""
+    """Another commit, newer than the snapshot that this job has read, wrote to the same partition, bucket, key range or keys."""
 
     code = "PC-CONFLICT-DATA"
 
 
 class StorageUnavailable(PaimonError):
-    """The storage does not answer, a lock could not be acquired, or all retries of a commit are spent."""
+    """The storage does not answer, a lock could not be acquired, or a commit has used up its retries."""
 
     code, exit_code = "PC-UNAVAILABLE", 6
 
@@ -143,7 +143,7 @@ class Refused(PaimonError):
 
 
 class NotSupported(PaimonError):
-    """The table, type or request uses something that this version does not do."""
+    """The table, type or request needs a feature that this version does not have."""
 
     code, exit_code = "PC-NOT-SUPPORTED", 8
 
@@ -161,22 +161,22 @@ class DamagedFile(PaimonError):
 
 
 class CommitUnknown(PaimonError):
-    """The storage gave no clear answer to the publication: it may have happened. Nothing was deleted."""
+    """The storage gave no clear answer when the snapshot was published: it may be committed. Nothing was deleted."""
 
     code, exit_code = "PC-COMMIT-UNKNOWN", 11
 
 
 def install_command(extra: str) -> str:
-    """The command, as hints show it, that installs the packages of an extra of this one."""
+    """The command, for hints, that installs the optional dependencies of `paimon-cli[extra]`."""
     return f"pip install 'paimon-cli[{extra}]'"
 
 
 @contextlib.contextmanager
-def importing(what: str, extra: str, kind: type[PaimonError] = UsageError) -> Iterator[None]:
-    """Around imports of optional packages: `kind` with `what` and the command that installs them, where one is missing."""
+def importing(what: str, extra: str, error_class: type[PaimonError] = UsageError) -> Iterator[None]:
+    """Context manager for imports of optional packages: if one is missing, raises an error with the command to install it."""
     try:
         yield
     except ImportError as missing:
         if (missing.name or "").startswith("paimon_cli"):
             raise
-        raise kind(what, str(missing).split("\n", 1)[0], install_command(extra)) from None
+        raise error_class(what, str(missing).split("\n", 1)[0], install_command(extra)) from None

@@ -81,7 +81,7 @@ def main() -> None:
     paimon("read", TABLE, *query, "--explain")
 
     where = f"{FOLDER.relative_to(ROOT)}/{TABLE}"
-    print(f"\nDone in {time.monotonic() - started:.0f} s. The table stays in {where}: try .venv/bin/paimon-cli --help")
+    print(f"\nDone in {time.monotonic() - started:.0f} s. The table is in {where}: try .venv/bin/paimon-cli --help")
 
 
 def say(text: str) -> None:

@@ -10,7 +10,6 @@ one after the other in a directory of their own. Times, sizes and random names d
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import re
 import shlex
@@ -25,6 +24,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from paimon_cli.cli.app import app
+from paimon_cli.cli.demo_command import inside
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
@@ -86,7 +86,7 @@ def commands(block: str) -> Iterator[tuple[str, str]]:
 def rewritten(page: str, folder: Path) -> str:
     """The page with the output that its commands give now."""
     session, done = Session(folder), []
-    with _inside(folder):
+    with inside(folder):
         position = 0
         for block in BLOCK.finditer(page):
             done.append(page[position : block.start(2)])
@@ -106,16 +106,6 @@ def comparable(page: str) -> str:
     for pattern, name in CHANGING:
         page = pattern.sub(name, page)
     return re.sub(r"[ ]+", " ", page)
-
-
-@contextlib.contextmanager
-def _inside(folder: Path) -> Iterator[None]:
-    before = os.getcwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""The library: a table as an object, each command of the command line as a method of the same name."""
+"""The library: tables and catalogs as objects, with the commands of the command line as methods of the same names."""

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from paimon_cli.storage.lock_table import HeldLock
 
 
-NAMED = 5
-"""How many tables a message names."""
+MOST_NAMED = 5
+"""The most tables that a message names."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,12 @@ class DatabaseDrop:
 
 
 class Catalog(Compaction):
-    """The tables of a warehouse, and of any directory.
+    """The tables of a warehouse or of any directory.
 
-    The warehouse is `url`, else `PAIMON_WAREHOUSE`, else that of `./paimon.yaml`; tables that are named by paths need none.
-    `options` holds catalog options (`s3.endpoint`; `profile` chooses a profile of that file) and table options, which override
-    the options that each table stores.
+    The warehouse is `url`, else `PAIMON_WAREHOUSE`, else the one in `./paimon.yaml`; tables named by paths need none.
+    `options`: catalog options (`s3.endpoint`; `profile` selects a profile of that file), and table options, which override
+    those stored in each table.
+
 
     >>> catalog = Catalog("lake")
     >>> Table.create("shop.orders", columns=["id BIGINT NOT NULL"], primary_key="id", bucket=1, warehouse=catalog.url)
@@ -61,14 +62,14 @@ class Catalog(Compaction):
     """
 
     def tables(self, place: str | None = None, *, database: str | None = None) -> list[TableRow]:
-        """The tables of the warehouse, of one database, or below a directory; `place` is a database or a directory.
+        """The tables of the warehouse or of `place`, a database or a directory.
 
-        A table that cannot be opened is listed with its problem. Raises `NotFound` if the place does not exist.
+        A table that cannot be opened is listed with its problem. Raises `NotFound` if the database or directory does not exist.
         """
         from paimon_cli.catalog.table_listing import table_rows, tables_below, tables_of_database, tables_of_warehouse
 
         if place is not None and database is not None:
-            raise UsageError(f"'{place}' and --database {database} both name a place to look", hint="leave one of the two out")
+            raise UsageError(f"'{place}' cannot be combined with --database {database}", hint="remove one of them")
         place = database or place
         if place is None:
             found = tables_of_warehouse(self._metastore)
@@ -85,7 +86,7 @@ class Catalog(Compaction):
         return database_rows(self._metastore)
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> bool:
-        """Make a database. False if it exists and that is allowed; otherwise `UsageError`."""
+        """Create a database; returns False if it exists and `if_not_exists` is set. Raises `UsageError` otherwise."""
         if not is_name(name):
             raise UsageError(f"'{name}' is not a valid database name", "it may not contain . / \\ or $")
         metastore = self._metastore
@@ -97,16 +98,16 @@ class Catalog(Compaction):
         return True
 
     def plan_drop_database(self, name: str, *, cascade: bool = False) -> Planned[DatabaseDrop, DatabaseDrop]:
-        """The tables that would be dropped with a database. `UsageError` if it has any, unless `cascade`."""
+        """Plan to drop a database. Raises `UsageError` if it has tables, unless `cascade`."""
         metastore = self._metastore
         metastore.database(name)
         tables = [TableLocation.of(table, metastore) for table in metastore.tables(name)]
         if tables and not cascade:
-            shown = ", ".join(location.name for location in tables[:NAMED])
+            shown = ", ".join(location.name for location in tables[:MOST_NAMED])
             raise UsageError(
                 f"database {name} is not empty",
-                f"it has {counted(len(tables), 'table')}: {shown}{', ...' if len(tables) > NAMED else ''}",
-                f"drop them first, or with it: paimon-cli db drop {shlex.quote(name)} --cascade{metastore.flags}",
+                f"it has {counted(len(tables), 'table')}: {shown}{', ...' if len(tables) > MOST_NAMED else ''}",
+                f"drop them first, or together with it: paimon-cli db drop {shlex.quote(name)} --cascade{metastore.flags}",
             )
 
         def run() -> DatabaseDrop:
@@ -119,18 +120,19 @@ class Catalog(Compaction):
         return Planned(plan, run)
 
     def drop_database(self, name: str, *, cascade: bool = False) -> DatabaseDrop:
-        """Remove a database; with `cascade` drop its tables first."""
+        """Drop a database; with `cascade`, drop its tables first."""
         return self.plan_drop_database(name, cascade=cascade).run()
 
     def plan_drop_table(self, name: str) -> Planned[TableDropped, TableDropped]:
-        """The files that would go with a table, as `Table.plan_drop` lists them.
+        """Plan to drop a table; see `Table.plan_drop`.
 
-        If the files of a table are gone, its entry in the catalog can still be dropped. Nothing is deleted in its directory then.
+        If the files of the table no longer exist, only its entry in the catalog is dropped, and nothing in its
+        directory is deleted.
         """
         return self._plan_drop(self._locate(name))
 
     def drop_table(self, name: str) -> TableDropped:
-        """Delete a table for good, and forget its name."""
+        """Delete a table permanently, and remove its entry in the catalog."""
         return self.plan_drop_table(name).run()
 
     def _plan_drop(self, location: TableLocation) -> Planned[TableDropped, TableDropped]:
@@ -143,14 +145,14 @@ class Catalog(Compaction):
         return table.plan_drop()
 
     def rename_table(self, old: str, new: str) -> None:
-        """Give a table of the catalog another name, in one step. Stop its writers first.
+        """Rename a table of the catalog atomically. Stop its writers first.
 
-        Raises `Refused` on stores that cannot move a directory in one step, `UsageError` if the new name is taken.
+        Raises `Refused` on stores that cannot move a directory atomically, `UsageError` if the new name is in use.
         """
         self._metastore.rename_table(TableIdentifier.parse(old), TableIdentifier.parse(new))
 
     def clone_table(self, source: str, target: str) -> ClonedTable:
-        """Copy the latest snapshot of a table, with its data files, into a new table."""
+        """Copy the latest snapshot of a table, including its data files, into a new table."""
         from paimon_cli.jobs.clone_job import clone_table
 
         opened = self._open(self._locate(source))
@@ -158,22 +160,22 @@ class Catalog(Compaction):
         return clone_table(opened.context, opened.name, replace(location, allow_unsafe_commit=self._allow_unsafe_commit))
 
     def settings(self) -> list[SettingRow]:
-        """What the catalog is configured with, and where each value comes from. Secrets are hidden."""
+        """The configuration of the catalog, with the origin of each value. Secrets are hidden."""
         return read_settings(self.url, self._options).rows()
 
     def health(
         self, tables: Sequence[str] = (), *, database: str | None = None, argument: Callable[[str], str] = str
     ) -> list[HealthRow]:
-        """The health of tables, of all tables of a database, or of the warehouse; the tables that need most care come first.
+        """The health of `tables`, of all tables of a database, or of the warehouse, most urgent first.
 
-        A table that cannot be opened is a row, too; `NotFound` if one of `tables` does not exist. `argument` turns a name into
-        what the commands of the findings take.
+        A table that cannot be opened gets a row too. Raises `NotFound` if one of `tables` does not exist. `argument`:
+        converts the name of a table into the argument for the commands of its findings.
         """
         from paimon_cli.catalog.table_listing import tables_of_database, tables_of_warehouse
-        from paimon_cli.inspect.health_report import by_pain, health_of, unreadable
+        from paimon_cli.inspect.health_report import by_urgency, health_of, unreadable
 
         if tables and database is not None:
-            raise UsageError("tables and --database", "each names what to examine", "leave one of the two out")
+            raise UsageError("table names cannot be combined with --database", hint="remove one of them")
         if tables:
             found: Iterable[TableLocation] = [self._locate(table) for table in tables]
         elif database is not None:
@@ -190,7 +192,7 @@ class Catalog(Compaction):
                     raise
                 return unreadable(location.name, name, error)
 
-        return by_pain(map(examined, found))
+        return by_urgency(map(examined, found))
 
     def compare(
         self,
@@ -205,30 +207,31 @@ class Catalog(Compaction):
         form: TextForm | None = None,
         **versions: Unpack[Versions],
     ) -> Comparison:
-        """Compare the rows of two tables, of two versions of a table, or of a table and files.
+        """Compare the rows of two tables, two versions of a table, or a table and files.
 
-        A side is a table, `table@3` at a snapshot or `table@nightly` at a tag, or a file, glob or directory of files in `format`
-        (default by its extension). `versions` name them separately: `snapshot_a`, `tag_a`, `branch_a` and the same with `_b`.
-        Rows are paired by `key`, by default the primary key, or counted as a whole where there is none (or `key` is empty).
+        A side is a table, `table@3` (at a snapshot), `table@nightly` (at a tag), or a file, glob or directory of files
+        in `format` (default by extension). `versions` can name versions separately: `snapshot_a`, `tag_a`, `branch_a`,
+        and the same with `_b`. Rows are paired by `key` (default: the primary key); without a key, or with an empty
+        one, whole rows are counted.
         """
         from paimon_cli.api.comparison import compare_sides
 
         return compare_sides(self, (here, there), key, columns, where, limit, format, form, versions)
 
     def sql(self, query: str) -> SqlResult:
-        """Run one SELECT with DuckDB over tables of this catalog, or over tables named by their paths in double quotes.
+        """Run one SELECT with DuckDB over tables of this catalog, or tables named by their paths in double quotes.
 
-        DuckDB asks for columns and conditions, by which files are skipped. Raises `UsageError` for other statements, for errors
-        in the query, and where duckdb is not installed.
+        DuckDB passes down columns and conditions, by which files are skipped. Raises `UsageError` for other statements,
+        for errors in the query, and if duckdb is not installed.
         """
         from paimon_cli.api.sql_query import run_query
 
         return run_query(query, self.table, self.runtime.trace)
 
     def locks(self, table: str | None = None) -> LockReport:
-        """How the commits of a table, or of the warehouse, are kept apart, and the commit locks that are held.
+        """How concurrent commits to a table, or in the warehouse, exclude each other, and the commit locks that are held.
 
-        Where only a test can tell, as on S3, two writers race for a probe file, which is then removed.
+        If only a test can tell, as on S3, two writers race for a probe file, which is removed afterwards.
         """
         from paimon_cli.inspect.lock_report import table_lock, warehouse_locks
 
@@ -239,7 +242,7 @@ class Catalog(Compaction):
         return table_lock(location, context.storage, context.layout.root)
 
     def plan_break_lock(self, table: str, *, even_if_valid: bool = False) -> Planned[HeldLock, LockRow]:
-        """The commit lock of a table, which `run` breaks. Raises `Refused` while it is valid, unless `even_if_valid`."""
+        """Plan to break the commit lock of a table. Raises `Refused` while it is valid, unless `even_if_valid`."""
         from paimon_cli.inspect.lock_report import break_held_lock, breakable_lock
 
         location = self._locate(table)
@@ -247,5 +250,5 @@ class Catalog(Compaction):
         return Planned(lock, lambda: break_held_lock(location, settings, lock))
 
     def break_lock(self, table: str, *, even_if_valid: bool = False) -> LockRow:
-        """Break the commit lock of a table whose holder died. Writers take over expired locks on their own."""
+        """Break the commit lock of a table whose holder died. Writers take over expired locks by themselves."""
         return self.plan_break_lock(table, even_if_valid=even_if_valid).run()

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 COMPACTION = "compaction"
-"""Name of the leases of compaction services."""
+"""The name of the leases of compaction services."""
 
 
 class Compaction(OpenedCatalog):
-    """The part of `Catalog` that compacts."""
+    """The methods of `Catalog` for compaction."""
 
     def plan_compaction(
         self,
@@ -43,7 +43,7 @@ class Compaction(OpenedCatalog):
         strategy: str = "full",
         **options: Unpack[CompactOptions],
     ) -> Iterator[tuple[Table, CompactionPlan]]:
-        """What `compact` would do to each table. Nothing is changed."""
+        """The plan of `compact` for each table; changes nothing."""
         from paimon_cli.jobs.compact_request import plan_compaction
 
         choice = TableChoice.of(tables, database, all_tables, include, exclude)
@@ -70,11 +70,11 @@ class Compaction(OpenedCatalog):
         shield: Shield = nullcontext,
         **options: Unpack[CompactOptions],
     ) -> Iterator[TableRound]:
-        """Compact tables, databases or the whole warehouse, table by table; the failure of one does not stop the rest.
+        """Compact tables, databases or the whole warehouse, one table after the other; yields the result of each table.
 
-        `include` and `exclude` are regular expressions of whole names of tables. `dedicated`: warn if writers may compact as
-        well, unless that is how new rows become visible. `shield` holds signals back during a commit. Results come as tables
-        are done.
+        The failure of a table is in its result and does not stop the others. `include`, `exclude`: regular expressions
+        that match full table names. `dedicated`: warn if writers may compact too, unless new rows become visible that
+        way. `shield`: holds signals back during a commit.
         """
         from paimon_cli.jobs.compact_job import run_compact
         from paimon_cli.jobs.compaction_service import COMPACTED, FAILED, NOTHING, TableRound
@@ -121,10 +121,11 @@ class Compaction(OpenedCatalog):
     ) -> None:
         """Compact in rounds with a pause of `interval` between them, until interrupted or for `max_rounds`.
 
-        Named tables must exist at the start and may vanish later; databases are listed before each round. `watcher` is informed
-        of each table and round. Services of the same tables share the work: each compacts a table while it holds its lease, and
-        takes over what a dead one has not renewed for the time `lease`; `0 s`: without leases. `expire`: also expire snapshots
-        of tables with new ones, by their own options. `orphans_every`: also delete the orphans of each table at this interval.
+        Named tables must exist at the start, but may be dropped later; databases are listed again before each round.
+        `watcher` receives the events of tables and rounds. Several services share their tables: each compacts a table
+        only while it holds its lease, and takes over leases that were not renewed for `lease` (`0 s`: no leases).
+        `expire`: also expire the snapshots of changed tables, by their own options. `orphans_every`: also delete the
+        orphans of each table at this interval.
         """
         from paimon_cli.jobs.compaction_service import CompactionService
         from paimon_cli.jobs.leases import Leases
@@ -145,35 +146,37 @@ class Compaction(OpenedCatalog):
             CompactionService(served, request, engine, clock, watcher, shield, leases, upkeep).run(pause, max_rounds)
 
     def _served(self, choice: TableChoice, dedicated: bool, has_leases: bool) -> Callable[[], list[ServedTable]]:
-        """Lists the tables of the service. Named ones are checked now, the others before they are first compacted: by
-        their lease, which is created as safely as a snapshot, or else when they are first opened.
+        """A function that lists the tables of the service.
+
+        Named tables are checked for safe commits now. Listed tables are checked when they are first opened, or by creating their
+        lease, which needs the same guarantee as a snapshot.
         """
         from paimon_cli.jobs.compaction_service import ServedTable
 
-        metastore, met = self._metastore, set[str]()
+        metastore, checked = self._metastore, set[str]()
         last: dict[TableChoice, list[TableLocation]] = {}
 
         def context_at(location: TableLocation) -> TableContext:
             table = self._open(location)
             context = table.context
-            if location.name in met:
+            if location.name in checked:
                 return context
             if not (choice.is_listed and has_leases):
                 table.check_commit()
             if dedicated:
                 self._warn_of_other_compactors(table)
-            met.add(location.name)
+            checked.add(location.name)
             return context
 
         def listed(part: TableChoice) -> list[TableLocation]:
             try:
                 last[part] = list(self._locations(part, metastore))
             except NotFound:
-                last[part] = []  # all tables of the database are gone; new ones may come
+                last[part] = []  # the database has no tables at the moment
             except StorageUnavailable as error:
                 if part not in last:
                     raise
-                self.runtime.warn(f"the tables could not be listed, and the list of the last round is used: {error}")
+                self.runtime.warn(f"the tables could not be listed; using the list of the last round: {error}")
             return last[part]
 
         for location in self._locations(choice, metastore):
@@ -197,11 +200,11 @@ class Compaction(OpenedCatalog):
 
     def _warn_of_other_compactors(self, table: Table) -> None:
         if not table.context.options.write_only:
-            self.runtime.warn(f"{table.name} is not write-only, so its writers may compact as well: set write-only=true")
+            self.runtime.warn(f"{table.name} is not write-only, so its writers may compact too: set write-only=true")
 
 
 def _request(choice: TableChoice, strategy: str, options: CompactOptions) -> CompactRequest:
     """The request for each table of a choice."""
     if options.get("if_snapshot") is not None and (choice.is_listed or len(choice.tables) > 1):
-        raise UsageError("--if-snapshot pins the plan of one table", "snapshot ids of different tables are unrelated")
+        raise UsageError("--if-snapshot needs a single table", "snapshot ids of different tables are unrelated")
     return replace(compact_request(strategy, options), unknown_buckets_allowed=choice.is_listed)

@@ -1,4 +1,4 @@
-"""Opens the sides of a comparison by name: a table, a table at one of its versions, or files."""
+"""Opens the sides of a comparison by name: a table, a version of a table, or files."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class Tables(Protocol):
-    """The catalog that sides are looked up in."""
+    """The catalog in which the sides are looked up."""
 
     runtime: Runtime
 
     def table(self, name: str, *, branch: str | None = None) -> Table: ...
 
 
-NAMED_SO = "a table is named by its path, or as db.table with --warehouse"
+NAMING_HINT = "name a table by its path, or as db.table with --warehouse"
 
 
 class Versions(TypedDict, total=False):
-    """The version of each side: at most one of snapshot and tag."""
+    """The versions of both sides; each has a snapshot or a tag, but not both."""
 
     snapshot_a: int | None
     snapshot_b: int | None
@@ -50,7 +50,10 @@ def compare_sides(
     form: TextForm | None,
     versions: Versions,
 ) -> Comparison:
-    """Open both sides and compare them; files take the types of the table that they are compared with."""
+    """Open both sides and compare them. Files are read with the column types of the table on the other side.
+
+    Raises `UsageError` if neither side is a table, `NotFound` if a side does not exist.
+    """
     from paimon_cli.api.opened_table import check_names
     from paimon_cli.datatypes.type_text import quoted_names
     from paimon_cli.jobs.comparison import compare
@@ -80,25 +83,25 @@ def compare_sides(
 
 
 def _table_side(catalog: Tables, text: str, mark: str, versions: Mapping[str, object]) -> TableSide | None:
-    """The table of this name, perhaps at a version; None if files are meant."""
+    """The table with this name, at a version if one is given; None if the name is not a table."""
     from paimon_cli.jobs.comparison_sides import TableSide
     from paimon_cli.jobs.row_scan import ReadRequest
 
     snapshot, tag, branch = (versions.get(f"{name}_{mark}") for name in ("snapshot", "tag", "branch"))
     if snapshot is not None and tag is not None:
-        raise UsageError(f"{text} is given a snapshot and a tag", "both name a version", "leave one of them out")
+        raise UsageError(f"{text} is given a snapshot and a tag", "both name a version", "remove one of them")
     opened = _opened(catalog, text, branch)
     name, _, version = text.rpartition("@")
     if opened is None and name and "/" not in version:
         opened = _opened(catalog, name, branch)
         if opened is not None:
             if snapshot is not None or tag is not None:
-                raise UsageError(f"{text} is given a second version", "both name a version", "leave one of them out")
+                raise UsageError(f"{text} is given a second version", "both name a version", "remove one of them")
             number = plain_number(version)
             snapshot, tag = (number, None) if number is not None else (None, version)
     if opened is None:
         if any(version is not None for version in (snapshot, tag, branch)):
-            raise NotFound(f"there is no table {text}", "only tables have snapshots, tags and branches", NAMED_SO)
+            raise NotFound(f"there is no table {text}", "only tables have snapshots, tags and branches", NAMING_HINT)
         return None
     shown = opened.name if snapshot is None and tag is None else f"{opened.name}@{tag if snapshot is None else snapshot}"
     return TableSide(shown, opened.catalog_table, ReadRequest(snapshot=snapshot, tag=tag))  # type: ignore[arg-type]
@@ -114,7 +117,7 @@ def _opened(catalog: Tables, name: str, branch: object) -> Table | None:
 
 
 def _file_side(catalog: Tables, path: str, table: TableSide, format: str | None, form: TextForm) -> FileSide:
-    """Files with columns of the table's types; columns that the table lacks get the types that the files have."""
+    """Files read with the column types of the table; columns that the table lacks keep the types of the files."""
     from paimon_cli.ingest.inference import columns_of_file
     from paimon_cli.ingest.row_sources import FileRows
     from paimon_cli.jobs.comparison_sides import FileSide
@@ -123,6 +126,6 @@ def _file_side(catalog: Tables, path: str, table: TableSide, format: str | None,
     try:
         inferred = columns_of_file(path, format, form, options, {name: field.type for name, field in known.items()}).fields
     except NotFound as error:
-        raise NotFound(f"there is neither a table nor a file {path}", error.why, NAMED_SO) from None
+        raise NotFound(f"there is neither a table nor a file {path}", error.why, NAMING_HINT) from None
     fields = tuple(known.get(field.name, field) for field in inferred)
     return FileSide(path, FileRows((path,), format, form, options), fields)

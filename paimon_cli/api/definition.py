@@ -1,4 +1,4 @@
-"""Defining a table: its columns, keys and options when it is created, and their changes afterwards."""
+"""The definition of a table: its columns, keys and options when it is created, and later changes to them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ Names = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Created:
-    """`created` is False if the table existed and that was allowed; `inferred`: the columns of `from_file`."""
+    """The result of `create`. `created` is False if the table already existed, with `if_not_exists`.
+
+    `inferred`: the columns of `from_file`.
+    """
 
     schema: TableSchema
     created: bool
@@ -36,10 +39,10 @@ class Created:
 
 @dataclass(frozen=True)
 class Columns:
-    """Where the columns of a new table come from: exactly one of these.
+    """The source of the columns of a new table; exactly one is given.
 
-    `columns` are definitions in SQL (`id BIGINT NOT NULL`), `schema` an Arrow schema or a file with Paimon's schema JSON, `ddl` a
-    file with a CREATE TABLE statement, `from_file` a data file in `format`, whose text is written as `form` says.
+    `columns`: definitions in SQL (`id BIGINT NOT NULL`); `schema`: an Arrow schema, or a file with Paimon's schema JSON;
+    `ddl`: a file with a CREATE TABLE statement; `from_file`: a data file in `format`, with `form` for text formats.
     """
 
     columns: Sequence[str] | None = None
@@ -62,7 +65,7 @@ def create_table(
     if_not_exists: bool = False,
     strict_options: bool = False,
 ) -> Created:
-    """Create the table. Keys, options and comment given here take precedence over those of the source."""
+    """Create a table. Keys, options and comment given here override those of the source."""
     from paimon_cli.catalog import create_table as creation
     from paimon_cli.catalog.option_values import refuse_unknown
 
@@ -72,7 +75,7 @@ def create_table(
     merged = {**definition.options, **given}
     if bucket is not None:
         if given.get("bucket", str(bucket)).strip() != str(bucket):
-            raise UsageError(f"--bucket {bucket} and --option bucket={given['bucket']} contradict each other")
+            raise UsageError(f"--bucket {bucket} contradicts --option bucket={given['bucket']}")
         merged["bucket"] = str(bucket)
     definition = replace(
         definition,
@@ -84,13 +87,13 @@ def create_table(
     )
     if strict_options:
         refuse_unknown(merged)
-    made = creation.create_table(location, definition)
-    doubts = inferred.warnings if inferred is not None and made.created else ()
-    return Created(made.schema, made.created, (*made.warnings, *doubts), inferred)
+    result = creation.create_table(location, definition)
+    warnings = inferred.warnings if inferred is not None and result.created else ()
+    return Created(result.schema, result.created, (*result.warnings, *warnings), inferred)
 
 
 def _inferred(source: Columns, storage_options: Mapping[str, str]) -> InferredColumns | None:
-    """The columns of `from_file`."""
+    """The columns of `from_file`; None without one. Raises `UsageError` for file options without a file."""
     from paimon_cli.ingest.text_form import TextForm
 
     form = source.form or TextForm()
@@ -104,7 +107,7 @@ def _inferred(source: Columns, storage_options: Mapping[str, str]) -> InferredCo
 
 
 def _definition(source: Columns, inferred: InferredColumns | None) -> TableDefinition:
-    """The table definition, from exactly one of the four sources of columns."""
+    """The definition from the source of columns. Raises `UsageError` unless exactly one is given."""
     flags = {"-C": source.columns, "--schema": source.schema, "--ddl": source.ddl, "--from-file": source.from_file}
     given = [flag for flag, value in flags.items() if value]
     if len(given) != 1:
@@ -133,7 +136,7 @@ def _definition(source: Columns, inferred: InferredColumns | None) -> TableDefin
 
 
 def _of_arrow(schema: pa.Schema) -> TableDefinition:
-    """Columns of the narrowest Paimon types that hold the values of an Arrow schema."""
+    """Columns with the narrowest Paimon types that can store the values of an Arrow schema."""
     from paimon_cli.catalog.table_definition import TableDefinition
     from paimon_cli.datatypes.arrow_types import type_from_arrow
     from paimon_cli.datatypes.data_type import DataField
@@ -158,10 +161,11 @@ def _text(path: str) -> str:
 
 
 class Alter:
-    """Changes of the options and columns of a table; data files are not rewritten, they are read under the new schema.
+    """Changes to the options and columns of a table. Data files are not rewritten; they are read with the new schema.
 
-    A column is named as in SQL: `a.b` is a field of a nested column, `a.element` that of a list, `a.value` that of a map. Each
-    call makes one new schema; `changed` of the result is False if the table was like that already.
+    Columns are named as in SQL: `a.b` is a field of a nested column, `a.element` the elements of a list, `a.value` the
+    values of a map. Each call creates one new schema; `changed` of the result is False if there was nothing to change.
+
 
     >>> table = example_table()
     >>> table.alter.add_column("note STRING", after="id").schema.field_names
@@ -176,7 +180,7 @@ class Alter:
         self._table = table
 
     def set(self, options: Mapping[str, str], *, strict_options: bool = False) -> AlteredTable:
-        """Set options. `strict_options` refuses unknown ones."""
+        """Set options. `strict_options`: raise `UsageError` for options unknown to Paimon."""
         from paimon_cli.catalog.column_changes import SetOption
         from paimon_cli.catalog.option_values import refuse_unknown
 
@@ -199,7 +203,7 @@ class Alter:
     def add_column(
         self, column: str, *, first: bool = False, after: str | None = None, comment: str | None = None
     ) -> AlteredTable:
-        """Add a column, such as `price DECIMAL(10, 2) DEFAULT 0`; existing rows read null in it."""
+        """Add a column, such as `price DECIMAL(10, 2) DEFAULT 0`; it is null in existing rows."""
         from paimon_cli.catalog.column_changes import AddColumn
         from paimon_cli.sql.column_definitions import parse_nested_column
 
@@ -213,14 +217,14 @@ class Alter:
         return self._change([AddColumn(path, field.type, text, field.default_value, _position(first, after))])
 
     def drop_column(self, column: str) -> AlteredTable:
-        """Drop a column. Adding a column of the same name later does not bring its values back."""
+        """Drop a column. Adding a column with the same name later does not restore its values."""
         from paimon_cli.catalog.column_changes import DropColumn
         from paimon_cli.sql.column_definitions import parse_path
 
         return self._change([DropColumn(parse_path(column))])
 
     def rename_column(self, column: str, name: str) -> AlteredTable:
-        """Rename a column, also in the options that name it."""
+        """Rename a column, including in options that name it."""
         from paimon_cli.catalog.column_changes import RenameColumn
         from paimon_cli.sql.column_definitions import parse_path
 
@@ -246,7 +250,7 @@ class Alter:
         from paimon_cli.sql.column_definitions import parse_declaration, parse_path
 
         if default is not None and drop_default:
-            raise UsageError("--default and --drop-default contradict each other")
+            raise UsageError("--default contradicts --drop-default")
         path = parse_path(column)
         declared = None if type is None else parse_declaration(type, path[-1])
         if declared is not None:
@@ -277,5 +281,5 @@ def _position(first: bool, after: str | None) -> Position | None:
     from paimon_cli.catalog.column_changes import Position
 
     if first and after is not None:
-        raise UsageError("--first and --after contradict each other")
+        raise UsageError("--first contradicts --after")
     return Position(after) if first or after is not None else None

@@ -1,4 +1,4 @@
-"""What happened to a table: its snapshots, compactions, schemas and options, and the versions of a key."""
+"""The history of a table: snapshots, compactions, schemas and options, and the versions of a key."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 
 class History(OpenedTable):
-    """The methods of `Table` about what changed, by which commit. They change nothing; `NotFound` for a snapshot that is gone."""
+    """The methods of `Table` about its history. They are read-only, and raise `NotFound` for a missing snapshot or schema."""
 
     def snapshots(self, *, limit: int | None = None, kind: str | None = None, user: str | None = None) -> list[SnapshotRow]:
-        """Snapshots, the newest first: at most `limit`, only of a `kind` (APPEND, COMPACT, OVERWRITE, ANALYZE) or `user`."""
+        """Snapshots, newest first: at most `limit`, and only of one `kind` (APPEND, COMPACT, OVERWRITE, ANALYZE) or `user`."""
         from paimon_cli.inspect.version_report import snapshot_rows
 
         return snapshot_rows(self.catalog_table, limit, kind, user)
 
     def snapshot(self, snapshot: int | str = "latest") -> SnapshotDetails:
-        """All fields of one snapshot: an id, `latest` or `earliest`. `NotFound`."""
+        """All fields of one snapshot, named by its id, `latest` or `earliest`."""
         from paimon_cli.inspect.version_report import snapshot_details
 
         return snapshot_details(self.catalog_table, self.catalog_table.named_snapshot(str(snapshot)))
 
     def compactions(self, *, limit: int | None = None, user: str | None = None) -> list[CompactionRow]:
-        """The compactions that snapshots record, the newest first: at most `limit`, only of a `user`."""
+        """The compactions recorded by snapshots, newest first: at most `limit`, and only of one `user`."""
         from paimon_cli.inspect.compaction_history import compaction_rows
 
         return compaction_rows(self.context, limit, user)
 
     def compaction(self, snapshot: int | str = "latest") -> list[CompactedBucketRow]:
-        """What one compaction did to each bucket; `latest` is the newest COMPACT snapshot. `NotFound`."""
+        """What one compaction did to each bucket; `latest` is the newest COMPACT snapshot."""
         from paimon_cli.inspect.compaction_history import compacted_buckets, compaction_snapshot
 
         return compacted_buckets(self.context, compaction_snapshot(self.catalog_table, str(snapshot)))
@@ -49,13 +49,13 @@ class History(OpenedTable):
         return self.catalog_table.snapshots.ids()
 
     def file_changes(self, before: int | str, after: int | str = "latest") -> list[FileChange]:
-        """The data files that two snapshots do not share: `snapshots diff --files`."""
+        """The data files that differ between two snapshots (`snapshots diff --files`)."""
         from paimon_cli.read.difference import file_changes
 
         return file_changes(self.context, *map(self.catalog_table.named_snapshot, (str(before), str(after))))
 
     def row_changes(self, before: int | str, after: int | str = "latest", *, limit: int | None = None) -> Iterator[RowChange]:
-        """The rows that read differently at two snapshots, lazily: `snapshots diff --rows`."""
+        """The rows that differ between two snapshots (`snapshots diff --rows`), read lazily."""
         from paimon_cli.read.difference import row_changes
 
         one, other = (self.catalog_table.named_snapshot(str(name)) for name in (before, after))
@@ -64,9 +64,9 @@ class History(OpenedTable):
     def bisect(
         self, where: str, *, expect: Literal["some", "none"] = "some", first: int | None = None, last: int | None = None
     ) -> Bisection:
-        """The first snapshot in which some rows match a condition, or none do, found by halving those from `first` to `last`.
+        """The first snapshot in which some row matches a condition, or none does, by binary search from `first` to `last`.
 
-        `NotFound` if it does not hold in the last one.
+        Raises `NotFound` if this does not hold in the last snapshot.
         """
         from paimon_cli.jobs.bisection import EXPECTED, bisect_snapshots
 
@@ -79,13 +79,13 @@ class History(OpenedTable):
             progress.finish()
 
     def schemas(self) -> list[SchemaRow]:
-        """Schemas, the newest first: one for each change of the table."""
+        """Schemas, newest first: one for each change of the table's definition."""
         from paimon_cli.inspect.schema_report import schema_rows
 
         return schema_rows(self.catalog_table)
 
     def schema(self, schema: int | str = "latest") -> SchemaDetails:
-        """The columns, keys and options of one schema: an id or `latest`. `NotFound`."""
+        """The columns, keys and options of one schema, named by its id or `latest`."""
         from paimon_cli.inspect.schema_report import schema_details
 
         return schema_details(self.catalog_table.named_schema(str(schema)))
@@ -96,21 +96,24 @@ class History(OpenedTable):
         return dict(self.catalog_table.schemas.latest().options)
 
     def option_rows(self, *, every: bool = False) -> list[OptionRow]:
-        """Options with their meaning and default; `every`: also those that are not set (`options ls --all`)."""
+        """The options that are set, with meanings and defaults; `every`: including those not set (`options ls --all`)."""
         from paimon_cli.inspect.schema_report import option_rows
 
         opened = self.catalog_table
         return option_rows(opened.schemas.latest().options, opened.options, every=every)
 
     def explain_option(self, key: str) -> OptionExplanation:
-        """What an option is, what paimon-cli makes of it, and its value in this table (`options explain`). `NotFound`."""
+        """What an option means, whether paimon-cli honours it, and its value in this table (`options explain`).
+
+        Raises `NotFound` for an unknown option.
+        """
         from paimon_cli.inspect.schema_report import explain_option
 
         opened = self.catalog_table
         return explain_option(key, opened.schemas.latest().options, opened.options)
 
     def schema_changes(self, before: int | str | None = None, after: int | str = "latest") -> list[SchemaChange]:
-        """How two schemas differ, `before` by default the one below `after`: `schemas diff`. `NotFound`."""
+        """How two schemas differ (`schemas diff`). `before`: default the schema that `after` replaced."""
         from paimon_cli.inspect.schema_report import schema_below, schema_changes
 
         new = self.catalog_table.named_schema(str(after))
@@ -118,7 +121,7 @@ class History(OpenedTable):
         return schema_changes(old, new)
 
     def blame(self, key: Mapping[str, Any]) -> list[KeyVersion]:
-        """Every stored version of a key, or of a part of it: commit, file, level, sequence number, kind and values."""
+        """Every stored version of a key, or of all keys that match part of one: commit, file, level, sequence number, values."""
         from paimon_cli.read.key_history import key_history, key_predicate
 
         return key_history(
@@ -128,14 +131,14 @@ class History(OpenedTable):
 
 
 def all_options() -> list[OptionRow]:
-    """All options that a table can set, with meaning and default (`options ls --all`)."""
+    """All table options, with meanings and defaults (`options ls --all`)."""
     from paimon_cli.inspect.schema_report import option_rows
 
     return option_rows({}, {}, every=True)
 
 
 def explain_option(key: str) -> OptionExplanation:
-    """What an option is, and what paimon-cli makes of it (`options explain`). `NotFound`."""
+    """What an option means, and whether paimon-cli honours it (`options explain`). Raises `NotFound` for an unknown one."""
     from paimon_cli.inspect.schema_report import explain_option
 
     return explain_option(key)

@@ -1,4 +1,4 @@
-"""Looking at a table: its snapshots, schemas, manifests, files, buckets, sorted runs, and what to do about them."""
+"""Inspection of a table: its manifests, files, buckets and sorted runs, its health, and advice."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class Inspection(OpenedTable):
-    """The methods of `Table` that change nothing. Methods in the plural list, those in the singular show one thing.
+    """The methods of `Table` that inspect it without changing it. Plural names list things, singular names show one.
 
-    Sizes are bytes and times epoch millis. Without `snapshot` (an id) they show the latest one; `NotFound` if it is gone.
+    Sizes are bytes, times epoch millis. `snapshot`: an id, default the latest; the methods raise `NotFound` if it does not exist.
     """
 
     def describe(self) -> TableDescription:
-        """The table on one screen: columns, keys, options, contents, versions and pending maintenance."""
+        """A summary of the table: columns, keys, options, contents, versions and pending maintenance."""
         from paimon_cli.inspect.table_description import describe_table
 
         return describe_table(self.catalog_table)
@@ -61,10 +61,10 @@ class Inspection(OpenedTable):
         level: int | None = None,
         kind: Literal["data", "changelog"] = "data",
     ) -> list[FileRow]:
-        """Live data files by partition, bucket and level; or the changelog files of one snapshot, without `snapshot` of all."""
-        from paimon_cli.inspect.file_report import FileFilter, changelog_file_rows, file_rows
+        """Live data files by partition, bucket and level, or the changelog files of `snapshot` (default: of all snapshots)."""
+        from paimon_cli.inspect.file_report import FileSelection, changelog_file_rows, file_rows
 
-        chosen, found = FileFilter(self._partitions(partition), self._buckets(bucket), level), self._snapshot(snapshot)
+        chosen, found = FileSelection(self._partitions(partition), self._buckets(bucket), level), self._snapshot(snapshot)
         if kind == "data":
             return file_rows(self.context, found, chosen)
         history = self.context.snapshots
@@ -72,13 +72,13 @@ class Inspection(OpenedTable):
         return changelog_file_rows(self.context, every if snapshot is None or found is None else [found], chosen)
 
     def file(self, name: str, *, snapshot: int | None = None) -> FileDetails:
-        """One data file with its column statistics. `NotFound` if the snapshot does not hold it."""
+        """One data file with its column statistics. Raises `NotFound` if the snapshot does not contain it."""
         from paimon_cli.inspect.file_report import file_details
 
         return file_details(self.context, self._snapshot(snapshot), name)
 
     def partitions(self, *, snapshot: int | None = None, done: bool = False) -> list[PartitionRow]:
-        """Partitions with their files, rows and bytes."""
+        """Partitions with their files, rows and bytes. `done`: look for success files even if there are many partitions."""
         from paimon_cli.inspect.bucket_report import partition_rows
 
         return partition_rows(self.context, self._snapshot(snapshot), done)
@@ -88,7 +88,7 @@ class Inspection(OpenedTable):
     ) -> Sequence[BucketRow]:
         """Buckets with their files, sorted runs, rows, bytes and skew, and the command that would improve them.
 
-        `index_stats`: as `IndexedBucketRow`, with the keys of hash indexes and the rows that deletion vectors mark.
+        `index_stats`: return `IndexedBucketRow`, with the keys in hash indexes and the rows marked by deletion vectors.
         """
         from paimon_cli.inspect.bucket_report import bucket_rows, indexed_bucket_rows
 
@@ -98,13 +98,13 @@ class Inspection(OpenedTable):
     def lsm(
         self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: BucketNumbers | None = None
     ) -> list[LsmRow]:
-        """The sorted runs of each bucket, the newest first, and what compaction would do: `lsm show`."""
+        """The sorted runs of each bucket, newest first, and the next compaction (`lsm show`)."""
         from paimon_cli.inspect.lsm_report import lsm_rows
 
         return lsm_rows(self.context, self._snapshot(snapshot), self._partitions(partition), bucket)
 
     def explain_lsm(self, *, snapshot: int | None = None) -> LsmExplanation:
-        """Universal and leveled compaction compared on the table's own figures, by simulation: `lsm explain`."""
+        """Compare universal and leveled compaction by simulation with the table's own figures (`lsm explain`)."""
         from paimon_cli.inspect.compaction_scenarios import explain_lsm
 
         return explain_lsm(self.context, self._snapshot(snapshot))
@@ -125,9 +125,9 @@ class Inspection(OpenedTable):
         bucket: BucketNumbers | None = None,
         dangling: bool = False,
     ) -> list[VectorRow]:
-        """The deletion vectors of a snapshot: deleted rows per data file, and the index file that holds them.
+        """The deletion vectors of a snapshot: deleted rows per data file, and the index file that stores the vector.
 
-        `dangling`: only those whose data file is no longer live.
+        `dangling`: only vectors whose data file is no longer live.
         """
         from paimon_cli.inspect.index_report import vector_rows
 
@@ -137,41 +137,41 @@ class Inspection(OpenedTable):
     def doctor(self, *, argument: str | None = None) -> list[Fact | Diagnosis]:
         """Facts and findings about the table and its storage.
 
-        Safe commits are tested on the storage itself: writers race for probe files in the table's directory, which are then
-        removed. `argument` names the table in the commands of the findings.
+        Safe commits are tested on the storage itself: writers race for probe files in the table's directory, which are removed
+        afterwards. `argument`: the name of the table in the commands of findings.
         """
         from paimon_cli.jobs.doctor_job import examine_table
 
         return list(examine_table(self.context, argument or self.catalog_table.layout.argument))
 
     def health(self, *, argument: str | None = None) -> HealthRow:
-        """Figures, a verdict and findings about this table, without any write; `argument` names it in the commands."""
+        """Figures, a verdict and findings, without writing anything. `argument`: the table's name in commands."""
         from paimon_cli.inspect.health_report import health_of
 
         return health_of(self.context, self.name, argument or self.catalog_table.layout.argument)
 
     def state(self) -> TableState:
-        """The table right now: files, buckets, sorted runs, the newest commits; what `watch` shows."""
+        """The current state that `watch` shows: files, buckets, sorted runs, and the newest commits."""
         from paimon_cli.inspect.report_figures import table_state
 
         return table_state(self.catalog_table)
 
     def row_groups(self, name: str, *, snapshot: int | None = None) -> list[RowGroupRow]:
-        """The row groups of one Parquet data file. `NotFound`, or `NotSupported` for a file of another format."""
+        """The row groups of one Parquet data file. Raises `NotSupported` for other formats."""
         from paimon_cli.inspect.file_report import row_groups
 
         return row_groups(self.context, self.file(name, snapshot=snapshot).path)
 
     def row_group(self, name: str, number: int, *, snapshot: int | None = None, limit: int | None = None) -> pa.Table:
-        """The first rows of one row group, as they are stored: with keys, sequence numbers and row kinds."""
+        """The first rows of one row group as they are stored, with key columns, sequence numbers and row kinds."""
         from paimon_cli.inspect.file_report import row_group_rows
 
         return row_group_rows(self.context, self.file(name, snapshot=snapshot).path, number, limit)
 
     def report(self, html: str, *, force: bool = False, argument: str | None = None) -> WrittenReport:
-        """Write the state and the history of the table as one HTML page to a file or URL; `force` replaces a file.
+        """Write the state and history of the table as one HTML page to a file or URL.
 
-        `argument` names the table in the commands of the findings.
+        `force`: replace an existing file; `argument`: the name of the table in the commands of findings.
         """
         from paimon_cli import __version__
         from paimon_cli.inspect.report_figures import report_figures
@@ -187,9 +187,9 @@ class Inspection(OpenedTable):
         return WrittenReport(html, len(page), figures.health.verdict, findings, figures.bucket_count, len(figures.kinds))
 
     def advise(self, *, only: Sequence[str] | None = None, argument: str | None = None) -> list[Advice]:
-        """Suggestions from the table's own history; `only`: some of buckets, small-files, options and compaction.
+        """Suggestions based on the table's own history. `only`: some of buckets, small-files, options and compaction.
 
-        `argument` names the table in the commands that carry a suggestion out.
+        `argument`: the name of the table in the commands of suggestions.
         """
         from paimon_cli.inspect.advice_rules import TOPICS, Case, advise
 
@@ -214,13 +214,13 @@ class Inspection(OpenedTable):
         compact_every: int = 1,
         workload: Mapping[str, Any] | None = None,
     ) -> Simulation:
-        """Compaction options compared on the commits of the table's history, or on a `workload`; see `simulate`."""
+        """Compare compaction options by simulating the table's history, or a `workload`; see `simulate`."""
         return simulate(workload, set, compare=compare, compact_every=compact_every, table=self)
 
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """The page that `Table.report` wrote: where, its bytes, and how much of the table it covers."""
+    """The page that `Table.report` wrote: its path, its bytes, and what it covers."""
 
     html: str
     size: int
@@ -232,7 +232,7 @@ class WrittenReport:
 
 @dataclass(frozen=True)
 class Simulation:
-    """The result for each set of options; `workload`: a text that describes what was simulated."""
+    """The result for each set of options. `workload`: a description of what was simulated."""
 
     workload: str
     scenarios: list[ScenarioRow]
@@ -248,12 +248,12 @@ def simulate(
     options: Mapping[str, str] | None = None,
     runtime: Runtime | None = None,
 ) -> Simulation:
-    """Compaction options compared by simulation: write, read and space amplification, stalls.
+    """Compare compaction options by simulation: write, read and space amplification, stalls.
 
-    A `workload` may have `commits`, `rows`, `row_bytes`, `update_ratio`, `skew`, `buckets`, `commit_interval` (ms) and `seed`;
-    without one the history of `table` is replayed. The options of the table, or else `options`, are compared with those of `set`
-    on top; `compare` also tries other triggers, size ratios and amplification limits. A compaction round follows every
-    `compact_every` commits.
+    A `workload` may have `commits`, `rows`, `row_bytes`, `update_ratio`, `skew`, `buckets`, `commit_interval` (ms) and
+    `seed`; without one the history of `table` is replayed. The baseline are the options of the table, or `options`; `set`
+    is applied on top. `compare`: also try other triggers, size ratios and amplification limits. A compaction round follows
+    every `compact_every` commits.
     """
     from paimon_cli.inspect.compaction_scenarios import history_workload, scenarios, workload_shape
     from paimon_cli.lsm.compaction_simulation import synthetic_workload
@@ -274,7 +274,7 @@ def simulate(
             replayed, what = history_workload(table.context), f"the history of {table.name}"
         else:
             hint = "paimon-cli simulate --commits 100 --rows 1000 --update-ratio 0.5"
-            raise UsageError("nothing to simulate", "name a table, or describe a workload", hint)
+            raise UsageError("nothing to simulate", "neither a table nor a workload was given", hint)
         baseline = TableOptions(dict(options or {})) if table is None else table.context.options
 
         def on_scenario(number: int, count: int) -> OnCommit:

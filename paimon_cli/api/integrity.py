@@ -1,4 +1,4 @@
-"""Whether a table is sound, its repair, and what readers that know less of it would see."""
+"""The integrity of a table, its repair, and its use by readers of other formats."""
 
 from __future__ import annotations
 
@@ -22,33 +22,34 @@ if TYPE_CHECKING:
 
 
 class Integrity(OpenedTable):
-    """The methods of `Table` that check and repair it, and that serve readers of other formats."""
+    """The methods of `Table` that check it, repair it, and serve readers of other formats."""
 
     def export_iceberg(self, output_path: str | None = None, *, snapshot: int | None = None) -> IcebergExport:
-        """Write Iceberg metadata of a snapshot over the table's own files, below `output_path` or the table (`export iceberg`).
+        """Write Iceberg metadata for a snapshot over the table's own files (`export iceberg`).
 
-        It is valid as long as the snapshot is kept. `Refused` where Iceberg's readers would see wrong rows.
+        `output_path`: the parent of the directory `metadata`, default the table's directory. The metadata is valid
+        while the snapshot is kept. Raises `Refused` if Iceberg readers would see wrong rows.
         """
         from paimon_cli.jobs.iceberg_export import export_iceberg
         from paimon_cli.storage.storage_for_url import storage_for_url
 
         opened = self.catalog_table
-        place = (opened.storage, opened.layout.root)
+        target = (opened.storage, opened.layout.root)
         if output_path is not None:
-            place = storage_for_url(output_path, opened.store_options)
-        return export_iceberg(*self._as_scanned(snapshot), *place)
+            target = storage_for_url(output_path, opened.store_options)
+        return export_iceberg(*self._as_scanned(snapshot), *target)
 
     def foreign_reads(self, *, snapshot: int | None = None, argument: str | None = None) -> ForeignReadReport:
-        """Whether a reader that knows Parquet alone, and merges nothing, is right about a snapshot, and if not, why.
+        """Whether a reader of plain Parquet files sees the correct rows of a snapshot (`verify --foreign-read-safe`).
 
-        Such a reader takes the live files from the manifests (`verify --foreign-read-safe`). `argument` names the table in hints.
+        Such a reader takes the live files from the manifests, and does not merge. `argument`: the table's name in hints.
         """
         from paimon_cli.invariants.foreign_reads import foreign_read_report
 
         return foreign_read_report(*self._as_scanned(snapshot), argument)
 
     def _as_scanned(self, snapshot: int | None) -> tuple[TableContext, Snapshot | None]:
-        """The table with the columns that a scan of the snapshot shows, and the snapshot; by default the latest."""
+        """The context with the columns of a snapshot (default: the latest), and the snapshot."""
         self.context.check(SCAN)
         found = self._snapshot(snapshot)
         return (self.context if snapshot is None or found is None else self.context.at_schema(found.schema_id)), found
@@ -61,19 +62,19 @@ class Integrity(OpenedTable):
         all_snapshots: bool = False,
         only: Sequence[str] = (),
     ) -> VerifyReport:
-        """Check the integrity of the table; changes nothing. `report.violations` lists the findings.
+        """Check the integrity of the table without changing it. `violations` of the result lists the findings.
 
-        `level` is `meta` (metadata), `files` (every file exists and can be opened) or `full` (every row). `only` names checks
-        or codes.
+        `level`: `meta` (metadata), `files` (every file exists and can be opened) or `full` (every row). `only`: names
+        of checks or codes.
         """
         from paimon_cli.jobs.verify_job import LEVELS, VerifyRequest, check_request, run_verify, run_without_schemas
 
         check_choice("level", level, LEVELS)
         if snapshot is not None and all_snapshots:
-            raise UsageError("--snapshot and --all-snapshots exclude each other")
+            raise UsageError("--snapshot cannot be combined with --all-snapshots")
         request = VerifyRequest(level, snapshot, all_snapshots, tuple(only))
         check_request(request)
-        # Without this finding a check with an older schema, or none, would look clean.
+        # PV007 reports unreadable schemas. Without it, a check with an older schema or none would look clean.
         context = self.catalog_table.readable_context if request.wants("PV007") else self.context
         if context is None:
             return run_without_schemas(self.catalog_table, request)
@@ -81,16 +82,16 @@ class Integrity(OpenedTable):
             return run_verify(context, request, engine, self.runtime.new_progress())
 
     def plan_repair(self, *, only: Sequence[str] = (), older_than: str = "1 h") -> Planned[RepairPlan, RepairSummary]:
-        """Repairs of a damaged table, with the data that is lost for good; `only`: some kinds of them.
+        """Plan repairs of a damaged table; the plan names data that is permanently lost. `only`: some kinds of repairs.
 
-        Lost commits younger than `older_than` are ignored: their writers may still be running.
+        Lost commits younger than `older_than` are ignored, because their writers may still be running.
         """
         from paimon_cli.invariants.repair_plan import KINDS, plan_repair
         from paimon_cli.jobs.metadata_jobs import apply_repair
         from paimon_cli.options.option_text import parse_duration
 
         if unknown := [name for name in only if name not in KINDS]:
-            raise UsageError(f"no repair '{unknown[0]}'", f"there are {', '.join(KINDS)}")
+            raise UsageError(f"there is no repair '{unknown[0]}'", f"choose among {', '.join(KINDS)}")
         context = self.context
         plan = plan_repair(context, tuple(only), parse_duration(older_than))
 
@@ -101,7 +102,7 @@ class Integrity(OpenedTable):
         return Planned(plan, run)
 
     def repair(self, *, only: Sequence[str] = (), older_than: str = "1 h") -> RepairSummary:
-        """Carry the repairs out in a new snapshot. No data file or manifest is changed or deleted. See `plan_repair`."""
+        """Repair the table in a new snapshot; see `plan_repair`. No data file or manifest is changed or deleted."""
         self.check_commit()
         return self.plan_repair(only=only, older_than=older_than).run()
 

@@ -1,7 +1,7 @@
-"""Maintenance of a table: compaction, expiry, orphans, rollback, rescaling, verification and repair.
+"""Maintenance of a table: compaction, expiry, orphans, rollback, rescaling, success marks.
 
-What removes something comes in two forms: `plan_expire(...)` gives a `Planned` that shows what would go and carries it out when
-its `run` is called, which is what a dry run is; `expire(...)` does both at once.
+Methods that delete something come in two forms: `plan_expire(...)` returns a `Planned`, which shows what would be deleted and
+carries it out when `run` is called; `expire(...)` does both at once. A dry run is a plan that is not run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True)
 class Planned(Generic[Plan, Done]):
-    """Work that was planned and not done: `plan` says what, `files` lists the files that would go, `run` does it."""
+    """Planned work: `plan` describes it, `files` lists the files to delete, and `run` carries it out."""
 
     plan: Plan
     run: Callable[[], Done]
@@ -45,7 +45,7 @@ class Planned(Generic[Plan, Done]):
 
 @dataclass(frozen=True)
 class Restoration:
-    """What going back in a new snapshot would copy: the buckets in which `latest` and `target` differ."""
+    """What `rollback(to, as_new=True)` would copy: the buckets in which `latest` and `target` differ."""
 
     target: Snapshot
     latest: Snapshot
@@ -55,11 +55,12 @@ class Restoration:
 class CompactOptions(TypedDict, total=False):
     """Options of a compaction; sizes and times are texts with a unit, such as `512 mb` or `10 min`.
 
-    `partition` and `bucket` select what is compacted. `on_conflict`, if another job has compacted a bucket meanwhile: `retry`
-    (the default), `skip` or `fail`. Partitions without new data for `idle_time` are compacted fully, the rest by `minor`, or not
-    at all with `full`. `if_snapshot` carries out the plan that was made at this snapshot. `memory` bounds the merges of a
-    process, `max_bytes` and `max_buckets` a round. `order_by`: names of columns by which all rows of an append table without
-    buckets are sorted, by `order_strategy`: `order` (the default: column after column), `zorder` or `hilbert`.
+    `partition`, `bucket`: what to compact. `on_conflict`: what to do if another job compacted a bucket in the meantime:
+    `retry` (the default), `skip` or `fail`. `idle_time`: fully compact partitions without new data for this long; the
+    others by `minor`, or not at all with `full`. `if_snapshot`: carry out the plan that was made at this snapshot.
+    `memory`: limits the merges of a process; `max_bytes`, `max_buckets`: limit a round. `order_by`: columns by which to
+    sort all rows of an append table without buckets; `order_strategy`: `order` (the default, one column after the other),
+    `zorder` or `hilbert`.
     """
 
     partition: Partitions | None
@@ -75,8 +76,10 @@ class CompactOptions(TypedDict, total=False):
 
 
 class ExpiryLimits(TypedDict, total=False):
-    """Keep at most the newest `retain_max` and at least the newest `retain_min`; expire only what is `older_than` an age such as
-    `1d`, or a time, and at most `limit` items. All default to the table's options.
+    """Limits of an expiry; all default to the table's options.
+
+    Keep at most `retain_max` and at least `retain_min` of the newest items; expire only items `older_than` an age (`1d`) or
+    a time; expire at most `limit` items.
     """
 
     retain_max: int | None
@@ -86,16 +89,15 @@ class ExpiryLimits(TypedDict, total=False):
 
 
 class Maintenance(OpenedTable):
-    """The methods of `Table` that keep it in order. Partitions are given as `{"dt": "2026-11-20"}`, or a list of those."""
+    """The methods of `Table` for maintenance. Partitions are given as `{"dt": "2026-11-20"}`, or a list of such mappings."""
 
     def compact(
         self, strategy: str = "full", *, parallelism: int | None = None, **options: Unpack[CompactOptions]
     ) -> CompactSummary:
-        """Merge the sorted runs of buckets in one round, and drop the rows that newer ones replace.
+        """Merge the sorted runs of buckets in one round, and drop rows that newer ones replace.
 
-        `strategy` is `full` (merge everything into the top level) or `minor` (what the triggers pick).
-
-        Raises `Conflict` or `PartialSuccess` for buckets that other jobs have compacted meanwhile.
+        `strategy`: `full` (merge everything into the top level) or `minor` (what the triggers pick). Raises `Conflict`
+        or `PartialSuccess` for buckets that other jobs compacted in the meantime.
         """
         from paimon_cli.jobs.compact_job import run_compact
 
@@ -105,14 +107,14 @@ class Maintenance(OpenedTable):
             return run_compact(self.context, request, engine, self.runtime.new_progress())
 
     def plan_compaction(self, strategy: str = "full", **options: Unpack[CompactOptions]) -> CompactionPlan:
-        """What a compaction would do, bucket by bucket; refuses what a real run would refuse, and changes nothing."""
+        """The plan of a compaction, bucket by bucket; changes nothing, and raises what a real run would raise."""
         from paimon_cli.jobs.compact_request import plan_compaction
 
         self.check_call()
         return plan_compaction(self.context, compact_request(strategy, options))
 
     def plan_compact_manifests(self) -> Planned[ManifestsPlan, ManifestsSummary]:
-        """The manifests that a full compaction of the metadata would rewrite: small ones, and those with deleted files."""
+        """Plan to rewrite manifests: small ones, and those with entries of deleted files."""
         from paimon_cli.jobs.metadata_jobs import plan_manifest_compaction, run_manifest_compaction
 
         context = self.context
@@ -130,7 +132,7 @@ class Maintenance(OpenedTable):
         return self.plan_compact_manifests().run()
 
     def plan_expire(self, what: str = "snapshots", **limits: Unpack[ExpiryLimits]) -> Planned[Expiry, Expired]:
-        """What is past its retention: of `snapshots`, `partitions`, `changelogs`, `tags` or `consumers`."""
+        """Plan to expire `snapshots`, `partitions`, `changelogs`, `tags` or `consumers` past their retention."""
         from paimon_cli.jobs.reclaim_job import KINDS, PARTITIONS, ExpireRequest, deletion, plan_expire
         from paimon_cli.read.time_travel import moment_of
 
@@ -151,22 +153,26 @@ class Maintenance(OpenedTable):
         return Planned(expiry, run, expiry.files)
 
     def expire(self, what: str = "snapshots", **limits: Unpack[ExpiryLimits]) -> Expired:
-        """Delete what is past its retention, and the files that only it needs. Tags, branches and consumers protect snapshots."""
+        """Expire items past their retention, and delete the files that only they need. See `plan_expire`.
+
+        Tags, branches and consumers protect snapshots.
+        """
         return self.plan_expire(what, **limits).run()
 
     def plan_orphans(
         self, *, older_than: str = "1d", force: bool = False, quarantine: str | None = None, deletes: bool = False
     ) -> Planned[Orphans, tuple[int, int]]:
-        """Files that no snapshot, tag, branch or changelog refers to, and that are older than `older_than`.
+        """Find files that no snapshot, tag, branch or changelog refers to, and that are older than `older_than`.
 
-        Ages follow the storage's clock, or this machine's if the storage cannot be asked and nothing `deletes` the files. `run`
-        deletes them after checking each again and copying it to the directory `quarantine`, if one is given; it returns their
-        number and bytes. `force` also takes files younger than a day, which is safe only while no job writes.
+        Ages are by the clock of the storage, or of this machine if the storage does not reveal its clock and `deletes`
+        is False. `run` checks each file again, copies it to the directory `quarantine` if one is given, deletes it, and
+        returns the number of files and their bytes. `force`: include files younger than a day, which is safe only while
+        no job writes.
         """
         from paimon_cli.jobs.reclaim_job import clean_orphans, search_orphans
         from paimon_cli.read.time_travel import moment_of
 
-        context = self._by_the_storages_clock(must_tell=deletes)
+        context = self._with_storage_clock(is_required=deletes)
         progress = self.runtime.new_progress()
         found = search_orphans(context, moment_of(older_than, context.clock.now_millis()), force, progress)
 
@@ -177,20 +183,20 @@ class Maintenance(OpenedTable):
         return Planned(found, run)
 
     def remove_orphans(self, *, older_than: str = "1d", force: bool = False, quarantine: str | None = None) -> tuple[int, int]:
-        """Delete orphans, after copying them to the directory `quarantine` if one is given; their number and bytes."""
+        """Delete orphans, after copying them to `quarantine` if given; returns their number and bytes. See `plan_orphans`."""
         return self.plan_orphans(older_than=older_than, force=force, quarantine=quarantine, deletes=True).run()
 
     def orphan_rows(self, orphans: Orphans, *, explain: bool = False) -> list[OrphanRow]:
-        """Orphans as rows; `explain`: with what each one probably is, such as a lost commit."""
+        """Orphans as rows. `explain`: include what each one probably is, such as a lost commit."""
         from paimon_cli.jobs.reclaim_job import orphan_rows
 
         return orphan_rows(self.context, orphans, explain)
 
-    def _by_the_storages_clock(self, *, must_tell: bool) -> TableContext:
-        """The context with a clock that is not ahead of the storage's.
+    def _with_storage_clock(self, *, is_required: bool) -> TableContext:
+        """The context with a clock that is not ahead of the clock of the storage.
 
-        Where the storage does not tell the time, as one that can only be read, this machine's clock counts, unless files are
-        to be deleted.
+        If the storage does not reveal its clock, for example because it is read-only, the clock of this machine is
+        used, unless the storage's clock `is_required`.
         """
         from paimon_cli.maintain.orphans import TOLERATED_MILLIS, not_ahead_of_the_storage
 
@@ -198,9 +204,9 @@ class Maintenance(OpenedTable):
         try:
             trusted = not_ahead_of_the_storage(context)
         except (StorageUnavailable, Refused) as error:
-            if must_tell:
+            if is_required:
                 raise
-            warn(f"ages are by the clock of this machine, since the storage's cannot be asked: {error}")
+            warn(f"file ages are by the clock of this machine, because the storage's clock is unknown: {error}")
             return context
         if (ahead := context.clock.now_millis() - trusted.clock.now_millis()) >= TOLERATED_MILLIS:
             warn(
@@ -209,7 +215,7 @@ class Maintenance(OpenedTable):
         return trusted
 
     def plan_rollback(self, to: int | str) -> Planned[RollbackPlan, RolledBack]:
-        """The snapshots and tags that would go with a rollback to a snapshot id, a tag, or a time. `NotFound`."""
+        """Plan a rollback to a snapshot id, a tag, or a time. Raises `NotFound` if there is no such snapshot."""
         from paimon_cli.jobs.metadata_jobs import find_target, run_rollback
         from paimon_cli.maintain.needed_files import measured
         from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback
@@ -227,10 +233,10 @@ class Maintenance(OpenedTable):
         return Planned(plan, run, files)
 
     def rollback(self, to: int | str, *, as_new: bool = False) -> RolledBack:
-        """Go back to an older version, deleting later snapshots and tags with the files that only they need.
+        """Go back to an older snapshot, deleting later snapshots and tags with the files that only they need.
 
-        Stop the writers first: a commit made meanwhile is a `Conflict`. With `as_new` the history is kept, the old state
-        becomes a new snapshot, and writers may continue.
+        Stop the writers first: raises `Conflict` if another job commits in the meantime. With `as_new` the history is
+        kept, the old state becomes a new snapshot, and writers may continue.
         """
         self.check_commit()
         if not as_new:
@@ -240,7 +246,7 @@ class Maintenance(OpenedTable):
         return run_restore(self.context, find_target(self.context, str(to)).snapshot)
 
     def plan_restore(self, to: int | str) -> Restoration:
-        """What `rollback(to, as_new=True)` would copy."""
+        """What `rollback(to, as_new=True)` would copy; changes nothing."""
         from paimon_cli.jobs.metadata_jobs import find_target, plan_restore
 
         target = find_target(self.context, str(to)).snapshot
@@ -249,7 +255,7 @@ class Maintenance(OpenedTable):
     def plan_rescale(
         self, buckets: int | None = None, *, partition: Partitions | None = None
     ) -> Planned[RescalePlan, RescaleSummary]:
-        """The partitions that have another number of buckets than `buckets`, or than the table's option says."""
+        """Plan to rewrite the partitions whose bucket count is not `buckets` (default: the table's option)."""
         from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
 
         if buckets is not None:
@@ -266,22 +272,21 @@ class Maintenance(OpenedTable):
         return Planned(plan, run)
 
     def rescale(self, buckets: int | None = None, *, partition: Partitions | None = None) -> RescaleSummary:
-        """Rewrite the table with another number of buckets, in one commit, and change its bucket option.
+        """Rewrite the table with another bucket count in one commit, and change its bucket option.
 
-        With `partition` only those partitions are rewritten, and the option stays. A `Conflict` if another job writes meanwhile;
-        no row has moved then.
+        With `partition`, only those partitions are rewritten and the option stays as it is. Raises `Conflict` if
+        another job writes in the meantime; nothing is changed then.
         """
         self.check_commit()
         return self.plan_rescale(buckets, partition=partition).run()
 
     def mark_done(self, partition: Partitions, *, actions: Sequence[str] = ()) -> list[MarkedPartition]:
-        """Mark partitions as done for the jobs that wait for them.
+        """Mark partitions as done, for jobs that wait for complete partitions.
 
-        `actions`: by default what the option `partition.mark-done-action` names.
-
-        `success-file` writes `_SUCCESS` into the directory of each partition, `http-report` posts it to
-        `partition.mark-done-action.http.url`. In a Hive metastore `done-partition` adds a partition whose last value ends in
-        `.done`, and there and on a REST server `mark-event` reports it to those that listen.
+        `actions`: default those of the option `partition.mark-done-action`. `success-file` writes `_SUCCESS` into the
+        directory of each partition; `http-report` posts it to `partition.mark-done-action.http.url`; in a Hive
+        metastore, `done-partition` adds a partition whose last value ends in `.done`; in a Hive metastore and on a REST
+        server, `mark-event` sends an event.
         """
         from paimon_cli.maintain.mark_done import mark_done, plan_marks
 
@@ -292,7 +297,7 @@ class Maintenance(OpenedTable):
 
 
 def compact_request(strategy: str, options: CompactOptions) -> CompactRequest:
-    """The options of a compaction, checked and parsed."""
+    """Check and parse the options of a compaction. Raises `UsageError`."""
     from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
     from paimon_cli.jobs.compact_request import FAIL, LEAST_MEMORY, RETRY, SKIP, CompactRequest, RoundLimits
     from paimon_cli.options.option_text import parse_duration, parse_size
@@ -304,9 +309,9 @@ def compact_request(strategy: str, options: CompactOptions) -> CompactRequest:
     check_choice("strategy", strategy, (FULL_STRATEGY, MINOR_STRATEGY))
     check_positive(if_snapshot=if_snapshot, max_buckets=max_buckets)
     check_choice("on-conflict", on_conflict, (RETRY, SKIP, FAIL))
-    held = None if memory is None else parse_size(memory)
-    if held is not None and held < LEAST_MEMORY:
-        raise UsageError(f"--memory {memory} is too little", "a compaction needs at least 1 mb")
+    memory_bytes = None if memory is None else parse_size(memory)
+    if memory_bytes is not None and memory_bytes < LEAST_MEMORY:
+        raise UsageError(f"--memory {memory} is too small", "a compaction needs at least 1 mb")
     return CompactRequest(
         strategy,
         tuple(partition_list(options.get("partition"))),
@@ -315,7 +320,7 @@ def compact_request(strategy: str, options: CompactOptions) -> CompactRequest:
         RoundLimits(None if max_bytes is None else parse_size(max_bytes), max_buckets),
         None if idle_time is None else parse_duration(idle_time),
         if_snapshot,
-        held,
+        memory_bytes,
         order=_sort_order(strategy, options),
     )
 

@@ -1,4 +1,4 @@
-"""An open catalog: how its tables are found and opened, and which of them a call means."""
+"""An opened catalog: how its tables are located and opened, and the choice of tables for a call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OpenedCatalog:
-    """What all parts of `Catalog` share: its options, and how its tables are opened."""
+    """The base of all parts of `Catalog`: its options, and how its tables are opened."""
 
     def __init__(
         self,
@@ -50,14 +50,14 @@ class OpenedCatalog:
         branch: str | None = None,
         allow_unsafe_commit: bool = False,
     ) -> Self:
-        """A catalog whose options are split and checked."""
+        """A catalog with options that have already been split and checked."""
         catalog = cls(url, options, branch=branch, allow_unsafe_commit=allow_unsafe_commit, runtime=runtime)
         catalog._table_options = dict(table_options)
         return catalog
 
     @property
     def _metastore(self) -> Metastore:
-        """The catalog as it is configured now."""
+        """The metastore by the current configuration."""
         return find_metastore(self.url, self._options)
 
     def _locate(self, table: str, branch: str | None = None) -> TableLocation:
@@ -68,13 +68,15 @@ class OpenedCatalog:
         return Table.at(location, self._table_options, self.runtime)
 
     def table(self, name: str, *, branch: str | None = None) -> Table:
-        """A table of this catalog, by `db.table` or by its path. `NotFound`."""
+        """Open a table by `db.table` or by its path. Raises `NotFound` if it does not exist."""
         return self._open(self._locate(name, branch))
 
 
 @dataclass(frozen=True)
 class TableChoice:
-    """Tables by name, or of `databases` (`every`: of all) those whose whole names match a pattern of `include`, and none of
+    """A choice of tables: by name, or from `databases` (`every`: all databases).
+
+    Of listed tables, only those are chosen whose full names match a pattern of `include`, if there are any, and none of
     `exclude`.
     """
 
@@ -93,7 +95,7 @@ class TableChoice:
         include: Sequence[str],
         exclude: Sequence[str],
     ) -> TableChoice:
-        """`UsageError` unless exactly one way of choosing is used."""
+        """A choice with compiled patterns. Raises `UsageError` unless exactly one way of choosing is used."""
         databases = () if database is None else (database,) if isinstance(database, str) else tuple(database)
         if bool(tables) + bool(databases) + every != 1:
             raise UsageError(
@@ -102,20 +104,18 @@ class TableChoice:
                 "paimon-cli compact ./wh/shop.db/orders",
             )
         if tables and (include or exclude):
-            raise UsageError(
-                "--include and --exclude need --database or --all-tables", "they select among the tables found there"
-            )
+            raise UsageError("--include and --exclude need --database or --all-tables", "they select among listed tables")
         return cls(tuple(tables), tuple(dict.fromkeys(databases)), every, _patterns(include), _patterns(exclude))
 
     @property
     def is_listed(self) -> bool:
-        """Whether the tables are found by listing databases, so that they come and go."""
+        """Whether the tables are found by listing databases, so that they may change over time."""
         return not self.tables
 
     def locations(
         self, locate: Callable[[str], TableLocation], metastore: Metastore, branch: str | None
     ) -> Iterator[TableLocation]:
-        """The tables as they are listed now. `NotFound` for a database that does not exist, or has no tables."""
+        """The current tables of the choice. Raises `NotFound` for a database that does not exist or has no tables."""
         from paimon_cli.catalog.table_listing import tables_of_database, tables_of_warehouse
 
         if not self.is_listed:
@@ -125,14 +125,14 @@ class TableChoice:
             found = tables_of_warehouse(metastore)
         else:
             found = [location for name in self.databases for location in tables_of_database(name, metastore)]
-        for location in filter(self._is_meant, found):
+        for location in filter(self._is_chosen, found):
             yield location if branch in (None, MAIN_BRANCH) else location.at_branch(branch)
 
     def one_by_one(self) -> list[TableChoice]:
-        """The same choice in parts, one for each database: one that is gone does not hide the others."""
+        """This choice in parts, one per database, so that a missing database does not affect the others."""
         return [replace(self, databases=(name,)) for name in self.databases] or [self]
 
-    def _is_meant(self, location: TableLocation) -> bool:
+    def _is_chosen(self, location: TableLocation) -> bool:
         name = location.name.rpartition(".")[2]
         is_included = not self.include or any(pattern.fullmatch(name) for pattern in self.include)
         return is_included and not any(pattern.fullmatch(name) for pattern in self.exclude)

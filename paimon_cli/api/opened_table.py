@@ -1,26 +1,32 @@
-"""An open table, and how its calls run: on which engine, and where warnings and progress are reported."""
+"""An opened table, how its calls run (engine, warnings, progress), and the arguments that they accept."""
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from paimon_cli.errors import UsageError, in_python
+from paimon_cli.errors import BadInput, UsageError, in_python
 from paimon_cli.storage.trace import NoTrace, Trace
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.history.live_files import BucketNumbers
     from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
     from paimon_cli.history.table_context import TableContext
+    from paimon_cli.ingest.row_sources import RowSource
+    from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.jobs.engine import Engine, Progress
     from paimon_cli.metadata.snapshot import Snapshot
+    from paimon_cli.metadata.table_schema import TableSchema
 
 Partitions = Mapping[str, Any] | Sequence[Mapping[str, Any]]
-"""One partition as its keys and values, or several; with only some of the keys, all partitions that match. None is null."""
+"""One partition as a mapping of keys to values (None is null), or several; some of the keys select all matching partitions."""
 
 
 def _warn_in_python(message: str) -> None:
@@ -31,11 +37,11 @@ def _warn_in_python(message: str) -> None:
 class Runtime:
     """How calls run.
 
-    `engine` is `auto`, `local` or `spark`: `auto` runs small work in this process and bulk work on Spark, from
-    `spark_threshold` on (bytes, or bytes and files: `1 gb,1000`). `master` (`spark://`, `yarn`, ... or a
-    Spark Connect server, `sc://host:port`) and `spark_conf` choose Spark and configure it.
-    `progress` makes the object that is informed of the phases of a job, `warn` gets each warning; `trace` gets the steps.
-    `given_engine` is an engine that runs already, and stays; then nothing else is chosen.
+    `engine`: `auto`, `local` or `spark`; `auto` runs small jobs in this process and jobs from `spark_threshold` on (a size,
+    or a size and a number of files: `1 gb,1000`) on Spark. `master` (`spark://`, `yarn`, ... or a Spark Connect server,
+    `sc://host:port`) and `spark_conf` select and configure Spark. `given_engine`: a running engine to use instead, which is
+    not stopped. `progress`: creates the display for the phases of a job; `warn`: receives warnings; `trace`: receives the
+    steps.
     """
 
     engine: str = "auto"
@@ -55,7 +61,7 @@ class Runtime:
         return NoProgress()
 
     def open_engine(self, parallelism: int | None = None) -> Engine:
-        """The engine, not started yet. It runs at most `parallelism` threads of this process, or tasks of Spark, at a time."""
+        """The engine, not started yet. `parallelism`: the most concurrent threads of this process, or tasks on Spark."""
         if self.given_engine is not None:
             return self.given_engine
         from paimon_cli.jobs.engine_choice import THRESHOLD_KEY, EngineRequest, Threshold, open_engine
@@ -70,7 +76,7 @@ class Runtime:
 
     @contextmanager
     def engine_running(self, parallelism: int | None = None) -> Iterator[Engine]:
-        """The engine, stopped on every way out."""
+        """The engine, which is stopped at the end of the block."""
         engine = self.open_engine(parallelism)
         try:
             yield engine
@@ -82,9 +88,9 @@ Self = TypeVar("Self", bound="OpenedTable")
 
 
 class OpenedTable:
-    """What all parts of `Table` share: the table, its context, and the checks before a commit.
+    """The base of all parts of `Table`: the table, its context, and the checks before a commit.
 
-    A table keeps the schema that it was opened with; `refresh` takes the latest. Snapshots are looked up by each call.
+    A table keeps the schema with which it was opened, until `refresh` is called. Snapshots are looked up by each call.
     """
 
     def __init__(self, opened: CatalogTable, runtime: Runtime) -> None:
@@ -102,45 +108,45 @@ class OpenedTable:
 
     @property
     def url(self) -> str:
-        """The root directory of the table, in normal form."""
+        """The normalised URL of the root directory."""
         return self.catalog_table.url
 
     @property
     def branch(self) -> str:
-        """`main`, or the branch that was opened."""
+        """The branch that was opened, `main` by default."""
         return self.catalog_table.branch
 
     @property
     def context(self) -> TableContext:
-        """The table as jobs see it, at the schema that it was opened with. For use inside of paimon_cli."""
+        """The context for jobs, at the schema with which the table was opened. Internal to paimon_cli."""
         return self.catalog_table.context
 
     def refresh(self) -> None:
-        """Take the table's latest schema, if another process has changed it."""
+        """Use the latest schema from now on, in case another process has changed it."""
         self.catalog_table = replace(self.catalog_table)
 
     def with_options(self: Self, options: Mapping[str, str]) -> Self:
-        """The same table with other table options, for the calls made through the result only."""
+        """The same table with other table options, which apply only to calls on the result."""
         return type(self)(
             replace(self.catalog_table, options={**self.catalog_table.options, **options}),
             self.runtime,
         )
 
     def check_call(self) -> None:
-        """Raise `UsageError` for a read-only view, and for an option that would damage the table if it held for one call only.
+        """Raise `UsageError` for a read-only view, and for options that would damage the table if set for one call only.
 
         Jobs that change the table call it before they plan.
         """
         opened = self.catalog_table
         if opened.read_optimized:
-            raise UsageError(f"{opened.name} is a view", "views are read-only", "leave $ro out")
+            raise UsageError(f"{opened.name} is a view", "views are read-only", "leave out $ro")
         if opened.options:
             from paimon_cli.catalog.option_values import check_options_of_call
 
             check_options_of_call(opened.schemas.latest().options, opened.options, opened.snapshots.latest_id() is not None)
 
     def check_commit(self) -> None:
-        """`check_call`, and `Refused` where the storage cannot keep two commits apart; once, before the first commit."""
+        """Check the call and the storage, once before the first commit. Raises `Refused` if no safe commit is possible."""
         if self._may_commit:
             return
         self.check_call()
@@ -153,7 +159,7 @@ class OpenedTable:
         return self.catalog_table.snapshot(snapshot)
 
     def _partitions(self, partitions: Partitions | None) -> PartitionSpec | None:
-        """A test on partitions; None for all."""
+        """The selected partitions; None for all."""
         if partitions is None:
             return None
         from paimon_cli.history.partition_spec import PartitionSpec
@@ -162,42 +168,116 @@ class OpenedTable:
 
     @staticmethod
     def _buckets(buckets: BucketNumbers | None) -> frozenset[int] | None:
-        """The numbers of buckets; None for all."""
+        """The selected bucket numbers; None for all."""
         from paimon_cli.history.live_files import bucket_numbers
 
         return bucket_numbers(buckets)
 
 
 def partition_list(partitions: Partitions | None) -> list[PartitionValues]:
-    """Partitions with their values as texts; none for None, which means all partitions.
+    """Partitions with their values as texts; empty for None, which means all partitions.
 
-    `UsageError` for what names no partition, such as an empty list, so that it is never taken for all of them.
+    Raises `UsageError` for an empty selection, so that it is never mistaken for all partitions.
     """
     if partitions is None:
         return []
     several = [partitions] if isinstance(partitions, Mapping) else partitions
-    if not all(isinstance(one, Mapping) for one in several):
-        raise UsageError(f"{partitions!r} is no partition", "a partition is given by its keys and values", 'use {"KEY": "VALUE"}')
+    if not all(isinstance(partition, Mapping) for partition in several):
+        raise UsageError(f"{partitions!r} is not a partition", "a partition maps keys to values", 'use {"KEY": "VALUE"}')
     if not several or not all(several):
-        why = "a selection without keys is not taken for all partitions"
-        raise UsageError("no partition is named", why, "name the keys and values of a partition, or leave the selection out")
-    return [{key: None if value is None else str(value) for key, value in one.items()} for one in several]
+        why = "an empty selection does not mean all partitions"
+        raise UsageError("no partition is named", why, "name the keys and values of a partition, or omit the selection")
+    return [{key: None if value is None else str(value) for key, value in partition.items()} for partition in several]
+
+
+def row_source(
+    data: Any,
+    format: str | None,
+    form: TextForm | None,
+    timezone: str | None,
+    store_options: Mapping[str, str],
+    schema: TableSchema,
+) -> RowSource:
+    """The rows of a write: files in `format` and `form`, or Arrow data. Raises `UsageError` for other data and options."""
+    from paimon_cli.ingest.row_sources import ArrowRows, FileRows, RowSource
+    from paimon_cli.ingest.text_form import text_form
+
+    if isinstance(data, RowSource):
+        return data
+    paths = _file_paths(data)
+    if paths is None:
+        if format is not None or form is not None:
+            raise UsageError("format and form need files", "the data is in memory", "remove them")
+        return ArrowRows(_arrow_table(data, schema), timezone=text_form(timezone=timezone).timezone)
+    if form is not None and timezone is not None:
+        raise UsageError("timezone cannot be combined with form", "a form has its own time zone", "set it in the form")
+    return FileRows(paths, format, form or text_form(timezone=timezone), store_options)
+
+
+def _file_paths(data: Any) -> tuple[str, ...] | None:
+    """The paths, if `data` is a path or a list of paths."""
+    if isinstance(data, (str, os.PathLike)):
+        return (os.fspath(data),)
+    if isinstance(data, (list, tuple)) and data and all(isinstance(item, (str, os.PathLike)) for item in data):
+        return tuple(os.fspath(item) for item in data)
+    return None
+
+
+def _arrow_table(data: Any, schema: TableSchema) -> pa.Table:
+    """An Arrow table with the rows of `data`. Raises `UsageError` if it is not data in memory that Arrow accepts."""
+    import pyarrow as pa
+
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, pa.RecordBatchReader):
+        return data.read_all()
+    try:
+        if hasattr(data, "__dataframe__") and type(data).__module__.startswith("pandas."):
+            return _from_pandas(data, schema)
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.table(data)
+        batches = list(data) if isinstance(data, Iterable) and not isinstance(data, Mapping) else []
+        if batches and all(isinstance(batch, pa.RecordBatch) for batch in batches):
+            return pa.Table.from_batches(batches)
+    except (pa.ArrowException, ValueError) as error:
+        raise BadInput(f"the {type(data).__name__} cannot be converted to Arrow", "; ".join(map(str, error.args))) from error
+    raise UsageError(
+        f"cannot write {type(data).__name__} data",
+        "it must be an Arrow table, record batches, a data frame or paths of files",
+        "collect it first" if hasattr(data, "collect") else "convert dictionaries with pyarrow.Table.from_pylist",
+    )
 
 
 def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
-    """`UsageError` for a value that an option does not have."""
+    """Raise `UsageError` if the value is not among the choices of an option."""
     if value not in choices:
         raise UsageError(f"--{option} {value}", f"choose one of {', '.join(choices)}")
 
 
 def check_names(given: Mapping[str, object], options: type) -> None:
-    """`TypeError` for a keyword that is none of the options, which are declared as a `TypedDict`."""
+    """Raise `TypeError` for a keyword that is not declared in the `TypedDict` of options."""
     for name in given.keys() - options.__annotations__.keys():
-        raise TypeError(f"there is no option '{name}', there are {', '.join(options.__annotations__)}")
+        raise TypeError(f"there is no option '{name}'; the options are {', '.join(options.__annotations__)}")
 
 
 def check_positive(**numbers: int | None) -> None:
-    """`UsageError` for an option, in Python's spelling, that is less than 1; None means not given."""
+    """Raise `UsageError` for an option below 1; the keywords are the options' names in Python, None means not given."""
     for name, number in numbers.items():
         if number is not None and number < 1:
-            raise UsageError(f"--{name.replace('_', '-')} {number}", "the least is 1")
+            raise UsageError(f"--{name.replace('_', '-')} {number}", "the minimum is 1")
+
+
+def _from_pandas(frame: Any, schema: TableSchema) -> pa.Table:
+    """The DataFrame as an Arrow table. Columns with maps, which Arrow would infer as lists or structs, have the table's type."""
+    import pyarrow as pa
+
+    from paimon_cli.datatypes.arrow_types import arrow_type
+
+    types = {field.name: arrow_type(field.type) for field in schema.fields if field.name in frame.columns}
+    maps = {name: column for name, column in types.items() if "map<" in str(column)}
+    table = pa.Table.from_pandas(frame.drop(columns=list(maps)), preserve_index=False)
+    for name, column in maps.items():
+        table = table.append_column(name, pa.array(frame[name], column, from_pandas=True))
+    return table

@@ -1,7 +1,7 @@
-"""Conditions that DuckDB hands to a scan, as conditions of our own, so that files are skipped by them.
+"""Translates filters that DuckDB passes to a scan into SQL conditions, by which files are skipped.
 
-PyArrow shows an expression only as text. What cannot be read from it with certainty is left out of the condition, which then
-keeps more rows; the caller applies the expression itself to what it reads.
+PyArrow exposes an expression only as text. Parts that cannot be parsed with certainty are left out, so that the condition keeps
+more rows; the caller applies the original expression to the rows that it reads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?Z?")
 
 
 def pushed_condition(text: str, schema: TableSchema) -> str | None:
-    """A condition in our SQL that every row fulfils for which the expression with this text is true; None if none is known."""
+    """A SQL condition that is true for at least all rows that satisfy the expression with this text; None if there is none."""
     try:
         condition = _Reader(text, schema).whole()
         if condition is not None:
@@ -36,11 +36,11 @@ def pushed_condition(text: str, schema: TableSchema) -> str | None:
 
 
 class _Unreadable(Exception):
-    """The text has an unknown form."""
+    """The text of the expression has an unknown form."""
 
 
 class _Reader:
-    """Reads the text from left to right."""
+    """Parses the text of an expression from left to right."""
 
     def __init__(self, text: str, schema: TableSchema) -> None:
         self._text = text
@@ -68,7 +68,7 @@ class _Reader:
         return self._joined() if compared is None else self._comparison(*compared)
 
     def _joined(self) -> str | None:
-        """Two conditions; of an AND one may be unknown, and the other still holds."""
+        """Two conditions joined by AND or OR. If one operand of an AND is unknown, the other still holds."""
         left = self._expression()
         is_and = self._takes(" and ")
         if not is_and:
@@ -80,7 +80,7 @@ class _Reader:
         return f"({left} {'AND' if is_and else 'OR'} {right})"
 
     def _compared(self) -> tuple[str, re.Match[str]] | None:
-        """The name that stands here, with the operator and the literal after it; None if a condition does."""
+        """The column name at the current position, with its operator and literal; None if another condition starts here."""
         for name in self._here():
             if found := _COMPARED.match(self._text, self._place + len(name)):
                 return name, found
@@ -129,7 +129,7 @@ class _Reader:
 
 
 def _literal(text: str, t: DataType) -> str | None:
-    """The literal in our SQL; None for one that could mean something else."""
+    """The literal in SQL; None if its meaning is not certain."""
     if isinstance(t, StringType):
         return "'" + text[1:-1].replace("'", "''") + "'" if text[:1] == '"' and "\\" not in text else None
     if isinstance(t, BinaryType):

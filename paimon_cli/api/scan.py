@@ -1,4 +1,4 @@
-"""A scan: planned rows of a table, which are read on demand."""
+"""A scan: a planned read of a table, whose rows are read on demand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FILE_SIZE = "128 mb"
 
 
 class ReadableRows(ABC):
-    """Rows in the forms of several libraries; a source, too, for any that takes Arrow's PyCapsule interface."""
+    """Rows that can be converted for several libraries, and read by any that supports the Arrow PyCapsule interface."""
 
     @abstractmethod
     def to_batches(self) -> pa.RecordBatchReader:
@@ -39,22 +39,22 @@ class ReadableRows(ABC):
     def to_pandas(self, **options: Any) -> Any:
         """All rows as a pandas DataFrame; `options` are passed to `pyarrow.Table.to_pandas`.
 
-        Raises `UsageError` where pandas is not installed.
+        Raises `UsageError` if pandas is not installed.
         """
         installed("pandas")
         return self.to_arrow().to_pandas(**options)
 
     def to_polars(self) -> Any:
-        """All rows as a polars DataFrame. Raises `UsageError` where polars is not installed."""
+        """All rows as a polars DataFrame. Raises `UsageError` if polars is not installed."""
         return installed("polars").from_arrow(self.to_arrow())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rows for any library that takes the Arrow PyCapsule interface: `pyarrow.table(rows)`."""
+        """The rows for libraries that support the Arrow PyCapsule interface: `pyarrow.table(rows)`."""
         return self.to_batches().__arrow_c_stream__(requested_schema)
 
 
 class Scan(ReadableRows):
-    """Rows of a table at one snapshot, planned when `Table.scan` made it and read by each of its methods.
+    """Rows of a table at one snapshot, planned by `Table.scan`, and read by each method of the scan.
 
     >>> scan = example_table().scan(["id", "price"], where="price > 10", order_by="price DESC")
     >>> scan.to_arrow().to_pydict()
@@ -80,7 +80,7 @@ class Scan(ReadableRows):
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the result: the chosen columns, after `rowkind` if row kinds were requested."""
+        """The Arrow schema of the result: the chosen columns, preceded by `rowkind` if requested."""
         import pyarrow as pa
 
         from paimon_cli.datatypes.arrow_types import arrow_field
@@ -89,13 +89,13 @@ class Scan(ReadableRows):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is doubtful about the condition, such as a comparison that no value can match."""
+        """Warnings about the condition, such as a comparison that no value can match."""
         return tuple(self.rows.predicate.warnings) if self.rows.predicate else ()
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """The rows as a reader that yields them batch by batch: memory holds a few batches at a time, except with `order_by`.
+        """The rows as a reader of batches, of which only a few are in memory at a time, except with `order_by`.
 
-        Errors are raised while it is read: `DamagedFile`, `NotFound` if the snapshot expires meanwhile, `StorageUnavailable`.
+        Reading it may raise `DamagedFile`, `StorageUnavailable`, and `NotFound` if the snapshot expires in the meantime.
         """
         import pyarrow as pa
 
@@ -103,11 +103,11 @@ class Scan(ReadableRows):
         return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in self.rows.rows()))
 
     def to_duckdb(self, connection: Any = None) -> Any:
-        """A DuckDB relation over the rows, in `connection` or DuckDB's default one.
+        """A DuckDB relation over the rows, in `connection` or DuckDB's default connection.
 
-        Nothing is read before the relation is used, and each use reads the same snapshot again, in bounded memory. Conditions of
-        the relation are applied by DuckDB after the read: give `Table.scan` those that should skip files. Raises `UsageError`
-        where duckdb is not installed.
+        Nothing is read before the relation is used; each use reads the same snapshot again, in bounded memory. DuckDB
+        applies filters of the relation after the read: pass conditions that should skip files to `Table.scan`. Raises
+        `UsageError` if duckdb is not installed.
         """
         return (connection or installed("duckdb")).from_arrow(self)
 
@@ -115,7 +115,7 @@ class Scan(ReadableRows):
         return self.schema.__arrow_c_schema__()
 
     def count(self) -> int:
-        """The number of rows; reads as little as possible, often metadata alone."""
+        """The number of rows; reads as little as possible, often only metadata."""
         return self.rows.count()
 
     def explain(self) -> ScanPlan:
@@ -125,7 +125,7 @@ class Scan(ReadableRows):
         return explain_scan(self.rows)
 
     def analyze(self) -> ScanAnalysis:
-        """Plan and read again in one thread, drop the rows, and say what each stage cost (`read --analyze`)."""
+        """Plan and read again in one thread, discard the rows, and measure the cost of each stage (`read --analyze`)."""
         from paimon_cli.jobs.scan_analysis import analyze_scan
 
         return analyze_scan(self._table.catalog_table, self.rows.request)
@@ -133,10 +133,10 @@ class Scan(ReadableRows):
     def write_file(
         self, path: str, *, format: str | None = None, file_size: str | None = None, force: bool = False
     ) -> ExportSummary:
-        """Write the rows, in their order, into a file (`read --output`).
+        """Write the rows in order to a file (`read --output`). After a failure no file remains.
 
-        `format` is parquet, csv, arrow or ndjson, by default that of the extension. A `path` that ends in `/`, or is a
-        directory, gets files of `file_size` each. `force` replaces a file that exists. If this fails, no file is left.
+        `format`: parquet, csv, arrow or ndjson, default by extension. If `path` ends in `/` or is a directory, files of
+        `file_size` each are written to it. `force`: replace an existing file.
         """
         from paimon_cli.jobs.export_job import OutputRequest, write_rows
 
@@ -144,7 +144,7 @@ class Scan(ReadableRows):
         return write_rows(self.rows, OutputRequest(path, form, size, force, self._table.catalog_table.store_options))
 
     def export(self, output_path: str) -> ExportSummary:
-        """Write parquet files into a new or empty directory, one per split, in parallel on the engine (`read --output-path`)."""
+        """Write Parquet files, one per split, to a new or empty directory, in parallel on the engine (`read --output-path`)."""
         from paimon_cli.jobs.export_job import ExportRequest, run_export
 
         scan, runtime = self.rows, self._table.runtime
@@ -159,7 +159,7 @@ class Scan(ReadableRows):
 
 
 def installed(name: str, extra: str = "") -> Any:
-    """A module that the package itself does not need. `UsageError` that names the extra, by default the module's own name."""
+    """Import an optional module. Raises `UsageError`, which names the `extra` to install (default: the module's name)."""
     with importing(f"the package {name} is not installed", extra or name):
         module = import_module(name)
     return module
@@ -177,7 +177,7 @@ def plan_scan(
     increment: Increment | None,
     row_kind: bool,
 ) -> Scan:
-    """Find the snapshot, check columns and condition against its schema, plan."""
+    """Plan a scan: find the snapshot, and check columns and condition against its schema."""
     from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 
     select = columns if columns is None or isinstance(columns, str) else ",".join(map(_selected, columns))
@@ -197,7 +197,7 @@ def plan_changes(
     where: str | None,
     limit: int | None,
 ) -> Scan:
-    """The changes of the snapshots `begin` to `end`, None for the latest."""
+    """The changes of the snapshots `begin` to `end` (None: the latest)."""
     from paimon_cli.jobs.row_scan import Increment, plan_rows
     from paimon_cli.read.increments import CHANGES
 
@@ -218,7 +218,7 @@ def follow_changes(
     limit: int | None,
     wait_seconds: float,
 ) -> Changes:
-    """The changes of the snapshots from `begin` on, also of those that are still to come."""
+    """The changes of the snapshots from `begin` on, including future snapshots."""
     from paimon_cli.jobs.row_scan import FollowedChanges
 
     request = _request_of_changes(begin, end, columns, where, limit)
@@ -239,28 +239,28 @@ def _request_of_changes(
 
 @dataclass(frozen=True)
 class Changes:
-    """The changes of a table, as `Table.follow_changelog` finds them."""
+    """The changes of a table, as `Table.follow_changelog` returns them."""
 
     rows: FollowedChanges
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Batches of changes, the first column `rowkind`, as they are found."""
+        """Batches of changes as they are committed, with `rowkind` as the first column."""
         return self.rows.rows()
 
 
 def _selected(name: str) -> str:
-    """A name as `--select` takes it. Fields (`a.b`) and quoted names stay as they are."""
+    """A name for `--select`: quoted if needed; fields (`a.b`) and quoted names are unchanged."""
     plain = name.replace(".", "").replace("_", "").isalnum()
     return name if plain or name[:1] in ('"', "`") else quoted_name(name)
 
 
 def increment_of(text: str, mode: str) -> Increment:
-    """`A..B` with ids, tags or times, B by default the latest."""
+    """Parse `A..B` with ids, tags or times; B defaults to the latest. Raises `UsageError`."""
     from paimon_cli.jobs.row_scan import Increment
 
     begin, dots, end = text.partition("..")
     if not dots or not begin:
-        raise UsageError(f"--incremental {text}", "two snapshots are expected", "write them as 3..7")
+        raise UsageError(f"--incremental {text}", "it must name two snapshots", "write them as 3..7")
     return Increment(begin, end, mode)
 
 
@@ -274,8 +274,8 @@ def file_form(path: str, file_format: str | None, file_size: str | None) -> tupl
     size = parse_size(file_size or FILE_SIZE)
     if size < LEAST_FILE_SIZE:
         raise UsageError(f"--file-size {file_size}", f"the minimum is {human_size(LEAST_FILE_SIZE)}")
-    if not path.endswith("/") and FileForm.is_told_by(path):
+    if not path.endswith("/") and FileForm.is_known_for(path):
         raise UsageError(
-            f"--output {path} is one file", "--file-size applies only to a directory of files", f"write --output {path}/"
+            f"--output {path} is a single file", "--file-size applies only to directories", f"write --output {path}/"
         )
     return FileForm(file_format or "parquet"), size

@@ -1,7 +1,7 @@
-"""SQL queries over tables: DuckDB runs them, and reads tables through scans of ours.
+"""SQL queries over tables, run by DuckDB.
 
-Each table is a dataset that DuckDB asks for the columns it needs and for the rows that fulfil its conditions. Nothing is written:
-only SELECT is taken.
+Each table is a dataset, from which DuckDB requests the columns and rows that it needs. Only SELECT is accepted; nothing is
+written.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ EXTRA = "sql"
 BATCH_ROWS = 65536
 SHOW_HINT = "`paimon-cli tables ls` lists the tables of the warehouse"
 OpenTable = Callable[[str], "Table"]
-"""Opens a table by `db.table` or by its path; `NotFound`."""
+"""Opens a table by `db.table` or by its path; raises `NotFound`."""
 
 
 class TableDataset(ds.Dataset):  # type: ignore[misc]
-    """A table at one version, as DuckDB reads a dataset of PyArrow."""
+    """A table at one version, as a PyArrow dataset for DuckDB."""
 
     def __init__(self, table: Table, version: Mapping[str, Any], trace: Trace) -> None:
-        # The constructor of the base class refuses to be called.
+        # The constructor of the base class cannot be called.
         self._table = table
         self._version = version
         self._trace = trace
@@ -51,7 +51,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         return self._scan.schema
 
     def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **options: Any) -> ds.Scanner:
-        """The rows for which `filter` is true, with these columns; called by DuckDB."""
+        """The rows that satisfy `filter`, with these columns; called by DuckDB."""
         names = list(self.schema.names if columns is None else columns)
         text = None if filter is None else str(filter)
         read = [name for name in self.schema.names if name in names or (text is not None and _may_name(text, name))]
@@ -65,7 +65,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         return ds.Scanner.from_batches(batches, columns=names, filter=filter)
 
     def _rows(self, scan: Scan) -> Iterator[pa.RecordBatch]:
-        """The rows of the scan. An error is remembered, because DuckDB would report it as one of its own."""
+        """The rows of the scan. Errors are remembered, because DuckDB would wrap them in its own."""
         try:
             yield from scan.to_batches()
         except PaimonError as error:
@@ -80,7 +80,7 @@ def _may_name(text: str, column: str) -> bool:
 
 @dataclass(frozen=True)
 class NamedTable:
-    """A table as a query names it: parts of a name, and a version (`AT`)."""
+    """A table reference in a query: the parts of its name, and its version (`AT`)."""
 
     parts: tuple[str, ...]
     unit: str | None = None
@@ -91,7 +91,7 @@ class NamedTable:
         return ".".join(self.parts)
 
     def scan_options(self) -> dict[str, Any]:
-        """The version as `Table.scan` takes it."""
+        """The version as keyword arguments of `Table.scan`."""
         if self.version is None:
             return {}
         if self.unit == "TIMESTAMP":
@@ -100,13 +100,13 @@ class NamedTable:
 
 
 class SqlResult(ReadableRows):
-    """The rows of a query, which DuckDB computes while they are read. They can be read once."""
+    """The rows of a query, which DuckDB computes while they are read. They can be read only once."""
 
     def __init__(self, rows: pa.RecordBatchReader, datasets: Sequence[TableDataset], release: Callable[[], None]) -> None:
         self._rows = rows
         self._datasets = datasets
         self._release = release
-        columns = zip(_different(rows.schema.names), rows.schema, strict=True)
+        columns = zip(_unique(rows.schema.names), rows.schema, strict=True)
         self.fields = tuple(DataField(number, name, _type_of(column)) for number, (name, column) in enumerate(columns))
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ class SqlResult(ReadableRows):
         """The rows, batch by batch."""
         schema = self.schema
         try:
-            with _as_our_errors(self._datasets):
+            with _translated_errors(self._datasets):
                 for batch in self._rows:
                     columns = [column.cast(t) for column, t in zip(batch.columns, schema.types, strict=True)]
                     yield pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -135,13 +135,14 @@ class SqlResult(ReadableRows):
 
 
 def run_query(query: str, open_table: OpenTable, trace: Trace) -> SqlResult:
-    """Run one SELECT over the tables that it names. Raises `UsageError` for other statements and errors in the query, `NotFound`
-    for a table that is not there.
+    """Run one SELECT over the tables that it names.
+
+    Raises `UsageError` for other statements and errors in the query, `NotFound` for a missing table.
     """
     duckdb = installed("duckdb", EXTRA)
     scratch = ScratchDirectory("sql")
     settings = {
-        "python_enable_replacements": False,  # a variable of the caller is not a table
+        "python_enable_replacements": False,  # Python variables of the caller are not tables
         "autoinstall_known_extensions": False,
         "temp_directory": str(scratch.path),
     }
@@ -153,7 +154,7 @@ def run_query(query: str, open_table: OpenTable, trace: Trace) -> SqlResult:
         scratch.remove()
 
     try:
-        with _as_our_errors(datasets):
+        with _translated_errors(datasets):
             query = _registered(connection, query, open_table, trace, datasets)
             reader = connection.sql(query).to_arrow_reader(BATCH_ROWS)
         return SqlResult(reader, datasets, release)
@@ -163,7 +164,7 @@ def run_query(query: str, open_table: OpenTable, trace: Trace) -> SqlResult:
 
 
 def _registered(connection: Any, query: str, open_table: OpenTable, trace: Trace, datasets: list[TableDataset]) -> str:
-    """Give the connection a view for each table of the query, and return the query that names them."""
+    """Register a view for each table of the query, and return the query with references to the views."""
     tree = _parsed(connection, query)
     (statement,) = tree["statements"]
     nodes = list(_tables_of(statement, frozenset()))
@@ -189,7 +190,7 @@ def _registered(connection: Any, query: str, open_table: OpenTable, trace: Trace
 
 
 def _create_view(connection: Any, named: NamedTable, source: str) -> None:
-    """A view of the name that the query uses, so that its columns can be qualified with it."""
+    """Create a view with the name in the query, so that columns can be qualified with it."""
     *schemas, name = (_identifier(part) for part in named.parts)
     for schema in schemas:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}").fetchall()
@@ -201,21 +202,21 @@ def _identifier(name: str) -> str:
 
 
 def _parsed(connection: Any, query: str) -> dict[str, Any]:
-    """The syntax tree of the one SELECT."""
+    """The syntax tree of the query. Raises `UsageError` unless it is a single SELECT."""
     statements = connection.extract_statements(query)
     if len(statements) != 1:
-        raise UsageError(f"{len(statements)} statements", "a query is one statement", "give one SELECT")
+        raise UsageError(f"the query has {len(statements)} statements", "it must be a single SELECT")
     (row,) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
     tree: dict[str, Any] = json.loads(row[0])
     if tree["error"]:
         kind = str(statements[0].type).rpartition(".")[2]
         what = "this statement cannot be run" if kind in ("SELECT", "MULTI") else f"{kind} is not a query"
-        raise UsageError(what, "queries only read: SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE", "give one SELECT")
+        raise UsageError(what, "only queries are accepted: SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE")
     return tree
 
 
 def _tables_of(node: Any, hidden: frozenset[str]) -> Iterator[dict[str, Any]]:
-    """The nodes that name tables, but for the names of WITH, which are `hidden` inside of their query."""
+    """The nodes that name tables. Names defined by WITH are `hidden` within their query."""
     if isinstance(node, list):
         for inner in node:
             yield from _tables_of(inner, hidden)
@@ -224,7 +225,7 @@ def _tables_of(node: Any, hidden: frozenset[str]) -> Iterator[dict[str, Any]]:
         return
     hidden |= {entry["key"].lower() for entry in (node.get("cte_map") or {}).get("map", ())}
     if node.get("show_type") == "SHOW_SPECIAL":
-        raise UsageError("DuckDB does not know the tables of a warehouse", "it sees those that a query names", SHOW_HINT)
+        raise UsageError("DuckDB cannot list the tables of a warehouse", "it sees only tables that a query names", SHOW_HINT)
     if node.get("type") == "BASE_TABLE" and (node["schema_name"] or node["table_name"].lower() not in hidden):
         yield node
     for inner in node.values():
@@ -238,14 +239,16 @@ def _named(node: Mapping[str, Any]) -> NamedTable:
         return NamedTable(parts)
     literal = clause["expr"].get("literal") or {}
     if "text" not in literal:
-        raise UsageError("AT takes a literal", "the version must be known before the query runs", "such as AT (VERSION => 3)")
+        raise UsageError("AT needs a literal", "the version must be known before the query runs", "such as AT (VERSION => 3)")
     return NamedTable(parts, clause["unit"].upper(), literal["text"])
 
 
 def _opened(named: NamedTable, open_table: OpenTable) -> Table | None:
-    """None for what DuckDB may know itself: a file, a table function, or nothing."""
+    """The table; None for a name that DuckDB may resolve itself, such as a file or a table function."""
     if len(named.parts) > 2:
-        raise UsageError(f"'{named.name}' has {len(named.parts)} parts", "a table is db.table, or a path in double quotes")
+        raise UsageError(
+            f"'{named.name}' has {len(named.parts)} parts", "a table is named db.table, or by a path in double quotes"
+        )
     try:
         return open_table(named.name)
     except (NotFound, UsageError):
@@ -258,15 +261,15 @@ _KIND_OF_ERROR = re.compile(r"^[A-Z][\w ]* Error: ")
 
 
 @contextlib.contextmanager
-def _as_our_errors(datasets: Sequence[TableDataset]) -> Iterator[None]:
-    """Errors of DuckDB as errors of the query, unless one of ours caused them."""
+def _translated_errors(datasets: Sequence[TableDataset]) -> Iterator[None]:
+    """Raise the error of a scan that failed; otherwise report an error of DuckDB as an error in the query."""
     duckdb = installed("duckdb", EXTRA)
     try:
         yield
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        ours = next((dataset.failure for dataset in datasets if dataset.failure is not None), None)
-        if ours is not None:
-            raise ours from None
+        failure = next((dataset.failure for dataset in datasets if dataset.failure is not None), None)
+        if failure is not None:
+            raise failure from None
         what, _, why = str(error).strip().partition("\n")
         if isinstance(error, duckdb.CatalogException) and "does not exist" in what:
             hint = "name tables as db.table with --warehouse, or by their path in double quotes"
@@ -274,15 +277,15 @@ def _as_our_errors(datasets: Sequence[TableDataset]) -> Iterator[None]:
         raise UsageError(_KIND_OF_ERROR.sub("", what), " ".join(why.split())) from error
 
 
-def _different(names: Sequence[str]) -> list[str]:
-    """The names, with a number where one repeats."""
-    found: list[str] = []
+def _unique(names: Sequence[str]) -> list[str]:
+    """The names, with a number appended to repeated ones."""
+    unique: list[str] = []
     for name in names:
-        number, fresh = 1, name
-        while fresh in found:
-            number, fresh = number + 1, f"{name}_{number}"
-        found.append(fresh)
-    return found
+        number, candidate = 1, name
+        while candidate in unique:
+            number, candidate = number + 1, f"{name}_{number}"
+        unique.append(candidate)
+    return unique
 
 
 def _type_of(column: pa.Field) -> Any:

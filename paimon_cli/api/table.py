@@ -1,4 +1,4 @@
-"""A table as an object. Each command of the command line is one of its methods, with the same name and options."""
+"""A table as an object: each command of the command line is a method with the same name and options."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ INCREMENT_MODES = (AUTO, "delta", "changelog", "diff")
 
 @dataclass(frozen=True)
 class TableDropped:
-    """What a drop deletes. `left`: paths that remain, relative to the table's directory, which is `path`.
+    """What a drop deletes. `left`: the paths that remain, relative to the table's directory `path`.
 
-    `only_entry`: the files are gone already, and only the entry in the catalog is removed.
+    `only_entry`: the files no longer exist, and only the entry in the catalog is removed.
     """
 
     table: str
@@ -51,9 +51,9 @@ class TableDropped:
 class Table(Writing, Maintenance, Integrity, Inspection, History):
     """An Apache Paimon table.
 
-    Opening one reads its latest schema and nothing else; Arrow is loaded when rows or statistics are needed, Spark when a job is
-    big enough for it. Commands such as `tags create` and `alter set` are `table.tags.create(...)` and `table.alter.set(...)`.
-    All failures are the errors of `paimon_cli.errors`; warnings go through Python's `warnings`.
+    Opening a table reads only its latest schema. Arrow is imported when rows or statistics are needed, Spark when a job is
+    large enough. Commands such as `tags create` and `alter set` are `table.tags.create(...)` and `table.alter.set(...)`.
+    Failures are raised as errors of `paimon_cli.errors`; warnings are issued through Python's `warnings`.
 
     >>> import pyarrow as pa
     >>> columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
@@ -90,9 +90,10 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
     ) -> Table:
         """Open a table by its path or URL, or as `db.table` of a warehouse.
 
-        The warehouse is `warehouse`, else `PAIMON_WAREHOUSE`, else that of `./paimon.yaml`. `options` are options of the catalog
-        (`s3.endpoint`) and table options, which override the table's own in calls of this object; `strict_options` makes an
-        unknown one an error instead of a warning. Raises `NotFound` without such a table or branch.
+        The warehouse is `warehouse`, else `PAIMON_WAREHOUSE`, else the one in `./paimon.yaml`. `options`: catalog
+        options (`s3.endpoint`), and table options, which override the table's own in calls on this object.
+        `strict_options`: raise `UsageError` for unknown options instead of warning. Raises `NotFound` if there is no
+        such table or branch.
         """
         catalog_options, table_options = split_options({key: str(value) for key, value in (options or {}).items()})
         runtime = runtime or Runtime()
@@ -102,7 +103,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
 
     @classmethod
     def at(cls, location: TableLocation, options: Mapping[str, str], runtime: Runtime, *, may_be_damaged: bool = False) -> Table:
-        """Open a table whose location and options are known and checked. `may_be_damaged`: without readable schemas, too."""
+        """Open a table whose location and options have been checked. `may_be_damaged`: even if no schema is readable."""
         find = CatalogTable.open_damaged if may_be_damaged else CatalogTable.open
         return cls(find(location, options, runtime.trace), runtime)
 
@@ -130,17 +131,18 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
     ) -> Table:
         """Create a table and open it.
 
-        The columns come from one of `schema` (an Arrow schema, or a file with Paimon's schema JSON), `columns` (definitions in
-        SQL, such as `id BIGINT NOT NULL`), `ddl` (a file with a CREATE TABLE statement) and `from_file` (a parquet, orc, csv or
-        json file). `options` are stored in the table, those of the catalog excepted. Raises `UsageError` if the table exists,
-        unless `if_not_exists`, and `NotSupported` for a table that `write` would refuse.
+        The columns come from exactly one of `schema` (an Arrow schema, or a file with Paimon's schema JSON), `columns`
+        (definitions in SQL, such as `id BIGINT NOT NULL`), `ddl` (a file with a CREATE TABLE statement) and `from_file`
+        (a parquet, orc, csv or json file). `options` are stored in the table, except catalog options. Raises
+        `UsageError` if the table exists, unless `if_not_exists`, and `NotSupported` for a table that `write` would
+        refuse.
         """
         from paimon_cli.api.definition import Columns, create_table
 
         catalog_options, table_options = split_options({key: str(value) for key, value in (options or {}).items()})
         runtime = runtime or Runtime()
         location = replace(locate_table(name, warehouse, catalog_options, is_new=True), allow_unsafe_commit=allow_unsafe_commit)
-        made = create_table(
+        created = create_table(
             location,
             Columns(columns, schema, ddl, from_file, format, form),
             primary_key=primary_key,
@@ -151,7 +153,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
             if_not_exists=if_not_exists,
             strict_options=strict_options,
         )
-        for warning in made.warnings:
+        for warning in created.warnings:
             runtime.warn(warning)
         location = locate_table(name, warehouse, catalog_options)  # a server chooses the location only when it creates the table
         return cls.at(replace(location, allow_unsafe_commit=allow_unsafe_commit), {}, runtime)
@@ -172,10 +174,11 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
     ) -> Scan:
         """Plan a read of the rows, merged by key; the methods of the result read them.
 
-        `columns` are names, also of fields (`a.b`); `where` is a SQL condition such as `id > 7 AND name LIKE 'a%'`. The table is
-        read at its latest snapshot, at a `snapshot` id, a `tag`, or `as_of` a time (RFC 3339, epoch millis or a datetime; UTC
-        where no zone is given). `incremental` reads the changes after A up to and including B: `A..B`, ids, tags or times.
-        `row_kind` also gives deleted keys, with a first column `rowkind`. Raises `NotFound` and `UsageError`.
+        `columns`: names, including nested fields (`a.b`); `where`: a SQL condition such as `id > 7 AND name LIKE 'a%'`.
+        The table is read at its latest snapshot, at a `snapshot` id, a `tag`, or `as_of` a time (RFC 3339, epoch millis
+        or a datetime; UTC if it has no zone). `incremental`: read the changes after A up to and including B, given as
+        `A..B` with ids, tags or times. `row_kind`: include deleted keys, and add `rowkind` as the first column. Raises
+        `NotFound` for a missing snapshot, `UsageError` for invalid arguments.
         """
         from paimon_cli.api.scan import increment_of, plan_scan
 
@@ -202,10 +205,10 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         where: str | None = None,
         limit: int | None = None,
     ) -> Scan:
-        """The row changes of the snapshots `begin` to `end` (default the latest), with a first column `rowkind`.
+        """The row changes of the snapshots `begin` to `end` (default: the latest), with `rowkind` as the first column.
 
-        If the table has a changelog producer they come from changelog files, and for overwrites from a comparison with the
-        snapshot before; otherwise from the rows that each commit added.
+        If the table has a changelog producer, they come from changelog files, and for overwrites from a comparison with
+        the previous snapshot; otherwise they are the rows that each commit added.
         """
         from paimon_cli.api.scan import plan_changes
 
@@ -221,14 +224,14 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         limit: int | None = None,
         wait_seconds: float = 1.0,
     ) -> Changes:
-        """Like `changelog`, but waits for further snapshots: looks for them every `wait_seconds`, without `end` for ever."""
+        """Like `changelog`, but wait for further snapshots up to `end` (None: forever), polling every `wait_seconds`."""
         from paimon_cli.api.scan import follow_changes
 
         return follow_changes(self, begin, end, columns, where, limit, wait_seconds)
 
     @property
     def tags(self) -> Tags:
-        """Named snapshots, which are kept when snapshots expire."""
+        """Named snapshots, which are protected from expiry."""
         from paimon_cli.api.versions import Tags
 
         return Tags(self)
@@ -242,20 +245,20 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
 
     @property
     def consumers(self) -> Consumers:
-        """Streaming readers, and the snapshots kept for them."""
+        """Streaming readers, for which snapshots are kept."""
         from paimon_cli.api.versions import Consumers
 
         return Consumers(self)
 
     @property
     def alter(self) -> Alter:
-        """Changes of options and columns."""
+        """Changes to options and columns."""
         from paimon_cli.api.definition import Alter
 
         return Alter(self)
 
     def plan_drop(self) -> Planned[TableDropped, TableDropped]:
-        """The files that would go with the table, and those of its directory that would stay."""
+        """Plan to delete the table; the plan names the files in its directory that would remain."""
         from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
         from paimon_cli.maintain.needed_files import total_size
 
@@ -263,12 +266,12 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         opened = self.catalog_table
         if opened.branch != MAIN_BRANCH:
             hint = f"paimon-cli branches rm {shlex.quote(opened.url)} {shlex.quote(opened.branch)}"
-            raise UsageError(f"{opened.name} is a branch", "drop deletes whole tables", hint)
+            raise UsageError(f"{opened.name} is a branch", "drop deletes a whole table", hint)
         schema = opened.schemas.latest()
         plan = plan_table_drop(opened.storage, opened.layout, schema)
         left = [path.removeprefix(f"{opened.url}/") for path in plan.stays]
         size, snapshots = total_size(plan.files), len(opened.snapshots.ids())
-        goes = TableDropped(opened.name, opened.url, snapshots, len(plan.files), size, left)
+        dropped = TableDropped(opened.name, opened.url, snapshots, len(plan.files), size, left)
 
         def run() -> TableDropped:
             def delete_files() -> None:
@@ -278,33 +281,33 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
                 delete_files()
             else:
                 opened.metastore.drop_table(opened.identifier, delete_files)
-            return goes
+            return dropped
 
-        return Planned(goes, run, lambda: plan.files)
+        return Planned(dropped, run, lambda: plan.files)
 
     def drop(self) -> TableDropped:
-        """Delete the table for good: its files, snapshots, tags and branches. Other files in its directory stay."""
+        """Delete the table permanently: its files, snapshots, tags and branches. Other files in its directory remain."""
         return self.plan_drop().run()
 
 
 def plan_drop_of_entry(location: TableLocation) -> Planned[TableDropped, TableDropped] | None:
-    """The removal of an entry at whose location there is no table; None where no catalog keeps entries apart from files."""
+    """Plan to remove an entry without a table; None if the catalog does not store entries apart from files."""
     metastore, identifier = location.metastore, location.identifier
     if metastore is None or identifier is None or not metastore.keeps_entries:
         return None
     storage, root = location.open_storage()
     left = sorted(entry.name for entry in storage.list_directory(root))
-    goes = TableDropped(location.name, root, 0, 0, 0, left, only_entry=True)
+    dropped = TableDropped(location.name, root, 0, 0, 0, left, only_entry=True)
 
     def run() -> TableDropped:
         metastore.drop_table(identifier, lambda: None)
-        return goes
+        return dropped
 
-    return Planned(goes, run)
+    return Planned(dropped, run)
 
 
 def check_table_options(options: Mapping[str, str], runtime: Runtime, *, strict: bool) -> None:
-    """Warn about doubtful options of a call; `UsageError` for an unknown one if `strict`."""
+    """Warn about doubtful options of a call; if `strict`, raise `UsageError` for unknown ones."""
     if not options:
         return
     from paimon_cli.catalog.option_values import odd_options, refuse_unknown

@@ -1,4 +1,4 @@
-"""Tags, branches and consumers of a table: what keeps snapshots, and separate lines of them."""
+"""The tags, branches and consumers of a table: references that keep snapshots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class Tags:
-    """Named snapshots, which are kept when snapshots expire. Iterating gives all tags by snapshot.
+    """Named snapshots, which are protected from expiry. Iterating gives all tags by snapshot.
+
 
     >>> table = example_table()
     >>> table.tags.create("year-end", time_retained="365d").snapshot_id
@@ -42,21 +43,21 @@ class Tags:
         return tag_rows(self._table.catalog_table)
 
     def show(self, name: str) -> TagRow:
-        """One tag. `NotFound`."""
+        """One tag. Raises `NotFound` if it does not exist."""
         from paimon_cli.inspect.version_report import read_tag
 
         return read_tag(self._table.catalog_table, name)
 
     def exists(self, name: str) -> bool:
-        """Whether there is a tag of this name."""
+        """Whether there is a tag with this name."""
         return self._table.catalog_table.tags.content(name) is not None
 
     def create(
         self, name: str, *, snapshot: int | None = None, time_retained: str | None = None, replace: bool = False
     ) -> TagRow:
-        """Name a snapshot (an id; default the latest). `time_retained`, such as `7d`, defaults to the table's option.
+        """Create a tag for a snapshot (an id; default: the latest). `time_retained`: such as `7d`; default the table's option.
 
-        `UsageError` if the tag exists, unless `replace` moves it.
+        Raises `UsageError` if the tag exists, unless `replace` is set, which moves it.
         """
         from paimon_cli.maintain.tags import create_tag, replace_tag
 
@@ -79,7 +80,7 @@ class Tags:
         return self.show(new_name)
 
     def plan_rm(self, *names: str) -> Planned[TagRemoval, int]:
-        """The tags, and the files that only they need. `NotFound` for a tag that is not there."""
+        """Plan to delete tags, and the files that only they need. Raises `NotFound` for a missing tag."""
         from paimon_cli.jobs.reclaim_job import deletion
         from paimon_cli.maintain.needed_files import FileToDelete, measured
         from paimon_cli.maintain.tags import files_removed_with_tags, plan_removal, remove_tags
@@ -97,7 +98,7 @@ class Tags:
         return Planned(removal, run, files)
 
     def rm(self, *names: str) -> int:
-        """Delete tags, and the files that only they needed; the number of those files."""
+        """Delete tags, and the files that only they need; returns the number of deleted files."""
         return self.plan_rm(*names).run()
 
 
@@ -148,7 +149,7 @@ class Branches:
         return self.show(new_name)
 
     def plan_rm(self, name: str) -> Planned[Sequence[int], None]:
-        """The ids of the snapshots that would go with the branch. `NotFound`."""
+        """Plan to delete a branch; the plan has the ids of its snapshots. Raises `NotFound` for a missing branch."""
         from paimon_cli.maintain.branches import remove_branch
 
         opened = self._table.catalog_table
@@ -162,7 +163,7 @@ class Branches:
         self.plan_rm(name).run()
 
     def plan_fast_forward(self, name: str) -> Planned[FastForwardPlan, BranchRow]:
-        """What main would get and lose. `NotFound` for a branch that is not there."""
+        """Plan to replace the history of main with that of a branch. Raises `NotFound` for a missing branch."""
         from paimon_cli.jobs.reclaim_job import deletion
         from paimon_cli.maintain.branches import fast_forward, files_removed_by_fast_forward, plan_fast_forward
         from paimon_cli.maintain.needed_files import measured
@@ -183,14 +184,14 @@ class Branches:
         return Planned(plan, run, lambda: measured(context, files_removed_by_fast_forward(context, plan)))
 
     def fast_forward(self, name: str) -> BranchRow:
-        """Replace main's history since the branch was created with the branch's; main's own commits since then are lost."""
+        """Replace the history of main since the branch was created with that of the branch. Later commits to main are lost."""
         self._table.check_commit()
         return self.plan_fast_forward(name).run()
 
 
 @dataclass(frozen=True)
 class ConsumerRow:
-    """`behind`: snapshots that it has not read yet; `modified` in epoch millis."""
+    """A streaming reader. `behind`: the number of snapshots that it has not read yet; `modified`: epoch millis."""
 
     name: str
     next_snapshot: int
@@ -199,7 +200,8 @@ class ConsumerRow:
 
 
 class Consumers:
-    """Streaming readers, and the snapshots kept for them. Iterating gives all consumers by name.
+    """Streaming readers, for which snapshots are kept. Iterating gives all consumers by name.
+
 
     >>> table = example_table()
     >>> table.consumers.reset("nightly-export", next_snapshot=1).behind
@@ -223,14 +225,14 @@ class Consumers:
         return [_row(consumer, latest) for consumer in consumers(self._table.context)]
 
     def reset(self, name: str, *, next_snapshot: int | None = None) -> ConsumerRow:
-        """Set the snapshot that a consumer reads next (default the one after the latest), creating it if need be."""
+        """Set the next snapshot of a consumer (default: the one after the latest), creating the consumer if needed."""
         from paimon_cli.maintain.retention import reset_consumer
 
         latest = self._latest_id()
         return _row(reset_consumer(self._table.context, name, latest + 1 if next_snapshot is None else next_snapshot), latest)
 
     def plan_rm(self, name: str) -> Planned[str, None]:
-        """The deletion of a consumer. `NotFound`."""
+        """Plan to delete a consumer. Raises `NotFound` if it does not exist."""
         from paimon_cli.maintain.retention import check_consumer, remove_consumer
 
         context = self._table.context
@@ -238,7 +240,7 @@ class Consumers:
         return Planned(name, lambda: remove_consumer(context, name))
 
     def rm(self, name: str) -> None:
-        """Delete a consumer: snapshots are no longer kept for it."""
+        """Delete a consumer, so that snapshots are no longer kept for it."""
         self.plan_rm(name).run()
 
     def _latest_id(self) -> int:

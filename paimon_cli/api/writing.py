@@ -1,31 +1,36 @@
-"""Changing the rows of a table: write, update, delete, truncate, and commits in two phases."""
+"""Changes to the rows of a table: write, update, delete, truncate, and commits in two phases."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from paimon_cli.api.maintenance import Planned, compact_request
-from paimon_cli.api.opened_table import OpenedTable, Partitions, Self, check_choice, check_names, check_positive, partition_list
+from paimon_cli.api.opened_table import (
+    OpenedTable,
+    Partitions,
+    Self,
+    check_choice,
+    check_names,
+    check_positive,
+    partition_list,
+    row_source,
+)
 from paimon_cli.datatypes.type_text import quoted_name
-from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.errors import UsageError
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from typing_extensions import Unpack
 
     from paimon_cli.commit.committer import CommitResult
-    from paimon_cli.ingest.row_sources import RowSource
     from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.jobs.metadata_jobs import Dropped
     from paimon_cli.jobs.update_job import UpdateSummary
     from paimon_cli.jobs.write_job import WriteSummary
     from paimon_cli.jobs.write_request import WriteRequest
     from paimon_cli.metadata.staged_commit import StagedCommit
-    from paimon_cli.metadata.table_schema import TableSchema
 
 INLINE, ASYNC, AFTER, NO_COMPACTION = "inline", "async", "after", "none"
 FAIL, SKIP = "fail", "skip"
@@ -33,9 +38,9 @@ OFF = "off"
 
 
 class Identity(TypedDict, total=False):
-    """With `commit_user` and `commit_id` a commit can be repeated after a crash: made again, it does nothing.
+    """The identity of a commit. A commit with the same `commit_user` and `commit_id` is made only once, even if it is repeated.
 
-    `assume_new` commits even if it can no longer be determined whether the commit was made before.
+    `assume_new`: commit even if it can no longer be determined whether the commit was already made.
     """
 
     commit_user: str | None
@@ -44,11 +49,10 @@ class Identity(TypedDict, total=False):
 
 
 class Writing(OpenedTable):
-    """The methods of `Table` that change rows. Each is one commit, which happens as a whole or not at all.
+    """The methods of `Table` that change rows. Each makes one atomic commit, which can be repeated safely with an `Identity`.
 
-    An `Identity` makes them repeatable. All of them raise `Refused` where the storage cannot keep two commits apart, `Conflict`
-    if another commit was in the way, and `CommitUnknown` if the storage did not say whether the commit was published; nothing is
-    deleted then.
+    All of them raise `Refused` if the storage does not allow safe commits, `Conflict` if another commit conflicts, and
+    `CommitUnknown` if the storage did not confirm whether the commit was published; nothing is deleted then.
     """
 
     def write(
@@ -75,21 +79,22 @@ class Writing(OpenedTable):
     ) -> WriteSummary:
         """Write rows in one commit.
 
-        `data` is an Arrow table, a record batch or several, a pandas or polars frame (whatever offers `__arrow_c_stream__`), or
-        the paths of files, which are read as they are written and need not fit into memory. Columns are matched by name.
+        `data`: an Arrow table, one or more record batches, a pandas or polars frame (anything with
+        `__arrow_c_stream__`), or paths of files, which are streamed and need not fit in memory. Columns are matched by
+        name.
 
-        - `op`: `upsert` inserts or replaces rows, `delete` deletes the rows with the same keys; instead, `op_column` names an
-          input column that holds the row kind: +I, +U, -U or -D.
-        - `overwrite`: replace the existing rows of the partitions that get rows, or of `partition`. Data without rows is an
-          error unless `allow_empty`.
-        - `on_error`: `fail`, `skip` or a file: what happens to rows that do not fit the table. `missing_columns`: `null` or
-          `error`. `timezone`: zone of times without offset in columns WITH LOCAL TIME ZONE.
-        - `data_conflict_check`: `partition`, `bucket`, `range`, `key` or `off`: which commits of others since `read_snapshot`
-          are a `DataConflict`.
+        - `op`: `upsert` inserts or replaces rows; `delete` deletes the rows with the same keys. `op_column` instead
+        names an input column with the row kind of each row: +I, +U, -U or -D.
+        - `overwrite`: replace the existing rows of the partitions that get rows, or of `partition`. Data without rows is an error
+          unless `allow_empty`.
+        - `on_error`: what to do with rows that do not fit the table: `fail`, `skip`, or the path of a file for the bad cells.
+          `missing_columns`: `null` or `error`. `timezone`: for times without an offset in columns WITH LOCAL TIME ZONE.
+        - `data_conflict_check`: `partition`, `bucket`, `range`, `key` or `off`: which other commits since `read_snapshot` raise
+          `DataConflict`.
         - `compact`: `inline`, `async`, `after` the commit, or `none`. Default `inline`, or `none` for write-only tables.
-        - `stage`: a file. Only data files are written; `table.stage.commit(file)` commits them.
-        - `format` and `form`: of files.
-        - `on_written`: called with the summary when the rows are committed or staged, before a compaction `after` it.
+        - `stage`: a file. Write only the data files; `table.stage.commit(file)` commits them.
+        - `format`, `form`: the format of files.
+        - `on_written`: called with the summary when the rows are committed or staged, before a compaction `after` the commit.
 
         Raises `BadInput` for rows that do not fit.
         """
@@ -103,7 +108,7 @@ class Writing(OpenedTable):
             )
         if partition is not None and not overwrite:
             raise UsageError(
-                "--partition without --overwrite", "each row goes to the partition that its own values name", "add --overwrite"
+                "--partition needs --overwrite", "otherwise each row goes to the partition of its own values", "add --overwrite"
             )
         checked = self.with_check(data_conflict_check)
         checked.check_commit()
@@ -111,7 +116,7 @@ class Writing(OpenedTable):
         if compact in (INLINE, ASYNC) and options.write_only:
             raise UsageError(
                 f"--compact {compact} on a write-only table",
-                "tables that are write-only leave compaction to a dedicated job",
+                "write-only tables leave compaction to a dedicated job",
                 "use --compact after",
             )
         if read_snapshot is not None and options.commit_data_conflict_check == OFF:
@@ -119,7 +124,7 @@ class Writing(OpenedTable):
         from paimon_cli.jobs.write_request import WriteRequest
 
         request = WriteRequest(
-            self._row_source(data, format, form, timezone),
+            row_source(data, format, form, timezone, self.catalog_table.store_options, self.context.schema),
             op=op,
             op_column=op_column,
             overwrite=overwrite,
@@ -158,7 +163,7 @@ class Writing(OpenedTable):
         return summary
 
     def _mark_partitions(self, done: WriteSummary | UpdateSummary, user: str | None, number: int | None) -> None:
-        """Mark the written partitions as done, if the table asks for it; a repeated commit marks them again."""
+        """Mark the written partitions as done, if the table's options say so; a repeated commit marks them again."""
         from paimon_cli.maintain.mark_done import mark_written, marks_written_partitions, partitions_of_commit
 
         if not marks_written_partitions(self.context):
@@ -171,23 +176,8 @@ class Writing(OpenedTable):
             partitions = partitions_of_commit(self.context, identity.user, identity.identifier)
         mark_written(self.context, partitions, self.runtime.warn)
 
-    def _row_source(self, data: Any, format: str | None, form: TextForm | None, timezone: str | None) -> RowSource:
-        from paimon_cli.ingest.row_sources import ArrowRows, FileRows, RowSource
-        from paimon_cli.ingest.text_form import text_form
-
-        if isinstance(data, RowSource):
-            return data
-        paths = file_paths(data)
-        if paths is None:
-            if format is not None or form is not None:
-                raise UsageError("a format without files", "it describes how files are written", "leave it out")
-            return ArrowRows(arrow_table(data, self.context.schema), timezone=text_form(timezone=timezone).timezone)
-        if form is not None and timezone is not None:
-            raise UsageError("a timezone beside a form", "the form holds one", "give it in one of the two")
-        return FileRows(paths, format, form or text_form(timezone=timezone), self.catalog_table.store_options)
-
     def with_check(self: Self, granularity: str | None) -> Self:
-        """The same table with another data conflict check."""
+        """The same table with another data conflict check (None: unchanged)."""
         if granularity is None:
             return self
         check_choice(DATA_CONFLICT_CHECK, granularity, DATA_CONFLICT_CHECKS)
@@ -202,10 +192,11 @@ class Writing(OpenedTable):
         data_conflict_check: str | None = None,
         **identity: Unpack[Identity],
     ) -> UpdateSummary:
-        """Change the rows that match a condition, in one commit; if another commit changes the same buckets, start again.
+        """Change the rows that match a condition, in one commit; start again if another commit changes the same buckets.
 
-        `set` is `"points = points + 1"`, a list of those, or a mapping of columns to SQL expressions; numbers, booleans and None
-        stand for themselves, a text constant is `"'open'"`. Raises `Conflict` after `max_attempts`.
+        `set`: `"points = points + 1"`, a list of such assignments, or a mapping of columns to SQL expressions, in which
+        numbers, booleans and None are literals, and a text literal is written as `"'open'"`. Raises `Conflict` after
+        `max_attempts`.
         """
         texts = tuple(_assignments(set))
         if not texts:
@@ -220,7 +211,7 @@ class Writing(OpenedTable):
         data_conflict_check: str | None = None,
         **identity: Unpack[Identity],
     ) -> UpdateSummary:
-        """Delete the rows that match a condition, in one commit; if another commit changes the same buckets, start again."""
+        """Delete the rows that match a condition, in one commit; start again if another commit changes the same buckets."""
         return self._update((), where, max_attempts, data_conflict_check, identity)
 
     def _update(
@@ -239,8 +230,8 @@ class Writing(OpenedTable):
         if checked.context.mode.has_keys and checked.catalog_table.options.get(DATA_CONFLICT_CHECK, "").lower() == OFF:
             raise UsageError(
                 "update and delete always run with the data conflict check",
-                "without it they would undo commits made between their read and their own commit",
-                "leave the option out, or use partition, bucket, range or key",
+                "without it they would undo commits made since their read",
+                "remove the option, or use partition, bucket, range or key",
             )
         checked.check_commit()
         request = UpdateRequest(where, assignments, max_attempts=max_attempts, **identity)
@@ -252,7 +243,7 @@ class Writing(OpenedTable):
         return summary
 
     def plan_truncate(self, *, partition: Partitions | None = None, **identity: Unpack[Identity]) -> Planned[Dropped, Dropped]:
-        """What the partitions, or the whole table, hold now."""
+        """Plan to delete all rows of partitions, or of the whole table; the plan counts them."""
         from paimon_cli.jobs.metadata_jobs import plan_drop, run_drop
         from paimon_cli.jobs.table_change import identity_of
 
@@ -274,19 +265,20 @@ class Writing(OpenedTable):
         return self.plan_truncate(**identity).run()
 
     def drop_partition(self, partition: Partitions, **identity: Unpack[Identity]) -> Dropped:
-        """Delete all rows of partitions in one commit; with only some of the keys, of all partitions that match."""
+        """Delete all rows of partitions in one commit; some of the keys select all matching partitions."""
         if not partition:
-            raise UsageError("no partition to drop", "all rows would go", "name a partition, or use truncate")
+            raise UsageError("no partition to drop", "all rows would be deleted", "name a partition, or use truncate")
         return self.plan_truncate(partition=partition, **identity).run()
 
     @property
     def stage(self) -> Stage:
-        """Commits in two phases: what `write(stage=FILE)` has written."""
+        """Staged commits, written by `write(stage=FILE)`."""
         return Stage(self)
 
 
 class Stage:
-    """Staged writes, each in a file of its own.
+    """Staged commits, each recorded in a file.
+
 
     >>> table = example_table()
     >>> table.write(more_rows(), stage="orders.stage").snapshots
@@ -299,7 +291,7 @@ class Stage:
         self._table = table
 
     def write(self, request: WriteRequest, file: str) -> WriteSummary:
-        """Write the data files only, and keep the commit in `file`."""
+        """Write only the data files, and record the commit in `file`."""
         from paimon_cli.jobs.stage_job import StageFile, stage_write
         from paimon_cli.jobs.write_job import WriteSummary
 
@@ -323,7 +315,7 @@ class Stage:
         )
 
     def show(self, file: str) -> StagedCommit:
-        """The staged commit: its user, and what it adds to each bucket. `UsageError` if it is another table's."""
+        """The staged commit in a file. Raises `UsageError` if it belongs to another table."""
         from paimon_cli.jobs.stage_job import StageFile, check_table
 
         stage_file = StageFile(file)
@@ -332,7 +324,7 @@ class Stage:
         return staged
 
     def commit(self, file: str) -> CommitResult:
-        """Commit a staged write. Repeated, it changes nothing; after a `Conflict` the data files are deleted."""
+        """Commit a staged write; repeating the call changes nothing. After a `Conflict` the data files are deleted."""
         from paimon_cli.jobs.stage_job import StageFile, commit_stage
         from paimon_cli.maintain.mark_done import mark_written
 
@@ -343,64 +335,14 @@ class Stage:
         return result
 
     def abort(self, file: str) -> int:
-        """Delete the data files of a staged write; their number. `Refused` once it has been committed."""
+        """Delete the data files of a staged write; returns their number. Raises `Refused` if it has been committed."""
         from paimon_cli.jobs.stage_job import StageFile, abort_stage
 
         return abort_stage(self._table.context, StageFile(file), self.show(file))
 
 
-def file_paths(data: Any) -> tuple[str, ...] | None:
-    """The paths, if `data` is one or several of them."""
-    if isinstance(data, (str, os.PathLike)):
-        return (os.fspath(data),)
-    if isinstance(data, (list, tuple)) and data and all(isinstance(item, (str, os.PathLike)) for item in data):
-        return tuple(os.fspath(item) for item in data)
-    return None
-
-
-def arrow_table(data: Any, schema: TableSchema) -> Any:
-    """An Arrow table of whatever holds rows in memory, for a table of this schema. `UsageError` for anything else."""
-    import pyarrow as pa
-
-    if isinstance(data, pa.Table):
-        return data
-    if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
-    if isinstance(data, pa.RecordBatchReader):
-        return data.read_all()
-    try:
-        if hasattr(data, "__dataframe__") and type(data).__module__.startswith("pandas."):
-            return _of_pandas(data, schema)
-        if hasattr(data, "__arrow_c_stream__"):
-            return pa.table(data)
-        batches = list(data) if isinstance(data, Iterable) and not isinstance(data, Mapping) else []
-        if batches and all(isinstance(batch, pa.RecordBatch) for batch in batches):
-            return pa.Table.from_batches(batches)
-    except (pa.ArrowException, ValueError) as error:
-        raise BadInput(f"the {type(data).__name__} has no Arrow form", "; ".join(map(str, error.args))) from error
-    raise UsageError(
-        f"cannot write {type(data).__name__} data",
-        "an Arrow table, record batches, a data frame or paths of files are expected",
-        "collect it first" if hasattr(data, "collect") else "pyarrow.Table.from_pylist makes a table of dictionaries",
-    )
-
-
-def _of_pandas(frame: Any, schema: TableSchema) -> pa.Table:
-    """pandas does not tell maps from lists of pairs, or from rows: columns that hold them have the type of the table."""
-    import pyarrow as pa
-
-    from paimon_cli.datatypes.arrow_types import arrow_type
-
-    types = {field.name: arrow_type(field.type) for field in schema.fields if field.name in frame.columns}
-    maps = {name: column for name, column in types.items() if "map<" in str(column)}
-    table = pa.Table.from_pandas(frame.drop(columns=list(maps)), preserve_index=False)
-    for name, column in maps.items():
-        table = table.append_column(name, pa.array(frame[name], column, from_pandas=True))
-    return table
-
-
 def _assignments(given: str | Sequence[str] | Mapping[str, Any]) -> Iterable[str]:
-    """`column = expression` texts."""
+    """The assignments as `column = expression` texts."""
     if isinstance(given, str):
         return [given]
     if not isinstance(given, Mapping):

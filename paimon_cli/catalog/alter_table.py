@@ -1,4 +1,4 @@
-"""Change a table's schema: apply the changes to the newest one, check the result, publish it as the next (Java SchemaManager)."""
+"""`alter`: applies changes to the latest schema, checks the result, and publishes it as the next schema (Java SchemaManager)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from paimon_cli.storage.clock_and_random import Clock, SystemClock
 
 @dataclass(frozen=True)
 class AlteredTable:
-    """The result of a schema change; `changed` is False if the table already was as requested and no schema was written."""
+    """The result of a schema change. `changed` is False if the table already had the requested schema and nothing was written."""
 
     schema: TableSchema
     changed: bool
@@ -43,9 +43,10 @@ class AlteredTable:
 
 
 def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clock | None = None) -> AlteredTable:
-    """Publish the next schema; if another writer published one meanwhile, try again on top of it.
+    """Publish the next schema; if another writer published one in the meantime, try again on top of it.
 
-    `UsageError` for a change that Paimon refuses; nothing is written then.
+    Raises `UsageError` for a change that Paimon refuses; nothing is written then. Raises `StorageUnavailable` if other
+    writers were first in all attempts.
     """
     refuse_secrets(_set_options(changes))
     for _ in range(table.schemas.latest().typed_options.commit_max_retries + 1):
@@ -60,17 +61,17 @@ def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clo
         if published is not None:
             warnings = _warnings(table, old, published, changes)
             if not _same(new, published):
-                warnings.append(f"schema {published.id}, which the server made, is not what was asked for alone: look at it")
+                warnings.append(f"schema {published.id}, created by the server, differs from the requested one; check it")
             if table.metastore is not None and table.identifier is not None and table.branch == MAIN_BRANCH:
                 warnings += table.metastore.alter_table(table.identifier, old, new)
             return AlteredTable(published, True, tuple(warnings))
     raise StorageUnavailable(
-        f"the schema of {table.name} was not changed", "other schema changes keep being published first", "try again"
+        f"the schema of {table.name} was not changed", "other schema changes were published first each time", "try again"
     )
 
 
 def _published(table: CatalogTable, new: TableSchema, changes: Sequence[SchemaChange]) -> TableSchema | None:
-    """The schema that is there now; None if another writer has published one of that id meanwhile."""
+    """Publish the schema; returns the schema that the table has now, or None if another writer published this id first."""
     if table.metastore is None or table.identifier is None or table.metastore.takes_files:
         return new if table.schemas.commit(new) else None
     branch = "" if table.branch == MAIN_BRANCH else f"$branch_{table.branch}"
@@ -125,10 +126,10 @@ def _same(old: TableSchema, new: TableSchema) -> bool:
 
 
 def _check_vectors_switch(table: CatalogTable, old: TableSchema, new: TableSchema) -> None:
-    """`UsageError` if the rows that readers see would change with `deletion-vectors.enabled`.
+    """Raise `UsageError` if changing `deletion-vectors.enabled` would change the rows that readers see.
 
-    Switched on, readers no longer merge, and skip level 0; switched off, they no longer look at vectors. So a bucket must hold
-    one sorted run above level 0 without retractions, or no vector.
+    When it is switched on, readers stop merging and skip level 0, so each bucket must have a single sorted run above level
+    0 without retractions. When it is switched off, readers ignore vectors, so there must be none.
     """
     enabled = new.typed_options.deletion_vectors_enabled
     latest = table.snapshots.latest()
@@ -147,10 +148,10 @@ def _check_vectors_switch(table: CatalogTable, old: TableSchema, new: TableSchem
 
 
 def _check_lookup_switch(table: CatalogTable, old: TableSchema, new: TableSchema) -> None:
-    """`UsageError` if aggregated rows would be lost or counted twice.
+    """Raise `UsageError` if aggregated rows would be lost or counted twice.
 
-    With lookup a row above level 0 holds what lies below it; without, all rows of a key together make the result. Both give the
-    same as long as a bucket has one sorted run above level 0.
+    With lookup, a row above level 0 already includes the rows of lower runs; without, all rows of a key are merged. Both
+    agree only while each bucket has a single level above level 0.
     """
     shadows = [TableMode.of(schema, schema.typed_options).lower_level_shadows for schema in (old, new)]
     latest = table.snapshots.latest()
@@ -160,7 +161,7 @@ def _check_lookup_switch(table: CatalogTable, old: TableSchema, new: TableSchema
         levels = {file.level for file in bucket.files} - {0}
         if len(levels) > 1:
             raise UsageError(
-                "compaction cannot begin or cease to look up older rows yet",
+                "compactions cannot start or stop looking up older rows yet",
                 f"{table.context.bucket_path(*bucket.bucket_id)} has {len(levels)} levels above level 0",
                 f"run this first, while nothing writes: paimon-cli compact {table.layout.argument} --strategy full",
                 option="changelog-producer",
@@ -168,7 +169,7 @@ def _check_lookup_switch(table: CatalogTable, old: TableSchema, new: TableSchema
 
 
 def _check_postponed(table: CatalogTable, old: TableSchema, new: TableSchema) -> None:
-    """`UsageError` if rows would wait in `bucket-postpone` where no compaction looks for them any more."""
+    """Raise `UsageError` if rows are still postponed: without postponed buckets, no compaction would find them."""
     before, after = (schema.typed_options.bucket for schema in (old, new))
     latest = table.snapshots.latest()
     if before != POSTPONE_BUCKET or after == POSTPONE_BUCKET or latest is None:
@@ -177,7 +178,7 @@ def _check_postponed(table: CatalogTable, old: TableSchema, new: TableSchema) ->
         files = counted(len(bucket.files), "file")
         raise UsageError(
             f"bucket cannot change from {before} to {after} yet",
-            f"{table.context.bucket_path(*bucket.bucket_id)} has {files} with rows that wait for their buckets",
+            f"{table.context.bucket_path(*bucket.bucket_id)} has {files} with rows waiting for their buckets",
             f"run this first, while nothing writes: paimon-cli compact {table.layout.argument}",
             option="bucket",
         )
@@ -200,14 +201,14 @@ def _marked(bucket: BucketFiles) -> str | None:
 
 
 def _warnings(table: CatalogTable, old: TableSchema, new: TableSchema, changes: Sequence[SchemaChange]) -> list[str]:
-    """Warnings about the options that were set, and about what paimon-cli can no longer do with the table."""
-    lost = [limit for limit in writing_limits(new) if limit not in writing_limits(old)]
-    found = [*odd_options(_set_options(changes)), *(f"this version no longer writes the table: {limit}" for limit in lost)]
+    """Warnings about the options that were set, about new limits of paimon-cli, and about concurrent writes."""
+    limits = [limit for limit in writing_limits(new) if limit not in writing_limits(old)]
+    found = [*odd_options(_set_options(changes)), *(f"this version can no longer write the table: {limit}" for limit in limits)]
     try:
         _check_vectors_switch(table, old, new)
         _check_lookup_switch(table, old, new)
     except UsageError as problem:
-        found.append(f"another job has written while the option was changed: {problem.why}; {problem.hint}")
+        found.append(f"another job wrote to the table while the option was changed: {problem.why}; {problem.hint}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Changes of columns and of fields inside them, with Paimon's own refusals (Java SchemaChange, SchemaManager)."""
+"""Changes to columns and nested fields, with the rules of Paimon (Java SchemaChange, SchemaManager)."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import boolean, read_option
 
 Path = tuple[str, ...]
-"""A column, or a field of a nested one: names of ROW fields, `element` of ARRAY and MULTISET, `value` of MAP."""
+"""The path of a column or nested field: names of ROW fields, `element` of ARRAY and MULTISET, `value` of MAP."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """A position after the column `after`, or the front if that is None."""
+    """The position after the column `after`, or the first position if that is None."""
 
     after: str | None = None
 
 
 @dataclass(frozen=True)
 class SetOption:
-    """`fits_files`: the files were rewritten for this value, so it may differ from what they were written with before."""
+    """Set an option. `fits_files`: the files have been rewritten for this value, so an otherwise immutable option may change."""
 
     key: str
     value: str
@@ -70,10 +70,9 @@ class RenameColumn:
 
 @dataclass(frozen=True)
 class AlterColumn:
-    """A change of one column. None leaves a property as it is; an empty `comment` removes the comment, `drop_default` the
-    default.
+    """Change properties of one column; None leaves a property as it is.
 
-    `type` does not change whether null is allowed; `nullable` does.
+    `type` does not affect nullability, which only `nullable` changes. An empty `comment` removes the comment.
     """
 
     path: Path
@@ -89,7 +88,7 @@ SchemaChange = SetOption | UnsetOption | SetComment | AddColumn | DropColumn | R
 
 
 def request_steps(change: SchemaChange) -> Iterator[dict[str, Any]]:
-    """The change as the REST interface of Paimon takes it: one step for each property of a column."""
+    """The change as JSON objects of Paimon's REST API: one per changed property of a column."""
     if isinstance(change, SetOption):
         yield {"action": "setOption", "key": change.key, "value": change.value}
     elif isinstance(change, UnsetOption):
@@ -136,13 +135,13 @@ def _move(change: AddColumn | AlterColumn) -> dict[str, Any] | None:
 
 Fields = tuple[DataField, ...]
 Edit = Callable[[Fields, str], Fields]
-"""Returns the changed columns of a table, or the changed fields of a ROW; the text is the last name of the path."""
+"""A function from the fields of a table or ROW and the last name of a path to the changed fields."""
 
 _NO_ID = -1
 
 
 def edited(fields: Fields, path: tuple[str, ...], edit: Edit) -> Fields:
-    """The fields with `edit` applied at the path. `UsageError` if the path leads nowhere."""
+    """The fields with `edit` applied at the path. Raises `UsageError` if the path does not exist."""
     return _edited_fields(fields, path, 0, edit)
 
 
@@ -155,11 +154,11 @@ def _edited_fields(fields: Fields, path: tuple[str, ...], depth: int, edit: Edit
 
 
 def position_of(fields: Fields, name: str) -> int:
-    """The position of a field. `UsageError` if there is no such field."""
-    for position, one in enumerate(fields):
-        if one.name == name:
+    """The position of a field. Raises `UsageError` if there is no field with this name."""
+    for position, candidate in enumerate(fields):
+        if candidate.name == name:
             return position
-    raise UsageError(f"no column '{name}'", f"there are {', '.join(field.name for field in fields)}", column=name)
+    raise UsageError(f"no column '{name}'", f"the columns are {', '.join(field.name for field in fields)}", column=name)
 
 
 def _edited_type(t: DataType, path: tuple[str, ...], depth: int, edit: Edit) -> DataType:
@@ -171,8 +170,8 @@ def _edited_type(t: DataType, path: tuple[str, ...], depth: int, edit: Edit) -> 
     part, inner = ("value", t.value) if isinstance(t, MapType) else ("element", t.element)
     if name != part:
         if isinstance(t, MapType) and name == "key":
-            raise NotSupported(f"changing the key of '{'.'.join(path[:depth])}'", "Paimon changes the values of a MAP only")
-        raise UsageError(f"'{'.'.join(path[:depth])}' has no field '{name}'", f"inside {t.root} it is called '{part}'")
+            raise NotSupported(f"changing the key of '{'.'.join(path[:depth])}'", "Paimon can only change the values of a MAP")
+        raise UsageError(f"'{'.'.join(path[:depth])}' has no field '{name}'", f"the field of {t.root} is called '{part}'")
     if depth + 1 < len(path):
         inner = _edited_type(inner, path, depth + 1, edit)
     else:
@@ -182,7 +181,7 @@ def _edited_type(t: DataType, path: tuple[str, ...], depth: int, edit: Edit) -> 
 
 
 def is_named(field: DataField) -> bool:
-    """Whether the path names a column or field: elements of lists and values of maps have a type, but no name."""
+    """Whether the field has a name; elements of lists and values of maps have only a type."""
     return field.id != _NO_ID
 
 
@@ -193,13 +192,13 @@ BEFORE_PARTITION = "add-column-before-partition"
 
 @dataclass
 class ColumnChanges:
-    """Applies changes of columns to one schema, one after the other."""
+    """Applies column changes to a schema, one after the other. The methods raise `UsageError` for changes that are refused."""
 
     schema: TableSchema
     fields: Fields = ()
     primary_keys: tuple[str, ...] = ()
     renamed: dict[str, str] = field(default_factory=dict)
-    """Old top-level name -> new name."""
+    """New names of renamed top-level columns, by old name."""
     _ids: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
@@ -209,7 +208,7 @@ class ColumnChanges:
     def add(self, change: AddColumn) -> None:
         if not change.type.nullable:
             what = f"new column '{'.'.join(change.path)}' cannot be NOT NULL"
-            raise UsageError(what, "rows written before have null there", "leave NOT NULL out")
+            raise UsageError(what, "existing rows have null in it", "leave out NOT NULL")
         check_default(".".join(change.path), change.type, change.default)
         plain = DataField(0, change.path[-1], change.type, change.comment, change.default)
         new, self.highest_field_id = numbered_field(plain, self.highest_field_id)
@@ -236,7 +235,7 @@ class ColumnChanges:
             _refuse_unnamed(fields, "drop")
             position = position_of(fields, name)
             if len(fields) == 1:
-                raise UsageError(f"column '{'.'.join(change.path)}' cannot be dropped", "it is the last one")
+                raise UsageError(f"column '{'.'.join(change.path)}' cannot be dropped", "it is the only one left")
             return (*fields[:position], *fields[position + 1 :])
 
         self.fields = edited(self.fields, change.path, remove)
@@ -244,13 +243,13 @@ class ColumnChanges:
     def rename(self, change: RenameColumn) -> None:
         self._refuse_partition_column(change.path, "renamed")
 
-        def give_name(fields: Fields, name: str) -> Fields:
+        def set_name(fields: Fields, name: str) -> Fields:
             _refuse_unnamed(fields, "rename")
             position = position_of(fields, name)
             _refuse_taken(fields, change.name)
             return _with(fields, position, replace(fields[position], name=change.name))
 
-        self.fields = edited(self.fields, change.path, give_name)
+        self.fields = edited(self.fields, change.path, set_name)
         if len(change.path) == 1:
             self.renamed[change.path[0]] = change.name
             self.primary_keys = tuple(change.name if key == change.path[0] else key for key in self.primary_keys)
@@ -264,19 +263,19 @@ class ColumnChanges:
                 raise UsageError(f"column '{top_level}' cannot be given another type", "it is a primary key column")
         may_be_null = self.schema.typed_options.primary_key_nullable
         if is_key and change.nullable is not None and change.nullable != may_be_null:
-            stays = "nullable" if may_be_null else "NOT NULL"
-            raise UsageError(f"column '{top_level}' must stay {stays}", "it is a primary key column")
+            nullability = "nullable" if may_be_null else "NOT NULL"
+            raise UsageError(f"column '{top_level}' must stay {nullability}", "it is a primary key column")
         self.fields = edited(self.fields, change.path, lambda fields, name: self._altered(fields, name, change))
         if change.position is not None:
             if top_level is None:
-                raise NotSupported(f"moving '{'.'.join(change.path)}'", "Paimon moves whole columns only")
+                raise NotSupported(f"moving '{'.'.join(change.path)}'", "Paimon can only move top-level columns")
             self.fields = _moved(self.fields, position_of(self.fields, top_level), change.position)
 
     def _altered(self, fields: Fields, name: str, change: AlterColumn) -> Fields:
         position = position_of(fields, name)
         old = fields[position]
         if change.comment is not None or change.default is not None or change.drop_default:
-            _refuse_unnamed(fields, "comment or give a default to")
+            _refuse_unnamed(fields, "set a comment or default of")
         t = old.type
         if change.type is not None:
             t = self._cast(".".join(change.path), t, change.type)
@@ -305,13 +304,13 @@ class ColumnChanges:
 
     def _nullability(self, name: str, t: DataType, nullable: bool) -> DataType:
         if t.nullable and not nullable and self._switch(KEEP_NULLABLE, True):
-            what, why = f"column '{name}' cannot become NOT NULL", "rows written before may have null there"
+            what, why = f"column '{name}' cannot become NOT NULL", "existing rows may have null in it"
             raise UsageError(what, why, f"set {KEEP_NULLABLE}=false first", column=name)
         return t.with_nullable(nullable)
 
-    def _refuse_partition_column(self, path: tuple[str, ...], done: str) -> None:
+    def _refuse_partition_column(self, path: tuple[str, ...], change: str) -> None:
         if len(path) == 1 and path[0] in self.schema.partition_keys:
-            raise UsageError(f"column '{path[0]}' cannot be {done}", "it is a partition column")
+            raise UsageError(f"column '{path[0]}' cannot be {change}", "it is a partition column")
 
     def _switch(self, key: str, default: bool) -> bool:
         text = self.schema.options.get(key)

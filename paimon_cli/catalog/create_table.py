@@ -1,4 +1,4 @@
-"""Creates a table: checks the definition, then publishes schema 0 if there is none."""
+"""`create`: checks the definition of a new table and publishes its schema 0."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ from paimon_cli.options.option_catalog import WRITE
 from paimon_cli.storage.clock_and_random import Clock, SystemClock
 
 PLAIN_PRECISION = 6
-"""Digits of a TIMESTAMP that every file format holds."""
+"""The largest precision of a TIMESTAMP that every file format can store."""
 
 
 @dataclass(frozen=True)
 class CreatedTable:
-    """The result of a creation. `created` is False if the table existed and that was allowed; `warnings` are about its
-    options.
-    """
+    """The result of `create`. `created` is False if the table already existed, with `--if-not-exists`."""
 
     schema: TableSchema
     created: bool
@@ -35,16 +33,16 @@ class CreatedTable:
 
 
 def create_table(location: TableLocation, definition: TableDefinition, clock: Clock | None = None) -> CreatedTable:
-    """Write `schema/schema-0` of a new table.
+    """Create a table: write `schema/schema-0` and register it in its catalog.
 
-    `UsageError` if the definition is invalid or the table exists, `NotSupported` for a table that `write` would not accept.
+    Raises `UsageError` if the definition is invalid or the table exists, `NotSupported` for a table that `write` would refuse.
     """
     definition = with_key_options(definition)
     refuse_secrets(definition.options)
     check_definition(definition)
     definition = with_postponed_writes(definition)
     if location.read_optimized:
-        raise UsageError(f"{location.name} is a view", "a table cannot be created under a name with $ro", "leave $ro out")
+        raise UsageError(f"{location.name} is a view", "a table name cannot end in $ro", "leave out $ro")
     if location.branch != MAIN_BRANCH:
         raise UsageError(
             f"{location.name} is a branch",
@@ -65,17 +63,15 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
         return history.commit(schema)
 
     if metastore is None or name is None:
-        is_made = publish()
+        is_created = publish()
     else:
         if not metastore.takes_files:
             _refuse_unwritable(location.name, schema)
-        is_made = metastore.create_table(name, schema, publish)
-    if is_made:
+        is_created = metastore.create_table(name, schema, publish)
+    if is_created:
         return CreatedTable(schema, True, (*warnings, *odd_options(definition.options), *idle_levels(definition.options)))
     if not definition.if_not_exists:
-        raise UsageError(
-            f"table {location.name} already exists", hint="use --if-not-exists to leave it as it is, or choose another name"
-        )
+        raise UsageError(f"table {location.name} already exists", hint="add --if-not-exists to keep it, or choose another name")
     storage, root = location.open_storage()
     return CreatedTable(SchemaHistory(storage, TableLayout(root)).latest(), False)
 
@@ -86,20 +82,18 @@ def _refuse_unwritable(name: str, schema: TableSchema) -> None:
     if not limits:
         return
     hint = TableMode.of(schema, schema.typed_options).hint(WRITE)
-    raise NotSupported(
-        f"cannot create {name}", "; ".join(limits), hint or "leave that out, or create the table with another Paimon engine"
-    )
+    raise NotSupported(f"cannot create {name}", "; ".join(limits), hint or "change the definition, or use another Paimon engine")
 
 
 def writing_limits(schema: TableSchema) -> list[str]:
-    """What paimon-cli cannot do with such a table, as text; the table itself is valid for other engines."""
+    """Why paimon-cli could not write a table with this schema, as texts; other engines may."""
     mode = TableMode.of(schema, schema.typed_options)
     engine = engine_limit(schema) if mode.has_keys else None
     return [*mode.limits(WRITE), *([engine] if engine else []), *_limits_of_files(schema)]
 
 
 def _limits_of_files(schema: TableSchema) -> list[str]:
-    """What its data files could not hold, as text."""
+    """Why paimon-cli could not write the data files of the table, as texts."""
     options = schema.typed_options
     formats = {options.file_format.lower(), *(text.lower() for text in options.file_format_per_level.values())}
     codecs = {options.file_compression, *options.file_compression_per_level.values()}
@@ -117,7 +111,7 @@ def _limits_of_files(schema: TableSchema) -> list[str]:
 
 
 def _odd_partitions(schema: TableSchema) -> list[DataType]:
-    """Partition columns for which writers disagree on directory names."""
+    """The types of partition columns for which engines disagree on directory names."""
     return [t for t in schema.types_of(schema.partition_keys) if t.root in FLOATING_ROOTS | BINARY_ROOTS]
 
 

@@ -1,6 +1,4 @@
-"""Parses one CREATE TABLE statement, in the syntax of Flink SQL, Spark SQL or Paimon's documentation, into a
-`TableDefinition`.
-"""
+"""Parses a CREATE TABLE statement in the syntax of Flink SQL, Spark SQL or Paimon's documentation."""
 
 from __future__ import annotations
 
@@ -14,9 +12,10 @@ OPTION_CLAUSES = ("WITH", "TBLPROPERTIES", "OPTIONS")
 
 
 def parse_create_table(sql: str, what: str) -> TableDefinition:
-    """The table that the statement declares. The name in the statement is ignored: the command says where the table goes.
+    """The table that the statement defines; the name in it is ignored. `what`: the source of the text, for messages.
 
-    `UsageError` with line and column for other statements; `NotSupported` for computed columns, watermarks and CREATE TABLE AS.
+    Raises `UsageError` with line and column for other statements, `NotSupported` for computed columns, watermarks and
+    CREATE TABLE AS.
     """
     tokens = SqlTokens(sql, what)
     tokens.expect("CREATE")
@@ -34,7 +33,7 @@ def parse_create_table(sql: str, what: str) -> TableDefinition:
 
 
 def definition_of(columns: list[SqlColumn], what: str) -> TableDefinition:
-    """The definition from columns of `-C` or of a statement; a column declared PRIMARY KEY becomes the primary key."""
+    """A definition with the columns of `-C` options or of a statement; a column declared PRIMARY KEY becomes the primary key."""
     keys = tuple(column.field.name for column in columns if column.is_key)
     if len(keys) > 1:
         raise UsageError(
@@ -61,7 +60,7 @@ def _read_columns(tokens: SqlTokens) -> tuple[list[SqlColumn], tuple[str, ...]]:
             primary_keys = tokens.names_in_parentheses("a key column")
             tokens.accept("NOT", "ENFORCED")
         elif tokens.accept("WATERMARK", "FOR"):
-            raise NotSupported("WATERMARK in CREATE TABLE", "a table stores no watermark rule", "leave the clause out")
+            raise NotSupported("WATERMARK in CREATE TABLE", "a table stores no watermark rule", "leave out the clause")
         else:
             columns.append(_read_stored_column(tokens))
         if not tokens.accept(","):
@@ -72,10 +71,9 @@ def _read_columns(tokens: SqlTokens) -> tuple[list[SqlColumn], tuple[str, ...]]:
 
 def _read_stored_column(tokens: SqlTokens) -> SqlColumn:
     column = read_column(tokens)
-    follower = tokens.peek
-    if follower.is_word("AS", "METADATA", "GENERATED"):
+    if tokens.peek.is_word("AS", "METADATA", "GENERATED"):
         raise NotSupported(
-            f"column '{column.field.name}' is computed", "a table stores plain columns only", "leave the column out"
+            f"column '{column.field.name}' is computed", "a table can only store plain columns", "leave out the column"
         )
     return column
 
@@ -91,9 +89,7 @@ def _read_clauses(tokens: SqlTokens, definition: TableDefinition) -> TableDefini
         elif any(tokens.accept(clause) for clause in OPTION_CLAUSES):
             definition = replace(definition, options={**definition.options, **_read_options(tokens)})
         elif tokens.peek.is_word("AS", "SELECT"):
-            raise NotSupported(
-                "CREATE TABLE AS", "rows are written by another command", "create the table, then use paimon-cli write"
-            )
+            raise NotSupported("CREATE TABLE AS", "`create` writes no rows", "create the table, then use paimon-cli write")
         elif not tokens.accept(";"):
             raise tokens.unexpected("COMMENT, PARTITIONED BY, WITH (...), TBLPROPERTIES (...) or the end")
     return definition
@@ -102,7 +98,7 @@ def _read_clauses(tokens: SqlTokens, definition: TableDefinition) -> TableDefini
 def _expect_paimon(tokens: SqlTokens) -> None:
     provider = tokens.name("a provider")
     if provider.lower() != "paimon":
-        raise UsageError(f"USING {provider} is not a Paimon table", hint="write USING paimon, or leave the clause out")
+        raise UsageError(f"USING {provider} is not a Paimon table", hint="write USING paimon, or leave out the clause")
 
 
 def _read_options(tokens: SqlTokens) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What makes a table definition invalid: one function per rule, checked before anything is written (Java SchemaValidation)."""
+"""The rules for a valid table definition, one function each, checked before anything is written (Java SchemaValidation)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paimon_cli.options.table_options import HASHED, NULLABLE_KEYS, TableOptions
 
 
 def check_engine(definition: TableDefinition) -> None:
-    """`UsageError` for options that no engine could merge by. `engine_limit` reports what only paimon-cli lacks."""
+    """Raise `UsageError` for merge options that no engine accepts; `engine_limit` reports what only paimon-cli lacks."""
     _check_record_expiry(definition)
     _check_row_kind(definition)
     _check_group_order(definition)
@@ -26,7 +26,7 @@ def check_engine(definition: TableDefinition) -> None:
 
 
 def engine_limit(schema: TableSchema) -> str | None:
-    """What paimon-cli cannot merge in such a table; None if it can."""
+    """Why paimon-cli cannot merge rows of such a table; None if it can."""
     try:
         merge_engine(schema, schema.typed_options)
     except NotSupported as limit:
@@ -38,35 +38,35 @@ def _check_record_expiry(definition: TableDefinition) -> None:
     options = TableOptions(definition.options)
     name = options.record_level_time_field
     if options.record_level_expire_time is not None and name is None:
-        raise UsageError("record-level.expire-time needs record-level.time-field", "it says how old a row is")
+        raise UsageError("record-level.expire-time needs record-level.time-field", "without it rows have no age")
     if name is not None and name in definition.field_names:
         column_type = definition.field(name).type
         if column_type.root not in TIMESTAMP_ROOTS | {"INT", "BIGINT"}:
             raise UsageError(
                 f"record-level.time-field '{name}' is {type_to_sql(column_type)}",
-                "it takes INT, BIGINT (epoch seconds) or TIMESTAMP",
+                "it must be INT, BIGINT (epoch seconds) or TIMESTAMP",
             )
 
 
 def _check_row_kind(definition: TableDefinition) -> None:
     name = TableOptions(definition.options).rowkind_field
     if name in definition.field_names and (column_type := definition.field(name).type).root not in ("CHAR", "VARCHAR"):
-        raise UsageError(f"rowkind.field '{name}' is {type_to_sql(column_type)}", "it takes a text column, with +I, -U, +U or -D")
+        raise UsageError(f"rowkind.field '{name}' is {type_to_sql(column_type)}", "it must be text: +I, -U, +U or -D")
 
 
 def _check_group_order(definition: TableDefinition) -> None:
-    """Refuse a column in two groups: in Java, the group that it follows depends on the order of a hash map."""
+    """Refuse a column in two sequence groups: in Java, the order of a hash map decides which group applies."""
     groups = TableOptions(definition.options).sequence_groups
     for key, (fields, _) in sorted(groups.items()):
         other = next((k for k, (_, columns) in groups.items() if k != key and not set(fields).isdisjoint(columns)), None)
         if other is not None:
-            raise UsageError(f"{other} names a column that orders another group", f"it is of {key}")
+            raise UsageError(f"{other} names a column that orders another sequence group", f"it already belongs to {key}")
 
 
 def _check_cross_partition(definition: TableDefinition) -> None:
     if definition.options.get("sequence.field") and not set(definition.partition_keys) <= set(definition.primary_keys):
         raise UsageError(
-            "sequence.field cannot be combined with a primary key that leaves partition columns out",
+            "sequence.field cannot be combined with a primary key that lacks partition columns",
             "a row that moves to another partition has no defined order there",
         )
 
@@ -75,11 +75,11 @@ RESERVED_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_
 RESERVED_PREFIX = "_KEY_"
 POSTPONE, DYNAMIC = -2, -1
 FIELD_OPTION_ARITY = 3
-"""`fields.<column>.<what>`."""
+"""Parts of a key such as `fields.COLUMN.aggregate-function`."""
 
 
 def check_definition(definition: TableDefinition) -> None:
-    """Check every rule; `UsageError` names the first one that the definition breaks."""
+    """Check all rules. Raises `UsageError` for the first one that the definition breaks."""
     for check in CHECKS:
         check(definition)
 
@@ -91,7 +91,7 @@ def _check_columns(definition: TableDefinition) -> None:
     for name in definition.field_names:
         if name in RESERVED_NAMES or name.startswith(RESERVED_PREFIX):
             raise UsageError(
-                f"column name '{name}' is reserved", "data files hold Paimon's own columns under such names", "rename the column"
+                f"column name '{name}' is reserved", "Paimon's own columns in data files have such names", "rename the column"
             )
         if not name.strip():
             raise UsageError("a column has no name")
@@ -110,7 +110,7 @@ def _check_keys(definition: TableDefinition) -> None:
             column_type = definition.field(name).type
             if column_type.root in UNORDERED_ROOTS:
                 raise UsageError(
-                    f"{what} column '{name}' is of type {type_to_sql(column_type)}", "only plain types can be compared as keys"
+                    f"{what} column '{name}' is {type_to_sql(column_type)}", "only plain types can be compared as keys"
                 )
 
 
@@ -126,19 +126,19 @@ def _check_primary_key(definition: TableDefinition) -> None:
             raise UsageError(
                 f"primary key column '{name}' is declared NULL",
                 f"key columns are NOT NULL unless the table has {NULLABLE_KEYS}=true",
-                f"add --option {NULLABLE_KEYS}=true, or leave NULL out of '{name}'",
+                f"add --option {NULLABLE_KEYS}=true, or declare '{name}' without NULL",
             )
     if keys and set(keys) <= set(partitions):
         raise UsageError(
-            f"primary key ({', '.join(keys)}) holds partition columns only",
-            "within one partition every row would have the same key",
+            f"primary key ({', '.join(keys)}) has only partition columns",
+            "all rows of a partition would have the same key",
             "add a column to the key, or partition by fewer columns",
         )
     missing = [name for name in partitions if name not in keys]
     if keys and missing and definition.bucket != DYNAMIC:
         raise UsageError(
             f"primary key ({', '.join(keys)}) lacks partition column {missing[0]}",
-            "with a fixed number of buckets a key must lead to one partition",
+            "with a fixed bucket count, the key must determine the partition",
             f"use --primary-key {','.join((*keys, *missing))}, or --bucket -1",
         )
 
@@ -147,8 +147,8 @@ def _check_bucket(definition: TableDefinition) -> None:
     bucket, bucket_keys = definition.bucket, definition.bucket_keys
     if bucket == 0 or bucket < POSTPONE:
         raise UsageError(
-            f"bucket {bucket} is not a number of buckets",
-            hint="a positive number; -1 for dynamic buckets; -2 to postpone the choice",
+            f"bucket {bucket} is not a valid bucket count",
+            hint="use a positive number, -1 for dynamic buckets, or -2 for postponed buckets",
         )
     _refuse_duplicates("bucket-key column", bucket_keys)
     _expect_columns("bucket-key", bucket_keys, definition)
@@ -157,22 +157,22 @@ def _check_bucket(definition: TableDefinition) -> None:
             raise UsageError(f"bucket-key column '{name}' is nested", "only plain types are hashed")
         if definition.primary_keys and name not in definition.primary_keys:
             raise UsageError(
-                f"bucket-key column '{name}' is not in the primary key", "rows of one key could fall into several buckets"
+                f"bucket-key column '{name}' is not in the primary key", "rows of one key could go to several buckets"
             )
         if name in definition.partition_keys:
             raise UsageError(f"bucket-key column '{name}' is a partition column", "it is the same for all rows of a partition")
     if bucket_keys and bucket == DYNAMIC:
         raise UsageError(
-            "bucket-key without a number of buckets", "with bucket -1 no hash of columns chooses the bucket", "add --bucket N"
+            "bucket-key without a bucket count", "with bucket -1 the bucket does not depend on a hash", "add --bucket N"
         )
     if bucket > 0 and not definition.primary_keys and not bucket_keys:
         raise UsageError(
-            "a fixed number of buckets without a key",
-            "nothing says which bucket a row belongs to",
-            "add --primary-key COLUMNS, or, for an append table, --option bucket-key=COLUMNS",
+            "a fixed bucket count without a key",
+            "nothing determines the bucket of a row",
+            "add --primary-key COLUMNS or, for an append table, --option bucket-key=COLUMNS",
         )
     if bucket == POSTPONE and not definition.primary_keys:
-        raise UsageError("bucket -2 needs a primary key", "an append table has nothing to postpone", "use --bucket -1")
+        raise UsageError("bucket -2 needs a primary key", "append tables cannot postpone buckets", "use --bucket -1")
     function = TableOptions(definition.options).bucket_function
     if function != HASHED and bucket != DYNAMIC:
         _check_bucket_function(function, definition)
@@ -185,7 +185,7 @@ def _check_bucket_function(function: str, definition: TableDefinition) -> None:
     keys = definition.bucket_keys or trimmed_keys
     why_not = bucket_key_limit(function, [definition.field(name).type for name in keys])
     if why_not is not None:
-        raise UsageError(f"bucket-function.type={function} gives keys ({', '.join(keys)}) no bucket", why_not)
+        raise UsageError(f"bucket-function.type={function} does not accept the key ({', '.join(keys)})", why_not)
 
 
 def _check_merging(definition: TableDefinition) -> None:
@@ -207,7 +207,7 @@ def _check_merging(definition: TableDefinition) -> None:
         raise UsageError(
             "full-compaction.delta-commits cannot be combined with changelog-producer=lookup",
             "the changelog comes from lookups, not from full compactions",
-            "use changelog-producer=full-compaction, or leave the option out",
+            "use changelog-producer=full-compaction, or remove the option",
         )
     if producer == "full-compaction" and options.get("deletion-vectors.enabled", "false").lower() == "true":
         raise UsageError(
@@ -229,7 +229,7 @@ def _check_sequence_field(definition: TableDefinition) -> None:
         raise UsageError("sequence.field cannot be combined with merge-engine=first-row", "the first row wins by arrival")
     for name in names:
         if f"fields.{name}.aggregate-function" in definition.options:
-            raise UsageError(f"sequence.field '{name}' has an aggregate function", "the column orders rows, it is not aggregated")
+            raise UsageError(f"sequence.field '{name}' has an aggregate function", "a column that orders rows is not aggregated")
 
 
 def _check_snapshot_ordering(definition: TableDefinition) -> None:
@@ -240,12 +240,12 @@ def _check_snapshot_ordering(definition: TableDefinition) -> None:
     if not definition.primary_keys:
         raise UsageError(f"{ordering} needs a primary key", "it decides which row of a key wins", "add --primary-key")
     if options.sequence_fields:
-        raise UsageError(f"{ordering} and sequence.field exclude each other", "either decides alone which row of a key wins")
+        raise UsageError(f"{ordering} cannot be combined with sequence.field", "only one of them can decide which row wins")
     if not options.write_only:
         raise UsageError(
             f"{ordering} needs write-only=true",
-            "a writer cannot compact files whose snapshot is not known before they are committed",
-            "set write-only=true, and run `paimon-cli compact` beside the writers",
+            "a writer cannot compact files before their snapshot is known",
+            "set write-only=true, and run `paimon-cli compact` as a separate job",
         )
 
 
@@ -269,13 +269,13 @@ def _expect_columns(what: str, names: Iterable[str], definition: TableDefinition
 
 
 def _refuse_duplicates(what: str, names: Iterable[str]) -> None:
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise UsageError(f"{what} '{twice[0]}' is given twice")
+    duplicates = [name for name, count in Counter(names).items() if count > 1]
+    if duplicates:
+        raise UsageError(f"{what} '{duplicates[0]}' is given twice")
 
 
 def _check_retention(definition: TableDefinition) -> None:
-    """Java does not open a table whose limits contradict each other."""
+    """Refuse retention limits that contradict each other: Java would not open the table."""
     options = TableOptions(definition.options)
     for what, least, most in (
         ("snapshot", options.snapshot_num_retained_min, options.snapshot_num_retained_max),
@@ -307,7 +307,7 @@ CHECKS: tuple[Callable[[TableDefinition], None], ...] = (
 
 
 def check_default(name: str, t: DataType, default: str | None) -> None:
-    """`UsageError` for a text that is no value of the type."""
+    """Raise `UsageError` if the default is not a value of the type."""
     if default is None:
         return
     from paimon_cli.casts.column_cast import default_column  # loads Arrow, which most of `create` does not need

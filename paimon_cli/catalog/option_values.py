@@ -1,4 +1,4 @@
-"""Checks of options: invalid values, unknown keys, secrets, and changes that Paimon refuses."""
+"""Checks table options: invalid values, unknown keys, secrets, and changes that Paimon refuses."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from paimon_cli.storage.catalog_options import is_catalog_option, names_secret
 
 FILE_FORMATS = ("parquet", "orc", "avro", "csv", "json")
 FREE_TEXTS = frozenset({"parquet.enable.dictionary"})
-"""Paimon calls it a number, but passes it to Parquet's writer, which takes true or false."""
+"""Options that Paimon documents as numbers, but passes to Parquet's writer, which expects true or false."""
 NEARLY, FARTHER = 0.85, 0.6
-"""Similarity of a misspelled key to the key that was meant. Engines store keys of their own in tables; these are ignored."""
+"""Minimum similarity of a misspelled key to a known one: for warnings (engines store other keys in tables), and for errors."""
 
 _READER_OF_TYPE: dict[str, Callable[[str], Any]] = {
     "Boolean": read.boolean,
@@ -31,7 +31,7 @@ _READER_OF_TYPE: dict[str, Callable[[str], Any]] = {
 
 
 def check_option_values(options: Mapping[str, str]) -> None:
-    """`UsageError` with key, value and the values allowed."""
+    """Raise `UsageError` with the key, the value and the allowed values for the first invalid option."""
     for key, text in options.items():
         known = None if key in FREE_TEXTS else find_option(key)
         if known is not None and known.choices:
@@ -48,51 +48,49 @@ def check_option_values(options: Mapping[str, str]) -> None:
 
 
 def odd_options(options: Mapping[str, str]) -> list[str]:
-    """One sentence for each option that Paimon does not know, that paimon-cli honours in part, or that does not belong to a
-    table.
-    """
+    """A warning for each option that Paimon does not know, that paimon-cli only partly honours, or that is a catalog option."""
     return [sentence for key, value in options.items() if (sentence := _oddity(key, value)) is not None]
 
 
 def _oddity(key: str, value: str) -> str | None:
     option = find_option(key)
     if option is None:
-        near = nearest_key(key, NEARLY)
-        return f"option '{key}' is unknown to Paimon" + (f"; did you mean '{near}'?" if near else " and has no effect here")
+        nearest = nearest_key(key, NEARLY)
+        return f"option '{key}' is unknown to Paimon" + (f"; did you mean '{nearest}'?" if nearest else " and has no effect here")
     if option.status == IN_PART and value.strip().lower() != (option.default or "").lower():
-        return f"option '{key}' is honoured in part: {option.reason}"
+        return f"option '{key}' is only partly honoured: {option.reason}"
     return f"option '{key}' {option.reason}" if option.group == OF_CATALOG else None
 
 
 def refuse_unknown(options: Mapping[str, str]) -> None:
-    """`UsageError` for the first key that Paimon does not know."""
+    """Raise `UsageError` for the first key that Paimon does not know."""
     for key in options:
         if find_option(key) is None:
-            near = nearest_key(key, FARTHER)
-            hint = f"did you mean '{near}'?" if near else "`paimon-cli options ls TABLE --all` lists the known options"
-            raise UsageError(f"option '{key}' is unknown to Paimon", "it would change nothing", hint, option=key)
+            nearest = nearest_key(key, FARTHER)
+            hint = f"did you mean '{nearest}'?" if nearest else "paimon-cli options ls --all"
+            raise UsageError(f"option '{key}' is unknown to Paimon", "it would have no effect", hint, option=key)
 
 
 def is_secret(key: str) -> bool:
-    """Whether an option of this name holds a secret. None of the options that Paimon stores in tables does."""
+    """Whether an option with this key holds a secret; none of Paimon's table options does."""
     known = find_option(key)
     return (known is None or known.group == OF_CATALOG) and names_secret(key)
 
 
 def refuse_secrets(options: Mapping[str, str]) -> None:
-    """`UsageError` for secrets, because they would be stored in the schema and shown to every reader of the table."""
+    """Raise `UsageError` for secrets and catalog options: in the schema, every reader of the table could see them."""
     for key in options:
         if is_catalog_option(key) or is_secret(key):
             raise UsageError(
                 f"option '{key}' is not stored in a table",
-                "every reader of the table could see it there",
-                f"pass it with each call, as --option {key}=..., or write it into ./paimon.yaml",
+                "every reader of the table could see it",
+                f"pass it with each call as --option {key}=..., or put it in ./paimon.yaml",
                 option=key,
             )
 
 
 def idle_levels(options: Mapping[str, str]) -> list[str]:
-    """One sentence for each level that has a setting but never a file: Paimon accepts any number."""
+    """A warning for each level that has a setting but will never have files, which Paimon accepts."""
     parsed = TableOptions(options)
     settings = {
         "file.format.per.level": parsed.file_format_per_level,
@@ -100,16 +98,16 @@ def idle_levels(options: Mapping[str, str]) -> list[str]:
     }
     top = parsed.num_levels - 1
     return [
-        f"option '{key}' names level {n}, the highest is {top}" for key, levels in settings.items() for n in levels if n > top
+        f"option '{key}' names level {n}; the highest is {top}" for key, levels in settings.items() for n in levels if n > top
     ]
 
 
 ONLY_UP = ("ignore-delete", "ignore-update-before")
-NEVER = {"type": "the kind of a table never changes", "path": "to move a table, move its directory"}
+NEVER = {"type": "the type of a table never changes", "path": "to move a table, move its directory"}
 
 
 def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots: bool, has_keys: bool = True) -> dict[str, str]:
-    """The options with one changed. `UsageError` for an option that may not change; some rules apply only once there is data."""
+    """The options with one changed. Raises `UsageError` if it may not change; some rules apply only once there is data."""
     old = options.get(key)
     if old == value:
         return dict(options)
@@ -121,12 +119,12 @@ def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots:
         if key == VECTORS_ENABLED:
             _check_vectors(options, _is_true(value))
         if key in ONLY_UP and _is_true(old) and not _is_true(value):
-            raise UsageError(f"option {key} cannot go back to false", "deletes that were ignored are already lost", option=key)
+            raise UsageError(f"option {key} cannot be reset to false", "deletes that were ignored are already lost", option=key)
     return {**options, key: value}
 
 
 def check_options_of_call(options: Mapping[str, str], given: Mapping[str, str], has_snapshots: bool) -> None:
-    """`UsageError` if `given`, the options of one call that commits, would contradict how the files of the table were written."""
+    """Raise `UsageError` if the options of one call (`given`) contradict how the table's files were written."""
     for key, value in given.items():
         known = find_option(key)
         if known is not None and options.get(key, known.default) != value:
@@ -136,8 +134,8 @@ def check_options_of_call(options: Mapping[str, str], given: Mapping[str, str], 
             if has_snapshots and key == "changelog-producer" and LOOKUP in (value, options.get(key)):
                 raise UsageError(
                     f"{key} cannot be {value} for one call",
-                    "compactions that look up older rows, and those that do not, must not take turns",
-                    "leave the option out, or change it for the table with `alter`",
+                    "compactions with and without lookups must not alternate",
+                    "leave out the option, or change it for the table with `alter`",
                     option=key,
                 )
             if has_snapshots and key == VECTORS_ENABLED:
@@ -145,14 +143,14 @@ def check_options_of_call(options: Mapping[str, str], given: Mapping[str, str], 
 
 
 def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) -> dict[str, str]:
-    """The options without one. `UsageError` for a key that is not set, or that cannot be removed."""
+    """The options without one. Raises `UsageError` if it is not set or cannot be removed."""
     if key not in options:
         raise UsageError(f"option {key} is not set", hint="`options ls` lists the options that are set", option=key)
     _refuse_never(key)
     if has_snapshots:
         _refuse_immutable(key)
         if key == "bucket":
-            raise UsageError("option bucket cannot be unset", "existing files are written for this number of buckets", option=key)
+            raise UsageError("option bucket cannot be unset", "existing files were written for this bucket count", option=key)
         if key == VECTORS_ENABLED:
             _check_vectors(options, False)
     return {other: value for other, value in options.items() if other != key}
@@ -170,23 +168,23 @@ def _refuse_immutable(key: str) -> None:
 
 
 def _check_bucket(old: str, value: str, has_keys: bool) -> None:
-    """Check the new bucket number. Texts that are no numbers are refused with all other values later."""
+    """Refuse a change to or from dynamic buckets. Texts that are not numbers are refused later, with all other values."""
     if "-1" not in (old.strip(), value.strip()):
         return
-    why = "its keys would be looked for in other buckets than they are in"
-    hint = "`paimon-cli rescale` moves a table from dynamic buckets to a fixed number; there is no way back"
+    why = "existing keys would be searched for in the wrong buckets"
+    hint = "`paimon-cli rescale` gives a table with dynamic buckets a fixed bucket count; there is no way back"
     if not has_keys:
-        why = "its rows would be looked for in buckets, or in an order, that its files do not have"
-        hint = f"create another table with --bucket {value}, and write there what `paimon-cli read --output-path DIR` gives"
+        why = "existing files do not have the new buckets or order of rows"
+        hint = f"create a new table with --bucket {value}, and write to it what `paimon-cli read --output-path DIR` exports"
     raise UsageError(f"bucket cannot change from {old} to {value}", why, hint, option="bucket")
 
 
 def _check_vectors(options: Mapping[str, str], enabled: bool) -> None:
     if _is_true(options.get(VECTORS_ENABLED)) != enabled and not _is_true(options.get("deletion-vectors.modifiable")):
         raise UsageError(
-            f"{VECTORS_ENABLED} cannot change once there is data",
-            "other engines that are at work on the table may not notice the change",
-            "stop them, and set deletion-vectors.modifiable=true first",
+            f"{VECTORS_ENABLED} cannot change once the table has data",
+            "other engines that are using the table may not notice the change",
+            "stop them and set deletion-vectors.modifiable=true first",
             option=VECTORS_ENABLED,
         )
 

@@ -1,4 +1,4 @@
-"""A table as the command line sees it. Metadata is read without the engine; `context` is the engine's view."""
+"""A table of a catalog. Its metadata is read without loading Arrow; `context` is what planning, reading and writing use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from paimon_cli.catalog.table_location import TableLocation
-from paimon_cli.catalog.table_site import what_lies_at
+from paimon_cli.catalog.table_site import recognised_content
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_context import TableHistory
 from paimon_cli.metadata.snapshot import Snapshot
@@ -29,10 +29,11 @@ LATEST, EARLIEST = "latest", "earliest"
 
 @dataclass(frozen=True)
 class CatalogTable(TableHistory):
-    """`name` is what the user wrote, `url` the root in normal form, `options` what overrides the table's own in this call.
+    """An opened table.
 
-    `store_options`: options for other files of the same stores. `metastore` and `identifier`: the catalog of the table, and its
-    name there unless it was given by its path.
+    `name`: as the user wrote it; `url`: the normalised root; `options`: override the table's own options in this call;
+    `store_options`: options for other files on the same store; `metastore`, `identifier`: the catalog of the table, and its
+    name there unless it was opened by its path.
     """
 
     name: str
@@ -48,7 +49,7 @@ class CatalogTable(TableHistory):
 
     @classmethod
     def open(cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None) -> CatalogTable:
-        """Open a table. `NotFound` if there is no table, or no such branch of it."""
+        """Open a table. Raises `NotFound` if there is no such table or branch."""
         table = cls._at(location, options, trace)
         table.snapshots.fetch_hint()
         if (found := table.schemas.at_opening()) is not None:
@@ -63,14 +64,17 @@ class CatalogTable(TableHistory):
         try:
             main.schemas.latest()
         except NotFound as missing:
-            raise _with_what_is_there(missing, table) from None
+            raise _explained(missing, table) from None
         return table
 
     @classmethod
     def open_damaged(
         cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None
     ) -> CatalogTable:
-        """Open a table that may be damaged: schemas may be unreadable, or missing although there are snapshots."""
+        """Open a table whose schemas may be unreadable, or missing although there are snapshots.
+
+        Raises `NotFound` if there is neither a schema nor a snapshot.
+        """
         try:
             return cls.open(location, options, trace)
         except (DamagedFile, NotFound):
@@ -88,23 +92,24 @@ class CatalogTable(TableHistory):
         return replace(opened, metastore=location.metastore, identifier=location.identifier)
 
     def check_commits(self) -> str | None:
-        """Check before work that ends in a commit. `Refused` if no commit is safe; returns a warning if unsafe commits are
-        allowed.
+        """Check the storage before work that ends in a commit; returns a warning if unsafe commits are allowed.
+
+        Raises `Refused` if no safe commit is possible.
         """
         from paimon_cli.storage.guarded_storage import check_commits
 
         return check_commits(self.storage)
 
     def partition_marks(self) -> PartitionMarks:
-        """What marks a partition as done in the catalog, for a table that was opened by its name there."""
+        """The catalog's own ways to mark a partition as done; empty for a table that was opened by its path."""
         if self.metastore is None or self.identifier is None:
             return {}
         return self.metastore.partition_marks(self.identifier, self.branch)
 
     @cached_property
     def context(self) -> TableContext:
-        """The engine's view of the table. `NotSupported` if the table uses what paimon-cli cannot honour."""
-        from paimon_cli.history.table_context import TableContext  # loads Arrow, which plain metadata does not need
+        """The table as planning, reading and writing use it. Raises `NotSupported` if paimon-cli cannot honour its options."""
+        from paimon_cli.history.table_context import TableContext  # imports Arrow, which metadata does not need
 
         schema = self._found_at_opening
         if schema is None and self._newest_at_opening is not None:
@@ -121,7 +126,7 @@ class CatalogTable(TableHistory):
 
     @cached_property
     def _found_at_opening(self) -> TableSchema | None:
-        """The schema that was read when the table was opened, if that saved trips to a store; copies of this object have none."""
+        """The schema that was read when the table was opened, if any; `replace` does not copy it."""
         return None
 
     @cached_property
@@ -131,7 +136,7 @@ class CatalogTable(TableHistory):
 
     @cached_property
     def readable_context(self) -> TableContext | None:
-        """The engine's view at the newest readable schema; None if there is none."""
+        """The context at the newest readable schema; None if no schema is readable."""
         from paimon_cli.history.table_context import TableContext
 
         schema = self.schemas.newest_readable()
@@ -142,39 +147,39 @@ class CatalogTable(TableHistory):
         )
 
     def snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:
-        """The snapshot of this id (`NotFound` if there is none), or the latest; None if nothing was ever committed."""
+        """The snapshot with this id, or the latest; None if the table has no snapshots. Raises `NotFound` for an unknown id."""
         return self.snapshots.latest() if snapshot_id is None else self.snapshots.get(snapshot_id)
 
     def named_snapshot(self, name: str) -> Snapshot:
-        """The snapshot named by `latest`, `earliest` or an id in digits; `NotFound` if it does not exist."""
+        """The snapshot named `latest`, `earliest` or by its id. Raises `NotFound` if it does not exist."""
         snapshot_id = _number(name)
         if name in (LATEST, EARLIEST):
             snapshot_id = self.snapshots.latest_id() if name == LATEST else self.snapshots.earliest_id()
         if snapshot_id is None:
-            why = "a snapshot is given by its number, latest or earliest"
+            why = "name a snapshot by its id, latest or earliest"
             raise NotFound(f"no snapshot '{name}' of {self.name}", why, f"paimon-cli snapshots ls {self.layout.argument}")
         return self.snapshots.get(snapshot_id)
 
     def named_schema(self, name: str) -> TableSchema:
-        """The schema named by `latest` or an id in digits; `NotFound` if it does not exist."""
+        """The schema named `latest` or by its id. Raises `NotFound` if it does not exist."""
         number = _number(name)
         if number is not None:
             return self.schemas.get(number)
         if name != LATEST:
             raise NotFound(
                 f"no schema '{name}' of {self.name}",
-                "a schema is given by its number or latest",
+                "name a schema by its id or latest",
                 f"paimon-cli schemas ls {self.layout.argument}",
             )
         return self.schemas.latest()
 
 
-def _with_what_is_there(missing: NotFound, table: CatalogTable) -> NotFound:
-    """The error with what lies in the directory instead, if that is known."""
+def _explained(missing: NotFound, table: CatalogTable) -> NotFound:
+    """The error with what the directory contains instead of a table, if that can be recognised."""
     catalog = table.metastore if table.identifier is not None else None
-    known = None if catalog is not None and catalog.keeps_entries else what_lies_at(table.storage, table.url)
-    if known is not None:
-        return NotFound(missing.what, known, "give the path of a Paimon table", **missing.details)
+    content = None if catalog is not None and catalog.keeps_entries else recognised_content(table.storage, table.url)
+    if content is not None:
+        return NotFound(missing.what, content, "give the path of a Paimon table", **missing.details)
     return missing if catalog is None or table.identifier is None else catalog.no_files(table.identifier, table.url)
 
 

@@ -1,6 +1,6 @@
-"""The definition of a new table: columns, keys and options, and the schema 0 made from them.
+"""The definition of a new table (columns, keys, options), and the schema 0 that is made from it.
 
-A definition can also come from Paimon's schema JSON. Field ids follow Java's order (Java Schema.Builder, ReassignFieldId).
+Field ids are assigned in the order of Java (Schema.Builder, ReassignFieldId).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ Fields = tuple[DataField, ...]
 
 
 def numbered(fields: Fields) -> tuple[Fields, int]:
-    """The fields with new ids, whatever ids they had, and the highest id (-1 without fields)."""
+    """The fields with new ids from 0, and the highest id (-1 without fields)."""
     ids = count()
     columns = tuple(replace(column, id=next(ids), type=_numbered_type(column.type, ids)) for column in fields)
     return columns, next(ids) - 1
 
 
 def numbered_field(field: DataField, highest_id: int) -> tuple[DataField, int]:
-    """A new column with ids above the highest one so far, and the new highest id."""
+    """A column with ids above `highest_id`, and the new highest id."""
     ids = count(highest_id + 1)
-    numbered_one = replace(field, id=next(ids), type=_numbered_type(field.type, ids))
-    return numbered_one, next(ids) - 1
+    column = replace(field, id=next(ids), type=_numbered_type(field.type, ids))
+    return column, next(ids) - 1
 
 
 def _numbered_inside(field: DataField, ids: Iterator[int]) -> DataField:
-    """Number the fields inside a type. Fields of a ROW are numbered after the fields inside them; columns of the table before."""
+    """Number a field of a ROW after the fields nested in it; columns of a table are numbered before theirs."""
     data_type = _numbered_type(field.type, ids)
     return replace(field, id=next(ids), type=data_type)
 
@@ -54,9 +54,7 @@ def _numbered_type(data_type: DataType, ids: Iterator[int]) -> DataType:
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """The definition of a table: columns in order, with ids that mean nothing yet; `declared_null`: columns declared as
-    `NULL`.
-    """
+    """The definition of a table. The ids of its fields are not final. `declared_null`: columns declared as `NULL`."""
 
     fields: tuple[DataField, ...]
     primary_keys: tuple[str, ...] = ()
@@ -83,13 +81,14 @@ class TableDefinition:
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Split names at commas: 'a, b' -> ('a', 'b'); empty text -> ()."""
+    """Split names at commas: `'a, b'` gives `('a', 'b')`, an empty text `()`."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def with_key_options(definition: TableDefinition) -> TableDefinition:
-    """The definition with the options `primary-key` and `partition` moved into the key lists; `UsageError` if both forms are
-    given.
+    """The definition with the options `primary-key` and `partition` moved to the keys.
+
+    Raises `UsageError` if keys are given in both ways and differ.
     """
     options = dict(definition.options)
     primary_keys = _key_list(definition.primary_keys, options.pop("primary-key", None), "primary-key")
@@ -98,7 +97,7 @@ def with_key_options(definition: TableDefinition) -> TableDefinition:
 
 
 def with_postponed_writes(definition: TableDefinition) -> TableDefinition:
-    """The definition of a table with `bucket=-2` whose writes do postpone their rows, unless it says that batches must not."""
+    """With `bucket=-2`, the definition with the option that makes batch writes postpone their rows, unless it is set already."""
     if definition.bucket != POSTPONE_BUCKET or BATCH_WRITE_FIXED_BUCKET in definition.options:
         return definition
     return replace(definition, options={**definition.options, BATCH_WRITE_FIXED_BUCKET: "false"})
@@ -108,15 +107,14 @@ def _key_list(clause: tuple[str, ...], option: str | None, name: str) -> tuple[s
     if option is None:
         return clause
     if clause not in ((), split_names(option)):
-        raise UsageError(f"'{name}' is given twice", "as an option and as a clause of its own", "give it once")
+        raise UsageError(f"'{name}' is given twice", "as an option and as a separate clause", "give it once")
     return split_names(option)
 
 
 def to_schema(definition: TableDefinition, now_millis: int) -> TableSchema:
-    """Schema 0: ids numbered depth first from 0, key columns NOT NULL (or all nullable), `bucket` and `file.format` spelled out.
+    """Schema 0 of a new table, with new field ids and the nullability of key columns.
 
-    Readers of format version 3 know the defaults, older ones assume others, hence the two explicit options
-    (FORMAT.md, section 2.1).
+    `bucket` and `file.format` are written explicitly, because older readers assume other defaults (FORMAT.md, section 2.1).
     """
     fields, highest_id = numbered(with_key_nullability(definition.fields, definition.primary_keys, definition.options))
     return TableSchema(
@@ -132,14 +130,15 @@ def to_schema(definition: TableDefinition, now_millis: int) -> TableSchema:
 
 
 def with_key_nullability(fields: Fields, primary_keys: Sequence[str], options: Mapping[str, str]) -> Fields:
-    """The columns; key columns become NOT NULL, or nullable with `primary-key.nullable` (Java Schema)."""
+    """The columns, with key columns NOT NULL, or nullable with `primary-key.nullable` (Java Schema)."""
     nullable = TableOptions(options).primary_key_nullable
     return tuple(replace(f, type=f.type.with_nullable(nullable)) if f.name in primary_keys else f for f in fields)
 
 
 def parse_schema_document(text: str, what: str) -> TableDefinition:
-    """Parse a schema file, with or without its bookkeeping. Missing ids and NOT NULL of key columns are filled in by the
-    creation.
+    """Parse Paimon's schema JSON; ids, time and version are optional. `what`: the source of the text, for messages.
+
+    Raises `UsageError` if it is not a schema.
     """
     try:
         document = json.loads(text)
@@ -169,10 +168,10 @@ def _names(document: Mapping[str, Any], key: str, what: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _member(document: Mapping[str, Any], key: str, kind: type, what: str) -> Any:
+def _member(document: Mapping[str, Any], key: str, expected: type, what: str) -> Any:
     value = document.get(key)
-    if value is not None and not isinstance(value, kind):
-        raise UsageError(f"{key} of {what} is not a {kind.__name__}", json.dumps(value))
+    if value is not None and not isinstance(value, expected):
+        raise UsageError(f"{key} of {what} is not a {expected.__name__}", json.dumps(value))
     return value
 
 

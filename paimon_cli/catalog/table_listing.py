@@ -1,4 +1,4 @@
-"""Lists databases and tables of a warehouse, of a database, or in any directory (FORMAT.md, section 14.1)."""
+"""`db ls` and `tables ls`: the databases and tables of a warehouse, a database or any directory (FORMAT.md, section 14.1)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Metastore
 from paimon_cli.storage.threads import in_parallel
 
 OPENED_AT_ONCE = 16
-"""Number of tables opened at a time: on an object store each takes a few slow requests."""
+"""The number of tables opened at a time; on an object store each takes a few slow requests."""
 
 
 @dataclass(frozen=True)
 class DatabaseRow:
-    """One database of a warehouse; `path` is its directory, if the catalog gives it one."""
+    """One database of a warehouse. `path`: its directory, if it has one."""
 
     database: str
     tables: int
@@ -27,9 +27,9 @@ class DatabaseRow:
 
 @dataclass(frozen=True)
 class TableRow:
-    """One table at its latest snapshot; `records` are counted before merging. `problem`: why it cannot be opened.
+    """One table at its latest snapshot. `records`: counted before merging; `time`: of the latest commit, epoch millis.
 
-    `time` is that of the latest commit, in epoch millis.
+    `problem`: why the table cannot be opened; the other fields are None then.
     """
 
     table: str
@@ -46,7 +46,7 @@ class TableRow:
 
 
 def tables_of_database(database: str, metastore: Metastore) -> list[TableLocation]:
-    """All tables of a database by name. `NotFound` if there are none."""
+    """All tables of a database by name. Raises `NotFound` if there are none."""
     tables = metastore.tables(database)
     if not tables:
         raise NotFound(
@@ -58,29 +58,29 @@ def tables_of_database(database: str, metastore: Metastore) -> list[TableLocatio
 
 
 def tables_of_warehouse(metastore: Metastore) -> list[TableLocation]:
-    """All tables of all databases, named `db.table`; `NotFound` if the warehouse does not exist."""
-    return [TableLocation.of(table, metastore) for each in metastore.databases() for table in metastore.tables(each.name)]
+    """All tables of all databases, named `db.table`. Raises `NotFound` if the warehouse does not exist."""
+    return [TableLocation.of(table, metastore) for database in metastore.databases() for table in metastore.tables(database.name)]
 
 
 def tables_below(directory: str, metastore: Metastore) -> list[TableLocation]:
-    """The tables in a directory and in the databases in it, named by their paths; `NotFound` if it does not exist."""
-    place = FileSystemMetastore(directory, metastore.storage_options)
+    """The tables in a directory and in its databases, named by their paths. Raises `NotFound` if it does not exist."""
+    catalog = FileSystemMetastore(directory, metastore.storage_options)
     prefix = f"{directory.rstrip('/')}/"
     found = []
-    for inside, url in [("", directory), *((f"{name}{DATABASE_SUFFIX}/", url) for name, url in place.databases())]:
-        storage, root = place.open_directory(url or directory)
-        found += [(f"{prefix}{inside}{name}", path) for name, path in tables_in(storage, root)]
+    for subdirectory, url in [("", directory), *((f"{name}{DATABASE_SUFFIX}/", url) for name, url in catalog.databases())]:
+        storage, root = catalog.open_directory(url or directory)
+        found += [(f"{prefix}{subdirectory}{name}", path) for name, path in tables_in(storage, root)]
     options = metastore.storage_options
     return [TableLocation(path, name, storage_options=options, metastore=metastore) for name, path in found]
 
 
 def database_rows(metastore: Metastore) -> list[DatabaseRow]:
-    """The databases by name, also those without tables."""
+    """The databases by name, including those without tables."""
     return [DatabaseRow(name, len(metastore.tables(name)), url) for name, url in metastore.databases()]
 
 
 def table_rows(locations: Iterable[TableLocation]) -> list[TableRow]:
-    """A row for each table; a table that cannot be opened is listed with its problem."""
+    """One row per table; a table that cannot be opened is listed with its problem."""
     return list(in_parallel(_table_row, locations, OPENED_AT_ONCE))
 
 

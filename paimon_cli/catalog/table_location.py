@@ -1,4 +1,4 @@
-"""Finds the table that the user names by a path, a URL, or `db.table` of a warehouse (FORMAT.md, section 14.1)."""
+"""Locates the table that a user names by a path, a URL, or `db.table` of a catalog (FORMAT.md, section 14.1)."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _COMMAND_OF_SYSTEM_TABLE = {
 
 @dataclass(frozen=True)
 class TableLocation:
-    """The location of a table: `url` as the storage takes it, `name` as the user wrote it, without secrets.
+    """The location of a table: its `url`, and its `name` as the user wrote it, without secrets.
 
-    `name` ends in `$branch_NAME` for any branch but main, even if the branch was given separately. `allow_unsafe_commit`: commit
-    even if the storage cannot keep concurrent commits apart. `identifier`: its name in the `metastore`; None for a table that
-    was given by its path.
+    `name` ends in `$branch_NAME` for any branch but main, even if the branch was given separately. `allow_unsafe_commit`:
+    commit even if the storage cannot prevent concurrent commits from overwriting each other. `identifier`: its name in the
+    `metastore`; None for a table that was named by its path.
     """
 
     url: str
@@ -59,7 +59,7 @@ class TableLocation:
         return replace(found, metastore=metastore, identifier=table.identifier)
 
     def at_branch(self, branch: str) -> TableLocation:
-        """The location of a branch of this table, which must be at main."""
+        """The location of a branch of this table, whose own branch must be main."""
         return replace(self, branch=branch, name=f"{self.name}${BRANCH_MARK}{branch}")
 
     def open_storage(self) -> tuple[Storage, str]:
@@ -76,11 +76,11 @@ def locate_table(
     *,
     is_new: bool = False,
 ) -> TableLocation:
-    """Locate TABLE: a path or URL as it is, `db.table` where the catalog has it. `options` are catalog options.
+    """Locate TABLE, a path, a URL or `db.table`. `options`: catalog options; `is_new`: the table does not exist yet.
 
-    `$branch_b` names a branch, as `branch` does (`UsageError` if they differ), `$ro` selects the read-optimised view,
-    `$branch_b$ro` both; other system tables are refused with the command that shows the same data. `is_new`: the table is to be
-    made. `NotFound` for a table that the catalog does not know.
+    `$branch_b` in the name selects a branch, as `branch` does; `$ro` selects the read-optimised view; both may be combined.
+    Other system tables are refused, with a hint to the command that shows the same data. Raises `UsageError` for an invalid
+    name, `NotFound` for a table that the catalog does not know.
     """
     plain, named, suffix = _split_suffixes(table, is_new)
     branch = _one_branch(table, named, branch)
@@ -106,7 +106,7 @@ def _identifier(name: str) -> TableIdentifier:
         return TableIdentifier.parse(name)
     raise UsageError(
         f"'{name}' is neither a path nor db.table",
-        "there is no such directory, and a table of a warehouse has exactly one dot in its name",
+        "there is no such directory, and the name of a table in a warehouse has exactly one dot",
         f"write {shlex.quote(f'./{name}')} for a directory, or db.table together with --warehouse",
     )
 
@@ -114,11 +114,11 @@ def _identifier(name: str) -> TableIdentifier:
 def _in_catalog(identifier: TableIdentifier, metastore: Metastore, is_new: bool) -> TableLocation:
     if not is_new:
         return TableLocation.of(metastore.table(identifier), metastore)
-    return TableLocation.of(RegisteredTable(identifier, metastore.place_of_new_table(identifier)), metastore)
+    return TableLocation.of(RegisteredTable(identifier, metastore.url_of_new_table(identifier)), metastore)
 
 
 def _one_branch(table: str, in_name: str | None, given: str | None) -> str:
-    """The branch of `$branch_b` and `--branch`, which may both name it; main if neither does."""
+    """The branch named by `$branch_b` or `--branch`, else main. Raises `UsageError` if they name different branches."""
     if given is not None and given != MAIN_BRANCH:
         check_branch_name(given)
     if in_name is not None and given is not None and in_name != given:
@@ -129,16 +129,14 @@ def _one_branch(table: str, in_name: str | None, given: str | None) -> str:
 
 
 def _is_path(table: str, metastore: Metastore) -> bool:
-    """Whether the text is a path: anything that cannot be `db.table`, and a directory with a dot in its name if the catalog
-    has no names.
-    """
+    """Whether the text is a path: anything but `db.table`, and without a catalog also an existing directory `a.b`."""
     if "/" in table or "." not in table or table in (".", ".."):
         return True
     return not metastore.has_names and os.path.isdir(table)
 
 
 def _split_suffixes(table: str, is_new: bool) -> tuple[str, str | None, str | None]:
-    """Table, branch and view of `table$branch_b$ro`."""
+    """The table, branch and view in `table$branch_b$ro`."""
     directory, slash, last = table.rpartition("/")
     name, dollar, suffix = last.partition("$")
     plain, branch = f"{directory}{slash}{name}", None
@@ -151,7 +149,7 @@ def _split_suffixes(table: str, is_new: bool) -> tuple[str, str | None, str | No
     if suffix == READ_OPTIMIZED_SUFFIX:
         return plain, branch, suffix
     if is_new:
-        raise UsageError(f"a table cannot be called {last}", "what follows $ is a branch or a view of a table", "leave the $ out")
+        raise UsageError(f"a table cannot be called {last}", "$ starts the name of a branch or a view", "leave out the $")
     command = _COMMAND_OF_SYSTEM_TABLE.get(suffix)
     hint = f"paimon-cli {command} {shlex.quote(plain)}" if command else "the suffixes of a table name are $ro and $branch_NAME"
-    raise UsageError(f"'${suffix}' is not a view of a table that can be opened", "system tables are shown by commands", hint)
+    raise UsageError(f"'${suffix}' cannot be opened as a table", "commands show the content of system tables", hint)

@@ -1,4 +1,4 @@
-"""The Typer application, and the one error boundary: every failure becomes a message and an exit code."""
+"""The Typer application, and its single error boundary: every failure becomes a message and an exit code."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
 from paimon_cli.jobs.process import end_as_interrupted, keep_pandas_out
 from paimon_cli.storage.catalog_options import without_user_info
 
-MEANT = {(" read", "-n"): "-l N shows at most N rows (-n is --dry-run elsewhere)"}
-"""Hints for options that a command does not have, by option."""
+HINTS_FOR_OPTIONS = {(" read", "-n"): "-l N shows at most N rows (-n is --dry-run in other commands)"}
+"""Hints for options that a command does not have, by command and option."""
 SEVERAL_WORDS = "unexpected extra argument"
 _TYPE_MESSAGES = (
     (re.compile(r"Input should be a valid integer.*"), "a whole number is expected"),
@@ -36,7 +36,7 @@ COMMAND_LINE_ERROR: type[BaseException] = typer.BadParameter.__mro__[1]
 
 
 def report_failure(error: Exception, arguments: Sequence[str]) -> int:
-    """Print the failure on stderr, as JSON or with a traceback if the command line asks for that; return the exit code."""
+    """Print the failure on stderr (with -o json as JSON, with --trace with a traceback); return the exit code."""
     if is_traced(arguments):
         _print("".join(traceback.format_exception(error)).rstrip())
     shown = _as_shown(error)
@@ -45,13 +45,13 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
         _print(json.dumps({"error": content}, ensure_ascii=False, default=str))
     else:
         lines = (f"error: {shown.what}", shown.why, f"hint: {shown.hint}" if shown.hint else "")
-        # Values and file names of a table must not steer the terminal.
+        # Values and file names of a table must not control the terminal.
         _print("\n".join(printable(part) for line in lines if line for part in line.split("\n")))
     return shown.exit_code
 
 
 def _print(text: str) -> None:
-    """Print on stderr without the credentials of URLs: the text may come from any library."""
+    """Print on stderr, without credentials in URLs, since the text may come from any library."""
     with contextlib.suppress(OSError):  # stderr is closed; only the exit code remains
         print(without_user_info(text), file=sys.stderr)
 
@@ -64,7 +64,7 @@ def _as_shown(error: Exception) -> PaimonError:
     if isinstance(error, OSError) and error.strerror:
         where = error.filename or "the output, or a temporary file"
         return StorageUnavailable(
-            f"cannot write or read {where}", error.strerror, "a commit that the command made is still valid: see `snapshots ls`"
+            f"cannot write or read {where}", error.strerror, "a commit of this command stays valid: see `paimon-cli snapshots ls`"
         )
     what = f"{type(error).__name__}: {error}".split("\n")[0]
     return PaimonError(what, "this is a bug of paimon-cli", "--trace for details")
@@ -74,9 +74,9 @@ def _command_line_error(error: Any) -> UsageError:
     command = error.ctx.command_path if error.ctx is not None else "paimon-cli"
     message = _plain(error.format_message().replace("\n", " "))
     if SEVERAL_WORDS in message:
-        return UsageError(message, "quote arguments that contain blanks, such as 'price INT'", f"{command} --help")
-    meant = next((hint for (name, flag), hint in MEANT.items() if command.endswith(name) and message.endswith(f": {flag}")), "")
-    return UsageError(message, hint=meant or f"{command} --help")
+        return UsageError(message, "quote arguments that contain spaces, such as 'price INT'", f"{command} --help")
+    hints = (hint for (name, flag), hint in HINTS_FOR_OPTIONS.items() if command.endswith(name) and message.endswith(f": {flag}"))
+    return UsageError(message, hint=next(hints, f"{command} --help"))
 
 
 def _plain(message: str) -> str:
@@ -87,7 +87,7 @@ def _plain(message: str) -> str:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    """Whether the raw command line asks for JSON output or logs: a wrong command line fails before it is parsed."""
+    """Whether the raw command line selects JSON output or logs; an invalid one fails before it is parsed."""
     text = f" {' '.join(arguments)} "
     return any(
         f" {spelling} " in text
@@ -99,11 +99,11 @@ _JSON_LOGS = ("--log-format json", "--log-format=json")
 _ASKS_FOR_COMPLETION = re.compile(r"--(show|install)-completion")
 INTERRUPTED = 130
 SYSTEM_MEMORY = ("ARROW_DEFAULT_MEMORY_POOL", "system")
-"""As fast as Arrow's own pool, and it returns freed memory: a write needs two thirds of the memory."""
+"""As fast as Arrow's default pool, but it returns freed memory: a write takes a third less memory."""
 
 
 class BoundedGroup(HelpfulGroup):
-    """The outermost group: all commands, and every outcome as an exit code."""
+    """The outermost group: it holds all commands, and turns every outcome into an exit code."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -128,7 +128,7 @@ class BoundedGroup(HelpfulGroup):
         settings["standalone_mode"] = False
         try:
             code = super().main(arguments, prog_name or "paimon-cli", *positional, **settings)
-        except SystemExit as end:  # rich ends the process when the reader of its output has gone
+        except SystemExit as end:  # Rich exits when the reader of its output has closed the pipe
             if not isinstance(end.__context__, BrokenPipeError):
                 raise
             discard_stdout()
@@ -168,10 +168,10 @@ def _root(
 
 
 def main() -> None:
-    """Run the command and leave the process at once; `paimon_cli.__main__` calls it.
+    """Run the command and exit the process immediately; called by `paimon_cli.__main__`.
 
-    Arrow's thread pools sometimes abort a process that tears itself down with readers of Python files (apache/arrow#34314):
-    all output is written and closed by then, so that a finished read does not end in a crash.
+    Arrow's thread pools sometimes abort a process during interpreter shutdown (apache/arrow#34314). All output is written
+    and closed before, so the shutdown is skipped.
     """
     prepare_streams()
     end_as_interrupted()
@@ -180,6 +180,6 @@ def main() -> None:
     try:
         app()
     except SystemExit as end:
-        atexit._run_exitfuncs()  # temporary files go
+        atexit._run_exitfuncs()  # deletes temporary files
         flush_stderr()
         os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))

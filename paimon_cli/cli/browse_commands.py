@@ -1,4 +1,4 @@
-"""`tui` and `watch`: looking at tables while they change."""
+"""`tui` and `watch`: show tables live, while they change."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _browser(call: Call, place: str | None, seconds: float) -> Browser:
 
 
 def _first_level(call: Call, place: str | None) -> Level:
-    """A table if the place is one, else the tables there."""
+    """The snapshots of a table if `place` names one, else the tables of the warehouse, database or directory."""
     from paimon_cli.cli.browser import snapshots_level, tables_level
 
     if place is not None:
@@ -98,21 +98,21 @@ def watch(
     paimon-cli watch ./wh/shop.db/orders --interval 1s --rounds 3 -o ndjson
     """
     seconds, opened = _seconds(interval), call.open(table)
-    looks = _looks(opened, seconds, rounds)
+    states = _states(opened, seconds, rounds)
     if call.is_for_people and sys.stdout.isatty():
-        _draw(looks, opened.name)
+        _draw(states, opened.name)
     else:
-        _print(call, looks, opened.name)
+        _print(call, states, opened.name)
 
 
 def _seconds(interval: str) -> float:
     seconds = parse_duration(interval) / 1000
     if seconds <= 0:
-        raise UsageError(f"--interval {interval}", "the pause must be longer than 0", "such as --interval 2s")
+        raise UsageError(f"--interval {interval}", "the interval must be longer than 0", "such as --interval 2s")
     return seconds
 
 
-def _looks(table: Table, seconds: float, rounds: int | None) -> Iterator[TableState]:
+def _states(table: Table, seconds: float, rounds: int | None) -> Iterator[TableState]:
     number = 0
     while True:
         table.refresh()
@@ -123,17 +123,17 @@ def _looks(table: Table, seconds: float, rounds: int | None) -> Iterator[TableSt
         time.sleep(seconds)
 
 
-def _print(call: Call, looks: Iterator[TableState], name: str) -> None:
-    """A line for each refresh: text, JSON lines, or CSV; with JSON an envelope each."""
+def _print(call: Call, states: Iterator[TableState], name: str) -> None:
+    """Print one line per refresh: text, JSON lines, CSV, or (with `-o json`) an envelope."""
     from paimon_cli.inspect.report_figures import TableState
 
     columns = columns_of(TableState)
     names = [column.name for column in columns if not call.fields or column.name in call.fields]
     if unknown := [field for field in call.fields if field not in names]:
-        raise UsageError(f"no field {unknown[0]}", f"there are {', '.join(column.name for column in columns)}")
+        raise UsageError(f"no field {unknown[0]}", f"the fields are {', '.join(column.name for column in columns)}")
     if call.output is OutputFormat.CSV:
         sys.stdout.write(csv_line(names))
-    for state in looks:
+    for state in states:
         item = {column.name: column.kind.json(getattr(state, column.name)) for column in columns if column.name in names}
         if call.output is OutputFormat.CSV:
             sys.stdout.write(csv_line(item.values()))
@@ -153,12 +153,12 @@ def _line(state: TableState) -> str:
     return f"{TIME.text(state.time)} snapshot {state.snapshot_id or '-'}: {files}{runs}{due}"
 
 
-def _draw(looks: Iterator[TableState], name: str) -> None:
+def _draw(states: Iterator[TableState], name: str) -> None:
     from rich.live import Live
 
     with Live(auto_refresh=False, screen=False) as live:
         before: TableState | None = None
-        for state in looks:
+        for state in states:
             live.update(_screen(state, before, name), refresh=True)
             before = state
 
@@ -192,7 +192,7 @@ def _screen(state: TableState, before: TableState | None, name: str) -> Renderab
 
 
 def _runs(bucket: BucketLevels, before: BucketLevels | None) -> str:
-    """The number of sorted runs, and the one before if it has changed."""
+    """The number of sorted runs, preceded by the previous number if it has changed."""
     if bucket.runs is None:
         return "-"
     changed = before is not None and before.runs != bucket.runs

@@ -1,7 +1,7 @@
-"""The terminal browser: tables, snapshots, buckets, sorted runs, files, row groups, rows, each a list that opens the next.
+"""The terminal browser: lists of tables, snapshots, buckets, sorted runs, files, row groups and rows, each opening the next.
 
-A `Level` says what is listed and what a row leads to; `Page` shows any level. Lists are read in a thread, so that keys are
-answered meanwhile.
+A `Level` defines a list and what its rows open; `Page` shows any level. Lists are read in a thread, so that the browser stays
+responsive.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from paimon_cli.api.table import Table
 
 MOST_ROWS = 1000
-"""Rows of a list; of a row group these are its first ones."""
+"""The most rows of a list."""
 WIDEST = 60
 
 
 @dataclass(frozen=True)
 class Listed:
-    """The content of a level: titles, cells, and for each row what it opens, if anything."""
+    """The content of a level: column titles, cells as text, alignment of the columns, and the objects that rows stand for."""
 
     titles: Sequence[str]
     cells: Sequence[Sequence[str]]
@@ -48,7 +48,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Level:
-    """A list and where its rows lead. `follows`: it shows the latest state, and changes while it is looked at."""
+    """A list, and the levels that its rows open. `follows`: whether it shows the latest state and is refreshed."""
 
     title: str
     load: Callable[[], Listed]
@@ -58,7 +58,7 @@ class Level:
 
 
 def listed(shape: type, rows: Sequence[Any], names: Sequence[str] = ()) -> Listed:
-    """Rows of a dataclass with the titles and texts that its commands print."""
+    """Rows of a dataclass, with the titles and texts that commands print."""
     columns: list[Column] = [c for c in columns_of(shape) if c.title is not None and (not names or c.name in names)]
     cells = [[column.kind.text(getattr(row, column.name)) for column in columns] for row in rows[:MOST_ROWS]]
     return Listed([str(c.title) for c in columns], cells, [c.kind.right_aligned for c in columns], rows[:MOST_ROWS])
@@ -121,7 +121,7 @@ def files_level(table: Table, snapshot: int, bucket: BucketRow, run: RunRow | No
 
 
 def _is_of(file: FileRow, run: RunRow) -> bool:
-    """A run above level 0 is all files of its level, one of level 0 a single file."""
+    """Whether the file belongs to the run: above level 0 a run is all files of the level, at level 0 a single file."""
     if run.level != file.level:
         return False
     return run.level > 0 or (file.rows, file.size, file.min_key, file.max_key) == (run.rows, run.size, run.min_key, run.max_key)
@@ -157,16 +157,16 @@ class Lines(DataTable[Text]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "Open")]
 
-    def __init__(self, leads_on: bool) -> None:
+    def __init__(self, can_open: bool) -> None:
         super().__init__(cursor_type="row", zebra_stripes=True)
-        self._leads_on = leads_on
+        self._can_open = can_open
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self._leads_on if action == "select_cursor" else True
+        return self._can_open if action == "select_cursor" else True
 
 
 class Page(Screen[None]):
-    """One level: a title, its list, a line for what happened, and the keys."""
+    """One level on screen: its title, its list, a status line, and the keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,backspace,left", "back", "Back"),
@@ -190,7 +190,7 @@ class Page(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Static(Text(printable(self.level.title)), id="title")
-        yield Lines(leads_on=self.level.open is not None)
+        yield Lines(can_open=self.level.open is not None)
         yield Static("reading ...", id="status")
         yield Footer()
 
@@ -200,16 +200,16 @@ class Page(Screen[None]):
             self.set_interval(self._seconds, self._follow)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that lead nowhere from this level are not shown."""
-        can = {"diff": self.level.diff, "live": self.level.follows}
-        return bool(can.get(action, True))
+        """Hide keys that do nothing on this level."""
+        available = {"diff": self.level.diff, "live": self.level.follows}
+        return bool(available.get(action, True))
 
     def _follow(self) -> None:
         if self.is_live and self.is_current:
             self.action_reload()
 
     def action_reload(self) -> None:
-        """Read again, unless that is being done: a slow list is not read again before it has arrived."""
+        """Read the list again, unless an earlier read is still running."""
         if not self._is_reading:
             self._is_reading = True
             self.run_worker(self._read, thread=True)
@@ -225,7 +225,7 @@ class Page(Screen[None]):
             self._is_reading = False
 
     def show_content(self, content: Listed) -> None:
-        """Fill the list; the cursor stays at its row, if that is still there."""
+        """Fill the list, keeping the cursor at its row if possible."""
         table = self.query_one(Lines)
         chosen, self.content = table.cursor_row, content
         table.clear(columns=True)
@@ -299,5 +299,5 @@ class Browser(App[None]):
 
     @property
     def titles(self) -> Iterator[str]:
-        """The titles of the open pages, the first one first."""
+        """The titles of the open pages, first page first."""
         return (page.level.title for page in self.screen_stack if isinstance(page, Page))

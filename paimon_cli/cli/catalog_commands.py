@@ -1,4 +1,4 @@
-"""`tables`, `db`, `config`, `describe`, `schemas`, `options`: the tables of a catalog, and what each table is."""
+"""`tables`, `db`, `config`, `describe`, `schemas`, `options`: the tables of a catalog and their definitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ databases = group("Databases of a warehouse.")
 
 @dataclass(frozen=True)
 class DatabaseMade:
-    """`created` is False if the database existed and that was allowed."""
+    """The result of `db create`. `created` is False if the database already existed, with `--if-not-exists`."""
 
     database: str
     created: bool
@@ -29,7 +29,7 @@ class DatabaseMade:
 
 @dataclass(frozen=True)
 class TableRenamed:
-    """A table under its old and its new name."""
+    """The old and the new name of a renamed table."""
 
     table: str
     renamed_to: str
@@ -103,20 +103,20 @@ def create_database(
 
     paimon-cli db create shop --if-not-exists --warehouse ./wh
     """
-    is_made = call.catalog().create_database(database, if_not_exists=if_not_exists)
-    text = f"created database {database}" if is_made else f"database {database} already exists, nothing was changed"
-    call.show(Item("Database", None, DatabaseMade(database, is_made)), text)
+    is_created = call.catalog().create_database(database, if_not_exists=if_not_exists)
+    text = f"created database {database}" if is_created else f"database {database} already exists, nothing was changed"
+    call.show(Item("Database", None, DatabaseMade(database, is_created)), text)
 
 
 @command(databases, "drop")
 def drop_database(
     call: Call,
     database: DatabaseName,
-    cascade: Annotated[bool, typer.Option("--cascade", help="Drop its tables, too.")] = False,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Also drop its tables.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Drop a database. One that has tables is refused, unless --cascade drops them for good.
+    """Drop a database. Refused if it has tables, unless --cascade drops them for good.
 
     paimon-cli db drop shop --cascade --dry-run --warehouse ./wh
 
@@ -134,9 +134,9 @@ def drop_database(
 
 @command(tables, "rename")
 def rename_table(call: Call, source: OldName, target: NewName) -> None:
-    """Rename a table of the catalog, and move its directory. Stop its writers first.
+    """Rename a table of the catalog and move its directory. Stop its writers first.
 
-    Object stores cannot move a directory in one step: there a table is cloned instead, and the old one dropped.
+    Object stores cannot move a directory atomically; clone the table there, and drop the old one.
 
     paimon-cli tables rename shop.orders shop.orders_2026 --warehouse ./wh
 
@@ -148,7 +148,7 @@ def rename_table(call: Call, source: OldName, target: NewName) -> None:
 
 @command(tables, "clone")
 def clone_table(call: Call, table: TableName, target: NewName, allow_unsafe_commit: AllowUnsafeCommit = False) -> None:
-    """Copy the latest snapshot of a table into a new table: schemas, data files, indexes and metadata, byte by byte.
+    """Copy the latest snapshot of a table into a new table: schemas, data files, indexes and metadata.
 
     Older snapshots, tags and other branches are not copied.
 
@@ -167,9 +167,9 @@ config = group("Where the configuration comes from.")
 
 @command(config, "show")
 def show_config(call: Call) -> None:
-    """Show each value that the catalog is configured with, and where it comes from. Secrets are hidden.
+    """Show the configuration of the catalog, and the origin of each value. Secrets are hidden.
 
-    Values given with the call take precedence over the environment, a profile of ./paimon.yaml, the rest of that file, and
+    Options of the call take precedence over the environment, a profile of ./paimon.yaml, the rest of that file, and the
     defaults, in this order.
 
     paimon-cli config show --profile production
@@ -203,13 +203,13 @@ def describe(call: Call, table: TableName) -> None:
         say_findings(described.health)
 
 
-schemas = group("Schemas of a table: one for each change.")
+schemas = group("Schemas of a table: one for each change of its definition.")
 options = group("Options of a table.")
 
 
 @command(schemas, "ls")
 def list_schemas(call: Call, table: TableName) -> None:
-    """List schemas, the newest first.
+    """List schemas, newest first.
 
     paimon-cli schemas ls ./wh/shop.db/orders
 
@@ -244,7 +244,7 @@ def diff_schemas(
     table: TableName,
     before: Annotated[
         str | None,
-        typer.Argument(metavar="[FROM]", help="Id of a schema; default the one before TO.", show_default=False),
+        typer.Argument(metavar="[FROM]", help="Id of a schema; default the schema before TO.", show_default=False),
     ] = None,
     after: Annotated[str, typer.Argument(metavar="[TO]", help="Id of a schema, or latest.")] = "latest",
 ) -> None:
@@ -269,7 +269,7 @@ def diff_schemas(
 def list_options(
     call: Call,
     table: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", help="The table; without it, --all lists what a table can set.")
+        str | None, typer.Argument(metavar="[TABLE]", help="The table; without it, --all lists all options of tables.")
     ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="Also show Paimon's options that are not set, with their defaults.")
@@ -303,7 +303,7 @@ def explain_option(
         str | None, typer.Argument(metavar="[TABLE]", help="Also show the value in this table.", show_default=False)
     ] = None,
 ) -> None:
-    """Explain an option: its meaning and default, since when Paimon has it, what paimon-cli makes of it, its value in a table.
+    """Explain an option: its meaning, default, and first Paimon version, whether paimon-cli honours it, and its value in a table.
 
     paimon-cli options explain num-sorted-run.compaction-trigger
 

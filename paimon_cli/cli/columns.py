@@ -1,7 +1,7 @@
-"""The columns of results: what is shown of a row, under which title, and how.
+"""The columns of results: which fields of a row are shown, with which titles, and in which format.
 
-The columns of a result are the fields of its dataclass. A name means the same in every result, so that its title and kind stand
-here once; exceptions are listed under the dataclass.
+The columns of a result are the fields of its dataclass. A field name has the same title and kind in every result; both are
+declared here once, with exceptions by dataclass and field.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from paimon_cli.cli.results import (
 RECORD = Kind(lambda row: {name: getattr(row, name) for name in field_names(type(row))}, str)
 """A nested record: an object in JSON."""
 RECORDS = Kind(lambda rows: [RECORD.json(row) for row in rows], str)
-"""A list of nested records: a list of objects in JSON, a table of its own in text."""
+"""A list of nested records: a list of objects in JSON, a separate table in text."""
 
 NAMES_OF_KIND = {
     COUNT: "added attempts bad_cells behind buckets buckets_skipped changelog_record_count columns commits compacted "
@@ -122,7 +122,7 @@ KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.s
     "WrittenReport.findings": COUNT,
     "WrittenReport.snapshots": COUNT,
 }
-"""By name, or by dataclass and name; other values are texts."""
+"""The kind of values, by field name, or by dataclass and field name; the default is text."""
 
 TITLES: dict[str, str | None] = {
     "age_seconds": "Age",
@@ -247,7 +247,7 @@ TITLES: dict[str, str | None] = {
     "VectorRow.file": "Data file",
     "VectorRow.rows": "Rows",
 }
-"""By name, or by dataclass and name, where the title is not the name itself; None: not in text tables."""
+"""Titles by field name, or by dataclass and field name, if the title is not the name itself; None: not in text tables."""
 
 SHOWN = {
     "Advice": "topic severity code subject message command figures",
@@ -273,7 +273,7 @@ SHOWN = {
     "compaction_lost stalls stall_seconds skipped_rows bad_cells missing_columns compaction_wait_seconds buffer_size "
     "buffer_peak flushes spills spilled_size preemptions engine engine_reason seconds",
 }
-"""Attributes of dataclasses whose columns are not just their fields in order."""
+"""Columns of dataclasses whose columns are not simply their fields in order."""
 
 HIDDEN = {
     "CompactionRow": "commit_user manifests_after manifests_before rows_after rows_before upgraded partitions bytes_after "
@@ -293,14 +293,14 @@ HIDDEN = {
     "TableRow": "columns snapshot_id bucket partition_keys time primary_keys",
     "TagRow": "time_retained schema_id created",
 }
-"""Columns that a narrow terminal hides, in this order. Subclasses share it."""
+"""Columns hidden on a narrow terminal, in this order; also for subclasses."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """`name` is the attribute of a row and its JSON name; a column without `title` is not in the text table.
+    """One column. `name`: the attribute of a row, and its JSON name; a column without `title` is not in text tables.
 
-    `hide`: on a narrow terminal, columns are hidden in this order, the lowest first; 0 is never hidden.
+    `hide`: on a narrow terminal, columns with lower numbers are hidden first; 0 is never hidden.
     """
 
     name: str
@@ -309,7 +309,7 @@ class Column:
     hide: int = 0
 
     def shown(self) -> Column:
-        """The column as one that every text table shows."""
+        """This column, shown in every text table."""
         return replace(self, title=self.title or self.name.replace("_", " ").capitalize(), hide=0)
 
 
@@ -321,7 +321,7 @@ def columns_of(row: type) -> list[Column]:
 
 
 def _column(row: type, name: str, hide: int) -> Column:
-    """Subclasses inherit the titles and kinds of a dataclass."""
+    """The column for one field; subclasses inherit the titles and kinds of a dataclass."""
     keys = [*(f"{base.__name__}.{name}" for base in row.__mro__), name]
     title = next((TITLES[key] for key in keys if key in TITLES), name.replace("_", " ").capitalize())
     return Column(name, title, next((KINDS[key] for key in keys if key in KINDS), TEXT), hide)

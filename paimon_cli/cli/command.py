@@ -1,4 +1,4 @@
-"""How commands are declared: a decorator adds the options that every command takes, and hands the command a `Call`."""
+"""Declares commands: a decorator adds the shared options to a command and passes their values to it as a `Call`."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ HIDDEN_ALIASES = {"ls": "list", "show": "get", "rm": "delete"}
 
 @dataclass(frozen=True)
 class Call:
-    """The shared options of one call, and what follows from them. `engine` and the fields after it are set for commands that run
-    jobs, `form` for those that read input files.
+    """The shared options of one call. The options of the engine are set only for commands that run jobs.
 
-    `--option` holds options of the table and of its catalog; the names tell them apart (`storage.catalog_options`).
+    `form`: the format of text input, for commands that read files. `options`, `catalog_options`: the options of the table
+    and of its catalog, both from `--option`; their keys distinguish them (`storage.catalog_options`).
     """
 
     output: OutputFormat = OutputFormat.TABLE
@@ -77,7 +77,7 @@ class Call:
         return replace(location, allow_unsafe_commit=allow_unsafe_commit)
 
     def pasted(self, table: str) -> str:
-        """The table as a pasteable command must name it: quoted for the shell, with `--warehouse` if this call has one."""
+        """The table as an argument for commands in hints: quoted for the shell, with the flags of this call that locate it."""
         words = [table]
         words += [] if self.warehouse is None else ["--warehouse", self.warehouse]
         words += ["--profile", self.catalog_options[PROFILE]] if PROFILE in self.catalog_options else []
@@ -86,14 +86,14 @@ class Call:
 
     @property
     def runtime(self) -> Runtime:
-        """How the library runs this call: warnings and progress go to stderr."""
+        """The settings for the library; warnings and progress go to stderr."""
         from paimon_cli.api.opened_table import Runtime
 
         settings = (self.engine, self.master, self.spark_conf, self.spark_threshold)
         return Runtime(*settings, progress=progress_on_stderr, warn=warn, trace=self.trace)
 
     def open(self, table: str, allow_unsafe_commit: bool = False) -> Table:
-        """The table as the user names it, with `--option` over its own options."""
+        """Open the table that the user named, with `--option` overriding its own options."""
         return self.open_at(self.locate(table, allow_unsafe_commit))
 
     def open_at(self, location: TableLocation) -> Table:
@@ -102,35 +102,35 @@ class Call:
         return Table.at(location, self.options, self.runtime)
 
     def catalog(self, allow_unsafe_commit: bool = False) -> Catalog:
-        """The warehouse of this call, and its tables."""
+        """The catalog of this call."""
         from paimon_cli.api.catalog import Catalog
 
         options = (self.catalog_options, self.options)
         return Catalog.at(self.warehouse, *options, self.runtime, branch=self.branch, allow_unsafe_commit=allow_unsafe_commit)
 
     def open_damaged(self, table: str) -> Table:
-        """The table as damage checks open it: some or all of its schemas may be unreadable."""
+        """Open a table for damage checks: its schemas may be unreadable."""
         from paimon_cli.api.table import Table
 
         return Table.at(self.locate(table), self.options, self.runtime, may_be_damaged=True)
 
     def open_to_commit(self, table: str, allow_unsafe_commit: bool) -> Table:
-        """The table, opened for a command that commits; `Refused` right away where no commit is safe."""
+        """Open a table for a command that commits. Raises `Refused` if no safe commit is possible."""
         opened = self.open(table, allow_unsafe_commit)
         opened.check_commit()
         return opened
 
     @property
-    def asks_for_spark(self) -> bool:
+    def names_spark(self) -> bool:
         return self.engine == "spark" or self.master is not None or bool(self.spark_conf)
 
     @property
     def is_for_people(self) -> bool:
-        """Whether the command says what it found in its own way, rather than in chosen fields or for machines."""
+        """Whether the result is shown as text for people: neither chosen fields nor a format for programs."""
         return self.output is OutputFormat.TABLE and not self.fields
 
     def show(self, result: Listing | Item, text: str | None = None) -> None:
-        """Print the result on stdout; for people as `text`, if there is one, instead of a table."""
+        """Print the result on stdout. For people, `text` replaces the table if given."""
         if self.fields:
             result = self._with_fields(result)
         if self.output is not OutputFormat.TABLE:
@@ -143,23 +143,23 @@ class Call:
             text_view.show(result, self.view)
 
     def _with_fields(self, result: Listing | Item) -> Listing | Item:
-        """Apply `--fields`. After a change a wrong name is only a warning, because an error would look like a failed change."""
+        """Apply `--fields`. After a change, an unknown name is only a warning: an error would look like a failed change."""
         try:
             return with_fields(result, self.fields)
         except UsageError as error:
             if not self.changes_tables:
                 raise
-            warn(f"{error.message}; all are shown")
+            warn(f"{error.message}; all fields are shown")
             return result
 
 
 def group(help_text: str) -> typer.Typer:
-    """A group of commands, named by a noun; `command` registers its commands."""
+    """A group of commands; `command` registers commands in it."""
     return typer.Typer(cls=HelpfulGroup, help=help_text)
 
 
 def top_level() -> typer.Typer:
-    """The commands of a module that are in no group."""
+    """The top-level commands of a module."""
     return typer.Typer(rich_markup_mode="rich")
 
 
@@ -175,10 +175,9 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register `function(call, ...)` as a command with the shared options; `output` declares `-o`.
 
-    `runs_jobs` adds the options of the engine, `reads_files` those of text input. A parameter that is a dataclass stands for the
-    options that the dataclass declares. A command with a parameter `table` or `tables`, or in a group with one (`context`), also
-    takes `--branch`. `keeps_options`: `--option` is stored in the table, and the command
-    checks it together with other options.
+    `runs_jobs` adds the options of the engine, `reads_files` those of text input. A parameter whose type is a dataclass
+    adds the options that the dataclass declares. A command with a parameter `table` or `tables`, or in a group with one
+    (`context`), also has `--branch`. `keeps_options`: `--option` is stored in the table, so the command checks it itself.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -196,7 +195,7 @@ def _with_shared_options(
 ) -> Callable[..., None]:
     declared = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     bundles: dict[str, Any] = {parameter.name: parameter.annotation for parameter in declared if _is_bundle(parameter)}
-    own = [each for parameter in declared for each in _expanded(parameter)]
+    own = [expanded for parameter in declared for expanded in _expanded(parameter)]
     shared = [*(_OF_INPUT if reads_files else []), option("output", output, OutputFormat.TABLE), *options_of(CommonOptions)]
     shared += [_BRANCH] if any(parameter.name in _NAMES_A_TABLE for parameter in own) else []
     shared += [*options_of(EngineOptions), _CONTEXT] if runs_jobs else []
@@ -206,7 +205,7 @@ def _with_shared_options(
         given = {parameter.name: values.pop(parameter.name) for parameter in shared}
         context = given.pop("context", None)
         if given.get("branch") is not None and values.get("table", "") is None and "file" not in values:
-            raise UsageError("--branch needs a table", "a branch belongs to a table", "name the table before it")
+            raise UsageError("--branch needs a table", "a branch belongs to a table", "name a TABLE")
         for name, bundle in bundles.items():
             values[name] = bundle(**{field.name: values.pop(field.name) for field in fields(bundle)})
         with trace_on_stderr(given["trace"] or is_traced(), given["output"]) as trace:
@@ -236,7 +235,7 @@ def _expanded(parameter: inspect.Parameter) -> list[inspect.Parameter]:
 
 
 def _in_paragraphs(function: Callable[..., None]) -> str:
-    """The docstring without the line breaks inside of paragraphs, which the help would keep."""
+    """The docstring without line breaks inside paragraphs, which the help would keep."""
     return _LINE_BREAK.sub(" ", inspect.getdoc(function) or "")
 
 
@@ -257,7 +256,7 @@ def _call(given: dict[str, Any]) -> Call:
     if given.get("spark_threshold") is not None:
         from paimon_cli.jobs.engine_choice import Threshold
 
-        Threshold.parse(given["spark_threshold"], "--spark-threshold")  # report a mistake even if no engine starts
+        Threshold.parse(given["spark_threshold"], "--spark-threshold")  # raises even if no engine is started
     if "delimiter" in given:
         given["form"] = text_form(**{parameter.name: given.pop(parameter.name) for parameter in _OF_INPUT})
     return Call(**given)
@@ -273,16 +272,16 @@ def _field_names(text: str | None) -> tuple[str, ...]:
     else:
         found = names(text)
     if not found:
-        raise UsageError("--fields names no field", "fields are given by their JSON names", "such as --fields id,time")
+        raise UsageError("--fields names no field", "fields have the names of the JSON output", "such as --fields id,time")
     return found
 
 
 def _connect_url(remote: str, master: str | None) -> str:
-    """The URL of a Spark Connect server, which takes the place of a master."""
+    """The URL of a Spark Connect server, which replaces the master. Raises `UsageError` if both are given."""
     if master is not None:
-        raise UsageError("--remote and --master", "each names the Spark to run on", "give one of them")
+        raise UsageError("--remote cannot be combined with --master", "each names the Spark to run on", "use one of them")
     if not remote.startswith("sc://"):
-        raise UsageError(f"--remote {remote}", "a Spark Connect server is expected", "such as --remote sc://localhost:15002")
+        raise UsageError(f"--remote {remote}", "it is not a Spark Connect server", "such as --remote sc://localhost:15002")
     return remote
 
 
@@ -297,6 +296,6 @@ def _print_spark_submit(call: Call, context: Any) -> None:
 _CONTEXT = option("context", typer.Context)
 _NAMES_A_TABLE = {"table", "tables", "context"}
 _OF_CHANGES = {"yes", "dry_run", "allow_unsafe_commit"}
-"""Parameters of commands that change tables."""
+"""Parameters that only commands have that change tables."""
 _BRANCH = option("branch", BranchName)
 _OF_INPUT = options_of(TextOptions)

@@ -1,6 +1,4 @@
-"""Groups of commands. The outermost one loads each command when it is called, so that a call does not pay for the other
-commands.
-"""
+"""Groups of commands. The outermost group imports each command when it is called, so that a call does not import the others."""
 
 from __future__ import annotations
 
@@ -84,12 +82,13 @@ PANELS = {
         "version": "doctor_command",
     },
 }
-"""Panel of the help -> command -> the module with the command in its `commands`, or the group as `module.name`."""
-PLACES = {name: (place, panel) for panel, commands in PANELS.items() for name, place in commands.items()}
+"""For each panel of the help and each command, the module that declares it in `commands`, or a group as `module.name`."""
+
+LOCATIONS = {name: (location, panel) for panel, commands in PANELS.items() for name, location in commands.items()}
 
 
 _MARKUP = re.compile(r"(?<!\\)\[(?=[a-z])")
-"""A bracket that Rich would take for markup, such as that of `paimon-cli[sql]`."""
+"""A bracket that Rich would interpret as markup, as in `paimon-cli[sql]`."""
 _WHOLE_NUMBER = re.compile(r"\s*[-+]?[0-9]+\s*", re.ASCII)
 
 
@@ -102,7 +101,7 @@ class PlainHelp:
             if getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument":
                 parameter.display_type_rich = _no_type
         if COMPLETION_VARIABLE in os.environ:
-            from paimon_cli.cli.completion import attach  # shells ask for words, and nothing else needs them
+            from paimon_cli.cli.completion import attach  # only completion needs it
 
             attach(parameters)
         return parameters
@@ -117,11 +116,11 @@ def _no_type(ctx: Any) -> str | None:
 
 
 GIVEN = "paimon-cli.given"
-"""Key of a context's `meta`: the arguments of the command as they were given."""
+"""Key in the `meta` of a context for the raw arguments of the command."""
 
 
 class PlainCommand(PlainHelp, TyperCommand):
-    """A command with plain help, whose whole numbers are written in digits only."""
+    """A command with plain help, which accepts only digits for whole numbers."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta[GIVEN] = tuple(args)
@@ -136,7 +135,7 @@ class PlainCommand(PlainHelp, TyperCommand):
 
 
 def _digits_only(parameter: Any, ctx: Any, value: Any) -> Any:
-    """Typer alone would read `1_0` as 10, and `1.0` as 1."""
+    """Reject whole numbers such as `1_0` and `1.0`, which Typer would accept as 10 and 1."""
     for text in value if isinstance(value, (list, tuple)) else (value,):
         if isinstance(text, str) and _WHOLE_NUMBER.fullmatch(text) is None:
             raise typer.BadParameter("a whole number is expected", ctx, parameter)
@@ -151,7 +150,7 @@ class HelpfulGroup(PlainHelp, TyperGroup):
 
 
 class CommandsOnDemand(Mapping[str, Any]):
-    """Click commands by name, as a group holds them."""
+    """The Click commands by name; a command is imported when it is looked up."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Any] = {}
@@ -162,16 +161,16 @@ class CommandsOnDemand(Mapping[str, Any]):
         return self._loaded[name]
 
     def _load(self, name: str) -> None:
-        """Import the module of a command, which may hold others."""
-        module_name, _, group_name = PLACES[name][0].partition(".")
+        """Import the module of a command, with all commands that it declares."""
+        module_name, _, group_name = LOCATIONS[name][0].partition(".")
         found: Any = get_group(getattr(import_module(f"paimon_cli.cli.{module_name}"), group_name or "commands"))
         for loaded_name, loaded in {name: found}.items() if group_name else found.commands.items():
             loaded.name = loaded_name
-            loaded.rich_help_panel = PLACES[loaded_name][1]
+            loaded.rich_help_panel = LOCATIONS[loaded_name][1]
             self._loaded[loaded_name] = loaded
 
     def __iter__(self) -> Iterator[str]:
-        return iter(PLACES)
+        return iter(LOCATIONS)
 
     def __len__(self) -> int:
-        return len(PLACES)
+        return len(LOCATIONS)

@@ -1,4 +1,4 @@
-"""`compact`: merge the sorted runs of buckets, once or as a service next to write-only writers."""
+"""`compact`: merges the sorted runs of buckets, once or as a service next to write-only writers."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ class Targets:
         typer.Option(
             "--include",
             metavar="RE",
-            help="With --database or --all-tables: only tables whose whole name matches this regular expression; repeatable.",
+            help="With --database or --all-tables: only tables whose full name matches this regular expression; repeatable.",
         ),
     ] = None
     exclude: Annotated[
         list[str] | None,
-        typer.Option("--exclude", metavar="RE", help="Leave out tables whose whole name matches; repeatable."),
+        typer.Option("--exclude", metavar="RE", help="Leave out tables whose full name matches; repeatable."),
     ] = None
     dedicated: Annotated[
         bool,
-        typer.Option("--dedicated", help="This job is meant to be the only compactor: warn if writers may compact as well."),
+        typer.Option("--dedicated", help="This job should be the only compactor: warn if writers may compact too."),
     ] = False
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """Options that say how each table is compacted."""
+    """Options for how each table is compacted."""
 
     strategy: Annotated[
         Literal["full", "minor"] | None,
@@ -79,7 +79,7 @@ class Compaction:
         Literal["order", "zorder", "hilbert"] | None,
         typer.Option(
             "--order-strategy",
-            help="order: by one column after the other (default); zorder, hilbert: along a curve, so that filters on any of the "
+            help="order: by one column after the other (default); zorder, hilbert: along a curve, so that filters on each of the "
             "columns skip files.",
         ),
     ] = None
@@ -90,15 +90,15 @@ class Compaction:
         typer.Option(
             "--idle-time",
             metavar="TIME",
-            help="Fully compact partitions without new data for this long; the rest by --strategy minor, or not at all with "
-            "full.",
+            help="Fully compact partitions without new data for this long; compact the others by --strategy minor, or with full "
+            "not at all.",
         ),
     ] = None
     on_conflict: Annotated[
         Literal["retry", "skip", "fail"],
         typer.Option(
             "--on-conflict",
-            help="If another job has compacted a bucket in the meantime: plan it again, skip it (9), or stop (5). "
+            help="If another job has compacted a bucket in the meantime: plan it again, skip it (exit 9), or stop (exit 5). "
             "Other buckets are committed.",
         ),
     ] = "retry"
@@ -108,9 +108,9 @@ class Compaction:
 class Limits:
     """Options that limit memory and the size of a round."""
 
-    memory: Annotated[
-        str | None, _limit("--memory", metavar="SIZE", help="Memory for the merges that run at the same time in one process.")
-    ] = None
+    memory: Annotated[str | None, _limit("--memory", metavar="SIZE", help="Memory for all concurrent merges of one process.")] = (
+        None
+    )
     max_bytes: Annotated[
         str | None, _limit("--max-bytes", metavar="SIZE", help="Read at most this much per table and round.")
     ] = None
@@ -121,13 +121,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Service:
-    """The options of a compaction service: how long it runs, what else it does, and how it is monitored."""
+    """Options of the compaction service: how long it runs, its other work, and its monitoring."""
 
     watch: Annotated[
         bool,
         _of_service(
             "--watch",
-            help="Repeat in rounds until stopped. SIGTERM exits with 0, Ctrl-C with 130; a running compaction is cancelled, "
+            help="Repeat in rounds until stopped. SIGTERM exits with 0, Ctrl-C with 130; a running compaction is cancelled, but "
             "small ones and a running commit are finished.",
         ),
     ] = False
@@ -138,29 +138,29 @@ class Service:
         _of_service(
             "--lease",
             metavar="TIME",
-            help="Several services share the work: each compacts a table only while it holds its lease, and takes over a lease "
-            "that has not been renewed for this time. 0s: no leases.",
+            help="Share the work with other services: each compacts a table only while it holds the table's lease, and takes "
+            "over leases that were not renewed for this time. 0s: no leases.",
         ),
     ] = "1 min"
     expire: Annotated[
         bool,
-        _of_service("--expire", help="Also expire snapshots of tables with new ones, as their own options say."),
+        _of_service("--expire", help="Also expire the snapshots of changed tables, by the tables' own options."),
     ] = False
     orphans_every: Annotated[
         str | None,
-        _of_service("--orphans-every", metavar="TIME", help="Also delete each table's orphans, older than a day, this often."),
+        _of_service("--orphans-every", metavar="TIME", help="Also delete orphans older than a day, this often for each table."),
     ] = None
     metrics_listen: Annotated[
         str | None,
         _of_service(
             "--metrics-listen",
             metavar="[HOST]:PORT",
-            help="Answer /metrics (for Prometheus), /healthz and /readyz at this address.",
+            help="Serve /metrics (for Prometheus), /healthz and /readyz at this address.",
         ),
     ] = None
     metrics_file: Annotated[
         str | None,
-        _of_service("--metrics-file", metavar="FILE", help="Write the metrics here after each round, atomically."),
+        _of_service("--metrics-file", metavar="FILE", help="Write the metrics to this file after each round, atomically."),
     ] = None
     log_format: Annotated[
         Literal["text", "json"],
@@ -168,14 +168,14 @@ class Service:
     ] = "text"
 
     def check(self) -> None:
-        """Report a mistake even if no service starts. `UsageError`."""
+        """Raise `UsageError` for invalid options, even if no service is started."""
         from paimon_cli.options.option_text import parse_duration
 
         for time in (self.interval, self.lease, self.orphans_every):
             if time is not None:
                 parse_duration(time)
         if self.orphans_every is not None and not parse_duration(self.orphans_every):
-            raise UsageError("--orphans-every 0", "the service would do nothing else", "give a time, such as 1d")
+            raise UsageError("--orphans-every 0", "the service would do nothing else", "use a longer time, such as 1d")
         if self.metrics_listen is not None:
             from paimon_cli.jobs.service_metrics import parse_address
 
@@ -188,7 +188,7 @@ class Service:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a run that is no service has nothing to show but its result."""
+        """Whether a run without --watch needs neither a log nor metrics."""
         return self.log_format == "text" and self.metrics_file is None
 
     @property
@@ -211,7 +211,7 @@ def compact(
             "--if-snapshot",
             metavar="ID",
             min=1,
-            help="Carry out the plan that --dry-run showed at this snapshot; exit with 5 if its files have been replaced since.",
+            help="Carry out the plan that --dry-run showed at this snapshot; exit with 5 if its files were replaced since.",
         ),
     ] = None,
     service: Service,
@@ -237,9 +237,9 @@ def compact(
         raise UsageError("--watch cannot be combined with --order-by", "every round would sort all rows again")
     if watch and (dry_run or if_snapshot is not None):
         raise UsageError("--watch cannot be combined with --dry-run or --if-snapshot", "every round makes its own plan")
-    chosen: dict[str, Any] = {name: value for name, value in vars(targets).items() if value is not None}
-    chosen["all_tables"] = targets.all_tables or (watch and not targets.tables and not targets.database)
-    how: dict[str, Any] = {
+    tables: dict[str, Any] = {name: value for name, value in vars(targets).items() if value is not None}
+    tables["all_tables"] = targets.all_tables or (watch and not targets.tables and not targets.database)
+    settings: dict[str, Any] = {
         **vars(compaction),
         **vars(limits),
         "strategy": compaction.strategy or ("minor" if watch else "full"),
@@ -251,39 +251,40 @@ def compact(
     if dry_run:
         from paimon_cli.cli.compact_view import show_plan
 
-        dedicated = chosen.pop("dedicated")
-        for table, plan in catalog.plan_compaction(**chosen, **how):
-            show_plan(call, table, plan, how["strategy"], dedicated)
+        dedicated = tables.pop("dedicated")
+        for table, plan in catalog.plan_compaction(**tables, **settings):
+            show_plan(call, table, plan, settings["strategy"], dedicated)
         return
     if not watch and service.is_plain:
         with StopSignals() as signals:
-            rounds = catalog.compact(**chosen, **how, parallelism=parallelism, shield=signals.shield)
+            rounds = catalog.compact(**tables, **settings, parallelism=parallelism, shield=signals.shield)
             _show_rounds(call, rounds, single=bool(targets.tables))
         return
     from paimon_cli.cli.compact_watch import Outlook, run_once, run_service
 
     outlook = Outlook(service.log_format, service.metrics_listen, service.metrics_file)
     if watch:
-        run_service(call, outlook, catalog, partial(catalog.watch, **chosen, **how, **service.rounds, parallelism=parallelism))
+        start = partial(catalog.watch, **tables, **settings, **service.rounds, parallelism=parallelism)
+        run_service(call, outlook, catalog, start)
     else:
-        once = partial(catalog.compact, **chosen, **how, parallelism=parallelism)
+        once = partial(catalog.compact, **tables, **settings, parallelism=parallelism)
         run_once(outlook, catalog, once, partial(_show_rounds, call, single=bool(targets.tables)))
 
 
 def _show_rounds(call: Call, rounds: Iterator[TableRound], *, single: bool) -> None:
-    """Print a line for each table as it is done, or all summaries at the end; then raise the failures."""
+    """Print a line for each table when it is done, or all summaries at the end; then raise the failures."""
     from paimon_cli.cli.compact_view import CompactedTable, summary_line
     from paimon_cli.jobs.compaction_service import raise_failures
 
-    seen: list[TableRound] = []
+    finished: list[TableRound] = []
     for done in rounds:
-        seen.append(done)
+        finished.append(done)
         if done.error is None and call.is_for_people:
             say(summary_line(done.table, done.summary))
-    rows = [CompactedTable(done.table, done.summary) for done in seen if done.error is None]
+    rows = [CompactedTable(done.table, done.summary) for done in finished if done.error is None]
     if rows and not call.is_for_people:
-        if single and len(seen) == 1:
+        if single and len(finished) == 1:
             call.show(Item("CompactSummary", rows[0].table, rows[0]))
         else:
             call.show(Listing("CompactSummaryList", None, CompactedTable, rows))
-    raise_failures(seen)
+    raise_failures(finished)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlanLine:
-    """One bucket to compact, or neighbouring buckets that are skipped for the same reason, as text."""
+    """One bucket to compact, or consecutive buckets that are skipped for the same reason, as text."""
 
     partition: str
     buckets: str
@@ -39,11 +39,11 @@ class PlanLine:
 
 
 COLUMNS_WITHOUT_KEYS = ("partition", "buckets", "reason", "files", "read", "write", "figures")
-"""What there is to say of an append table, which has no runs and levels."""
+"""The columns for append tables, which have no runs and levels."""
 
 
 def show_plan(call: Call, table: Table, plan: CompactionPlan, strategy: str, dedicated: bool) -> None:
-    """Show the plan for one table."""
+    """Show the compaction plan of one table."""
     from paimon_cli.inspect.compaction_report import DecisionRow, decision_rows
 
     rows = decision_rows(table.context, plan.decisions)
@@ -53,7 +53,7 @@ def show_plan(call: Call, table: Table, plan: CompactionPlan, strategy: str, ded
     what = "Dedicated compaction plan" if dedicated else "Compaction plan"
     at = "without snapshots" if plan.snapshot_id is None else f"@ snapshot {plan.snapshot_id}"
     heading = f"{what} for {table.name} {at}   strategy {strategy}   engine {_engine(call, plan)}"
-    footer = "\n".join((_work(rows), _guards(table), _what_next(plan)))
+    footer = "\n".join((_work(rows), _guards(table), _closing_note(plan)))
     columns = columns_of(PlanLine)
     if not table.context.mode.has_keys:
         by_name = {column.name: column for column in columns}
@@ -62,7 +62,7 @@ def show_plan(call: Call, table: Table, plan: CompactionPlan, strategy: str, ded
 
 
 def _engine(call: Call, plan: CompactionPlan) -> str:
-    """The engine that a run would use, with the reason."""
+    """The engine that a run would use, and the reason if it was chosen automatically."""
     from paimon_cli.jobs.engine_choice import AutoEngine
 
     engine = call.runtime.open_engine()
@@ -123,19 +123,19 @@ def _work(rows: Sequence[DecisionRow]) -> str:
 def _guards(table: Table) -> str:
     from paimon_cli.inspect.compaction_report import LOOK_BACK, guards
 
-    seen = guards(table.context)
+    found = guards(table.context)
     try:
         safe = "no, --allow-unsafe-commit" if table.catalog_table.check_commits() else "yes"
     except Refused as refusal:
         safe = f"no: {refusal.what}"
-    compactors = ", ".join(seen.compactors) or "none"
+    compactors = ", ".join(found.compactors) or "none"
     return (
-        f"guards: table is write-only: {'yes' if seen.write_only else 'no'} · "
+        f"guards: table is write-only: {'yes' if found.write_only else 'no'} · "
         f"compactors in the last {LOOK_BACK} snapshots: {compactors} · safe commits: {safe}"
     )
 
 
-def _what_next(plan: CompactionPlan) -> str:
+def _closing_note(plan: CompactionPlan) -> str:
     if not (plan.tasks or plan.postponed):
         return "nothing was changed (dry run)"
     return f"nothing was changed (dry run); --if-snapshot {plan.snapshot_id} pins this plan"

@@ -35,13 +35,13 @@ INFO, WARNING, ERROR = "info", "warning", "error"
 
 
 class RoundLines:
-    """Rounds on stdout: nothing in text form, otherwise one line of JSON each."""
+    """Prints rounds on stdout as one line of JSON each; with text output, prints nothing."""
 
     def __init__(self, output: OutputFormat, fields: Sequence[str] = ()) -> None:
-        """Raises `UsageError` for a field that a round does not have."""
+        """Raises `UsageError` for an unknown field."""
         check_fields(fields, ROUND_FIELDS)
         if fields and output is OutputFormat.TABLE:
-            raise UsageError("--fields with --watch", "rounds are shown as lines of text", "add --output ndjson")
+            raise UsageError("--fields with --watch needs a JSON output", "rounds are logged as text", "add --output ndjson")
         self._output = output
         self._fields = fields or ROUND_FIELDS
 
@@ -55,7 +55,7 @@ class RoundLines:
 
 
 class ServiceLog:
-    """One line of text for each table that was compacted or failed, and one for a round with nothing to do."""
+    """Logs one line of text for each table that was compacted or failed, and one for a round without work."""
 
     def __init__(self, lines: RoundLines) -> None:
         self._lines = lines
@@ -89,7 +89,7 @@ class ServiceLog:
 
 
 class JsonLog(ServiceLog):
-    """One JSON object a line: each table that a round has looked at and found something to do or to report, and each round."""
+    """Logs one line of JSON for each table with something to report, and for each round."""
 
     def table_done(self, done: TableRound) -> None:
         if table_text(done):
@@ -114,7 +114,7 @@ class JsonLog(ServiceLog):
 
 
 class SilentLog(ServiceLog):
-    """Only warnings: the result of the command says the rest."""
+    """Logs only warnings; the command itself prints the results."""
 
     def table_done(self, done: TableRound) -> None:
         pass
@@ -133,13 +133,13 @@ def table_text(done: TableRound) -> str | None:
     """The log text for a table; None if there is nothing to report."""
     if done.error is not None:
         return f"{done.table}: {done.state}: {done.error.message}"
-    kept_up = done.upkeep
+    upkeep = done.upkeep
     parts = [summary_line(done.table, done.summary)] if done.summary.buckets else []
-    if kept_up.snapshots_expired:
-        what = f"{counted(kept_up.snapshots_expired, 'snapshot')} expired with {counted(kept_up.files_expired, 'file')}"
+    if upkeep.snapshots_expired:
+        what = f"{counted(upkeep.snapshots_expired, 'snapshot')} expired with {counted(upkeep.files_expired, 'file')}"
         parts.append(what if parts else f"{done.table}: {what}")
-    if kept_up.orphans:
-        what = f"{counted(kept_up.orphans, 'orphan')} of {human_size(kept_up.orphan_bytes)} deleted"
+    if upkeep.orphans:
+        what = f"{counted(upkeep.orphans, 'orphan')} of {human_size(upkeep.orphan_bytes)} deleted"
         parts.append(what if parts else f"{done.table}: {what}")
     return "; ".join(parts) or None
 
@@ -185,7 +185,7 @@ TITLES = ("Table", "State", "Runs", "Buckets", "Files", "Read", "Written", "Conf
 
 @dataclass
 class TableLine:
-    """Totals over all rounds of one table; `runs`: the most sorted runs of a bucket in the last plan."""
+    """The totals of one table over all rounds. `runs`: the most sorted runs in a bucket by the last plan."""
 
     state: str = "waiting"
     runs: int = 0
@@ -212,7 +212,7 @@ class TableLine:
 
 
 class LiveDisplay(ServiceLog):
-    """Redraws a few times a second, from the first round until it is left."""
+    """A live table on the terminal, redrawn a few times per second."""
 
     def __init__(self, lines: RoundLines, console: Console | None = None) -> None:
         super().__init__(lines)
@@ -260,7 +260,7 @@ class LiveDisplay(ServiceLog):
 
 
 class LineProgress:
-    """The state of a table's line while its buckets are compacted."""
+    """Shows the progress of a compaction in the line of its table."""
 
     def __init__(self, line: TableLine) -> None:
         self._line = line
@@ -280,7 +280,7 @@ class LineProgress:
 
 @dataclass(frozen=True)
 class Outlook:
-    """How a service shows what it does, besides the rounds on stdout."""
+    """The log and the metrics of a service, besides the rounds on stdout."""
 
     log_format: str = TEXT
     metrics_listen: str | None = None
@@ -293,7 +293,7 @@ class Outlook:
 
 
 def run_service(call: Call, outlook: Outlook, catalog: Catalog, watch: Callable[..., None]) -> None:
-    """Call `Catalog.watch` and show its rounds until it ends or is stopped."""
+    """Call `Catalog.watch`, and show its rounds until it ends or is stopped."""
     from paimon_cli.jobs.process import StopSignals, Terminated
 
     log = outlook.log(RoundLines(call.output, call.fields))
@@ -314,7 +314,7 @@ def run_once(
     compact: Callable[..., Iterator[TableRound]],
     show: Callable[[Iterator[TableRound]], None],
 ) -> None:
-    """Call `Catalog.compact` as one round of a service that is logged and measured, and `show` what it did."""
+    """Call `Catalog.compact` as a single round with log and metrics; `show` prints the results."""
     from paimon_cli.jobs.compaction_service import ServiceRound
     from paimon_cli.jobs.process import StopSignals
 
@@ -338,7 +338,7 @@ def run_once(
 
 @contextlib.contextmanager
 def _measured(outlook: Outlook, log: ServiceLog) -> Iterator[ServiceWatcher]:
-    """A watcher that also keeps the metrics, if they are asked for; the file is written after each round, and at the end."""
+    """A watcher that passes rounds to the log and, if configured, collects metrics for the HTTP endpoint and the file."""
     if outlook.metrics_listen is None and outlook.metrics_file is None:
         yield log
         return

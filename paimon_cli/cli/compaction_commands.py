@@ -1,4 +1,4 @@
-"""`compactions`, `compact-manifests`: the compactions that a table has seen, and the compaction of its metadata."""
+"""`compactions`, `compact-manifests`: the history of a table's compactions, and the compaction of its manifests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.metadata_jobs import ManifestsPlan, ManifestsSummary
 
 commands = top_level()
-compactions = group("Compactions of a table, by all engines: what was merged, and for how long.")
+compactions = group("Past compactions of a table, by all engines: what was merged, and how long it took.")
 
 
 @command(compactions, "ls")
@@ -28,7 +28,7 @@ def list_compactions(
     ] = None,
     user: Annotated[str | None, typer.Option("--user", help="Only commits of this user.")] = None,
 ) -> None:
-    """List the compactions that the snapshots record, the newest first.
+    """List the compactions recorded by the snapshots, newest first.
 
     Only paimon-cli records how long a compaction took.
 
@@ -71,8 +71,8 @@ def compact_manifests(
 ) -> None:
     """Rewrite the manifests of the latest snapshot into as few as possible, without entries of deleted files, in one commit.
 
-    Commits merge manifests by themselves, but only when enough of them have come together. No data file is read, and other jobs
-    may commit meanwhile.
+    Commits merge manifests too, but only once there are many small ones. No data file is read, and other jobs may keep
+    committing.
 
     paimon-cli compact-manifests ./wh/shop.db/orders --dry-run
 

@@ -1,4 +1,4 @@
-"""`compare` and `bisect`: how rows differ, and since when."""
+"""`compare` and `bisect`: find differences between rows, and the snapshot in which they began."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _version(mark: str, name: str, help_text: str) -> Any:
 def compare(
     call: Call,
     a: Annotated[str, typer.Argument(metavar="A", help="A table, table@SNAPSHOT or table@TAG, or files.", show_default=False)],
-    b: Annotated[str, typer.Argument(metavar="B", help="What it is compared with.", show_default=False)],
+    b: Annotated[str, typer.Argument(metavar="B", help="What to compare it with.", show_default=False)],
     key: Annotated[
         str | None,
         typer.Option(
@@ -39,7 +39,7 @@ def compare(
         ),
     ] = None,
     select: Annotated[
-        str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns to compare; default all that both have.")
+        str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns to compare; default all shared columns.")
     ] = None,
     where: Annotated[str | None, typer.Option("-w", "--where", metavar="SQL", help="Only rows that match.")] = None,
     limit: Annotated[
@@ -54,10 +54,10 @@ def compare(
     branch_b: Annotated[str | None, _version("b", "branch", "This branch of B.")] = None,
     format: Annotated[SourceFormat | None, typer.Option("--format", help="Format of the files; default by extension.")] = None,
 ) -> None:
-    """Compare the rows of two tables, versions, or a table and files: rows on one side only, and different ones. Exits with 4 on
-    differences.
+    """Compare the rows of tables, versions of tables, or files. Exits with 4 on differences.
 
-    Rows are paired by key; without a key, equal rows are counted. NaN equals NaN, null equals null, -0.0 is not 0.0.
+    Shows rows that only one side has, and rows with different values. Rows are paired by key; without a key, whole rows are
+    counted. NaN equals NaN, null equals null, -0.0 differs from 0.0.
 
     paimon-cli compare ./wh/shop.db/orders@12 ./wh/shop.db/orders
 
@@ -97,20 +97,20 @@ def _comparison_lines(found: Comparison) -> Iterator[str]:
         most_first = sorted(found.differing_columns.items(), key=lambda item: -item[1])
         yield "different in " + ", ".join(f"{name} ({count:,})" for name, count in most_first)
     yield from map(_difference_line, found.differences)
-    hidden = found.only_here + found.only_there + found.different - sum(one.count for one in found.differences)
+    hidden = found.only_here + found.only_there + found.different - sum(row.count for row in found.differences)
     if hidden:
         yield f"{counted(hidden, 'more difference')}; --limit shows more"
 
 
-def _difference_line(one: RowDifference) -> str:
-    key = ", ".join(f"{name}={cell_text(value)}" for name, value in (one.key or {}).items())
-    here, there = one.here or {}, one.there or {}
-    if one.columns:
-        values = ", ".join(f"{name} {_value(here[name])} -> {_value(there[name])}" for name in one.columns)
+def _difference_line(row: RowDifference) -> str:
+    key = ", ".join(f"{name}={cell_text(value)}" for name, value in (row.key or {}).items())
+    here, there = row.here or {}, row.there or {}
+    if row.columns:
+        values = ", ".join(f"{name} {_value(here[name])} -> {_value(there[name])}" for name in row.columns)
     else:
         values = ", ".join(f"{name}={_value(value)}" for name, value in (here or there).items())
-    times = f" ({one.count:,} times)" if one.count > 1 else ""
-    return f"{MARKS[one.kind]} {key + ': ' if key and values else key}{values}{times}"
+    times = f" ({row.count:,} times)" if row.count > 1 else ""
+    return f"{MARKS[row.kind]} {key + ': ' if key and values else key}{values}{times}"
 
 
 def _value(value: Any) -> str:
@@ -122,17 +122,17 @@ def bisect(
     call: Call,
     table: TableName,
     where: Annotated[
-        str, typer.Option("-w", "--where", metavar="SQL", help="The condition, about today's columns.", show_default=False)
+        str, typer.Option("-w", "--where", metavar="SQL", help="The condition, over the current columns.", show_default=False)
     ],
     expect: Annotated[
-        Literal["some", "none"], typer.Option("--expect", help="Find the first snapshot in which some rows match, or none.")
+        Literal["some", "none"], typer.Option("--expect", help="Find the first snapshot in which some row matches, or none.")
     ] = "some",
     begin: Annotated[int | None, typer.Option("--from", metavar="ID", min=1, help="The first snapshot to search.")] = None,
-    end: Annotated[int | None, typer.Option("--to", metavar="ID", min=1, help="The last one, where it must hold.")] = None,
+    end: Annotated[int | None, typer.Option("--to", metavar="ID", min=1, help="The last one, in which it must hold.")] = None,
 ) -> None:
-    """Find the first snapshot in which a condition holds for some row, by halving the history. Exits with 3 if it never does.
+    """Find the first snapshot in which some row matches a condition, by binary search. Exits with 3 if none does in the last one.
 
-    If the rows came and went several times, one of their beginnings is found.
+    If rows started to match more than once, one of those snapshots is found.
 
     paimon-cli bisect ./wh/shop.db/orders -w "amount < 0"
 
@@ -144,8 +144,8 @@ def bisect(
 
 
 def _bisection_lines(found: Bisection, pasted: str) -> Iterator[str]:
-    for one in found.tried:
-        yield f"snapshot {one.snapshot_id}: {counted(one.rows, 'row')}" + (", as expected" if one.holds else "")
+    for attempt in found.tried:
+        yield f"snapshot {attempt.snapshot_id}: {counted(attempt.rows, 'row')}" + (", as expected" if attempt.holds else "")
     yield f"first in snapshot {found.snapshot_id}: {found.kind} of {rfc3339(found.time)} by {found.commit_user}"
     if found.before is None:
         yield "it already holds in the first snapshot that was searched, and may be older"

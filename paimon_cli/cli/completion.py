@@ -1,6 +1,6 @@
-"""Shell completion: the names of a user's own tables, snapshots, tags, branches, columns and options, and the shells' scripts.
+"""Shell completion of tables, snapshots, tags, branches, columns and options, and the scripts for the shells.
 
-A completer has two seconds, and never reports an error: then there is nothing to choose from.
+A completer has two seconds. Errors are never shown; they give no choices.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 MOST_CHOICES = 500
 NEWEST = 50
-"""How many snapshots are offered."""
+"""The most snapshots that are offered."""
 SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One word that may stand here. A word that ends in `/` or `=` goes on."""
+    """A completion. After one that ends in `/` or `=`, the shell adds no space."""
 
     value: str
     help: str = ""
@@ -35,11 +35,11 @@ class Choice:
 
 
 Completer = Callable[[Any, str], Iterable[Choice]]
-"""From the parsed command line and the word so far to what may stand there."""
+"""A function from the parsed command line and the incomplete word to the choices."""
 
 
 def attach(parameters: Iterable[Any]) -> None:
-    """Give the parameters of a command their completers."""
+    """Attach completers to the parameters of a command."""
     for parameter in parameters:
         completer = _completer_of(parameter)
         if completer is not None:
@@ -52,25 +52,25 @@ def _completer_of(parameter: Any) -> Completer | None:
 
 
 def _choices(completer: Completer, context: Any, incomplete: str) -> list[Choice]:
-    """What the completer finds in its time."""
+    """The choices that the completer finds within its time limit."""
     from threading import Thread
 
     found: list[Choice] = []
 
-    def look() -> None:
+    def search() -> None:
         try:
             found.extend(islice(completer(context, incomplete), MOST_CHOICES))
-        except Exception:  # a damaged table, or half a name: there is nothing to choose from
+        except Exception:  # such as a damaged table, or an incomplete name
             return
 
-    thread = Thread(target=look, daemon=True)
+    thread = Thread(target=search, daemon=True)
     thread.start()
     thread.join(SECONDS)
     return list(found)
 
 
 def _given(context: Any, name: str) -> Any:
-    """The value of a parameter on the command line so far, also one of a group: `alter TABLE set`."""
+    """The value of a parameter of the command, or of its group (`alter TABLE set`), on the command line so far."""
     while context is not None:
         if context.params.get(name) is not None:
             return context.params[name]
@@ -79,7 +79,7 @@ def _given(context: Any, name: str) -> Any:
 
 
 def _tables(context: Any, incomplete: str) -> Iterator[Choice]:
-    """Tables as paths, and as `db.table` where there is a warehouse; branches and views after a `$`."""
+    """Tables by path and, with a warehouse, as `db.table`; branches and views after a `$`."""
     if "://" in incomplete:
         return
     plain, dollar, suffix = incomplete.partition("$")
@@ -107,7 +107,7 @@ def _metastore(context: Any) -> Metastore:
 
 
 def _options(context: Any) -> dict[str, str]:
-    """The options of the call so far, with the profile of its catalog."""
+    """The options on the command line so far, with the profile of the catalog."""
     from paimon_cli.cli.parameters import split_pairs
     from paimon_cli.metastore.settings import PROFILE
 
@@ -120,7 +120,7 @@ def _database_names(context: Any, incomplete: str) -> Iterator[Choice]:
 
 
 def _paths(incomplete: str) -> Iterator[Choice]:
-    """The directories that the word may lead to; what is no table goes on after a slash."""
+    """Directories that complete the word; those that are not tables end in a slash."""
     folder, _, begin = incomplete.rpartition("/")
     shown = f"{folder}/" if "/" in incomplete else ""
     where = os.path.expanduser(shown) or "."
@@ -138,12 +138,11 @@ def _is_table(path: str) -> bool:
 
 
 def _table(context: Any, name: str | None = None) -> Table:
-    """The table that the command line names so far."""
+    """The table on the command line so far."""
     from paimon_cli.api.table import Table
 
     given = name or _given(context, "table")
-    several = _given(context, "tables")
-    words = several or context.args  # the parser stops at an option without its value, and leaves the words
+    words = _given(context, "tables") or context.args  # the parser stops at an option without a value
     chosen = given if isinstance(given, str) else words[0]
     return Table.open(chosen, _options(context), warehouse=_given(context, "warehouse"), branch=_given(context, "branch"))
 
@@ -178,7 +177,7 @@ def _branch_names(context: Any, table: str | None = None) -> list[str]:
 
 
 def _branches(context: Any, incomplete: str) -> Iterator[Choice]:
-    context.params.pop("branch", None)  # half a name
+    context.params.pop("branch", None)  # the incomplete name
     yield from _starting((Choice(name, "branch") for name in _branch_names(context)), incomplete)
 
 
@@ -187,18 +186,18 @@ def _consumers(context: Any, incomplete: str) -> Iterator[Choice]:
 
 
 def _columns(context: Any, incomplete: str, ends: str = "") -> Iterator[Choice]:
-    """Columns; after commas the next one."""
+    """Columns of the table, as an item of a comma-separated list."""
     from paimon_cli.datatypes.field_types import type_to_sql
 
     before, comma, begin = incomplete.rpartition(",")
     taken = set(before.split(","))
-    for each in _table(context).catalog_table.schemas.latest().fields:
-        if each.name.startswith(begin) and each.name not in taken:
-            yield Choice(f"{before}{comma}{each.name}{ends}", type_to_sql(each.type))
+    for field in _table(context).catalog_table.schemas.latest().fields:
+        if field.name.startswith(begin) and field.name not in taken:
+            yield Choice(f"{before}{comma}{field.name}{ends}", type_to_sql(field.type))
 
 
 def _keys(context: Any, incomplete: str) -> Iterator[Choice]:
-    """`column=` of a key; its values are not looked up."""
+    """`column=` for a key; values are not completed."""
     return iter(()) if "=" in incomplete else _columns(context, incomplete, ends="=")
 
 
@@ -208,7 +207,7 @@ def _partitions(context: Any, incomplete: str) -> Iterator[Choice]:
 
 
 def _option_pairs(context: Any, incomplete: str) -> Iterator[Choice]:
-    """Keys of table options, then the values that they may have."""
+    """Keys of table options, then their possible values."""
     key, equals, _ = incomplete.partition("=")
     if not equals:
         yield from (Choice(f"{choice.value}=", choice.help) for choice in _option_keys(context, incomplete))
@@ -272,7 +271,7 @@ OF_ARGUMENTS: dict[str, Completer] = {
     "partitions": _partitions,
     "place": _tables,
 }
-"""By the name of the parameter, which means the same in every command."""
+"""Completers by the name of the parameter, which has the same meaning in every command."""
 OF_OPTIONS: dict[str, Completer] = {
     **dict.fromkeys(("snapshot", "read_snapshot", "begin", "end", "if_snapshot"), _snapshots),
     "to": _snapshots_and_tags,
@@ -349,7 +348,7 @@ complete --command %(prog_name)s --no-files --arguments "(%(complete_func)s)"
 
 
 def use_own_scripts() -> None:
-    """Let `--show-completion` and `--install-completion` give these scripts: they complete `key=` and `url:`, and quote names."""
+    """Make `--show-completion` and `--install-completion` use these scripts, which complete `key=` and `url:` and quote names."""
     from typer import _completion_shared
 
     _completion_shared._completion_scripts |= {"bash": BASH, "zsh": ZSH, "fish": FISH}

@@ -1,4 +1,4 @@
-"""`create` and `alter`: a new table, and changes of its options and columns, each of which makes one new schema."""
+"""`create` and `alter`: create a table, and change its options and columns; each change creates a new schema."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def create(
     ] = None,
     from_file: Annotated[
         str | None,
-        typer.Option("--from-file", metavar="FILE", help="A parquet, orc, arrow, csv or json file whose columns the table gets."),
+        typer.Option("--from-file", metavar="FILE", help="Take the columns from this parquet, orc, arrow, csv or json file."),
     ] = None,
     file_format: Annotated[
         SourceFormat | None, typer.Option("--format", help="Format of --from-file; default by its extension.")
@@ -66,7 +66,7 @@ def create(
 
     location = call.locate(table, allow_unsafe_commit, is_new=True)
     source = Columns(columns, schema, ddl, from_file, file_format, call.form)
-    made = create_table(
+    created = create_table(
         location,
         source,
         primary_key=primary_key,
@@ -77,16 +77,16 @@ def create(
         if_not_exists=if_not_exists,
         strict_options=call.strict_options,
     )
-    for warning in made.warnings:
+    for warning in created.warnings:
         warn(warning)
     if call.is_for_people:
-        say(f"created {location.name}" if made.created else f"{location.name} already exists, nothing was changed")
-        if made.inferred is not None and made.created:
-            say(_columns_text(made.schema, made.inferred, from_file))
+        say(f"created {location.name}" if created.created else f"{location.name} already exists, nothing was changed")
+        if created.inferred is not None and created.created:
+            say(_columns_text(created.schema, created.inferred, from_file))
         return
     from paimon_cli.inspect.schema_report import schema_details
 
-    call.show(Item("Schema", location.name, schema_details(made.schema)))
+    call.show(Item("Schema", location.name, schema_details(created.schema)))
 
 
 def _columns_text(schema: TableSchema, inferred: InferredColumns, source: str | None) -> str:
@@ -98,7 +98,7 @@ def _columns_text(schema: TableSchema, inferred: InferredColumns, source: str | 
     return "\n".join([*lines, f"{counted(len(lines), 'column')} as in {source}{rows}"])
 
 
-alter = group("Change the options and columns of a table. Data files are not rewritten; they are read under the new schema.")
+alter = group("Change the options and columns of a table. Data files are not rewritten; they are read with the new schema.")
 
 ColumnPath = Annotated[
     str,
@@ -193,7 +193,7 @@ def add_column(
 
 @command(alter, "drop-column")
 def drop_column(call: Call, context: typer.Context, column: ColumnPath, allow_unsafe_commit: AllowUnsafeCommit = False) -> None:
-    """Drop a column. A new column of the same name does not bring its values back.
+    """Drop a column. Adding a column with the same name later does not restore its values.
 
     paimon-cli alter ./wh/shop.db/orders drop-column status
 
@@ -230,13 +230,13 @@ def alter_column(
         str | None, typer.Argument(metavar="[TYPE]", help="In SQL: 'BIGINT', 'INT NOT NULL DEFAULT 5'.", show_default=False)
     ] = None,
     type_option: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", help="Another form of the argument TYPE.", show_default=False)
+        str | None, typer.Option("--type", metavar="TYPE", help="The same as the argument TYPE.", show_default=False)
     ] = None,
     nullable: Annotated[bool | None, typer.Option("--nullable/--not-null", help="Whether null is allowed.")] = None,
     comment: Comment = None,
     default: Annotated[
         str | None,
-        typer.Option("--default", metavar="VALUE", help="Value that writers store instead of null or a missing column."),
+        typer.Option("--default", metavar="VALUE", help="Value that writers store for null or a missing column."),
     ] = None,
     drop_default: Annotated[bool, typer.Option("--drop-default", help="Remove the default.")] = False,
     first: First = False,

@@ -1,4 +1,4 @@
-"""`demo`: the first ten minutes in a few seconds, with the very commands that a user would type, on a table of its own."""
+"""`demo`: a tour of the main features in a few seconds, with the commands that a user would type, on a temporary table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 commands = top_level()
 
 ACCOUNTS, CHANGES, COMMITS = 200_000, 10_000, 30
-"""Rows of the first commit, rows of each of the others, and the number of commits."""
+"""Rows of the first commit, rows of each further commit, and the number of commits."""
 ACCOUNT, BALANCE, DEPOSIT, WITHDRAWAL = 42, 1000, 50, 30
 READS = 3
 WIDTH, INDENT = 78, "   "
@@ -40,7 +40,7 @@ TABLE = "bank.db/accounts"
 
 @dataclass(frozen=True)
 class Measure:
-    """What readers meet at one moment. `read_seconds`: the fastest of some reads of all rows."""
+    """The table as a reader sees it. `read_seconds`: the fastest of `READS` reads of all rows."""
 
     files: int
     sorted_runs: int
@@ -51,7 +51,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The outcome. `table`: where it is kept, None if it is not. `refused`: commits that would have lost an update."""
+    """The result of the demo. `table`: its path if it was kept, else None; `refused`: commits that would have lost an update."""
 
     table: str | None
     commits: int
@@ -71,9 +71,9 @@ def demo(
     ] = None,
     no_color: Annotated[bool, typer.Option("--no-color", help="Print no colours; the same as NO_COLOR=1.")] = False,
 ) -> None:
-    """Show in a few seconds what this is for: a table, thirty commits, a lost update prevented, its LSM tree, a compaction.
+    """Run a short tour: create a table, commit thirty times, prevent a lost update, show the LSM tree, and compact it.
 
-    It runs the commands that it prints, on a table in a temporary directory; nothing else is read, and no network is used.
+    The demo runs the commands that it prints, on a table in a temporary directory. It reads nothing else and uses no network.
 
     paimon-cli demo
 
@@ -81,13 +81,13 @@ def demo(
     """
     if call.options or call.catalog_options or call.warehouse is not None:
         raise UsageError(
-            "the demo takes no warehouse and no options", "it makes a table of its own", "paimon-cli demo --keep ./bank"
+            "the demo takes no warehouse and no options", "it creates its own table", "paimon-cli demo --keep ./bank"
         )
-    os.environ[NO_PAGER_VARIABLE] = "1"  # the story goes on by itself
+    os.environ[NO_PAGER_VARIABLE] = "1"  # a pager would interrupt the tour
     if no_color:
         os.environ["NO_COLOR"] = "1"
     os.environ.pop(PROFILE_VARIABLE, None)
-    with _folder(keep) as folder, _inside(folder):
+    with _folder(keep) as folder, inside(folder):
         result = _Tour(call, folder).run()
     if keep is not None:
         result = replace(result, table=f"{keep}/{TABLE}")
@@ -106,14 +106,14 @@ def _folder(keep: Path | None) -> Iterator[Path]:
             yield folder
         return
     if keep.exists() and not (keep.is_dir() and not any(keep.iterdir())):
-        raise UsageError(f"{keep} is not empty", "the demo does not touch existing files", "name a new directory")
+        raise UsageError(f"{keep} is not empty", "the demo does not change existing files", "name a new directory")
     keep.mkdir(parents=True, exist_ok=True)
     yield keep
 
 
 @contextlib.contextmanager
-def _inside(folder: Path) -> Iterator[None]:
-    """Work in the folder, so that no `paimon.yaml` of the user's names another catalog."""
+def inside(folder: Path) -> Iterator[None]:
+    """Change to the folder during the block, so that a `paimon.yaml` of the user does not apply."""
     before = os.getcwd()
     os.chdir(folder)
     try:
@@ -123,26 +123,26 @@ def _inside(folder: Path) -> Iterator[None]:
 
 
 class _Tour:
-    """The steps of the demo. Commands run in this process, through the same command group as a command line."""
+    """The steps of the demo. Commands run in this process, through the command group of the command line."""
 
     def __init__(self, call: Call, folder: Path) -> None:
         self._folder = folder
-        self._tells = call.is_for_people
+        self._is_shown = call.is_for_people
 
     def run(self) -> DemoResult:
         from paimon_cli.api.table import Table
 
         began = time.perf_counter()
-        if self._tells:
+        if self._is_shown:
             self._print(("cd", str(self._folder)))
         self._create()
-        opened = Table.open(TABLE)  # its calls have no progress bars of their own
+        opened = Table.open(TABLE)  # without progress bars for each call
         self._commit(opened)
         refused = self._prevent_a_lost_update(opened)
-        self._say("3. The LSM tree. Each commit left a sorted run in each bucket, and a reader has to merge all of them:")
+        self._say("3. The LSM tree. Each commit added a sorted run to each bucket, and a reader has to merge all of them:")
         self._run("lsm", "show", TABLE, "--bucket", "0")
         before, rows = self._measure(opened)
-        self._say("4. A compaction merges the runs. Beside writers this is a job of its own: compact --dedicated --watch.")
+        self._say("4. A compaction merges the runs. Next to writers, run it as a separate job: compact --dedicated --watch.")
         self._run("compact", TABLE, "--dedicated", "--strategy", "full", "--engine", "local")
         self._run("lsm", "show", TABLE, "--bucket", "0")
         after, same_rows = self._measure(opened)
@@ -172,16 +172,16 @@ class _Tour:
         self._run("snapshots", "ls", TABLE, "--limit", "3")
 
     def _prevent_a_lost_update(self, table: Table) -> int:
-        """Two writers read one account and write it back; the number of commits that were refused."""
+        """Let two writers read and write the same account; returns the number of refused commits."""
         read_at = str(table.snapshot_ids()[-1])
         checked = ("--data-conflict-check", "key", "--read-snapshot", read_at)
-        self._say(f"2. A lost update, prevented. Ann and Bob read account {ACCOUNT} at the same moment, and both see {BALANCE}:")
+        self._say(f"2. A lost update, prevented. Ann and Bob read account {ACCOUNT} at the same time, and both see {BALANCE}:")
         self._run("read", TABLE, "-w", f"id = {ACCOUNT}")
-        self._say(f"   Ann pays in {DEPOSIT} and writes {BALANCE + DEPOSIT}. She says which snapshot she has read:")
+        self._say(f"   Ann deposits {DEPOSIT} and writes {BALANCE + DEPOSIT}. She names the snapshot that she has read:")
         self._run("write", TABLE, self._file("ann", BALANCE + DEPOSIT), *checked)
-        self._say(f"   Bob takes out {WITHDRAWAL} and writes {BALANCE - WITHDRAWAL}. Ann's {DEPOSIT} would be lost:")
+        self._say(f"   Bob withdraws {WITHDRAWAL} and writes {BALANCE - WITHDRAWAL}. Ann's {DEPOSIT} would be lost:")
         refused = self._run("write", TABLE, self._file("bob", BALANCE - WITHDRAWAL), *checked)
-        self._say("   Bob lets the table compute. `update` runs under the check, and starts again if it is overtaken:")
+        self._say("   Bob uses `update` instead, which runs under the same check and starts again after a conflict:")
         self._run("update", TABLE, "--set", f"balance = balance - {WITHDRAWAL}", "-w", f"id = {ACCOUNT}")
         self._run("read", TABLE, "-w", f"id = {ACCOUNT}")
         return int(refused)
@@ -202,7 +202,7 @@ class _Tour:
         return Measure(files, runs, size, min(taken), rows.num_rows), rows.sort_by("id")
 
     def _compare(self, before: Measure, after: Measure) -> None:
-        if not self._tells:
+        if not self._is_shown:
             return
         from paimon_cli.cli.text_view import print_table
 
@@ -216,7 +216,7 @@ class _Tour:
         print_table([("", False), ("before", True), ("after", True)], rows)
 
     def _say(self, text: str) -> None:
-        if self._tells:
+        if self._is_shown:
             first = INDENT if text.startswith(" ") else ""
             say("\n" + textwrap.fill(text.strip(), WIDTH, initial_indent=first, subsequent_indent=INDENT))
 
@@ -226,17 +226,17 @@ class _Tour:
         print(bold("\n".join(command_lines(words))))
 
     def _run(self, *words: str) -> bool:
-        """Print a command and run it; whether it was refused because of a conflict. Other errors end the demo."""
+        """Print a command and run it; returns whether it was refused because of a conflict. Other errors end the demo."""
         from paimon_cli.cli.app import report_failure
         from paimon_cli.errors import Conflict
 
-        if self._tells:
+        if self._is_shown:
             self._print(("paimon-cli", *words))
-        arguments = [*words, *(() if self._tells else ("-o", "json")), *(("--trace",) if is_traced() else ())]
+        arguments = [*words, *(() if self._is_shown else ("-o", "json")), *(("--trace",) if is_traced() else ())]
         group: Any = _whole_application()
-        with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as streams:
-            if not self._tells:
-                streams.enter_context(contextlib.redirect_stdout(nowhere))
+        with open(os.devnull, "w") as null, contextlib.ExitStack() as streams:
+            if not self._is_shown:
+                streams.enter_context(contextlib.redirect_stdout(null))
             try:
                 with group.make_context("paimon-cli", arguments) as context:
                     group.invoke(context)
@@ -257,7 +257,10 @@ def _whole_application() -> Any:
 
 
 def batch(number: int, accounts: int, changes: int) -> pa.Table:
-    """The rows of a commit: first all accounts, then changes in a window that moves over them, and sometimes beyond it."""
+    """The rows of commit `number`: first all accounts, then changes in a window of ids that moves on with each commit.
+
+    Every fifth commit changes accounts up to the last id.
+    """
     import numpy as np
     import pyarrow as pa
 
@@ -269,11 +272,11 @@ def batch(number: int, accounts: int, changes: int) -> pa.Table:
         ids = np.sort(chance.choice(window, min(changes, len(window)), replace=False))
     balances = chance.integers(0, 5000, len(ids))
     balances[ids == ACCOUNT] = BALANCE
-    return pa.table({"id": ids, "owner": [f"owner {each}" for each in ids.tolist()], "balance": balances})
+    return pa.table({"id": ids, "owner": [f"owner {number}" for number in ids.tolist()], "balance": balances})
 
 
 def command_lines(words: Sequence[str], width: int = WIDTH) -> list[str]:
-    """A command as the shell takes it, broken before an argument or an option where it is too long."""
+    """A command for the shell, with line breaks before arguments and options if it is longer than `width`."""
     lines = ["$"]
     for part in _parts(words):
         if len(f"{lines[-1]} {part} \\") > width and lines[-1] != "$":
@@ -285,7 +288,7 @@ def command_lines(words: Sequence[str], width: int = WIDTH) -> list[str]:
 
 
 def _parts(words: Sequence[str]) -> list[str]:
-    """The quoted words, those that follow an option together with it."""
+    """The quoted words, each option together with its value."""
     parts: list[str] = []
     for before, word in zip(("", *words), words, strict=False):
         if before.startswith("-") and not word.startswith("-"):
@@ -300,11 +303,11 @@ def _farewell(result: DemoResult, keep: Path | None) -> None:
 
     say(f"\n{result.commits} commits, one lost update prevented, {result.seconds:.0f} s.")
     if keep is None:
-        say("The table is gone again. To keep it, and to try more on it:\n")
+        say("The table has been deleted. To keep it and try more:\n")
         print(bold("$ paimon-cli demo --keep ./bank"))
         return
     table = str(result.table)
-    say(f"The table stays in {table}. Try next:\n")
+    say(f"The table is in {table}. Try next:\n")
     for words, purpose in _next_steps(table, keep):
         print(bold(f"$ {shlex.join(('paimon-cli', *words))}"))
         say(f"      {purpose}")
@@ -314,8 +317,8 @@ def _next_steps(table: str, keep: Path) -> list[tuple[tuple[str, ...], str]]:
     return [
         (("describe", table), "the table on one screen"),
         (("blame", table, "--key", f"id={ACCOUNT}"), "every stored version of a row: who wrote it, and when"),
-        (("read", table, "--snapshot", "30", "-w", f"id = {ACCOUNT}"), "the row before Ann and Bob came"),
-        (("report", table, "--html", f"{keep}/report.html"), "the table as one page of pictures"),
-        (("verify", table, "--level", "full"), "check every file, key and number"),
-        (("lab", "ls"), "more of what can go wrong between writers, reproduced step by step"),
+        (("read", table, "--snapshot", "30", "-w", f"id = {ACCOUNT}"), "the row before Ann and Bob changed it"),
+        (("report", table, "--html", f"{keep}/report.html"), "a page with charts"),
+        (("verify", table, "--level", "full"), "check every file, key and sequence number"),
+        (("lab", "ls"), "other anomalies between concurrent writers, reproduced step by step"),
     ]

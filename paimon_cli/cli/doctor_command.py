@@ -1,4 +1,4 @@
-"""`doctor`, `health`, `advise`, `locks`, `version`: the state of the installation and of tables, advice, commit locks."""
+"""`doctor`, `report`, `health`, `advise`, `locks`, `version`: the state of the installation and of tables."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def doctor(
 ) -> None:
     """Check the installation and optionally a table: storage, options, compaction, files, retention. Exits with 4 on findings.
 
-    Safe commits are tested on the storage itself: writers race for probe files in the table's directory, which are then
-    removed.
+    Safe commits are tested on the storage itself: writers race for probe files in the table's directory, which are removed
+    afterwards.
 
     paimon-cli doctor ./wh/shop.db/orders
 
@@ -66,20 +66,21 @@ def report(
     html: Annotated[str, typer.Option("--html", metavar="FILE", help="File or URL to write the page to.", show_default=False)],
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
-    """Write the state and the history of a table as one HTML page with charts, to look at, to send or to keep.
+    """Write the state and history of a table to one HTML page with charts.
 
-    Levels and key ranges of the buckets, amplification and size over time, commits by user, compaction debt, findings. The page
-    refers to nothing outside of it, follows the reader's choice of light or dark, and each chart is also a table.
+    It shows levels and key ranges of buckets, amplification and size over time, commits by user, compaction debt, and
+    findings. The page has no external references, supports light and dark themes, and has a table with the figures of each
+    chart.
 
     paimon-cli report ./wh/shop.db/orders --html orders.html
 
     paimon-cli report shop.orders --warehouse ./wh --html orders.html --force
     """
     written = call.open(table).report(html, force=force, argument=call.pasted(table))
-    told = (
+    content = (
         f"{counted(written.buckets, 'bucket')}, {counted(written.snapshots, 'snapshot')}, {counted(written.findings, 'finding')}"
     )
-    call.show(Item("Report", table, written), f"wrote {html}: {told}, {human_size(written.size)}")
+    call.show(Item("Report", table, written), f"wrote {html}: {content}, {human_size(written.size)}")
 
 
 @command(commands, "health")
@@ -91,9 +92,9 @@ def health(
     ] = None,
     database: Annotated[str | None, typer.Option("--database", metavar="DB", help="All tables of this database.")] = None,
 ) -> None:
-    """Show how tables are doing: figures, a verdict, and for each finding the command that mends it. Exits with 4 on findings.
+    """Show the health of tables: figures, a verdict, and the command that fixes each finding. Exits with 4 on findings.
 
-    Several tables are sorted by how much care they need. Nothing is written; `doctor` tests the storage, too.
+    The tables with the most urgent findings come first. Nothing is written; `doctor` also tests the storage.
 
     paimon-cli health ./wh/shop.db/orders
 
@@ -103,17 +104,17 @@ def health(
     from paimon_cli.inspect.health_report import HealthRow
 
     rows = call.catalog().health(tables or (), database=database, argument=call.pasted)
-    ill = [row for row in rows if row.findings]
+    unhealthy = [row for row in rows if row.findings]
     columns = columns_of(HealthRow)
     if call.is_for_people:
         columns = columns[:-1]
-    footer = f"{counted(len(rows), 'table')}, {len(ill)} with findings"
+    footer = f"{counted(len(rows), 'table')}, {len(unhealthy)} with findings"
     call.show(Listing("HealthList", tables[0] if tables and len(tables) == 1 else None, columns, rows, footer=footer))
     if call.is_for_people:
-        for row in ill:
+        for row in unhealthy:
             say(f"{row.table}: {row.verdict}")
             say_findings(row.findings, margin="  ")
-    if ill:
+    if unhealthy:
         raise typer.Exit(FINDINGS_EXIT_CODE)
 
 
@@ -132,10 +133,10 @@ def advise(
     table: TableName,
     only: Annotated[list[Topic] | None, typer.Option("--only", help="Only this topic; repeatable.", show_default=False)] = None,
 ) -> None:
-    """Suggest changes from the table's own history: number of buckets, small files, options, compaction triggers.
+    """Suggest changes based on the table's own history: bucket count, small files, options, compaction triggers.
 
-    Each suggestion shows its figures and the command that carries it out. Nothing is changed, and advice is not a failure:
-    the exit code is 0 (`doctor` exits with 4 on findings). Triggers are compared by replaying the commits still in the history.
+    Each suggestion shows its figures and the command that applies it. Nothing is changed, and the exit code is 0 (`doctor`
+    exits with 4 on findings). Triggers are compared by replaying the commits that are still in the history.
 
     paimon-cli advise ./wh/shop.db/orders --only buckets
 
@@ -161,7 +162,7 @@ def advise(
     say(f"{counted(todo, 'suggestion')}; nothing was changed" if todo else "no suggestions")
 
 
-locks = group("The commit lock: how commits are kept apart, and who holds it.")
+locks = group("Commit locks: how concurrent commits exclude each other, and who holds a lock.")
 
 
 @command(locks, "ls")
@@ -171,10 +172,10 @@ def list_locks(
         str | None, typer.Argument(metavar="[TABLE]", help="Only this table; default every lock held.", show_default=False)
     ] = None,
 ) -> None:
-    """Show how the commits of a table or warehouse are kept apart, and which commit locks are held.
+    """Show how concurrent commits to a table or warehouse exclude each other, and which commit locks are held.
 
-    The mechanism is put-if-absent, lock or unsafe. Where only a test can tell, as on S3, two writers race for a probe file in
-    the table's directory, which is then removed.
+    The mechanism is put-if-absent, lock, server or unsafe. If only a test can tell, as on S3, two writers race for a probe
+    file in the table's directory, which is removed afterwards.
 
     paimon-cli locks ls ./wh/shop.db/orders
 
@@ -201,10 +202,10 @@ def break_lock(
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Break the commit lock of a table whose holder died. Writers take over expired locks on their own.
+    """Break the commit lock of a table whose holder died. Writers take over expired locks by themselves.
 
-    A live holder that loses its lock notices before it publishes and gives up its commit (exit 6), unless it is publishing at
-    that very moment: on a store without put-if-absent its snapshot may then overwrite another one.
+    A live holder that loses its lock notices this before it publishes, and abandons its commit (exit 6). But if it is
+    publishing at this moment on a store without put-if-absent, its snapshot may overwrite another one.
 
     paimon-cli locks break ./wh/shop.db/orders
 

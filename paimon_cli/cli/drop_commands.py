@@ -1,4 +1,4 @@
-"""`drop`, `drop-partition`, `truncate`, `rollback`: delete a table, partitions, all rows, or later versions."""
+"""`drop`, `drop-partition`, `truncate`, `rollback`: delete a table, partitions, all rows, or later snapshots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from paimon_cli.maintain.rollback import RollbackPlan
 
 NAMED = 20
-"""Paths that a warning names."""
+"""The most paths that a warning names."""
 
 
 commands = top_level()
@@ -93,7 +93,7 @@ def _content(what: Dropped) -> str:
 
 def _summary_text(done: Dropped, dry_run: bool) -> str:
     if done.already_committed:
-        return "committed before under this user and identifier, nothing was done"
+        return "already committed under this user and identifier, nothing was done"
     if dry_run:
         return f"{_content(done)} would be deleted; nothing was changed (dry run)"
     if not done.snapshots:
@@ -105,37 +105,37 @@ def _summary_text(done: Dropped, dry_run: bool) -> str:
 def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False) -> None:
     """Delete a table: its files, snapshots, tags and branches. Other files in its directory are kept and listed.
 
-    If the files of a table are gone, only its entry in the catalog is removed.
+    If the files of the table no longer exist, only its entry in the catalog is removed.
 
     paimon-cli drop ./wh/shop.db/orders --dry-run
 
     paimon-cli drop ./wh/shop.db/orders --yes
     """
     planned = call.catalog().plan_drop_table(table)
-    goes = planned.plan
-    if goes.only_entry:
-        what, files = f"the entry of table {goes.table}", "its files are gone already"
+    plan = planned.plan
+    if plan.only_entry:
+        what, files = f"the entry of table {plan.table}", "its files no longer exist"
     else:
-        what = f"table {goes.table} with {counted(goes.snapshots, 'snapshot')}"
-        files = f"{counted(goes.files, 'file')} of {human_size(goes.size)} deleted"
+        what = f"table {plan.table} with {counted(plan.snapshots, 'snapshot')}"
+        files = f"{counted(plan.files, 'file')} of {human_size(plan.size)} deleted"
     if not dry_run:
         confirm(f"{what} ({files.removesuffix(' deleted')}) will be deleted for good", yes)
         planned.run()
-    for line in _about_the_rest(goes.path, goes.left):
+    for line in _remaining_files(plan.path, plan.left):
         warn(line)
     if dry_run:
-        show_files_to_delete(call, goes.table, goes.path, "TableDropPlan", planned.files(), what)
+        show_files_to_delete(call, plan.table, plan.path, "TableDropPlan", planned.files(), what)
     else:
-        call.show(Item("TableDropSummary", goes.table, goes), f"dropped {what}: {files}")
+        call.show(Item("TableDropSummary", plan.table, plan), f"dropped {what}: {files}")
 
 
-def _about_the_rest(url: str, left: list[str]) -> list[str]:
+def _remaining_files(url: str, left: list[str]) -> list[str]:
     """The lines of the warning about files that a drop keeps; empty if there are none."""
     if not left:
         return []
     shown = [f"  {path}" for path in left[:NAMED]]
     more = [f"  and {len(left) - NAMED:,} more"] if len(left) > NAMED else []
-    return [f"{url} is kept, it holds files that do not belong to the table:", *shown, *more]
+    return [f"{url} is kept, because it contains files that do not belong to the table:", *shown, *more]
 
 
 @command(commands, "rollback")
@@ -147,7 +147,7 @@ def rollback(
         typer.Option(
             "--to",
             metavar="ID|TAG|TIME",
-            help="A snapshot, a tag, or a time, which means the newest snapshot made by then.",
+            help="A snapshot, a tag, or a time, for the newest snapshot at that time.",
             show_default=False,
         ),
     ],
@@ -156,9 +156,9 @@ def rollback(
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Go back to an older version and delete later snapshots and tags, with the files that only they need.
+    """Go back to an older snapshot and delete later snapshots and tags, with the files that only they need.
 
-    Stop the writers first: a commit made meanwhile makes the rollback exit with 5. With --as-new writers may continue.
+    Stop the writers first: the rollback exits with 5 if another job commits in the meantime. With --as-new writers may continue.
 
     paimon-cli rollback ./wh/shop.db/orders --to 12 --dry-run
 

@@ -1,4 +1,4 @@
-"""`expire` and `orphans`: delete versions that are past their retention, and files that no version names."""
+"""`expire` and `orphans`: delete what is past its retention, and files that nothing refers to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IDS = Kind(lambda names: [int(name) for name in names], ", ".join)
 
 
 NUMBERED = ("snapshots", "changelogs")
-"""Kinds whose items are named by numbers."""
+"""Choices of `--what` whose items have numbers, not names."""
 
 
 commands = top_level()
@@ -54,16 +54,15 @@ def expire(
             help="Expire only items older than this, such as 1d, 12 h or 2024-01-31T12:00:00Z.",
         ),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="Expire at most N of them in this run.")
-    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Expire at most N in this run.")] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Delete what is past its retention, and the files that only it needs. Tags, branches and consumers protect snapshots.
+    """Expire snapshots, partitions, changelogs, tags or consumers past their retention, with the files that only they need.
 
-    Limits default to the table's options (snapshot.num-retained.min, snapshot.time-retained and so on).
+    Tags, branches and consumers protect snapshots. Limits default to the table's options (snapshot.num-retained.min,
+    snapshot.time-retained and so on).
 
     paimon-cli expire ./wh/shop.db/orders --retain-max 10 --dry-run
 
@@ -75,10 +74,10 @@ def expire(
     planned = opened.plan_expire(what, retain_max=retain_max, retain_min=retain_min, older_than=older_than, limit=limit)
     expiry = planned.plan
     if dry_run:
-        show_files_to_delete(call, opened.name, opened.url, "ExpiryPlan", planned.files(), _goes(expiry))
+        show_files_to_delete(call, opened.name, opened.url, "ExpiryPlan", planned.files(), _due(expiry))
         return
     if expiry.names and not yes:
-        confirm(f"{_goes(expiry)}{_with_files(planned.files())} will be deleted", yes)
+        confirm(f"{_due(expiry)}{_with_files(planned.files())} will be deleted", yes)
     done = planned.run()
     shape = [replace(c, kind=IDS) if c.name == "removed" and what in NUMBERED else c for c in columns_of(type(done))]
     call.show(Item("ExpirySummary", opened.name, done, shape), _summary_text(done))
@@ -93,14 +92,14 @@ def show_files_to_delete(call: Call, table: str, root: str, kind: str, files: Se
     call.show(Listing(kind, table, FileToDelete, rows, footer=footer))
 
 
-def _goes(expiry: Expiry) -> str:
+def _due(expiry: Expiry) -> str:
     noun = expiry.what.removesuffix("s")
     if not expiry.names:
         return f"no {noun} is due to expire"
-    return f"{counted(len(expiry.names), noun)} {_some(expiry.names)}"
+    return f"{counted(len(expiry.names), noun)} {_listed(expiry.names)}"
 
 
-def _some(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     if len(names) <= SHOWN_NAMES:
         return f"({', '.join(names)})"
     return f"({names[0]} to {names[-1]})"
@@ -119,7 +118,7 @@ def _summary_text(done: Expired) -> str:
     size = f" of {human_size(done.size)}" if done.size else ""
     commit = "" if done.snapshot is None else f", dropped by snapshot {done.snapshot}"
     files = f", {counted(done.files, 'file')}{size} deleted with them" if done.files else ""
-    return f"{counted(len(done.removed), noun)} deleted {_some(done.removed)}{files}{commit}"
+    return f"{counted(len(done.removed), noun)} deleted {_listed(done.removed)}{files}{commit}"
 
 
 ORPHAN_SUMMARY = (Column("files", "Files", COUNT), Column("size", "Size", SIZE), Column("quarantine", "Kept in"))
@@ -130,7 +129,7 @@ orphans = group("Files that no snapshot, tag, branch or changelog refers to.")
 OlderThan = Annotated[
     str, typer.Option("--older-than", metavar="AGE|TIME", help="Only files last modified before this: 1d, 12 h, 2024-01-31.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Also files younger than a day; only safe while no job writes.")]
+Force = Annotated[bool, typer.Option("--force", help="Include files younger than a day; only safe while no job writes.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Explain what each file probably is.")]
 
 
@@ -140,7 +139,8 @@ def list_orphans(
 ) -> None:
     """List orphans; --explain shows what each one probably is, such as a lost commit.
 
-    File ages follow the storage's clock, which an empty probe file in the table's directory shows; it is removed again.
+    File ages are measured by the clock of the storage, which a probe file in the table's directory reveals; it is removed
+    afterwards.
 
     paimon-cli orphans ls ./wh/shop.db/orders --explain
 
@@ -165,7 +165,7 @@ def remove(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Delete orphans: old files that no version uses. This is checked again right before each deletion.
+    """Delete orphans: old files that nothing refers to. This is checked again right before each deletion.
 
     paimon-cli orphans rm ./wh/shop.db/orders --older-than 3d --apply
 

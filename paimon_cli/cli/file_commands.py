@@ -79,7 +79,9 @@ def list_files(
     level: Annotated[int | None, typer.Option("--level", metavar="N", min=0, help="Only this level.")] = None,
     kind: Annotated[
         Literal["data", "changelog"],
-        typer.Option("--kind", help="Live data files, or changelog files of the snapshot, by default of all snapshots."),
+        typer.Option(
+            "--kind", help="data: live data files; changelog: changelog files of --snapshot, by default of all snapshots."
+        ),
     ] = "data",
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="NAMES", help="Only these columns, such as file,size,rows.")
@@ -129,7 +131,7 @@ def list_partitions(
     table: TableName,
     snapshot: SnapshotId = None,
     done: Annotated[
-        bool, typer.Option("--done", help="Look for success files also where there are more than 1,000 partitions.")
+        bool, typer.Option("--done", help="Look for success files even if there are more than 1,000 partitions.")
     ] = False,
 ) -> None:
     """List partitions with their files, rows and bytes, and when they were marked as done.
@@ -162,9 +164,10 @@ def mark_partitions_done(
 ) -> None:
     """Mark partitions as done, for jobs that wait until a partition is complete.
 
-    success-file writes _SUCCESS into the directory of each partition, and http-report posts each partition to
-    partition.mark-done-action.http.url. In a Hive metastore, done-partition adds a partition whose last value ends in .done, and
-    there and on a REST server mark-event reports each partition to those that listen. Marking a partition again renews its time.
+    success-file writes _SUCCESS into the directory of each partition. http-report posts each partition to
+    partition.mark-done-action.http.url. In a Hive metastore, done-partition adds a partition whose last value ends in
+    .done. In a Hive metastore and on a REST server, mark-event sends an event for each partition. Marking a partition again
+    updates its time.
 
     paimon-cli partitions mark-done ./wh/shop.db/orders --partition dt=2026-11-21
 
@@ -185,12 +188,12 @@ def list_buckets(
     snapshot: SnapshotId = None,
     partition: Partitions = None,
     index_stats: Annotated[
-        bool, typer.Option("--index-stats", help="Also the keys in hash indexes, and the rows marked by deletion vectors.")
+        bool, typer.Option("--index-stats", help="Also show keys in hash indexes, and rows marked by deletion vectors.")
     ] = False,
 ) -> None:
     """List buckets with their files, sorted runs, rows, bytes and skew; the footer names the command to run.
 
-    Skew is the size of a bucket in proportion to the average of its partition.
+    Skew is the size of a bucket divided by the average bucket of its partition.
 
     paimon-cli buckets ls ./wh/shop.db/orders
 

@@ -1,4 +1,4 @@
-"""`lab`: concurrency scenarios and explored interleavings, reproduced step by step with the shipped code."""
+"""`lab`: concurrency scenarios and interleavings, reproduced step by step with the shipped code."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Rounds = Annotated[
     ),
 ]
 Seed = Annotated[
-    int | None, typer.Option("--seed", metavar="N", help="Seed of the choices that a case leaves open, such as who goes first.")
+    int | None, typer.Option("--seed", metavar="N", help="Seed for random choices of a case, such as which writer starts.")
 ]
 
 
@@ -73,9 +73,9 @@ def run_lab_case(
     rounds: Rounds = None,
     seed: Seed = None,
 ) -> None:
-    """Run a case with the shipped code and show what happened. The same case and options always give the same story.
+    """Run a case with the shipped code and show its steps. The same case and options always give the same result.
 
-    `lab ls -o json` lists the options of each case; others are errors. --option sets options of the case's table.
+    `lab ls -o json` lists the options that each case accepts. --option sets options of the case's table.
 
     paimon-cli lab run topology-1 --writers 8 --rounds 5 --seed 3
 
@@ -110,13 +110,13 @@ def compare(
     rounds: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="Rounds of writes.")] = DEFAULT_ROUNDS,
     keys: Annotated[int, typer.Option(metavar="N", min=2, help="Counters, in two partitions of two buckets.")] = DEFAULT_KEYS,
     keys_per_commit: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Neighbouring counters that each commit raises.")
+        int, typer.Option(metavar="N", min=1, help="Adjacent counters that each commit increments.")
     ] = DEFAULT_TOUCHED,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the choice of counters and of the order of the commits.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed for the choice of counters and the order of commits.")] = 0,
 ) -> None:
-    """Compare the granularities of the data conflict check: abort rates and lost updates of the same read-modify-writes.
+    """Compare the granularities of the data conflict check by abort rates and lost updates, on the same workload.
 
-    In each round every writer reads some counters of a table, raises them by one and commits; refused commits are not retried.
+    In each round every writer reads some counters, increments them and commits; refused commits are not retried.
 
     paimon-cli lab granularity --writers 8 --rounds 3
 
@@ -138,12 +138,12 @@ def compare(
     call.show(Listing("LabGranularityList", None, GranularityRow, rows, heading, GRANULARITY_FOOTER))
 
 
-GRANULARITY_FOOTER = "needlessly: refused without a change to the same counter; lost updates: acknowledged but not counted"
+GRANULARITY_FOOTER = "needlessly: refused although no common counter changed; lost updates: committed increments that are missing"
 
 
 def _refuse_catalog_options(call: Call) -> None:
     for key in call.catalog_options:
-        raise UsageError(f"--option {key} is not supported here", "the tables of the lab have no catalog", "leave it out")
+        raise UsageError(f"--option {key} is not supported here", "the tables of the lab have no catalog", "remove the option")
 
 
 def _heading(story: Story) -> str:
@@ -168,18 +168,18 @@ def check_lab(
         ),
     ] = "writer,writer,compactor",
     store: Annotated[
-        Literal["put-if-absent", "lock", "unsafe"], typer.Option(help="How commits are kept apart; unsafe: not at all.")
+        Literal["put-if-absent", "lock", "unsafe"], typer.Option(help="How commits exclude each other; unsafe: not at all.")
     ] = "put-if-absent",
     data_conflict_check: Annotated[
         ConflictGranularity, typer.Option("--data-conflict-check", help="Granularity of the data conflict check.")
     ] = "off",
     rounds: Annotated[int, typer.Option(metavar="N", min=1, max=20, help="Commits of each writer, rival, counter and twin.")] = 1,
     faults: Annotated[
-        int, typer.Option(metavar="N", min=0, max=4, help="Also inject crashes and lost answers, at most N per schedule.")
+        int, typer.Option(metavar="N", min=0, max=4, help="Also inject crashes and lost responses, at most N per schedule.")
     ] = 0,
     depth: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="Interrupt actors in the middle of their work at most N times; default no limit."),
+        typer.Option(metavar="N", min=0, help="Switch actors in the middle of their work at most N times; default no limit."),
     ] = None,
     schedules: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Stop after N schedules; default 1000 with --seed, otherwise all.")
@@ -195,10 +195,10 @@ def check_lab(
 ) -> None:
     """Explore the interleavings of concurrent actors on one table, with the shipped commit code on a simulated store.
 
-    Every storage call visible to other actors is a step; orders that lead to the same state are followed once. With
-    put-if-absent or the lock, no finds are expected, unless actors share rows (rival, counter, overwriter) and the data
-    conflict check is off. Each find is printed with the command that replays it. A find always ends in exit code 4, also in an
-    unsafe configuration, where it is expected.
+    Every storage call that other actors can observe is a step; schedules that lead to the same state are explored once.
+    With put-if-absent or the lock, no violations are expected, unless actors share rows (rival, counter, overwriter) and
+    the data conflict check is off. Each violation is printed with the command that replays it. Exits with 4 on violations,
+    even if they are expected.
 
     paimon-cli lab check --actors writer,writer --store unsafe
 
@@ -211,7 +211,9 @@ def check_lab(
             f"--option {next(iter(call.catalog_options))} is not supported here", "the simulated table has no catalog"
         )
     if depth is not None and seed is not None:
-        raise UsageError("--depth and --seed together", "random schedules are interrupted anywhere", "leave one out")
+        raise UsageError(
+            "--depth cannot be combined with --seed", "random schedules switch actors anywhere", "remove one of them"
+        )
     kinds = tuple(kind.strip() for kind in actors.split(",") if kind.strip())
     request = CheckRequest(kinds, rounds, store, data_conflict_check, faults, depth, schedules, seed, finds, call.options)
     if replay is not None:
@@ -226,12 +228,12 @@ def _explored(request: CheckRequest, seconds: float) -> CheckReport:
     progress, end = progress_on_stderr(), time.monotonic() + seconds
     progress.start("Schedules", request.schedules)
 
-    def go_on() -> bool:
+    def may_continue() -> bool:
         progress.advance()
         return time.monotonic() < end
 
     try:
-        return check_interleavings(request, go_on)
+        return check_interleavings(request, may_continue)
     finally:
         progress.finish()
 
@@ -258,7 +260,7 @@ def _show_replay(call: Call, replayed: Replay) -> None:
     if not call.is_for_people:
         call.show(Item("LabReplay", None, replayed))
     else:
-        footer = "\n".join([f"VIOLATION {violation}" for violation in replayed.violations] or ["nothing was violated"])
+        footer = "\n".join([f"VIOLATION {violation}" for violation in replayed.violations] or ["no violations"])
         call.show(Listing("LabReplay", None, ReplayedStep, replayed.steps, "", footer))
     if replayed.violations:
         raise typer.Exit(FINDINGS_EXIT_CODE)

@@ -1,4 +1,4 @@
-"""`lsm` and `simulate`: the sorted runs of each bucket, what compaction would do, and what other options would cost."""
+"""`lsm` and `simulate`: the sorted runs of each bucket, the next compaction, and the cost of other options."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PARAGRAPH_WIDTH = 78
 def show_lsm(
     call: Call, table: TableName, partition: Partitions = None, bucket: Buckets = None, snapshot: SnapshotId = None
 ) -> None:
-    """Show the sorted runs of each bucket, the newest first.
+    """Show the sorted runs of each bucket, newest first.
 
     paimon-cli lsm show ./wh/shop.db/orders --bucket 0
 
@@ -57,10 +57,10 @@ def show_lsm(
 
 @command(lsm, "explain")
 def explain(call: Call, table: TableName, snapshot: SnapshotId = None) -> None:
-    """Compare universal and leveled compaction on the table's own figures, and explain what finding one key costs.
+    """Compare universal and leveled compaction with the table's own figures, and explain the cost of finding one key.
 
-    Both are simulated on the commits still in the history, without touching data: universal by the same rules that
-    `compact` follows, leveled by a model of trees such as RocksDB's.
+    Both are simulated with the commits that are still in the history, without reading data: universal by the rules of
+    `compact`, leveled by a model of LSM trees such as RocksDB's.
 
     paimon-cli lsm explain ./wh/shop.db/orders
 
@@ -79,30 +79,30 @@ def explain(call: Call, table: TableName, snapshot: SnapshotId = None) -> None:
 
 def _lesson_before(explained: LsmExplanation) -> Iterator[str]:
     """The text before the table: what it shows and how the two strategies work."""
-    source = "the commits still in the history" if explained.replayed == "history" else "today's runs, as if each were a commit"
+    source = "the commits in the history" if explained.replayed == "history" else "the current runs, as if each were a commit"
     yield from _paragraph(
-        f"Simulated on {source}: {counted(explained.commits, 'commit')}, {counted(explained.buckets, 'bucket')}, "
-        f"{human_size(explained.average_flush_bytes)} per flush, biggest bucket {human_size(explained.biggest_bucket_bytes)}."
+        f"Simulated with {source}: {counted(explained.commits, 'commit')}, {counted(explained.buckets, 'bucket')}, "
+        f"{human_size(explained.average_flush_bytes)} per flush, largest bucket {human_size(explained.biggest_bucket_bytes)}."
     )
     yield from _paragraph(
-        f"Universal compaction waits for {explained.trigger} runs, then merges the newest of them that are of similar size; "
-        "older runs stay. A byte is rewritten about once each time the tree doubles."
+        f"Universal compaction waits for {explained.trigger} runs, then merges the newest runs of similar size and leaves older "
+        "runs alone. A byte is rewritten about once each time the tree doubles."
     )
     yield from _paragraph(
         f"Leveled compaction merges level 0 into level 1 ({human_size(explained.level_1_bytes)}) at {explained.trigger} runs. "
-        f"Each level holds {explained.fanout} times the one above it, and what overflows is merged into the next: a byte is "
-        f"rewritten up to {explained.fanout} times a level, and the biggest bucket needs {counted(explained.levels, 'level')}."
+        f"Each level is {explained.fanout} times as large as the previous one, and overflows into the next. A byte is rewritten "
+        f"up to {explained.fanout} times per level, and the largest bucket needs {counted(explained.levels, 'level')}."
     )
 
 
 def _lesson_after(explained: LsmExplanation) -> Iterator[str]:
     """The text after the table: what the figures mean, and the next compaction."""
     lookup, universal, leveled = explained.lookup, *explained.strategies
-    place = f"{lookup.partition} / bucket {lookup.bucket}" if lookup.partition else f"bucket {lookup.bucket}"
+    bucket = f"{lookup.partition} / bucket {lookup.bucket}" if lookup.partition else f"bucket {lookup.bucket}"
     yield ""
     yield "write amp  bytes written by flushes and compactions for each byte flushed"
     yield "read amp   sorted runs that a reader merges, on average after a flush"
-    yield "space amp  bytes kept for each byte that a full merge would keep"
+    yield "space amp  bytes stored for each byte that a full merge would store"
     yield ""
     writes = sorted((universal, leveled), key=lambda row: row.write_amplification)
     less, more = writes[0].write_amplification, writes[1].write_amplification
@@ -114,14 +114,14 @@ def _lesson_after(explained: LsmExplanation) -> Iterator[str]:
     )
     rewrites = f"; {human_size(explained.next_rewrites)} would be rewritten" if explained.next_rewrites else ""
     yield from _paragraph(
-        f"Next in {place}: universal {explained.next_compaction}{rewrites}; leveled would rewrite "
+        f"Next in {bucket}: universal {explained.next_compaction}{rewrites}; leveled would rewrite "
         f"{human_size(explained.next_rewrites_leveled)}."
     )
     yield from _paragraph(
-        f"Finding one key in {place}: the manifest knows the first and last key of each file, which is a sparse index of every "
-        f"run. A binary search takes {counted(lookup.comparisons, 'comparison')} for {counted(lookup.files, 'file')} in "
-        f"{counted(lookup.runs, 'run')} and leaves {counted(lookup.files_read, 'file')} to read at most, one a run; in a file, "
-        f"the first and last keys of its row groups are the next such index. Not all of {counted(lookup.keys, 'row')} are read."
+        f"Finding one key in {bucket}: the manifest stores the first and last key of each file, a sparse index of every run. A "
+        f"binary search takes {counted(lookup.comparisons, 'comparison')} for {counted(lookup.files, 'file')} in "
+        f"{counted(lookup.runs, 'run')}, and leaves at most {counted(lookup.files_read, 'file')} to read, one per run. Within a "
+        f"file, the key ranges of row groups narrow the search further, so most of {counted(lookup.keys, 'row')} are never read."
     )
 
 
@@ -131,18 +131,18 @@ def _paragraph(text: str) -> Iterator[str]:
 
 
 def _heading(row: LsmRow) -> str:
-    place = f"{printable(row.partition)} / bucket {row.bucket}" if row.partition else f"bucket {row.bucket}"
+    bucket = f"{printable(row.partition)} / bucket {row.bucket}" if row.partition else f"bucket {row.bucket}"
     return (
-        f"{place}   snapshot {row.snapshot_id}   {counted(row.read_amplification, 'sorted run')}   "
+        f"{bucket}   snapshot {row.snapshot_id}   {counted(row.read_amplification, 'sorted run')}   "
         f"trigger {row.compaction_trigger}   stop {row.stop_trigger}   levels 0..{row.levels - 1}"
     )
 
 
 def _last_full(row: LsmRow) -> str:
     if row.last_full is None:
-        return "none known: there is no run above level 0"
+        return "none: there is no run above level 0"
     if row.last_full_snapshot is None:
-        return f"{TIME.text(row.last_full)} UTC, by the newest file of the top run: its snapshot has expired"
+        return f"{TIME.text(row.last_full)} UTC, by the newest file of the top run; its snapshot has expired"
     return f"{TIME.text(row.last_full)} UTC, snapshot {row.last_full_snapshot}"
 
 
@@ -166,7 +166,7 @@ _of_workload = partial(typer.Option, rich_help_panel="Workload instead of a hist
 
 @dataclass(frozen=True)
 class Workload:
-    """A described workload; its options are those of the JSON document."""
+    """Options that describe a synthetic workload, named as in the JSON document."""
 
     commits: Annotated[int | None, _of_workload("--commits", help="Number of commits.")] = None
     rows: Annotated[int | None, _of_workload("--rows", help="Rows per commit.")] = None
@@ -175,9 +175,9 @@ class Workload:
         float | None, _of_workload("--update-ratio", help="Share of a commit's rows whose keys exist already.")
     ] = None
     skew: Annotated[
-        float | None, _of_workload("--skew", help="0: updates hit all keys evenly; the greater, the fewer keys they hit.")
+        float | None, _of_workload("--skew", help="0: updates are spread evenly; larger values concentrate them on fewer keys.")
     ] = None
-    buckets: Annotated[int | None, _of_workload("--buckets", help="Buckets that the keys spread over.")] = None
+    buckets: Annotated[int | None, _of_workload("--buckets", help="Number of buckets for the keys.")] = None
 
 
 @command(commands, "simulate")
@@ -189,14 +189,14 @@ def simulate(
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Table option to try; repeatable, all together form one scenario."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Table option to try; repeatable for several options in one scenario."),
     ] = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="Also try other triggers, size ratios and amplification limits.")
     ] = False,
     compact_every: Annotated[
         int,
-        typer.Option("--compact-every", metavar="N", min=1, help="Commits between two compaction rounds; 1 means after each."),
+        typer.Option("--compact-every", metavar="N", min=1, help="Run a compaction round after every N commits."),
     ] = 1,
     file: Annotated[
         Path | None,

@@ -1,4 +1,4 @@
-"""What commands print: listings and single items, as JSON in an envelope, JSON lines or CSV for machines."""
+"""The results of commands, as listings or single items, and their output for programs: JSON, JSON lines or CSV."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Item:
-    """A single item: one line per column in text, a header and one line in CSV. `shape`: columns other than those of its type."""
+    """A single item: one line per column in text, a header and one line in CSV. `shape`: its columns, by default of its type."""
 
     kind: str
     table: str | None
@@ -55,19 +55,19 @@ class Item:
 
 
 def with_fields(result: Listing | Item, names: Sequence[str]) -> Listing | Item:
-    """The result with the named columns alone, in that order; those that text tables leave out are shown, too. `UsageError`."""
+    """The result with only these columns, in this order, including those that text tables omit. Raises `UsageError`."""
     columns = {column.name: column for column in result.columns}
     check_fields(names, list(columns))
     return replace(result, shape=[columns[name].shown() for name in names])
 
 
 def check_fields(names: Sequence[str], known: Sequence[str]) -> None:
-    """`UsageError` for a name that the result does not have, or that is given twice."""
+    """Raise `UsageError` for a name that is unknown or given twice."""
     for number, name in enumerate(names):
         if name not in known:
             raise UsageError(f"--fields: there is no field '{name}'", f"the fields are {', '.join(known)}")
         if name in names[:number]:
-            raise UsageError(f"--fields names '{name}' twice", "each field is shown once")
+            raise UsageError(f"--fields names '{name}' twice", "each field can be shown only once")
 
 
 def envelope(kind: str, table: str | None, **content: Any) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def envelope(kind: str, table: str | None, **content: Any) -> dict[str, Any]:
 
 
 def show_data(result: Listing | Item, output: OutputFormat) -> None:
-    """Print on stdout in one of the formats for machines."""
+    """Print the result on stdout in a format for programs."""
     columns = result.columns
     rows = result.rows if isinstance(result, Listing) else [result.row]
     items = [{column.name: column.kind.json(getattr(row, column.name)) for column in columns} for row in rows]
@@ -90,7 +90,7 @@ def show_data(result: Listing | Item, output: OutputFormat) -> None:
 
 
 def csv_line(values: Iterable[Any]) -> str:
-    """Null is an empty cell, the empty text a quoted one; nested values are JSON."""
+    """A line of CSV: null is an empty cell, an empty string a quoted one, nested values are JSON."""
     return ",".join(map(_csv_cell, values)) + "\n"
 
 

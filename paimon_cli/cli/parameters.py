@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take, declared once; dataclasses are options that go together."""
+"""Arguments and options that several commands share, declared once; a dataclass declares options that belong together."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ DataConflictCheck = Annotated[
     ConflictGranularity | None,
     _of_commit(
         "--data-conflict-check",
-        help="Exit with 5 if another commit wrote to the same partition, bucket, key range of a bucket, or keys since the read; "
-        "default the table's option.",
+        help="Exit with 5 if another commit wrote to the same partition, bucket, key range of a bucket, or key since the rows "
+        "were read; default the table's option.",
         show_default=False,
     ),
 ]
@@ -66,12 +66,12 @@ DataConflictCheck = Annotated[
 
 @dataclass(frozen=True)
 class CommonOptions:
-    """Options of every command; `-o` comes before them."""
+    """Options of every command, besides `-o`."""
 
     fields: Annotated[
         str | None, _common("--fields", metavar="NAMES", help="Show only these fields, by their JSON names and in this order.")
     ] = None
-    wide: Annotated[bool, _common("--wide", help="Show all columns, however narrow the terminal.")] = False
+    wide: Annotated[bool, _common("--wide", help="Show all columns, even if the terminal is too narrow.")] = False
     vertical: Annotated[bool, _common("--vertical", help="Print one line per value instead of one per row.")] = False
     warehouse: Annotated[
         str | None,
@@ -83,7 +83,7 @@ class CommonOptions:
     ] = None
     option: Annotated[
         list[str] | None,
-        _common("--option", metavar="KEY=VALUE", help="Option of the table or its catalog, for this call; repeatable."),
+        _common("--option", metavar="KEY=VALUE", help="Option of the table or catalog for this call; repeatable."),
     ] = None
     strict_options: Annotated[bool, _common("--strict-options", help="Reject options unknown to Paimon.")] = False
     trace: Annotated[
@@ -107,7 +107,8 @@ class EngineOptions:
         _of_job(
             "--spark-threshold",
             metavar="SIZE[,FILES]",
-            help="Bytes and files from which auto uses Spark; default engine.spark-threshold of paimon.yaml, or 1 gb,1000.",
+            help="Input size or number of files from which auto uses Spark; default engine.spark-threshold in paimon.yaml, or "
+            "1 gb,1000.",
         ),
     ] = None
     master: Annotated[str | None, _of_job("--master", metavar="URL", help="Run on this Spark master; default local[*].")] = None
@@ -129,7 +130,7 @@ class EngineOptions:
 
 @dataclass(frozen=True)
 class Identity:
-    """The identity of a commit, which makes it repeatable."""
+    """The identity of a commit, by which a repeated commit is recognised."""
 
     commit_user: Annotated[str | None, _of_commit("--commit-user", metavar="NAME", help="Commit user; default a random one.")] = (
         None
@@ -140,29 +141,29 @@ class Identity:
             "--commit-id",
             metavar="N",
             min=0,
-            help="Identifier that rises with each commit of the user. A commit made before is not repeated, even after its "
-            "snapshot has expired; if that can no longer be determined, the commit is refused (exit 7).",
+            help="Identifier, which must increase with each commit of the user. A commit that was already made is not repeated, "
+            "even after its snapshot has expired; if that can no longer be determined, the commit is refused (exit 7).",
         ),
     ] = None
     assume_new: Annotated[
         bool,
         _of_commit(
             "--assume-new",
-            help="With --commit-id: commit even if it can no longer be determined whether the commit was made before.",
+            help="With --commit-id: commit even if it can no longer be determined whether the commit was already made.",
         ),
     ] = False
 
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How input files are written."""
+    """The format of CSV and JSON input."""
 
     delimiter: Annotated[
         str | None,
         _of_input(
             "--delimiter",
             metavar="C",
-            help="Separator of CSV cells, such as ';', tab or '|'; default a comma, in .tsv files a tab.",
+            help="Separator of CSV cells, such as ';', tab or '|'; default a comma, or a tab for .tsv files.",
         ),
     ] = None
     quote: Annotated[
@@ -187,7 +188,7 @@ class TextOptions:
         _of_input(
             "--null-value",
             metavar="TEXT",
-            help="Text that means null where it is not quoted, such as NA; repeatable. An empty cell is always null.",
+            help="Unquoted text that means null, such as NA; repeatable. An empty cell is always null.",
         ),
     ] = None
     timestamp_formats: Annotated[
@@ -203,8 +204,8 @@ class TextOptions:
         _of_input(
             "--timezone",
             metavar="ZONE",
-            help="Time zone of input times without an offset in columns WITH LOCAL TIME ZONE, and of the wall clock that other "
-            "TIMESTAMP columns get for times with an offset. Never guessed: without it both are errors.",
+            help="Time zone for times without an offset in columns WITH LOCAL TIME ZONE, and for converting times with an offset "
+            "to the local times of other TIMESTAMP columns. There is no default: without it, such times are errors.",
         ),
     ] = None
     encoding: Annotated[
@@ -224,7 +225,7 @@ def option(name: str, annotation: Any, default: Any = None) -> inspect.Parameter
 
 
 def addressable(count: int | None) -> int | None:
-    """For limits: nothing is longer than the largest index, so that a larger number means all."""
+    """Cap a limit at the largest index, which no list exceeds; larger numbers would overflow."""
     return None if count is None else min(count, sys.maxsize)
 
 
@@ -232,7 +233,7 @@ _BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")
 
 
 def split_pairs(pairs: Iterable[str] | None, flag: str) -> dict[str, str]:
-    """['a=1', 'b=x=y'] -> {'a': '1', 'b': 'x=y'}; the last of a key wins."""
+    """Parse `['a=1', 'b=x=y']` as `{'a': '1', 'b': 'x=y'}`; the last value of a key wins. Raises `UsageError`."""
     split = [pair.partition("=") for pair in pairs or ()]
     for key, equals, _ in split:
         if not equals or not key.strip():
@@ -245,7 +246,7 @@ MOST_BUCKETS = 1 << 20
 
 
 def split_buckets(texts: Iterable[str] | None) -> list[int | range]:
-    """['3', '0-999,5'] -> a number, a range and a number."""
+    """Parse `['3', '0-999,5']` as a number, a range and a number. Raises `UsageError`."""
     found: list[int | range] = []
     for text in (part.strip() for given in texts or () for part in given.split(",")):
         match = _BUCKETS.fullmatch(text)
@@ -259,9 +260,9 @@ def split_buckets(texts: Iterable[str] | None) -> list[int | range]:
 
 
 def split_partitions(texts: Iterable[str] | None, flag: str = "--partition") -> list[dict[str, str]] | None:
-    """['dt=1,hr=2', 'dt=3'] -> two partitions; ['dt=1', 'hr=2'] -> one: a repeated key starts the next partition.
+    """Parse `['dt=1,hr=2', 'dt=3']` as two partitions, but `['dt=1', 'hr=2']` as one: a repeated key starts a new partition.
 
-    None without texts: all partitions.
+    Returns None, which selects all partitions, if there are no texts. Raises `UsageError`.
     """
     partitions: list[dict[str, str]] = []
     for text in texts or ():
@@ -269,7 +270,7 @@ def split_partitions(texts: Iterable[str] | None, flag: str = "--partition") -> 
         pairs = split_pairs(parts, flag)
         if len(pairs) < len(parts):
             what = f"{flag} {text} names a key twice".lstrip()
-            raise UsageError(what, "a partition has one value for each key", "name each partition separately")
+            raise UsageError(what, "a partition has one value per key", "name each partition separately")
         if partitions and not pairs.keys() & partitions[-1].keys():
             partitions[-1].update(pairs)
         else:

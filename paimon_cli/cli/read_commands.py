@@ -1,4 +1,4 @@
-"""`read`, `sql` and `export`: the rows of a table as they are, for queries, and for readers of other formats."""
+"""`read`, `sql` and `export`: print, query and export the rows of tables."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ STANDARD_OUTPUT = "-"
 Form = Annotated[
     OutputFormat, typer.Option("-o", "--output-format", help="Format of the printed rows.", rich_help_panel=COMMON_PANEL)
 ]
-"""`--output` names a file here."""
+"""`-o` for `read`, whose `--output` names a file."""
 
 
 commands = top_level()
-export = group("A table for readers of other formats.")
+export = group("Export a table for readers of other formats.")
 
 
 @command(commands, "read", runs_jobs=True, output=Form)
@@ -65,8 +65,8 @@ def read(
         Literal["auto", "delta", "changelog", "diff"],
         typer.Option(
             "--incremental-mode",
-            help="From the rows that were added, from changelog files, or from how A and B differ; "
-            "auto: diff between two tags, else changelog if the table writes one.",
+            help="delta: the rows that were added; changelog: the changelog files; diff: the difference between A and B; "
+            "auto: diff between two tags, else changelog if the table writes one, else delta.",
         ),
     ] = "auto",
     row_kind: Annotated[bool, typer.Option("--row-kind", help="Also show deleted keys, with the row kind of each row.")] = False,
@@ -75,15 +75,15 @@ def read(
         bool, typer.Option("--explain", help="Show which files and row groups would be read and which are skipped, and why.")
     ] = False,
     analyze: Annotated[
-        bool, typer.Option("--analyze", help="With --explain: also read the rows, and show what each stage cost.")
+        bool, typer.Option("--analyze", help="With --explain: also read the rows, and show the cost of each stage.")
     ] = False,
     output_file: Annotated[
         str | None,
         typer.Option(
             "--output",
             metavar="FILE|DIR/|-",
-            help="Write the rows into this file (.parquet, .csv, .arrow, .ndjson; text formats also with .gz or .zst), "
-            "into files of --file-size in this directory, in their order, or with - to standard output.",
+            help="Write the rows to this file (.parquet, .csv, .arrow, .ndjson; text formats also with .gz or .zst), "
+            "to files of --file-size in this directory, keeping the order, or with - to standard output.",
         ),
     ] = None,
     file_format: Annotated[
@@ -96,13 +96,13 @@ def read(
     force: Annotated[bool, typer.Option("--force", help="Replace the --output file if it exists.")] = False,
     output_path: Annotated[
         str | None,
-        typer.Option("--output-path", metavar="DIR", help="Write parquet files into this directory, in parallel."),
+        typer.Option("--output-path", metavar="DIR", help="Write Parquet files to this directory, in parallel."),
     ] = None,
 ) -> None:
     """Print the rows of a table, merged by key, or write them to files.
 
     Conditions: = != < <= > >= IN BETWEEN LIKE IS NULL, AND OR NOT, over columns, fields (a.b), + - * / %, ||, concat, upper,
-    lower, length, coalesce, abs, round, floor, ceil. NaN equals no value, not even itself; use isnan(x).
+    lower, length, coalesce, abs, round, floor, ceil. NaN equals nothing, not even itself; use isnan(x).
 
     paimon-cli read ./wh/shop.db/orders -s id,amount -w "amount * 2 > 100" --order-by "amount DESC" -l 10
 
@@ -116,14 +116,12 @@ def read(
     if count + explain + (output_path is not None) + (output_file is not None) > 1:
         raise UsageError("choose one of --count, --explain, --output and --output-path")
     if output_file is None and (file_format is not None or file_size is not None or force):
-        raise UsageError("--format, --file-size and --force need --output", "they describe how it is written")
-    if output_path is None and call.asks_for_spark:
+        raise UsageError("--format, --file-size and --force need --output", "they apply only to output files")
+    if output_path is None and call.names_spark:
         warn("only `read --output-path` runs on Spark; this read runs in this process")
     if order_by is not None and (count or output_path is not None):
         flag = "--count" if count else "--output-path"
-        raise UsageError(
-            f"--order-by cannot be combined with {flag}", "that mode gives rows in no particular order", "use --output DIR/"
-        )
+        raise UsageError(f"--order-by cannot be combined with {flag}", "it does not keep an order of rows", "use --output DIR/")
     opened = call.open(table)
     scan = opened.scan(
         select,
@@ -153,8 +151,8 @@ def read(
 
 
 def _show_summary(call: Call, table: str, summary: ExportSummary) -> None:
-    made = f"{counted(summary.rows, 'row')} in {counted(len(summary.files), 'file')}, {human_size(summary.size)}"
-    call.show(Item("ExportSummary", table, summary), f"{made}, {ran(summary)} -> {summary.output_path}")
+    written = f"{counted(summary.rows, 'row')} in {counted(len(summary.files), 'file')}, {human_size(summary.size)}"
+    call.show(Item("ExportSummary", table, summary), f"{written}, {ran(summary)} -> {summary.output_path}")
 
 
 @command(commands, "sql")
@@ -162,11 +160,11 @@ def sql(
     call: Call,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="One SELECT over tables.", show_default=False)],
 ) -> None:
-    """Query tables with DuckDB's SQL: joins, aggregates, window functions. Only reads.
+    """Query tables with DuckDB's SQL: joins, aggregates, window functions. Read-only.
 
     Tables are db.table of the warehouse, or paths in double quotes; AT (VERSION => 3) reads a snapshot, AT (VERSION =>
-    'nightly') a tag, AT (TIMESTAMP => '2026-11-01') a time. DuckDB asks for the columns and conditions that it needs, so that
-    files are skipped as by `read`. Needs `pip install 'paimon-cli[sql]'`.
+    'nightly') a tag, AT (TIMESTAMP => '2026-11-01') a time. DuckDB passes down columns and conditions, so that files are
+    skipped as with `read`. Needs `pip install 'paimon-cli[sql]'`.
 
     paimon-cli sql "SELECT status, sum(amount) FROM shop.orders GROUP BY ALL" --warehouse ./wh
 
@@ -183,23 +181,23 @@ def iceberg(
     table: TableName,
     output_path: Annotated[
         str | None,
-        typer.Option("--output-path", metavar="DIR", help="Where its directory `metadata` goes; default the table's directory."),
+        typer.Option("--output-path", metavar="DIR", help="Parent of the directory `metadata`; default the table's directory."),
     ] = None,
     snapshot: SnapshotId = None,
 ) -> None:
     """Write Iceberg metadata (version 2) for a snapshot, over the table's own data files.
 
-    For what can be read without a merge: append tables, keyed tables that are fully compacted, and those with deletion vectors,
-    which become position delete files. Anything that Iceberg's readers would see wrongly is refused (exit 7). The metadata is
-    valid as long as the snapshot is kept: tag it. Needs `pip install 'paimon-cli[iceberg]'`.
+    Exports tables that can be read without a merge: append tables, primary-key tables that are fully compacted, and tables
+    with deletion vectors, which become position delete files. Refuses (exit 7) tables that Iceberg readers would see
+    incorrectly. The metadata is valid while the snapshot is kept, so tag it. Needs `pip install 'paimon-cli[iceberg]'`.
 
     paimon-cli export iceberg ./wh/shop.db/orders
 
     paimon-cli export iceberg ./wh/shop.db/orders --snapshot 12 --output-path ./iceberg/orders
     """
     opened = call.open(table)
-    made = opened.export_iceberg(output_path, snapshot=snapshot)
-    text = f"snapshot {made.snapshot_id}: {counted(made.rows, 'row')} in {counted(made.files, 'file')}, {human_size(made.size)}"
-    if made.delete_files:
-        text += f"; {counted(made.deleted_rows, 'deleted row')} in {counted(made.delete_files, 'delete file')}"
-    call.show(Item("IcebergExport", opened.name, made), f"{text} -> {made.metadata}")
+    done = opened.export_iceberg(output_path, snapshot=snapshot)
+    text = f"snapshot {done.snapshot_id}: {counted(done.rows, 'row')} in {counted(done.files, 'file')}, {human_size(done.size)}"
+    if done.delete_files:
+        text += f"; {counted(done.deleted_rows, 'deleted row')} in {counted(done.delete_files, 'delete file')}"
+    call.show(Item("IcebergExport", opened.name, done), f"{text} -> {done.metadata}")

@@ -1,4 +1,4 @@
-"""`tags`, `branches`, `consumers`: what keeps snapshots, and separate lines of them."""
+"""`tags`, `branches`, `consumers`: references that keep snapshots."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def create_tag(
     time_retained: TimeRetained = None,
     replace: Annotated[bool, typer.Option("--replace", help="Move the tag to this snapshot if it exists.")] = False,
 ) -> None:
-    """Create a tag: name a snapshot and keep it when snapshots expire.
+    """Create a tag: a name for a snapshot, which keeps it from expiring.
 
     paimon-cli tags create ./wh/shop.db/orders year-end --time-retained 365d
 
@@ -125,7 +125,7 @@ def remove_tag(
         return
     confirm(f"{counted(len(removed), 'tag')} ({', '.join(removed)}) and the files that only they need will be deleted", yes)
     count = planned.run()
-    freed = f", {counted(count, 'file')} deleted that only they needed" if count else ""
+    freed = f" and {counted(count, 'file')} that only they needed" if count else ""
     rows = [SimpleNamespace(name=name) for name in removed]
     result = Listing("RemovedTagList", opened.name, [Column("name", "Tag")], rows)
     call.show(result, f"deleted {counted(len(removed), 'tag')}{freed}")
@@ -217,7 +217,7 @@ def fast_forward(
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Replace the history of main since the branch was created with that of the branch. Commits made to main since then are lost.
+    """Replace the history of main since the branch was created with that of the branch. Later commits to main are lost.
 
     paimon-cli branches fast-forward ./wh/shop.db/orders try --dry-run
 
@@ -245,7 +245,7 @@ def _show_branch(call: Call, opened: Table, row: BranchRow, done: str) -> None:
     call.show(Item("Branch", opened.name, row), f"{done} {'' if row.name == 'main' else 'branch '}{row.name} {at}")
 
 
-consumers = group("Streaming readers, and the snapshots kept for them.")
+consumers = group("Streaming readers, for which snapshots are kept.")
 
 Consumer = Annotated[str, typer.Argument(metavar="CONSUMER", help="Id of the consumer.", show_default=False)]
 
@@ -272,7 +272,7 @@ def reset_consumer(
     consumer: Consumer,
     next_snapshot: Annotated[
         int | None,
-        typer.Option("--next", metavar="ID", min=1, help="The snapshot that it reads next; default the one after the latest."),
+        typer.Option("--next", metavar="ID", min=1, help="The next snapshot to read; default the one after the latest."),
     ] = None,
 ) -> None:
     """Set the next snapshot of a consumer, creating the consumer if it does not exist.
@@ -288,7 +288,7 @@ def reset_consumer(
 
 @command(consumers, "rm")
 def remove_consumer(call: Call, table: TableName, consumer: Consumer, dry_run: DryRun = False, yes: Yes = False) -> None:
-    """Delete a consumer: snapshots are no longer kept for it.
+    """Delete a consumer, so that snapshots are no longer kept for it.
 
     paimon-cli consumers rm ./wh/shop.db/orders nightly-export
 

@@ -1,4 +1,4 @@
-"""Results of commands and how single values are shown: exact for programs, readable for people, safe for terminals."""
+"""How values are shown (exact for programs, readable for people, safe for terminals), and messages and confirmations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class View:
-    """How a table is shown: with all columns however wide, or as records."""
+    """How a text table is shown: `wide` with all columns, `vertical` as records."""
 
     wide: bool = False
     vertical: bool = False
@@ -33,7 +33,7 @@ class View:
 
 @dataclass(frozen=True)
 class Kind:
-    """How values are shown. `to_json` and `to_text` are never called with None, which is null in JSON and `-` in text."""
+    """How values of a column are shown. None is null in JSON and `-` in text; `to_json` and `to_text` never receive it."""
 
     to_json: Callable[[Any], Any]
     to_text: Callable[[Any], str]
@@ -64,7 +64,7 @@ class Ran(Protocol):
 
 
 def ran(summary: Ran) -> str:
-    """The summary of a job, such as `0.1 s on local (auto: 3.8 MB < 1.0 GB)`."""
+    """The duration and engine of a job, such as `0.1 s on local (auto: 3.8 MB < 1.0 GB)`."""
     why = f" ({summary.engine_reason})" if summary.engine_reason else ""
     return f"{summary.seconds:.1f} s on {summary.engine}{why}"
 
@@ -79,7 +79,7 @@ def rfc3339(millis: int) -> str:
 
 
 def _from_wall_clock(millis: int) -> int:
-    """Epoch millis of the instant at which clocks in this machine's zone showed these fields."""
+    """Convert local wall-clock millis, in the time zone of this machine, to epoch millis."""
     try:
         shown = (_EPOCH + timedelta(milliseconds=millis)).replace(tzinfo=None)
         return int(shown.timestamp() * 1000)
@@ -109,34 +109,36 @@ def _spelled(character: str) -> str:
     return " " if character.isspace() and ord(character) > 127 else repr(character)[1:-1]
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
-TEXT = Kind(_same, str)
-WHOLE_TEXT = Kind(_same, str, may_shorten=False)
-FLAG = Kind(_same, lambda value: "yes" if value else "no")
-ID = Kind(_same, str, right_aligned=True)
-COUNT = Kind(_same, lambda value: f"{value:,}", right_aligned=True)
-CHANGE = Kind(_same, lambda value: f"{value:+,}" if value else "0", right_aligned=True)
-LEVEL = Kind(_same, lambda level: f"L{level}", right_aligned=True)
+TEXT = Kind(_unchanged, str)
+WHOLE_TEXT = Kind(_unchanged, str, may_shorten=False)
+FLAG = Kind(_unchanged, lambda value: "yes" if value else "no")
+ID = Kind(_unchanged, str, right_aligned=True)
+COUNT = Kind(_unchanged, lambda value: f"{value:,}", right_aligned=True)
+CHANGE = Kind(_unchanged, lambda value: f"{value:+,}" if value else "0", right_aligned=True)
+LEVEL = Kind(_unchanged, lambda level: f"L{level}", right_aligned=True)
 LONG = Kind(str, str, right_aligned=True)
-"""Sequence numbers and commit identifiers: above 2^53 a JSON number would be rounded by most readers."""
-SIZE = Kind(_same, human_size, right_aligned=True)
+"""Sequence numbers and commit identifiers; strings in JSON, because most parsers round numbers above 2^53."""
+
+SIZE = Kind(_unchanged, human_size, right_aligned=True)
 TIME = Kind(rfc3339, _text_time)
 NAMES = Kind(list, ", ".join)
 SNAPSHOT_IDS = Kind(lambda snapshots: [s.id for s in snapshots], lambda snapshots: ", ".join(str(s.id) for s in snapshots))
-"""Snapshots by their ids."""
-JSON = Kind(_same, _compact_json)
+"""Snapshots, shown by their ids."""
+
+JSON = Kind(_unchanged, _compact_json)
 SETTINGS = Kind(dict, lambda options: ", ".join(f"{key}={value}" for key, value in sorted(options.items())) or "none")
 SPAN = Kind(list, lambda span: _bar(*span), may_shorten=False)
 """A range (begin, end) between 0 and 1; a bar in text."""
 WALL_CLOCK = Kind(lambda millis: rfc3339(_from_wall_clock(millis)), lambda millis: _text_time(_from_wall_clock(millis)))
-"""Times that Paimon stores as local wall clock, read in this machine's zone, as Java does."""
+"""Times that Paimon stores as local wall-clock times; converted with the time zone of this machine, as in Java."""
 KEY = Kind(list, lambda values: ", ".join(map(cell_text, values)))
 """A key as the list of its columns' values in canonical form."""
 NUMBERS = Kind(list, lambda numbers: ", ".join(map(str, numbers)) or ABSENT)
-PERCENT = Kind(_same, lambda share: f"{100 * share:.1f}%", right_aligned=True)
+PERCENT = Kind(_unchanged, lambda share: f"{100 * share:.1f}%", right_aligned=True)
 SECONDS = Kind(lambda seconds: round(seconds, 3), lambda seconds: f"{seconds:,.0f} s", right_aligned=True)
 
 
@@ -162,9 +164,9 @@ def warn(text: str) -> None:
 
 
 def confirm(consequence: str, yes: bool, has_dry_run: bool = True) -> None:
-    """Ask for confirmation before deleting anything or rewriting history; without a terminal only --yes confirms.
+    """Ask for confirmation before deleting data or rewriting history; without a terminal, only `yes` confirms.
 
-    `Refused` (exit 7) if there is no terminal, or the answer is no. The hint is the dry run of a command that has one.
+    Raises `Refused` (exit 7) if there is no terminal, or the answer is no. The hint is the dry run, if the command has one.
     """
     if yes:
         return
@@ -176,20 +178,20 @@ def confirm(consequence: str, yes: bool, has_dry_run: bool = True) -> None:
 
 
 def carried_out(*options: str) -> str:
-    """The command of this command line that does what its dry run has shown: with these options, which it may have already."""
+    """This command line as a command that does what its dry run showed, with these options added."""
     return _again([word for word in options if word not in ARGUMENTS.get()], {_PLANNED})
 
 
 def only_planned() -> str:
-    """The command of this command line that changes nothing and shows what would be done."""
+    """This command line as a command that only shows what would be done."""
     return _again([] if _APPLY in ARGUMENTS.get() else [_PLANNED], {_APPLY})
 
 
 def _again(added: Sequence[str], without: Set[str]) -> str:
     words = list(ARGUMENTS.get())
     end = words.index(_END_OF_OPTIONS) if _END_OF_OPTIONS in words else len(words)
-    kept = [word for word in words[:end] if word not in without and not _ONLY_PLANNED.fullmatch(word)]
-    return shlex.join(["paimon-cli", *kept, *added, *words[end:]])
+    remaining = [word for word in words[:end] if word not in without and not _ONLY_PLANNED.fullmatch(word)]
+    return shlex.join(["paimon-cli", *remaining, *added, *words[end:]])
 
 
 def _safe(text: str) -> str:

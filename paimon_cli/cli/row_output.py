@@ -1,4 +1,4 @@
-"""Rows of a table on stdout, streamed batch by batch: as a table, JSON, JSON lines or CSV, values in canonical form."""
+"""Prints rows on stdout, batch by batch, as a text table, JSON, JSON lines or CSV, with values in canonical form."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NULL = "NULL"
 LIKE_NULL = '^"*NULL"*$'
-"""Texts shown in an additional pair of quotes, so that none looks like null."""
+"""Strings that are shown in an additional pair of quotes, so that they are not mistaken for null."""
 ELLIPSIS = "…"
 SAMPLE_BYTES = 16 << 20
 UNLIKE_LATIN = r"[^ -~\x{a1}-\x{2ff}]"
@@ -41,17 +41,17 @@ class Rows(Protocol):
 
 
 def print_rows(found: Rows, table: str | None, call: Call, *, at_once: bool = False) -> None:
-    """Print all rows, or chosen fields of them, batch by batch; text output ends with the number of rows.
+    """Print all rows batch by batch, with the chosen fields; text output ends with the number of rows.
 
-    `at_once`: the first rows of a table are not kept back until there are enough to know the widths of its columns.
+    `at_once`: print the first rows of a text table immediately, without collecting a sample for the column widths.
     """
     output, view, fields = call.output, call.view, found.fields
     batches = (piece for batch in _shown_at_once(found.rows()) for piece in bounded(batch))
     if call.fields:
         names = [field.name for field in fields]
         check_fields(call.fields, names)
-        places = [names.index(name) for name in call.fields]
-        fields, batches = [fields[place] for place in places], (batch.select(places) for batch in batches)
+        indices = [names.index(name) for name in call.fields]
+        fields, batches = [fields[index] for index in indices], (batch.select(indices) for batch in batches)
     if output is OutputFormat.TABLE:
         sampled = batches if at_once else _with_a_sample(batches)
         first = None if at_once else next(sampled, None)
@@ -74,13 +74,13 @@ def _shown_at_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def _with_a_sample(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows, with a first batch that is large enough to choose column widths from, if there are enough rows."""
+    """The rows, with a first batch that is large enough for choosing the column widths, if there are enough rows."""
     from paimon_cli.cli.text_view import WIDTH_SAMPLE_ROWS
 
     first: list[pa.RecordBatch] = []
     for batch in batches:
         first.append(batch)
-        if sum(each.num_rows for each in first) >= WIDTH_SAMPLE_ROWS or sum(each.nbytes for each in first) >= SAMPLE_BYTES:
+        if sum(part.num_rows for part in first) >= WIDTH_SAMPLE_ROWS or sum(part.nbytes for part in first) >= SAMPLE_BYTES:
             break
     if first:
         yield pa.concat_batches(first)
@@ -88,7 +88,7 @@ def _with_a_sample(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def _print_json(table: str | None, rows: JsonRows, batches: Iterator[pa.RecordBatch]) -> None:
-    """Print the JSON envelope piece by piece, so that the rows need not fit into memory."""
+    """Print the JSON envelope piece by piece, so that the rows need not fit in memory."""
     head = json.dumps(envelope("RowList", table), ensure_ascii=False, indent=2).removesuffix("\n}")
     write_bytes(f'{head},\n  "items": ['.encode())
     separator = "\n    "
@@ -101,7 +101,7 @@ def _print_json(table: str | None, rows: JsonRows, batches: Iterator[pa.RecordBa
 
 
 def _print_text(fields: Sequence[DataField], batches: Iterator[pa.RecordBatch], view: View) -> int:
-    """Print an aligned table whose widths the first batch determines; return the number of rows."""
+    """Print an aligned table, whose widths depend on the first batch; returns the number of rows."""
     from paimon_cli.cli.text_view import Header, laid_out, print_head, record_lines, wrapped
 
     numeric = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
@@ -130,17 +130,17 @@ def _print_text(fields: Sequence[DataField], batches: Iterator[pa.RecordBatch], 
 
 
 def _cells(column: pa.Array, field: DataField) -> pa.Array:
-    """The cells as text that is safe on a terminal; null differs from the text NULL."""
+    """The cells as text that is safe on a terminal; null and the string NULL look different."""
     texts = canonical_texts(column, field.type)
     if isinstance(field.type, StringType):
         alike = pc.match_substring_regex(texts, LIKE_NULL)
         if alike.true_count:
             texts = pc.if_else(alike, pc.binary_join_element_wise('"', texts, '"', ""), texts)
     if isinstance(field.type, (StringType, NestedType)):
-        strange = pc.match_substring_regex(texts, "[^ -~]").fill_null(False)
-        if strange.true_count:
-            spelled = pa.array(list(map(printable, texts.filter(strange).to_pylist())), pa.string())
-            texts = pc.replace_with_mask(texts, strange, spelled)
+        is_unsafe = pc.match_substring_regex(texts, "[^ -~]").fill_null(False)
+        if is_unsafe.true_count:
+            escaped = pa.array(list(map(printable, texts.filter(is_unsafe).to_pylist())), pa.string())
+            texts = pc.replace_with_mask(texts, is_unsafe, escaped)
     return texts.fill_null(NULL)
 
 
@@ -160,8 +160,8 @@ def _is_simple(cells: pa.Array) -> bool:
 def _lines(heads: Sequence[Header], layout: Layout, columns: Sequence[pa.Array]) -> pa.Buffer:
     from paimon_cli.cli.text_view import GAP
 
-    places = zip(layout.shown, layout.widths, strict=True)
-    cells = [_aligned(columns[number], width, heads[number].right_aligned) for number, width in places]
+    shown = zip(layout.shown, layout.widths, strict=True)
+    cells = [_aligned(columns[number], width, heads[number].right_aligned) for number, width in shown]
     lines = pc.utf8_rtrim(pc.binary_join_element_wise(*cells, GAP), " ")
     return text_bytes(pc.binary_join_element_wise(lines, "\n", ""))
 

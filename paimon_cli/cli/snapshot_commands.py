@@ -1,4 +1,4 @@
-"""`snapshots`, `changelog`, `blame`: the versions of a table, and the changes of its files, rows and keys."""
+"""`snapshots`, `changelog`, `blame`: the snapshots of a table, and the changes to its files, rows and keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from paimon_cli.api.scan import Changes, Scan
 
 commands = top_level()
-snapshots = group("Versions of a table: what each commit did.")
+snapshots = group("Snapshots of a table: what each commit did.")
 
 
 MOST_IN_TEXT = 1000
@@ -44,7 +44,7 @@ def list_snapshots(
     ] = None,
     user: Annotated[str | None, typer.Option("--user", help="Only commits of this user.")] = None,
 ) -> None:
-    """List snapshots, the newest first.
+    """List snapshots, newest first.
 
     paimon-cli snapshots ls ./wh/shop.db/orders --limit 10
 
@@ -70,7 +70,7 @@ def show_snapshot(
         str, typer.Argument(metavar="ID|latest|earliest", help="Id of a snapshot, latest or earliest.")
     ] = "latest",
 ) -> None:
-    """Show all fields of one snapshot; for commits of paimon-cli also their attempts and duration.
+    """Show all fields of one snapshot; for commits of paimon-cli, including attempts and duration.
 
     paimon-cli snapshots show ./wh/shop.db/orders latest
 
@@ -87,7 +87,7 @@ def diff_snapshots(
     before: Annotated[str, typer.Argument(metavar="A", help="Id, latest or earliest.", show_default=False)],
     after: Annotated[str, typer.Argument(metavar="B", help="Id, latest or earliest.", show_default=False)],
     files: Annotated[bool, typer.Option("--files", help="Data files added and removed (the default).")] = False,
-    rows: Annotated[bool, typer.Option("--rows", help="Rows that read differently.")] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Rows that differ when read.")] = False,
     limit: Annotated[
         int | None, typer.Option("-l", "--limit", metavar="N", callback=addressable, min=1, help="Only the first N changes.")
     ] = None,
@@ -101,7 +101,7 @@ def diff_snapshots(
     from paimon_cli.read.difference import ADDED, FileChange, RowChange
 
     if files and rows:
-        raise UsageError("--files and --rows exclude each other")
+        raise UsageError("--files cannot be combined with --rows")
     opened = call.open(table)
     one, other = opened.snapshot(before).id, opened.snapshot(after).id
     if rows:
@@ -137,8 +137,8 @@ def read_changelog(
 ) -> None:
     """Print the row changes of a range of snapshots, with their row kinds.
 
-    If the table has a changelog producer, changes come from changelog files, and those of overwrites from a comparison with the
-    snapshot before. Without a producer they are the rows that each commit added.
+    If the table has a changelog producer, changes come from changelog files; those of overwrites come from a comparison
+    with the previous snapshot. Without a producer, changes are the rows that each commit added.
 
     paimon-cli changelog read ./wh/shop.db/orders --from 3
 
@@ -166,7 +166,7 @@ def blame(
         typer.Option(
             "--key",
             metavar="COLUMN=VALUE[,...]",
-            help="The key, or a part of it; NULL where keys may be null.",
+            help="The key, or a part of it; NULL for null if keys may be null.",
             show_default=False,
         ),
     ],
@@ -184,5 +184,5 @@ def blame(
         raise UsageError("one key at a time", "a column is given twice")
     opened = call.open(table)
     rows = opened.blame(keys[0] if keys else {})
-    broken = "".join(f"\nnot shown: {row.missing}" for row in rows if row.missing)
-    call.show(Listing("KeyVersionList", opened.name, KeyVersion, rows, footer=counted(len(rows), "version") + broken))
+    omitted = "".join(f"\nnot shown: {row.missing}" for row in rows if row.missing)
+    call.show(Listing("KeyVersionList", opened.name, KeyVersion, rows, footer=counted(len(rows), "version") + omitted))

@@ -1,4 +1,4 @@
-"""`--print-spark-submit`: the command line of a call, as `spark-submit` takes it."""
+"""`--print-spark-submit`: prints the `spark-submit` command line for a call."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from paimon_cli.metastore.settings import CATALOG_FILE, PROFILE, PROFILE_VARIABL
 from paimon_cli.storage.catalog_options import names_secret
 
 OPTION = re.compile("-.")
-SAID_TO_SPARK = frozenset({"engine", "spark_threshold", "master", "spark_conf", "print_spark_submit"})
-"""Parameters of commands that become options of `spark-submit`, or that mean nothing to a job that runs on Spark anyway."""
+NOT_FORWARDED = frozenset({"engine", "spark_threshold", "master", "spark_conf", "print_spark_submit"})
+"""Parameters that become options of `spark-submit`, or have no meaning for a job that runs on Spark anyway."""
 
 ON_SPARK_WITH = {"read": ("output_path", "--output-path")}
-"""Commands that run on Spark only with one of their options: its parameter, and its name."""
+"""Commands that run on Spark only with one of their options: its parameter and its name."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """What a call says about where it runs, and the names of its options."""
+    """The Spark settings of a call, and the keys of its options."""
 
     engine: str
     master: str | None
@@ -34,19 +34,22 @@ class Submission:
 
 
 def line_of(submission: Submission, context: Any) -> list[str]:
-    """The words of the `spark-submit` line for the call whose raw arguments the context has. `UsageError` if there is none."""
-    asked, confs = submission.master, submission.spark_conf
-    if submission.engine == "local" or (asked is not None and asked.startswith("sc://")):
+    """The words of the `spark-submit` command for a call, whose raw arguments are in the context.
+
+    Raises `UsageError` if the call cannot run through `spark-submit`, or if the command would contain a secret.
+    """
+    given, confs = submission.master, submission.spark_conf
+    if submission.engine == "local" or (given is not None and given.startswith("sc://")):
         flag, why = ("--engine local", "Spark") if submission.engine == "local" else ("--remote", "spark-submit")
         raise UsageError(f"--print-spark-submit cannot be combined with {flag}", f"that runs without {why}")
     parameter, flag = ON_SPARK_WITH.get(context.command.name, ("", ""))
     if parameter and context.params[parameter] is None:
         raise UsageError(f"--print-spark-submit needs {flag}", "without it the command runs in this process", f"add {flag} DIR")
     for key in filter(names_secret, (*submission.options, *confs)):
-        why = "what a command prints ends up in logs and histories"
-        hint = f"put it into {CATALOG_FILE}, which is sent along, or a setting of Spark into its spark-defaults.conf"
+        why = "printed commands end up in logs and shell histories"
+        hint = f"put it in {CATALOG_FILE}, which is shipped with the job, or a Spark setting in spark-defaults.conf"
         raise UsageError(f"--print-spark-submit would print the value of {key}", why, hint)
-    master, files, words = asked or "local[*]", [], ["--engine", "spark"]
+    master, files, words = given or "local[*]", [], ["--engine", "spark"]
     if runs_driver_in_cluster(master, confs):
         files += [CATALOG_FILE] if os.path.exists(CATALOG_FILE) else []
         warehouse = os.environ.get(WAREHOUSE_VARIABLE)
@@ -57,11 +60,11 @@ def line_of(submission: Submission, context: Any) -> list[str]:
 
 
 def _given_words(context: Any, more: list[str]) -> list[str]:
-    """The command line as it was given, without the options meant for Spark itself, and with the words `more` added."""
+    """The words of the command line, without the options for Spark itself, and with the words `more` added."""
     values, _, order = context.command.make_parser(context).parse_args(list(context.meta[GIVEN]))
     arguments: list[str] = []
     options: list[str] = []
-    for parameter in (each for each in order if each.name not in SAID_TO_SPARK):
+    for parameter in (parameter for parameter in order if parameter.name not in NOT_FORWARDED):
         value = values[parameter.name]
         if parameter.param_type_name == "argument":
             arguments += [word for word in (value if isinstance(value, tuple) else (value,)) if isinstance(word, str)]

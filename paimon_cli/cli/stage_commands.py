@@ -1,4 +1,4 @@
-"""`stage` and `rescale`: commits in two phases by hand, and another number of buckets."""
+"""`stage` and `rescale`: commit in two separate phases, and change the bucket count."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ExpectedTable = Annotated[str | None, typer.Option("--table", metavar="TABLE", h
 
 @command(stage, "show")
 def show_stage(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
-    """Show a staged commit: its user, what it adds to each bucket, and whether it was committed or aborted.
+    """Show a staged commit: its user, its files by bucket, and whether it was committed or aborted.
 
     paimon-cli stage show orders.stage
 
@@ -73,14 +73,14 @@ def abort(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
 
 
 def show_staged(call: Call, table: Table, file: str, staged: StagedCommit, text: str | None = None) -> None:
-    """Print a staged commit; also the result of `write --stage`."""
+    """Print a staged commit, for `stage` and `write --stage`."""
     from paimon_cli.inspect.compaction_report import staged_details
 
     call.show(Item("StagedCommit", table.name, staged_details(table.context, file, staged)), text)
 
 
 def staged_text(file: str, staged: StagedCommit) -> str:
-    """The one-line text result of `write --stage`."""
+    """The result of `write --stage` as one line of text."""
     return f"staged {_content(staged)}; nothing is committed yet: paimon-cli stage commit {shlex.quote(file)}"
 
 
@@ -106,18 +106,19 @@ def rescale(
     table: TableName,
     buckets: Annotated[
         int | None,
-        typer.Option("--buckets", metavar="N", min=1, help="The new number of buckets; by default that of the table's option."),
+        typer.Option("--buckets", metavar="N", min=1, help="The new bucket count; default the table's bucket option."),
     ] = None,
     partition: Partitions = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Rewrite a table with another number of buckets, in one commit, and change its bucket option.
+    """Rewrite a table with another bucket count in one commit, and change its bucket option.
 
-    A table with dynamic buckets gets a fixed number. If another job writes meanwhile, it exits with 5 and no row has moved.
-    --partition rewrites only the given partitions and does not change the option; until both agree, writers refuse these
-    partitions. With postponed buckets each partition has its own number, and the option stays -2.
+    A table with dynamic buckets gets a fixed bucket count. If another job writes in the meantime, the command exits with 5
+    and changes nothing. --partition rewrites only these partitions and does not change the option; writers refuse these
+    partitions while their count differs from the option. With postponed buckets each partition has its own count, and the
+    option stays -2.
 
     paimon-cli rescale ./wh/shop.db/orders --buckets 16 --dry-run
 
@@ -156,7 +157,7 @@ def _headline(plan: RescalePlan) -> str:
 def _summary_text(done: RescaleSummary) -> str:
     option = f"; the table's option is now bucket={done.buckets}" if done.option_changed else ""
     if not done.partitions:
-        return f"no file had to move{option}"
+        return f"no files had to be rewritten{option}"
     ids = ", ".join(str(snapshot.id) for snapshot in done.snapshots)
     return (
         f"snapshot {ids}: {counted(done.rows, 'row')} of {counted(done.partitions, 'partition')} in "

@@ -1,4 +1,4 @@
-"""The standard streams of the process, progress bars, and the steps that `--trace` prints."""
+"""The standard streams of the process, the pager, progress bars, and the output of `--trace`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 def prepare_streams() -> None:
-    """Redirect streams that the caller closed to the null device; make pipes and files UTF-8 whatever the locale is.
+    """Redirect closed standard streams to the null device, and use UTF-8 for pipes and files in any locale.
 
-    The descriptor of a closed stream would be reused by the next file opened, perhaps a data file, and output would go into it.
+    Otherwise the next file opened, perhaps a data file, would get the descriptor of a closed stream and receive its output.
     """
     for number, (name, mode) in enumerate(STREAMS):
         if getattr(sys, name) is None:
@@ -40,12 +40,12 @@ def prepare_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Terminals keep their encoding; characters that it lacks, and half characters in file names, are escaped.
+            # Terminals keep their encoding. Characters that it lacks, and undecodable bytes in file names, are escaped.
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
 
 
 def write_bytes(text: bytes | memoryview) -> None:
-    """Write UTF-8 bytes to stdout after earlier output, without decoding them if stdout is UTF-8."""
+    """Write UTF-8 bytes to stdout, in order with other output; they are decoded only if stdout is not UTF-8."""
     stream = sys.stdout
     if (stream.encoding or "").lower().replace("-", "") != "utf8":
         stream.write(str(text, "utf-8"))
@@ -55,9 +55,9 @@ def write_bytes(text: bytes | memoryview) -> None:
 
 
 def flush_stdout() -> OSError | None:
-    """Flush stdout now rather than at the interpreter's exit; return the error if output could not be written.
+    """Flush stdout now rather than at exit; returns the error if output could not be written.
 
-    A reader that closed its pipe is not an error.
+    A reader that has closed the pipe is not an error.
     """
     try:
         sys.stdout.flush()
@@ -86,7 +86,7 @@ PAGER, PAGER_OPTIONS = "less", "FRX"
 
 
 class _Paged(io.TextIOWrapper):
-    """Standard output while a pager shows it: code that prints still sees a terminal."""
+    """Standard output while it goes to a pager; it still counts as a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -94,10 +94,10 @@ class _Paged(io.TextIOWrapper):
 
 @contextlib.contextmanager
 def paged(lines: int) -> Iterator[None]:
-    """Show what is printed in the block by a pager, if it has more lines than the terminal.
+    """Send the output of the block to a pager, if it has more lines than the terminal.
 
-    The pager is `PAIMON_PAGER`, `PAGER`, or less, as with git; an empty one, `cat`, or NO_PAGER means none. Leaving it early is
-    not an error.
+    The pager is `PAIMON_PAGER`, `PAGER` or less, as with git; an empty value, `cat` or NO_PAGER disables it. Quitting the
+    pager early is not an error.
     """
     pager = _pager() if sys.stdout.isatty() and lines >= shutil.get_terminal_size().lines else ""
     if not pager or isinstance(sys.stdout, _Paged):
@@ -119,7 +119,7 @@ def paged(lines: int) -> Iterator[None]:
         finally:
             sys.stdout = terminal
     while process.poll() is None:
-        with contextlib.suppress(KeyboardInterrupt):  # means something to the pager
+        with contextlib.suppress(KeyboardInterrupt):  # the pager handles Ctrl-C
             process.wait()
 
 
@@ -137,7 +137,7 @@ def progress_on_stderr() -> Progress:
 
 
 class ProgressBar:
-    """One phase at a time; the bar vanishes when its phase ends, so that only the summary stays."""
+    """A bar for one phase at a time, which disappears when the phase ends."""
 
     def __init__(self) -> None:
         self._bar: RichProgress | None = None
@@ -172,34 +172,34 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def is_traced(arguments: Sequence[str] = ()) -> bool:
-    """Whether `--trace` is on the command line, or the environment asks for it."""
+    """Whether `--trace` is on the command line, or PAIMON_CLI_TRACE is set."""
     return "--trace" in arguments or os.environ.get(TRACE_VARIABLE, "") not in ("", "0")
 
 
 @contextlib.contextmanager
 def trace_on_stderr(wanted: bool, output: OutputFormat, clock: Clock | None = None) -> Iterator[Trace]:
-    """The trace of one command: off, lines of text, or lines of JSON with a JSON output."""
+    """The trace of one command: none unless `wanted`; lines of text or, with a JSON output, lines of JSON."""
     if not wanted:
         yield NoTrace()
         return
     clock = clock or SystemClock()
-    lines = _Lines(clock.now_millis(), is_json=output in (OutputFormat.JSON, OutputFormat.NDJSON))
-    trace = StepTrace(clock, lines.tell)
+    lines = _TraceLines(clock.now_millis(), is_json=output in (OutputFormat.JSON, OutputFormat.NDJSON))
+    trace = StepTrace(clock, lines.print)
     try:
         yield trace
     finally:
         trace.step("end", **lines.counts)
 
 
-class _Lines:
-    """Times are seconds since the command began."""
+class _TraceLines:
+    """Prints the steps of a trace; times are seconds since the command started."""
 
     def __init__(self, began: int, is_json: bool) -> None:
         self._began = began
         self._form = self._json if is_json else self._text
         self.counts: Counter[str] = Counter()
 
-    def tell(self, step: Step) -> None:
+    def print(self, step: Step) -> None:
         self.counts[step.name] += 1
         with contextlib.suppress(OSError):  # a trace that cannot be written must not stop the work
             note(self._form(step))
@@ -218,7 +218,7 @@ class _Lines:
 
 
 def _shown(value: Any) -> str:
-    """A logfmt value: quoted if it holds blanks or quotes, so that a line can be parsed again."""
+    """A value in logfmt: quoted if it contains spaces or quotes, so that lines can be parsed."""
     if isinstance(value, list):
         return ",".join(map(_shown, value)) or "-"
     if value is None:

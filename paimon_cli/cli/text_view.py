@@ -1,8 +1,8 @@
-"""Results for people: aligned columns that fit the terminal, and never cut when stdout is a pipe or file.
+"""Results for people: aligned columns that fit the terminal, and are never cut in pipes and files.
 
-On a terminal that is too narrow, columns are hidden in the order of `Column.hide` and named below the table; then long texts
-are shortened; what still does not fit is shown as records, one line per value. `--wide` shows all columns, `--vertical` asks
-for records.
+On a narrow terminal, columns are first hidden in the order of `Column.hide` and listed below the table; then long texts are
+shortened; if the table still does not fit, it is shown as records, one line per value. `--wide` shows all columns, `--vertical`
+shows records.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from paimon_cli.cli.results import ABSENT, View, cell_text, printable, say
 from paimon_cli.cli.terminal import paged
 
 WIDTH_SAMPLE_ROWS = 1000
-"""Rows of a stream that determine the column widths; wider cells in later rows shift their line."""
+"""The first rows, which determine the column widths; wider cells in later rows shift their line."""
 GAP = "  "
 NARROWEST_TEXT = 19
-"""The least width that texts are shortened to, which leaves times whole."""
+"""The width down to which texts may be shortened; times still fit."""
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 ALL = View()
 
 
 class Header(NamedTuple):
-    """`hide`: columns are hidden in this order, the lowest first; 0 never is. `may_shorten`: long texts may get an ellipsis."""
+    """The head of a column. `hide`: columns with lower numbers are hidden first, 0 never; `may_shorten`: texts may be cut."""
 
     title: str
     right_aligned: bool = False
@@ -44,7 +44,7 @@ class Header(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns a table shows, how wide, and which were left out or shortened for it."""
+    """The columns that a table shows and their widths; `footer` lists those that were hidden or shortened."""
 
     shown: tuple[int, ...]
     widths: tuple[int, ...]
@@ -60,7 +60,7 @@ def show(result: Listing | Item, view: View = ALL) -> None:
 
 
 def _lines_of(listing: Listing, view: View) -> int:
-    """How many lines a listing takes at least."""
+    """The minimum number of lines of a listing."""
     per_row = len(listing.columns) + 1 if view.vertical else 1
     return len(listing.rows) * per_row + sum(text.count("\n") + 1 for text in (listing.heading, listing.footer) if text)
 
@@ -99,16 +99,16 @@ def _show_records(title: str, rows: Sequence[Any], view: View) -> None:
 
 
 def say_findings(findings: Iterable[Any], margin: str = "") -> None:
-    """Each finding with its command on a line of its own, which is never cut."""
-    for found in findings:
-        head = f"{margin}{found.severity.upper():<7}  "
-        say(wrapped(f"{head}{found.code}  {printable(found.finding)}", indent=len(head)))
-        if found.command:
-            say(f"{' ' * len(head)}run: {printable(found.command)}")
+    """Print each finding, with its command on a separate line that is never wrapped."""
+    for finding in findings:
+        head = f"{margin}{finding.severity.upper():<7}  "
+        say(wrapped(f"{head}{finding.code}  {printable(finding.finding)}", indent=len(head)))
+        if finding.command:
+            say(f"{' ' * len(head)}run: {printable(finding.command)}")
 
 
 def wrapped(text: str, indent: int = 2) -> str:
-    """The text with lines longer than the terminal broken between words; what follows is indented."""
+    """Wrap lines that are longer than the terminal, with an indent for continuation lines."""
     if not is_terminal():
         return text
     width = shutil.get_terminal_size().columns
@@ -121,7 +121,7 @@ def is_terminal() -> bool:
 
 
 def print_table(headers: Sequence[Header | tuple[str, bool]], rows: Iterable[Sequence[str]], view: View = ALL) -> int:
-    """Print rows as they arrive, with columns as wide as the first rows need; return the number of rows printed."""
+    """Print rows as they arrive, with column widths by the first rows; returns the number of rows."""
     heads = [Header(*header) for header in headers]
     rows = iter(rows)
     sample = list(islice(rows, WIDTH_SAMPLE_ROWS))
@@ -154,7 +154,7 @@ def bold(text: str) -> str:
 
 
 def laid_out(heads: Sequence[Header], widths: Sequence[int], view: View, empty: Iterable[int] = ()) -> Layout | None:
-    """The layout of the table, or None if the rows must be shown as records. `empty`: columns without values, hidden first."""
+    """The layout of a table, or None if it must be shown as records. `empty`: columns without values, which are hidden first."""
     everything = tuple(range(len(heads)))
     if view.vertical:
         return None
@@ -162,7 +162,7 @@ def laid_out(heads: Sequence[Header], widths: Sequence[int], view: View, empty: 
         return Layout(everything, tuple(widths))
     available = shutil.get_terminal_size().columns
     shown = list(everything)
-    for number in _in_order_of_leaving(heads, frozenset(empty)):
+    for number in _hiding_order(heads, frozenset(empty)):
         if _width(widths[n] for n in shown) <= available:
             break
         shown.remove(number)
@@ -175,9 +175,9 @@ def laid_out(heads: Sequence[Header], widths: Sequence[int], view: View, empty: 
     return Layout(tuple(fitted), tuple(fitted.values()), f"{'; '.join(notes)} (--wide shows all)" if notes else "")
 
 
-def _in_order_of_leaving(heads: Sequence[Header], empty: frozenset[int]) -> list[int]:
-    leaving = [number for number, head in enumerate(heads) if head.hide]
-    return sorted(leaving, key=lambda number: (number not in empty, heads[number].hide))
+def _hiding_order(heads: Sequence[Header], empty: frozenset[int]) -> list[int]:
+    hideable = [number for number, head in enumerate(heads) if head.hide]
+    return sorted(hideable, key=lambda number: (number not in empty, heads[number].hide))
 
 
 def _width(widths: Iterable[int]) -> int:
@@ -186,7 +186,7 @@ def _width(widths: Iterable[int]) -> int:
 
 
 def _shortened(heads: Sequence[Header], widths: dict[int, int], available: int) -> dict[int, int] | None:
-    """Widths after shortening text columns, the widest first, until the line fits; None if that is not enough."""
+    """The widths after shortening text columns, widest first, until a line fits; None if that is not enough."""
     fitted = dict(widths)
     texts = [n for n in fitted if heads[n].may_shorten and not heads[n].right_aligned]
     least = {n: min(fitted[n], max(NARROWEST_TEXT, cell_len(heads[n].title))) for n in texts}

@@ -1,4 +1,4 @@
-"""`update` and `delete`: change or delete the rows that match a condition, safe against concurrent writers."""
+"""`update` and `delete`: change or delete matching rows, safely next to concurrent writers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MaxAttempts = Annotated[
         "--max-attempts",
         metavar="N",
         min=1,
-        help="Give up after N attempts if other commits keep winning.",
+        help="Give up after N attempts that fail because of other commits.",
         rich_help_panel=COMMIT_PANEL,
     ),
 ]
@@ -49,7 +49,7 @@ def update(
         typer.Option(
             "--set",
             metavar="COLUMN=EXPRESSION",
-            help='New value of a column, computed from the row\'s old values, such as "points = points + 1"; repeatable.',
+            help='New value of a column, computed from the old values of the row, such as "points = points + 1"; repeatable.',
             show_default=False,
         ),
     ],
@@ -62,11 +62,10 @@ def update(
 ) -> None:
     """Update the rows that match a condition, in one commit. If another commit changes the same buckets, start again.
 
-    --data-conflict-check, or the table's commit.data-conflict-check, selects another granularity than buckets; off is an error.
-
-    Expressions: columns, fields (a.b), literals, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, round,
-    floor, ceil; conditions accept the same.
-    Dividing whole numbers gives a whole number, decimals are rounded half up, values that do not fit their column are errors.
+    --data-conflict-check, or the table's commit.data-conflict-check, selects a granularity other than bucket; off is an
+    error. Expressions: columns, fields (a.b), literals, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs,
+    round, floor, ceil; conditions accept the same. Division of whole numbers gives a whole number, decimals are rounded
+    half up, and values that do not fit the column are errors.
 
     paimon-cli update ./wh/game.db/players --set "points = points + 1" -w "id = 7"
 
@@ -90,7 +89,7 @@ def delete(
 ) -> None:
     """Delete the rows that match a condition, in one commit. If another commit changes the same buckets, start again.
 
-    --data-conflict-check, or the table's commit.data-conflict-check, selects another granularity than buckets; off is an error.
+    --data-conflict-check, or the table's commit.data-conflict-check, selects a granularity other than bucket; off is an error.
 
     paimon-cli delete ./wh/game.db/players -w "points < 0"
 
@@ -105,7 +104,7 @@ def _show(call: Call, item: Item, done: str) -> None:
     summary: UpdateSummary = item.row
     call.show(item, _summary_text(summary, done))
     if summary.compaction_lost:
-        note(f"note: the change is committed, but the compaction that shows it to readers failed: {summary.compaction_lost}")
+        note(f"note: the change is committed, but not visible yet, because the compaction failed: {summary.compaction_lost}")
 
 
 def _summary_text(summary: UpdateSummary, done: str) -> str:

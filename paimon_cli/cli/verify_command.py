@@ -1,4 +1,4 @@
-"""`verify` and `repair`: check the integrity of a table, and mend what is damaged. Exit code 4 on findings."""
+"""`verify` and `repair`: check the integrity of a table, and repair damage. Exit code 4 on findings."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from paimon_cli.invariants.violation import Violation
     from paimon_cli.jobs.verify_job import VerifyReport
 
-SHOWN_OF_A_CODE = 20
-"""Findings shown for one code in text output; -o json has up to a thousand."""
+SHOWN_PER_CODE = 20
+"""The most findings shown for one code in text output; -o json shows up to a thousand."""
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -49,13 +49,13 @@ def verify(
     ] = "error",
     report: Annotated[
         tuple[str, Path] | None,
-        typer.Option("--report", metavar="junit|sarif FILE", help="Also write the findings to FILE for a build server."),
+        typer.Option("--report", metavar="junit|sarif FILE", help="Also write the findings to FILE, for CI servers."),
     ] = None,
     foreign_read_safe: Annotated[
         bool,
         typer.Option(
             "--foreign-read-safe",
-            help="Only check whether a reader of plain Parquet files, which merges nothing, sees the right rows of the snapshot.",
+            help="Only check whether a reader of plain Parquet files, which does not merge, would see the correct rows.",
         ),
     ] = False,
     list_codes: Annotated[bool, typer.Option("--list", help="List all checks and exit.")] = False,
@@ -75,17 +75,17 @@ def verify(
         call.show(Listing("InvariantList", None, Invariant, invariants()))
         return
     if table is None:
-        raise UsageError("which table?", "verify needs a TABLE, or --list", "paimon-cli verify --help")
+        raise UsageError("no table was named", "verify needs a TABLE, or --list", "paimon-cli verify --help")
     if report is not None and report[0] not in ("junit", "sarif"):
         raise UsageError(f"--report {report[0]} is neither junit nor sarif", hint="--report junit FILE")
     if snapshot is not None and all_snapshots:
-        raise UsageError("--snapshot and --all-snapshots exclude each other")
+        raise UsageError("--snapshot cannot be combined with --all-snapshots")
     from paimon_cli.invariants.violation import Violation
 
     checks = _names(only or "")
     if foreign_read_safe:
         if all_snapshots or checks or report is not None or level != "files":
-            raise UsageError("--foreign-read-safe is a check of its own", "it takes no other option than --snapshot")
+            raise UsageError("--foreign-read-safe is a separate check", "it can be combined only with --snapshot")
         _show_foreign_reads(call, table, snapshot)
         return
     found = call.open_damaged(table).verify(level, snapshot=snapshot, all_snapshots=all_snapshots, only=checks)
@@ -104,9 +104,9 @@ def _show_foreign_reads(call: Call, table: str, snapshot: int | None) -> None:
     found = opened.foreign_reads(snapshot=snapshot, argument=call.pasted(table))
     verdict = "right" if found.is_safe else "wrong"
     lines = [f"a reader of plain Parquet files is {verdict} about snapshot {found.snapshot_id or '-'} of {opened.name}"]
-    for one in found.findings:
-        lines.append(f"  {one.code}: {one.message} ({counted(one.files, 'file')}, {counted(one.rows, 'row')})")
-        lines += [f"    such as {one.example}", *([f"    run: {one.command}"] if one.command else [])]
+    for finding in found.findings:
+        lines.append(f"  {finding.code}: {finding.message} ({counted(finding.files, 'file')}, {counted(finding.rows, 'row')})")
+        lines += [f"    such as {finding.example}", *([f"    run: {finding.command}"] if finding.command else [])]
     call.show(Item("ForeignReadReport", opened.name, found), "\n".join(lines))
     if not found.is_safe:
         raise typer.Exit(FINDINGS_EXIT_CODE)
@@ -119,8 +119,8 @@ def _names(text: str) -> tuple[str, ...]:
 def _write_report(found: VerifyReport, table: str, form: str, path: Path) -> None:
     from paimon_cli.invariants.violation import INVARIANTS
 
-    seen = {result.check for result in found.checks}
-    rules = {i.code: i.meaning for i in INVARIANTS if i.check in seen and found.request.wants(i.code)}
+    checked = {result.check for result in found.checks}
+    rules = {i.code: i.meaning for i in INVARIANTS if i.check in checked and found.request.wants(i.code)}
     try:
         path.write_bytes(_junit(table, rules, found.violations) if form == "junit" else _sarif(rules, found.violations))
     except OSError as error:
@@ -128,11 +128,11 @@ def _write_report(found: VerifyReport, table: str, form: str, path: Path) -> Non
 
 
 def _junit(table: str, rules: Mapping[str, str], findings: Sequence[Violation]) -> bytes:
-    """One test case for each rule; warnings are not failures."""
+    """A JUnit report with one test case per rule; warnings are not failures."""
     from xml.etree import ElementTree as Xml
 
     def plain(text: str) -> str:
-        """Without control characters, most of which XML cannot represent."""
+        """Replace control characters, most of which XML cannot represent."""
         return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
     failed = {finding.code for finding in findings if finding.severity == "error"}
@@ -184,26 +184,26 @@ def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
     shown: dict[str, int] = {}
     for violation in found.violations:
         shown[violation.code] = shown.get(violation.code, 0) + 1
-        if shown[violation.code] <= SHOWN_OF_A_CODE:
+        if shown[violation.code] <= SHOWN_PER_CODE:
             where = f"{printable(violation.path)}: {printable(violation.message)}"
             say(wrapped(f"{violation.severity.upper():<7}  {violation.code}  {where}", indent=9))
     for code, count in shown.items():
-        more = count - SHOWN_OF_A_CODE + found.omitted.get(code, 0)
+        more = count - SHOWN_PER_CODE + found.omitted.get(code, 0)
         if more > 0:
             say(f"         {code}  and {more:,} more{'' if code in found.omitted else ', see -o json'}")
     took = ran(found) if found.engine else f"{found.seconds:.1f} s"
     say(f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')} in {took}")
     if any(violation.check == SCHEMAS for violation in found.violations):
-        say("hint: restore the schema file from a backup: nothing else describes the columns of its data files")
+        say("hint: restore the schema file from a backup; nothing else describes the columns of its data files")
     elif found.errors:
-        say(f"hint: paimon-cli repair {pasted}    # plans what can be repaired, changes nothing without --apply")
+        say(f"hint: paimon-cli repair {pasted}    # plans repairs; changes nothing without --apply")
 
 
 @command(commands, "repair")
 def repair(
     call: Call,
     table: TableName,
-    apply: Annotated[bool, typer.Option("--apply", help="Carry out the plan; without this nothing is changed.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Carry out the plan; by default it is only shown.")] = False,
     dry_run: Annotated[bool, typer.Option("-n", "--dry-run", help="Only show the plan (default).")] = False,
     only: Annotated[
         str | None,
@@ -217,7 +217,7 @@ def repair(
     older_than: Annotated[
         str,
         typer.Option(
-            "--older-than", metavar="DURATION", help="Ignore lost commits younger than this: their writers may still be running."
+            "--older-than", metavar="DURATION", help="Ignore lost commits younger than this, whose writers may still be running."
         ),
     ] = "1 h",
     yes: Yes = False,
@@ -225,8 +225,8 @@ def repair(
 ) -> None:
     """Plan repairs of a damaged table; --apply carries them out in a new snapshot.
 
-    The plan lists data that is lost for good. No data file or manifest is changed or deleted; unreadable snapshot and tag files
-    are moved to damaged/ in the table.
+    The plan lists data that is permanently lost. No data file or manifest is changed or deleted; unreadable snapshot and
+    tag files are moved to damaged/ in the table.
 
     paimon-cli repair ./wh/shop.db/orders
 
@@ -235,7 +235,7 @@ def repair(
     from paimon_cli.invariants.repair_plan import RepairStep
 
     if apply and dry_run:
-        raise UsageError("--apply and --dry-run exclude each other")
+        raise UsageError("--apply cannot be combined with --dry-run")
     opened = call.open_to_commit(table, allow_unsafe_commit) if apply else call.open(table)
     planned = opened.plan_repair(only=_names(only or ""), older_than=older_than)
     plan = planned.plan
@@ -247,9 +247,9 @@ def repair(
         if plan.changes:
             confirm(f"{counted(plan.changes, 'repair')} of {opened.name} will be made", yes)
         summary = planned.run()
-        made = ", ".join(str(snapshot.id) for snapshot in summary.snapshots) or "none"
+        ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots) or "none"
         if call.is_for_people:
-            say(f"{counted(summary.steps, 'repair')} made; new snapshots: {made}")
+            say(f"{counted(summary.steps, 'repair')} made; new snapshots: {ids}")
     elif call.is_for_people and plan.changes:
         say("nothing was changed (dry run)")
 
@@ -258,7 +258,7 @@ def _show_plan(plan: RepairPlan, table: str) -> None:
     from paimon_cli.cli.text_view import wrapped
 
     at = "no snapshot" if plan.snapshot_id is None else f"snapshot {plan.snapshot_id}"
-    say(wrapped(f"Repairs of {table} @ {at}: {plan.changes} to make, {len(plan.steps) - plan.changes} by hand"))
+    say(wrapped(f"Repairs of {table} @ {at}: {plan.changes} to make, {len(plan.steps) - plan.changes} manual"))
     for number, step in enumerate(plan.steps, 1):
         say(wrapped(f"{number:>3}. {step.kind:<12}  {printable(step.path)}: {printable(step.action)}", indent=5))
         if step.loss:

@@ -1,4 +1,4 @@
-"""`write`: write files into a table in one commit."""
+"""`write`: writes files to a table in one commit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write(
         str | None, typer.Option("--op-column", metavar="NAME", help="Input column that holds the row kind: +I, +U, -U or -D.")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the existing rows of the partitions that get rows, or of --partition.")
+        bool, typer.Option("--overwrite", help="Replace the rows of the partitions that get new rows, or of --partition.")
     ] = False,
     partition: Annotated[
         list[str] | None,
@@ -54,7 +54,7 @@ def write(
     allow_empty: Annotated[
         bool,
         typer.Option(
-            "--allow-empty", help="With --overwrite: accept an input without rows, which deletes the rows to be replaced."
+            "--allow-empty", help="With --overwrite: accept input without rows, which only deletes the rows to be replaced."
         ),
     ] = False,
     on_error: Annotated[
@@ -62,8 +62,8 @@ def write(
         typer.Option(
             "--on-error",
             metavar="fail|skip|FILE",
-            help="Rows that do not fit the table: stop with an error that lists them (fail), leave them out (skip), or leave "
-            "them out and write their bad cells to FILE (.csv, otherwise ndjson).",
+            help="What to do with rows that do not fit the table: fail with an error that lists them, skip them, or skip them "
+            "and write their bad cells to FILE (.csv, otherwise ndjson).",
         ),
     ] = FAIL,
     missing_columns: Annotated[
@@ -79,7 +79,7 @@ def write(
             "--read-snapshot",
             metavar="N",
             min=0,
-            help="The snapshot that the rows were computed from, for the data conflict check; default the latest.",
+            help="The snapshot from which the rows were computed, for the data conflict check; default the latest.",
             rich_help_panel=COMMIT_PANEL,
         ),
     ] = None,
@@ -96,16 +96,14 @@ def write(
         Literal["none", "inline", "async", "after"] | None,
         typer.Option(
             "--compact",
-            help="How to compact the buckets that get rows: in the writer tasks, while writing pauses (inline) or in parallel "
-            "(async); in a job after the commit (after); not at all (none). Default: inline, or none for write-only tables.",
+            help="How to compact the buckets that get rows. inline: in the writer tasks, pausing the write; async: in the writer "
+            "tasks, in parallel; after: in a job after the commit; none: not at all. Default inline, for write-only tables none.",
             show_default=False,
         ),
     ] = None,
     parallelism: Annotated[
         int | None,
-        typer.Option(
-            "--parallelism", metavar="N", min=1, help="Number of Spark tasks, or local threads, that write at the same time."
-        ),
+        typer.Option("--parallelism", metavar="N", min=1, help="Number of concurrent Spark tasks, or local threads, that write."),
     ] = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
@@ -174,7 +172,7 @@ def _static_partition(partition: list[str] | None) -> dict[str, str] | None:
         raise UsageError(
             "--partition names several partitions",
             "one call overwrites a single partition",
-            "leave it out to overwrite every partition that gets rows",
+            "omit --partition to overwrite every partition that gets rows",
         )
     return partitions[0]
 
@@ -198,7 +196,7 @@ def _summary_text(summary: WriteSummary) -> str:
 
 
 def _buffer_text(summary: WriteSummary) -> str:
-    """A line about the write buffer if it spilled, which slows a write down; otherwise empty."""
+    """A line about the write buffer if it spilled or flushed early, which slows down a write; otherwise empty."""
     if not summary.spills and summary.flushes <= summary.buckets:
         return ""
     return (

@@ -1,1 +1,1 @@
-"""Reports about tables: files, trees, versions, advice, health."""
+"""Reports about tables: files, LSM trees, versions, advice, health."""

@@ -1,7 +1,6 @@
-"""Rules of `advise`: what a table's own history says about its buckets, small files, options and compaction.
+"""The rules of `advise`: advice on buckets, small files, options and compaction, derived from the table's own history.
 
-Every topic gets an answer with figures: what is as it should be is reported as `ok`. Findings of `doctor` on the same topics are
-included, from the same rules.
+Every topic gets an answer with figures; without a problem it is `ok`. The findings of `doctor` on these topics are included.
 """
 
 from __future__ import annotations
@@ -34,20 +33,18 @@ BUCKETS, SMALL_FILES, OPTIONS, COMPACTION = "buckets", "small-files", "options",
 TOPICS = (BUCKETS, SMALL_FILES, OPTIONS, COMPACTION)
 OK, ADVICE = "ok", "advice"
 LEAST_COMMITS = 10
-"""Number of commits from which a history says something about compaction."""
+"""The fewest commits from which compaction is simulated."""
 WORTH_IT = 0.8
-"""An option is suggested only if it saves at least a fifth of what it affects."""
+"""A setting is suggested only if it saves at least a fifth of what it affects."""
 DAY_MILLIS = 86_400_000
 LEAST_RHYTHM_MILLIS = 3_600_000
-"""The time from the first to the last commit that is looked at, before it says how many come in a day."""
+"""The shortest history from which a number of files per day is derived."""
 Figure = int | float | str
 
 
 @dataclass(frozen=True)
 class Advice:
-    """One piece of advice. `figures`: the evidence. `command`: what to run, '' if nothing is to be done or only the user can
-    know.
-    """
+    """One piece of advice. `figures`: the evidence; `command`: the command to run, empty if there is none."""
 
     topic: str
     severity: str
@@ -59,13 +56,13 @@ class Advice:
 
 
 class Case(ExaminedTable):
-    """What the rules examine, read once; `on_scenario` is called with the simulation's progress."""
+    """The table that the rules examine, each part read once; `on_scenario` receives the progress of the simulation."""
 
     on_scenario: Callable[[int, int], OnCommit] | None = None
 
     @cached_property
     def writes(self) -> list[Snapshot]:
-        """The recent commits that added rows, the newest first."""
+        """The recent commits that wrote rows, newest first."""
         return [snapshot for snapshot in self.recent if snapshot.commit_kind in (APPEND, OVERWRITE)]
 
     @cached_property
@@ -77,13 +74,14 @@ class Case(ExaminedTable):
 
 
 def bucket_size(case: Case) -> Iterator[Advice]:
-    """Bytes per bucket compared with the recommendation; the biggest partition decides, because all have the same number of
-    buckets.
+    """PA001, PA002: compare bytes per bucket with Paimon's recommendation.
+
+    The largest partition decides, because all partitions have the same bucket count.
     """
     total = case.context.options.bucket
     if total < 1:
-        kinds = {-2: "postponed: compaction chooses them", -1: "dynamic, or absent: their number follows the rows"}
-        yield Advice(BUCKETS, OK, "bucket size", f"the buckets are {kinds[total]}", figures={"bucket": total})
+        modes = {-2: "postponed: compaction chooses their number", -1: "dynamic or absent: their number follows the rows"}
+        yield Advice(BUCKETS, OK, "bucket size", f"the buckets are {modes[total]}", figures={"bucket": total})
         return
     sizes = sorted(case.partition_sizes.values())
     if not sizes:
@@ -101,25 +99,25 @@ def bucket_size(case: Case) -> Iterator[Advice]:
         "suggested_buckets": good,
     }
     held = (
-        f"{human_size(biggest)} per bucket in the biggest of {len(sizes)} partitions"
+        f"{human_size(biggest)} per bucket in the largest of {len(sizes)} partitions"
         if len(sizes) > 1
         else f"{human_size(biggest)} per bucket"
     )
-    good_sizes = f"{human_size(SMALLEST_BUCKET)} to {human_size(BIGGEST_BUCKET)} is good"
+    good_sizes = f"{human_size(SMALLEST_BUCKET)} to {human_size(BIGGEST_BUCKET)} is recommended"
     guidance = f"{held}, {total} bucket{'' if total == 1 else 's'}; {good_sizes}"
     command = f"paimon-cli rescale {case.argument} --buckets {good}"
     if biggest > BIGGEST_BUCKET:
-        why = "each bucket is compacted by a single task and read by few"
+        why = "each bucket is compacted by a single task and read by only a few"
         yield Advice(BUCKETS, ADVICE, "bucket size", f"{guidance}: {why}", command, "PA001", figures)
     elif biggest < SMALLEST_BUCKET and good < total:
-        why = "more buckets than the rows need make small files; they pay off only if as many tasks write at the same time"
+        why = "more buckets than needed make small files, and help only if that many tasks write at the same time"
         yield Advice(BUCKETS, ADVICE, "bucket size", f"{guidance}: {why}", command, "PA002", figures)
     else:
         yield Advice(BUCKETS, OK, "bucket size", guidance, figures=figures)
 
 
 def small_files(case: Case) -> Iterator[Advice]:
-    """How many files a commit writes, why, and how many that makes in a day."""
+    """How many files a commit writes, to how many buckets, and how many files that makes per day."""
     files = [file for bucket in case.buckets for file in bucket.files]
     target = case.context.mode.target_file_size
     small = [file for file in files if file.file_size < target // 10]
@@ -130,16 +128,18 @@ def small_files(case: Case) -> Iterator[Advice]:
         "target_bytes": target,
         **_rhythm(case),
     }
-    finding = f"{len(small)} of {len(files)} files are below a tenth of {human_size(target)}"
+    finding = f"{len(small)} of {len(files)} files are smaller than a tenth of {human_size(target)}"
     if "files_per_commit" in figures:
         finding += (
-            f"; a commit brings {figures['files_per_commit']} files to {figures['buckets_per_commit']} buckets of "
+            f"; a commit adds {figures['files_per_commit']} files to {figures['buckets_per_commit']} buckets of "
             f"{figures['partitions_per_commit']} partitions"
         )
     if "files_per_day" in figures:
         finding += f", one every {figures['commit_interval_seconds']} s: {figures['files_per_day']:,} files a day"
     elif "seconds_looked_at" in figures:
-        finding += f"; the {figures['commits_looked_at']} commits took {figures['seconds_looked_at']} s, too short for a rate"
+        finding += (
+            f"; {figures['commits_looked_at']} commits within {figures['seconds_looked_at']} s are too few for a daily rate"
+        )
     for found in files_are_not_small(case):
         causes = "fewer buckets and longer commit intervals make fewer files"
         yield Advice(SMALL_FILES, ADVICE, "small files", f"{finding}; {causes}", found.command, found.code, figures)
@@ -148,9 +148,9 @@ def small_files(case: Case) -> Iterator[Advice]:
 
 
 def _rhythm(case: Case) -> dict[str, Figure]:
-    """Average number of files, buckets and partitions of a commit, and the median time between two commits.
+    """Average files, buckets and partitions per commit, and the median time between commits.
 
-    A history that is too short gives no rate: a burst of commits says nothing about a day.
+    A short history gives no daily rate, because it may be a burst of commits.
     """
     added = [[e for e in case.context.manifests.delta_entries(s) if e.kind == ADD] for s in case.writes]
     if not added:
@@ -174,14 +174,14 @@ def _rhythm(case: Case) -> dict[str, Figure]:
 
 
 def retention(case: Case) -> Iterator[Advice]:
-    """Snapshots that the options would let expire, but that are still there."""
+    """PA003: snapshots that the options allow to expire, but that still exist."""
     latest = case.recent[0] if case.recent else None
     if latest is None:
         yield Advice(OPTIONS, OK, "retention", "the table has no snapshots", figures={"snapshots": 0})
         return
     options = case.context.options
-    may_go = Retention.of(options)
-    backlog = len(expiring_range(case.context, Retention(may_go.at_least, may_go.at_most, may_go.millis, None)))
+    limits = Retention.of(options)
+    backlog = len(expiring_range(case.context, Retention(limits.at_least, limits.at_most, limits.millis, None)))
     oldest = case.context.snapshots.get(case.ids[0])
     hours = max(0, case.context.clock.now_millis() - oldest.time_millis) / 3_600_000
     figures: dict[str, Figure] = {
@@ -200,7 +200,7 @@ def retention(case: Case) -> Iterator[Advice]:
 
 
 def manifests(case: Case) -> Iterator[Advice]:
-    """Many small manifests slow down every plan; they are merged once there are enough of them, or enough bytes."""
+    """PA004: many small manifests, which slow down every plan."""
     if not case.recent:
         return
     metas = case.context.manifests.manifests_of(case.recent[0])
@@ -216,12 +216,12 @@ def manifests(case: Case) -> Iterator[Advice]:
 
 
 def triggers(case: Case) -> Iterator[Advice]:
-    """The table's own commits replayed under other compaction options, one at a time."""
+    """PA005: replay the table's commits with other compaction options, one at a time."""
     if not case.context.schema.primary_keys:
         yield Advice(COMPACTION, OK, "triggers", "a table without a primary key has no sorted runs to compact")
         return
     if len(case.ids) < LEAST_COMMITS:
-        finding = f"{len(case.ids)} snapshots exist: too few to simulate other triggers (at least {LEAST_COMMITS})"
+        finding = f"{len(case.ids)} snapshots are too few to simulate other triggers (at least {LEAST_COMMITS})"
         yield Advice(COMPACTION, OK, "triggers", finding, figures={"snapshots": len(case.ids)})
         return
     as_is, *others = scenarios(history_workload(case.context), case.context.options, {}, True, 1, case.on_scenario)
@@ -231,7 +231,7 @@ def triggers(case: Case) -> Iterator[Advice]:
     )
     better = _better(as_is, others)
     if better is None:
-        message = f"{finding}; none of {len(others)} other settings is clearly better"
+        message = f"{finding}; none of the {len(others)} other settings is clearly better"
         yield Advice(COMPACTION, OK, "triggers", message, figures=_figures("", as_is))
         return
     command = f"paimon-cli alter {case.argument} set {better.scenario}"
@@ -244,7 +244,7 @@ def triggers(case: Case) -> Iterator[Advice]:
 
 
 def _better(as_is: ScenarioRow, others: Sequence[ScenarioRow]) -> ScenarioRow | None:
-    """The best scenario: one that writes clearly less at little cost in reads and space, or else one that reads clearly less."""
+    """The scenario that writes least, among those that clearly save writes or reads at little cost; None if there is none."""
 
     def cheaper(row: ScenarioRow) -> bool:
         harmless = row.stalls <= as_is.stalls and row.space_amplification <= max(1.5, as_is.space_amplification * 1.2)
@@ -263,7 +263,7 @@ def _figures(prefix: str, row: ScenarioRow) -> dict[str, Figure]:
 
 
 def _of_doctor(topic: str, *rules: Callable[[ExaminedTable], Iterator[Diagnosis]]) -> Callable[[Case], Iterator[Advice]]:
-    """A rule that reports the findings of these rules of `doctor`."""
+    """A rule that reports the findings of some rules of `doctor`."""
 
     def run(case: Case) -> Iterator[Advice]:
         for rule in rules:

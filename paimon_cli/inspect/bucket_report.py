@@ -1,4 +1,4 @@
-"""Partitions and buckets with their totals: how evenly they are filled, what their indexes hold, and which command would help."""
+"""`partitions ls` and `buckets ls`: totals, skew, contents of indexes, and the command that would help."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ from paimon_cli.options.option_text import human_size
 from paimon_cli.options.table_options import MB
 
 SMALLEST_BUCKET, BIGGEST_BUCKET, GOOD_BUCKET = 200 * MB, 1024 * MB, 512 * MB
-"""Paimon's recommended range for the bytes of a bucket, and the size that a suggestion aims at."""
+"""Paimon's recommended range for the bytes of a bucket, and the target size of suggestions."""
 
 MOST_MARKS = 1000
-"""Number of partitions up to which a listing looks into each of their directories."""
+"""The most partitions whose directories a listing searches for success files."""
 
 
 @dataclass(frozen=True)
 class BucketRow:
-    """One bucket; `rows` are counted before merging, `delete_rows` is None if a file does not record it. `sorted_runs`: as a
-    reader merges, None where it does not. `skew`: the bytes in proportion to the average bucket of the partition, empty ones
-    included. `advice`: the command that would improve the bucket, for the `reason`.
+    """One bucket; sizes are bytes.
+
+    `rows`: counted before merging; `delete_rows`: None if a file does not record them. `sorted_runs`: what a reader merges;
+    None in append tables and for postponed rows. `skew`: bytes divided by the average of the partition's buckets, including
+    empty ones. `updated`: creation time of the newest file, epoch millis of the writer's wall clock. `advice`: the command
+    that would improve the bucket; `reason`: why.
     """
 
     partition: str
@@ -52,8 +55,10 @@ class BucketRow:
 
 @dataclass(frozen=True)
 class IndexedBucketRow(BucketRow):
-    """`hash_count`: keys in the hash index of a dynamic bucket, None without one. `vectors`: data files with a deletion vector;
-    `vector_rows`: rows that these mark. `index_size`: bytes of all index files of the bucket.
+    """A bucket with the contents of its index files.
+
+    `hash_count`: keys in the hash index of a dynamic bucket; None without one. `vectors`: data files with a deletion vector;
+    `vector_rows`: the rows that they mark. `index_size`: bytes of all index files.
     """
 
     hash_count: int | None = None
@@ -64,8 +69,9 @@ class IndexedBucketRow(BucketRow):
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """Totals of one partition; `updated`: creation of its newest file, epoch millis of the writer's wall clock. `done`: when its
-    success file was last written, None without one.
+    """Totals of one partition. `updated`: creation time of the newest file, epoch millis of the writer's wall clock.
+
+    `done`: when its success file was last written; None without one.
     """
 
     partition: str
@@ -85,7 +91,7 @@ def bucket_rows(context: TableContext, snapshot: Snapshot | None, partition: Par
 def indexed_bucket_rows(
     context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None
 ) -> list[IndexedBucketRow]:
-    """The buckets with what their index files hold. Index files are read only where the manifest does not say it (Java 0.9)."""
+    """The buckets with their indexes. Index files are read only if the index manifest lacks the counts (Java 0.9)."""
     return [_with_indexes(context, row, state) for row, state in _rows_with_files(context, snapshot, partition)]
 
 
@@ -103,10 +109,10 @@ def _rows_with_files(
 
 
 def partition_rows(context: TableContext, snapshot: Snapshot | None, reads_marks: bool = False) -> list[PartitionRow]:
-    """The partitions that have files, in order. `reads_marks`: look for success files however many directories that takes."""
+    """The partitions with files, in natural order. `reads_marks`: look for success files even in many directories."""
     partitions = _by_partition(context, snapshot, None)
-    looks = bool(context.schema.partition_keys) and (reads_marks or len(partitions) <= MOST_MARKS)
-    done = done_times(context, list(partitions)) if looks else {}
+    has_marks = bool(context.schema.partition_keys) and (reads_marks or len(partitions) <= MOST_MARKS)
+    done = done_times(context, list(partitions)) if has_marks else {}
     return [
         PartitionRow(
             partition=partition_text(context, partition),
@@ -167,14 +173,14 @@ def _newest(times: Iterable[int | None]) -> int | None:
 
 
 def skews(states: Sequence[BucketFiles]) -> list[float]:
-    """The bytes of each bucket of a partition in proportion to their average; rows that wait for a bucket do not count."""
+    """The bytes of each bucket of a partition divided by their average; postponed rows do not count."""
     real = [state for state in states if state.bucket != POSTPONE_BUCKET]
     average = sum(map(_size, real)) / max(1, len(real), *(state.total_buckets for state in real))
     return [round(_size(state) / average, 2) if average and state.bucket != POSTPONE_BUCKET else 1.0 for state in states]
 
 
 def _is_due(context: TableContext, state: BucketFiles, snapshot_id: int) -> bool:
-    """Whether a compaction would do something for the bucket now."""
+    """Whether a minor compaction would pick files of the bucket now."""
     options = context.options
     least = options.compaction_trigger if context.mode.has_keys else options.compaction_min_file_num
     if state.bucket != POSTPONE_BUCKET and len(state.files) < least:
@@ -187,24 +193,27 @@ def _compaction(context: TableContext) -> tuple[str, str]:
 
 
 def _rescaling(context: TableContext, sizes: Sequence[int]) -> tuple[str, str] | tuple[None, None]:
-    """The command that gives buckets of a good size, and why; nothing where the number of buckets is not fixed, or is good."""
+    """The command for a better bucket count, and the reason; None if the count is not fixed, or is good."""
     total = context.options.bucket
     good = better_bucket_count(total, sizes) if total > 0 else None
     if good is None:
         return None, None
     held = f"up to {human_size(max(sizes) // total)} per bucket"
-    why = f"{held}, {human_size(SMALLEST_BUCKET)} to {human_size(BIGGEST_BUCKET)} is good"
+    why = f"{held}, {human_size(SMALLEST_BUCKET)} to {human_size(BIGGEST_BUCKET)} is recommended"
     return f"paimon-cli rescale {context.layout.argument} --buckets {good}", why
 
 
 def better_bucket_count(total: int, sizes: Sequence[int]) -> int | None:
-    """How many buckets the biggest partition should have; None if the size of its buckets is good."""
+    """The bucket count that the largest partition should have; None if its buckets have a good size.
+
+    `sizes`: bytes of each partition.
+    """
     biggest, good = max(sizes, default=0) // total, good_bucket_count(sizes)
     return good if biggest > BIGGEST_BUCKET or (0 < biggest < SMALLEST_BUCKET and good < total) else None
 
 
 def good_bucket_count(sizes: Sequence[int]) -> int:
-    """The number of buckets that would give the biggest partition buckets of a good size."""
+    """The bucket count that gives the largest partition buckets of the target size; `sizes`: bytes of each partition."""
     return max(1, math.ceil(max(sizes, default=0) / GOOD_BUCKET))
 
 

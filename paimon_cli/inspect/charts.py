@@ -1,6 +1,6 @@
-"""Charts as SVG text, in colours that the page around them names (`STYLE`), and the HTML of figures and tables around them.
+"""Charts as SVG, and the HTML of the figures and tables around them. Colours are classes of `STYLE`.
 
-Every chart has a title and a description for those who cannot see it, and a bounded number of shapes. All texts are escaped.
+Every chart has a title and a description for screen readers, and a bounded number of shapes. All texts are escaped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 WIDTH = 720
 LABELS, NOTES, ROW = 200, 110, 20
-"""Pixels for the labels left of bars, for the notes right of them, and for one row."""
+"""Pixels: width of the labels left of bars, width of the notes right of them, height of a row."""
 MOST_POINTS, MOST_COLUMNS = 240, 60
 LONGEST_LABEL, LONGEST_TEXT = 28, 300
 _TOP, _BOTTOM = 14, 26
@@ -43,7 +43,7 @@ svg .bar { fill: var(--accent); }
 
 
 def level_class(level: int) -> str:
-    """The colour of a level; the levels above the sixth share one."""
+    """The colour class of a level; levels from 6 on share one."""
     return f"l{min(max(level, 0), 6)}"
 
 
@@ -55,16 +55,16 @@ def escape(text: object) -> str:
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a bar or column: its length, its colour as a class of `STYLE`, and what is said of it on hovering."""
+    """A piece of a bar or column: its length, its colour class, and its tooltip."""
 
     value: float
     colour: str
-    says: str
+    tooltip: str
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One row of a bar chart, or one column."""
+    """One row of a bar chart, or one column of a column chart."""
 
     label: str
     parts: Sequence[Part]
@@ -83,7 +83,7 @@ class Range:
     begin: float
     end: float
     colour: str
-    says: str
+    tooltip: str
     note: str = ""
 
 
@@ -98,7 +98,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Axis:
-    """How the values of an axis are written; `base`: 1024 where they are bytes."""
+    """The labels of an axis: `text` formats its values, `ends` label both ends; `base`: 1024 for bytes."""
 
     text: Callable[[float], str]
     base: int = 10
@@ -106,7 +106,7 @@ class Axis:
 
 
 def drawing(ident: str, title: str, description: str, height: float, body: Sequence[str], *, standalone: bool = False) -> str:
-    """An SVG; `standalone`: a file of its own, with its style and a background."""
+    """An SVG; `standalone`: a separate file, with its own style and background."""
     head, style = "", ""
     if standalone:
         head = ' xmlns="http://www.w3.org/2000/svg"'
@@ -119,19 +119,19 @@ def drawing(ident: str, title: str, description: str, height: float, body: Seque
 
 
 def figure(
-    ident: str, title: str, says: str, chart: Chart, legend: Sequence[tuple[str, str]] = (), heading: str | None = None
+    ident: str, title: str, description: str, chart: Chart, legend: Sequence[tuple[str, str]] = (), heading: str | None = None
 ) -> str:
-    """A chart in a page, with the colours and meanings of its `legend`."""
+    """A chart in a page. `legend`: colour and meaning of each entry."""
     items = "".join(f'<li><i style="background: var(--{colour})"></i>{escape(text)}</li>' for colour, text in legend)
     key = f'<ul class="legend">{items}</ul>' if items else ""
-    svg = drawing(ident, title, says[:LONGEST_TEXT], *chart)
+    svg = drawing(ident, title, description[:LONGEST_TEXT], *chart)
     return f'<figure><h3>{escape(heading or title)}</h3>{key}<div class="scroll">{svg}</div></figure>'
 
 
 def table_of(
     titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[int] = (), summary: str = "The same as a table"
 ) -> str:
-    """A table in a page, folded away below its `summary`; the columns `numbers` are aligned on the right."""
+    """A table in a page, collapsed below its `summary`; the columns `numbers` are aligned to the right."""
     right, right_aligned = frozenset(numbers), ' class="number"'
 
     def cell(tag: str, number: int, text: str) -> str:
@@ -145,51 +145,51 @@ def table_of(
 
 
 def bars(rows: Sequence[Bar]) -> Chart:
-    """Horizontal bars of stacked parts on one scale: the height and the shapes."""
-    body, room = [], WIDTH - LABELS - NOTES
+    """Horizontal bars of stacked parts on a common scale."""
+    body, full_width = [], WIDTH - LABELS - NOTES
     most = max((row.total for row in rows), default=0) or 1
     for number, row in enumerate(rows):
         y, x = number * ROW, float(LABELS)
         body.append(_label(row.label, y))
         for part in row.parts:
-            width = max(1.0, part.value / most * room) if part.value else 0.0
-            body.append(_box(x, y + 3, width, ROW - 6, part.colour, part.says))
+            width = max(1.0, part.value / most * full_width) if part.value else 0.0
+            body.append(_box(x, y + 3, width, ROW - 6, part.colour, part.tooltip))
             x += width
         body.append(_text(x + 6, y + 14, row.note, "faint"))
     return max(1, len(rows)) * ROW, body
 
 
 def ranges(rows: Sequence[Range]) -> Chart:
-    """Ranges of one common axis, one below the other."""
-    body, room = [], WIDTH - LABELS - NOTES
+    """Ranges on a common axis, one below the other."""
+    body, full_width = [], WIDTH - LABELS - NOTES
     for number, row in enumerate(rows):
-        y, x = number * ROW, LABELS + row.begin * room
+        y, x = number * ROW, LABELS + row.begin * full_width
         body.append(_label(row.label, y))
-        body.append(f'<line class="axis" x1="{LABELS}" x2="{LABELS + room}" y1="{y + 10}" y2="{y + 10}"/>')
-        body.append(_box(x, y + 3, max(2.0, (row.end - row.begin) * room), ROW - 6, row.colour, row.says))
+        body.append(f'<line class="axis" x1="{LABELS}" x2="{LABELS + full_width}" y1="{y + 10}" y2="{y + 10}"/>')
+        body.append(_box(x, y + 3, max(2.0, (row.end - row.begin) * full_width), ROW - 6, row.colour, row.tooltip))
         body.append(_text(WIDTH, y + 14, row.note, "faint end"))
     return max(1, len(rows)) * ROW, body
 
 
 def lines(series: Sequence[Line], y_axis: Axis, x_axis: Axis, height: int = 150) -> Chart:
-    """Lines in steps of one: a value holds until the next one."""
+    """Step lines: each value holds until the next one."""
     left, right, top, bottom = 74, WIDTH - 8, _TOP, height - _BOTTOM
     xs = [x for line in series for x, _ in line.points]
-    first, last = min(xs, default=0), max(xs, default=0) + 1  # the last value is seen to hold, too
+    first, last = min(xs, default=0), max(xs, default=0) + 1  # shows that the last value holds, too
     most = nice_ceiling(max((y for line in series for _, y in line.points), default=0), y_axis.base)
     body = _grid(left, top, bottom, most, y_axis)
 
-    def place(point: tuple[float, float]) -> tuple[float, float]:
+    def position(point: tuple[float, float]) -> tuple[float, float]:
         x = left + (point[0] - first) / (last - first) * (right - left)
         return x, bottom - point[1] / most * (bottom - top)
 
     for line in series:
-        placed = [place(point) for point in _thinned(line.points)]
-        if not placed:
+        points = [position(point) for point in _thinned(line.points)]
+        if not points:
             continue
-        path = f"M{placed[0][0]:.1f} {placed[0][1]:.1f}" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in placed[1:]) + f"H{right}"
+        path = f"M{points[0][0]:.1f} {points[0][1]:.1f}" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in points[1:]) + f"H{right}"
         if line.filled:
-            body.append(f'<path class="area" d="{path}V{bottom}H{placed[0][0]:.1f}Z"/>')
+            body.append(f'<path class="area" d="{path}V{bottom}H{points[0][0]:.1f}Z"/>')
         body.append(f'<path class="{line.colour}" d="{path}"/>')
     return height, [*body, *_ends(left, height, x_axis)]
 
@@ -202,20 +202,20 @@ def columns(rows: Sequence[Bar], y_axis: Axis, x_axis: Axis, height: int = 130) 
     for number, row in enumerate(rows):
         y = float(bottom)
         for part in row.parts:
-            tall = part.value / most * (bottom - top)
-            y -= tall
-            body.append(_box(left + number * step, y, max(1.0, min(step - 1, 40.0)), tall, part.colour, part.says))
+            part_height = part.value / most * (bottom - top)
+            y -= part_height
+            body.append(_box(left + number * step, y, max(1.0, min(step - 1, 40.0)), part_height, part.colour, part.tooltip))
     return height, [*body, *_ends(left, height, x_axis)]
 
 
 def binned(items: Sequence[T], most: int = MOST_COLUMNS) -> list[Sequence[T]]:
-    """The items in at most `most` groups of neighbours, of about equal size."""
+    """The items in at most `most` groups of neighbours, all of the same size except the last."""
     size = max(1, math.ceil(len(items) / most))
     return [items[begin : begin + size] for begin in range(0, len(items), size)]
 
 
 def nice_ceiling(value: float, base: int = 10) -> float:
-    """A round number that is not below the value, in units of 1024 for bytes."""
+    """The smallest round number that is not below the value; for bytes (`base` 1024) round in units of 1024."""
     if value <= 0:
         return 1.0
     unit = float(base) ** math.floor(math.log(value, base)) if base != 10 else 1.0
@@ -226,7 +226,7 @@ def nice_ceiling(value: float, base: int = 10) -> float:
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """At most `MOST_POINTS` points: the highest of each group, and the last one."""
+    """At most `MOST_POINTS` points: the highest of each group of neighbours, and the last point."""
     if len(points) <= MOST_POINTS:
         return points
     return [max(group, key=lambda point: point[1]) for group in binned(points[:-1], MOST_POINTS - 1)] + [points[-1]]
@@ -254,8 +254,8 @@ def _text(x: float, y: float, text: str, colour: str) -> str:
     return f'<text class="{colour}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>' if text else ""
 
 
-def _box(x: float, y: float, width: float, height: float, colour: str, says: str) -> str:
+def _box(x: float, y: float, width: float, height: float, colour: str, tooltip: str) -> str:
     if height <= 0 or width <= 0:
         return ""
     box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
-    return f'<rect class="{colour}" {box} rx="1.5"><title>{escape(says)}</title></rect>'
+    return f'<rect class="{colour}" {box} rx="1.5"><title>{escape(tooltip)}</title></rect>'

@@ -1,6 +1,6 @@
-"""The history of a table's compactions, as COMPACT snapshots record it: when, by whom, what, how much and for how long.
+"""`compactions ls` and `show`: the compactions of a table by any engine, as its COMPACT snapshots record them.
 
-It outlives the jobs, and holds the compactions of all engines. Only those of paimon-cli say how long they took.
+Only compactions by paimon-cli record their duration.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 from paimon_cli.storage.threads import in_parallel
 
 FILES, MANIFESTS, POSTPONED_ROWS = "files", "manifests", "postponed rows"
-"""What a COMPACT snapshot has rewritten: data files, only manifests, or waiting rows that it gave their buckets."""
+"""What a COMPACT snapshot rewrote: data files, only manifests, or postponed rows that it moved to their buckets."""
 NONE = "none"
-"""Stands for the levels where a compaction replaced no file, or produced none."""
+"""Shown for levels if a compaction replaced no file, or produced none."""
 
 
 @dataclass(frozen=True)
 class RewrittenFiles:
-    """`files_before` were replaced by `files_after`; `upgraded` of them only changed their level.
+    """The files that a compaction replaced and their replacements; `upgraded`: files that only changed their level.
 
-    `levels`: before and after, as `0,3 -> 5`.
+    `levels`: the levels before and after, such as `0,3 -> 5`.
     """
 
     levels: str
@@ -58,10 +58,10 @@ class _CompactSnapshot:
 
 @dataclass(frozen=True)
 class CompactionRow(RewrittenFiles, _CompactSnapshot):
-    """One COMPACT snapshot, and what it did to data files. `seconds`: from the plan to the publication.
+    """One COMPACT snapshot. `seconds`: from the plan to the publication; None if not recorded.
 
-    `manifests_before` and `manifests_after`: all of the table, where only manifests were rewritten; None elsewhere, and where the
-    snapshot before has expired.
+    `manifests_before`, `manifests_after`: the table's manifests if only these were rewritten, else None; `manifests_before`
+    is also None if the previous snapshot has expired.
     """
 
     manifests_before: int | None
@@ -81,14 +81,17 @@ class CompactedBucketRow(RewrittenFiles, _Bucket):
 
 
 def compaction_rows(context: TableContext, limit: int | None = None, user: str | None = None) -> list[CompactionRow]:
-    """The compactions, newest first; without those whose snapshots expire meanwhile."""
+    """The compactions, newest first. Snapshots that expire in the meantime are left out."""
     chosen = (s for s in context.snapshots.newest_first() if s.commit_kind == COMPACT and user in (None, s.commit_user))
     rows = in_parallel(partial(_row, context), islice(chosen, limit), context.read_threads)
     return [row for row in rows if row is not None]
 
 
 def compaction_snapshot(table: CatalogTable, name: str) -> Snapshot:
-    """The COMPACT snapshot of that id, or the newest one. `NotFound` if there is none, or if it is of another kind."""
+    """The COMPACT snapshot with this id or tag, or the newest one (`latest`).
+
+    Raises `NotFound` if there is none, or if the snapshot is of another kind.
+    """
     hint = f"paimon-cli compactions ls {table.layout.argument}"
     if name == LATEST:
         found = next((s for s in table.snapshots.newest_first() if s.commit_kind == COMPACT), None)
@@ -102,7 +105,7 @@ def compaction_snapshot(table: CatalogTable, name: str) -> Snapshot:
 
 
 def compacted_buckets(context: TableContext, snapshot: Snapshot) -> list[CompactedBucketRow]:
-    """What the snapshot did to each bucket, by partition and bucket; nothing if it rewrote manifests alone."""
+    """What the snapshot did to each bucket, by partition and bucket; empty if it only rewrote manifests."""
     changes = _Changes.of(context, snapshot)
     rows = [
         CompactedBucketRow(partition_text(context, partition), bucket, **vars(changes.figures(entries)))
@@ -114,7 +117,7 @@ def compacted_buckets(context: TableContext, snapshot: Snapshot) -> list[Compact
 def _row(context: TableContext, snapshot: Snapshot) -> CompactionRow | None:
     try:
         changes = _Changes.of(context, snapshot)
-        table, took = changes.table, snapshot.work_duration_millis
+        table, duration = changes.table, snapshot.work_duration_millis
         manifests = (None, None) if len(table) else _manifest_counts(context, snapshot)
     except SnapshotGone:
         return None
@@ -130,12 +133,12 @@ def _row(context: TableContext, snapshot: Snapshot) -> CompactionRow | None:
         **vars(changes.figures(np.arange(len(table)))),
         manifests_before=manifests[0],
         manifests_after=manifests[1],
-        seconds=None if took is None else took / 1000,
+        seconds=None if duration is None else duration / 1000,
     )
 
 
 def _manifest_counts(context: TableContext, snapshot: Snapshot) -> tuple[int | None, int]:
-    """The manifests of the snapshot before, None if it has expired, and of this one."""
+    """The number of manifests before (None if the previous snapshot has expired) and after this snapshot."""
     after = len(context.manifests.manifests_of(snapshot))
     earlier = context.snapshots.find(snapshot.id - 1)
     try:
@@ -164,13 +167,13 @@ class _Changes:
     def figures(self, entries: np.ndarray) -> RewrittenFiles:
         kinds = self.table.numbers("kinds")[entries]
         before, after = entries[kinds == DELETE], entries[kinds == ADD]
-        stay = {self.names[row] for row in before.tolist()} & {self.names[row] for row in after.tolist()}
+        upgraded = {self.names[row] for row in before.tolist()} & {self.names[row] for row in after.tolist()}
         rows, sizes = self.table.numbers("row_counts"), self.table.numbers("sizes")
         return RewrittenFiles(
             f"{self._levels(before)} -> {self._levels(after)}" if len(entries) else "",
             len(before),
             len(after),
-            len(stay),
+            len(upgraded),
             int(rows[before].sum()),
             int(rows[after].sum()),
             int(sizes[before].sum()),

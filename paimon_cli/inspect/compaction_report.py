@@ -1,4 +1,4 @@
-"""What a compaction or a staged commit would do to each bucket, at what cost, and why it skips the others."""
+"""What a compaction or a staged commit would do to each bucket and at what cost, and why a compaction skips other buckets."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ LOOK_BACK = 20
 class DecisionRow:
     """The decision about one bucket. If it is skipped, `output_level` is None and `reason` says why.
 
-    `read_bytes`: size of the files that are rewritten; `write_bytes`: an estimate (`lsm.merge_estimate`); `upgraded`: files that
-    only change their level; `write_amplification`: bytes written per byte of level 0 picked, None without any.
+    `read_bytes`: size of the rewritten files; `write_bytes`: an estimate (`lsm.merge_estimate`); `upgraded`: files that
+    only change their level; `write_amplification`: bytes written per picked byte of level 0, None without level-0 files.
+    Space amplification is in percent.
     """
 
     partition: str
@@ -48,7 +49,7 @@ class DecisionRow:
 
 @dataclass(frozen=True)
 class Guards:
-    """What could interfere with a compaction: writers that compact, and compactors seen in the last snapshots."""
+    """What may interfere with a compaction: whether writers compact too, and the users who compacted recently."""
 
     write_only: bool
     compactors: tuple[str, ...]
@@ -61,7 +62,7 @@ def decision_rows(context: TableContext, decisions: Iterable[Decision]) -> list[
 
 
 def guards(context: TableContext) -> Guards:
-    """Who has compacted files in the newest snapshots."""
+    """Find the users who compacted files in the newest snapshots."""
     newest = context.snapshots.newest_first(LOOK_BACK)
     users = {snapshot.commit_user for snapshot in newest if context.manifests.compacted_files(snapshot)}
     return Guards(context.options.write_only, tuple(sorted(users)))
@@ -69,7 +70,7 @@ def guards(context: TableContext) -> Guards:
 
 def _row(context: TableContext, partition: str, decision: Decision) -> DecisionRow:
     if isinstance(decision, SkippedBucket):
-        return _left_alone(partition, decision)
+        return _skipped(partition, decision)
     if isinstance(decision, PostponedRows):
         return _distributed(context, partition, decision)
     steps = task_steps(context, decision)
@@ -79,8 +80,8 @@ def _row(context: TableContext, partition: str, decision: Decision) -> DecisionR
     runs = len(decision.files) if decision.packs else decision.runs_before - decision.runs_after + 1
     level_0 = sum(file.level == 0 for file in decision.files)
     target = context.mode.target_file_size
-    left = decision.bucket_size - read + sum(written)
-    made = sum(max(1, -(-size // target)) for size in written)
+    size_after = decision.bucket_size - read + sum(written)
+    new_files = sum(max(1, -(-size // target)) for size in written)
     return DecisionRow(
         partition=partition,
         bucket=decision.bucket,
@@ -91,24 +92,24 @@ def _row(context: TableContext, partition: str, decision: Decision) -> DecisionR
         picked_runs=runs,
         picked=f"{runs} ({'all' if decision.runs_after == 1 else 'L0' if level_0 == runs else 'newest'})",
         files=len(decision.files),
-        files_after=made + len(steps) - len(rewrites),
+        files_after=new_files + len(steps) - len(rewrites),
         upgraded=len(steps) - len(rewrites),
         size=decision.size,
         read_bytes=read,
         write_bytes=sum(written),
         write_amplification=round(sum(written) / new, 2) if new else None,
         space_amplification_before=percent_above(decision.bucket_size, decision.oldest_size),
-        space_amplification_after=0 if decision.runs_after == 1 else percent_above(left, decision.oldest_size),
+        space_amplification_after=0 if decision.runs_after == 1 else percent_above(size_after, decision.oldest_size),
         output_level=decision.output_level,
     )
 
 
 def percent_above(total: int, oldest: int) -> int:
-    """Space amplification in percent: bytes above the oldest run divided by the bytes of that run."""
+    """Space amplification in percent: bytes above the oldest run, relative to the oldest run."""
     return 100 * (total - oldest) // oldest if oldest else 0
 
 
-def _left_alone(partition: str, decision: SkippedBucket) -> DecisionRow:
+def _skipped(partition: str, decision: SkippedBucket) -> DecisionRow:
     return DecisionRow(
         partition=partition,
         bucket=decision.bucket,
@@ -132,10 +133,10 @@ def _left_alone(partition: str, decision: SkippedBucket) -> DecisionRow:
 
 
 def _distributed(context: TableContext, partition: str, decision: PostponedRows) -> DecisionRow:
-    """What becomes of the rows in their buckets, which may have to be compacted, is not estimated."""
+    """Postponed rows as a decision. Compactions in the buckets that receive them are not estimated."""
     files = len(decision.files)
     return replace(
-        _left_alone(partition, SkippedBucket(decision.partition, decision.bucket, files, "")),
+        _skipped(partition, SkippedBucket(decision.partition, decision.bucket, files, "")),
         reason=decision.reason,
         runs_after=0,
         picked_runs=files,
@@ -166,7 +167,7 @@ def _section_bytes(context: TableContext, task: CompactionTask, section: tuple[S
 
 @dataclass(frozen=True)
 class StagedBucket:
-    """What a staged commit does to one bucket. `rows`, `size` (bytes): of the data files to add."""
+    """What a staged commit does to one bucket. `rows`, `size` (bytes): the data files to add."""
 
     partition: str
     bucket: int
@@ -198,7 +199,7 @@ class StagedDetails:
 
 
 def staged_details(context: TableContext, file: str, staged: StagedCommit) -> StagedDetails:
-    """The buckets of a staged commit by partition and number."""
+    """Describe a staged commit, with its buckets by partition and number. `file`: the name of the stage file."""
     found = (_bucket(context, message) for message in staged.messages)
     buckets = sorted(found, key=lambda bucket: (bucket.partition, bucket.bucket))
     return StagedDetails(

@@ -1,4 +1,4 @@
-"""What a table's own history, or a synthetic workload, costs under several compaction options or strategies."""
+"""Simulates what a table's own history, or a synthetic workload, costs with other compaction options or strategies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COMPARED: Sequence[tuple[str, str]] = (
 
 @dataclass(frozen=True)
 class ScenarioRow:
-    """A set of options and its result; the figures are those of `SimulationResult`."""
+    """A set of options and the figures of its `SimulationResult`."""
 
     scenario: str
     options: Mapping[str, str]
@@ -71,19 +71,20 @@ def scenarios(
     rounds_every: int,
     on_scenario: Callable[[int, int], OnCommit] | None = None,
 ) -> list[ScenarioRow]:
-    """The options as they are, with `changed`, and with each of `COMPARED` on top; each set of options once.
+    """Simulate the options as they are, with `changed`, and (if `compare`) with each of `COMPARED` on top, without duplicates.
 
-    `on_scenario` is called with the number of the scenario and their count, and returns the callback for its commits.
+    `rounds_every`: a compaction round after this many commits. `on_scenario`: called with the number of the scenario and
+    the total; returns the callback for its commits.
     """
     refuse_unknown(changed)
-    sets: list[dict[str, str]] = [{}, dict(changed)]
+    variants: list[dict[str, str]] = [{}, dict(changed)]
     if compare:
-        sets += [{**changed, key: value} for key, value in COMPARED]
-    different = [each for number, each in enumerate(sets) if each not in sets[:number]]
+        variants += [{**changed, key: value} for key, value in COMPARED]
+    distinct = [variant for number, variant in enumerate(variants) if variant not in variants[:number]]
     rows = []
-    for number, each in enumerate(different, start=1):
-        on_commit = None if on_scenario is None else on_scenario(number, len(different))
-        rows.append(_row(workload, options, each, rounds_every, on_commit))
+    for number, variant in enumerate(distinct, start=1):
+        on_commit = None if on_scenario is None else on_scenario(number, len(distinct))
+        rows.append(_row(workload, options, variant, rounds_every, on_commit))
     return rows
 
 
@@ -101,8 +102,9 @@ def _row(
 
 
 def history_workload(context: TableContext) -> SimulatedWorkload[RunModel]:
-    """The commits in the table's history without its compactions: the level-0 files of each, on top of the oldest snapshot's
-    files.
+    """The table's history without its compactions: the files that each commit flushed, on top of the oldest snapshot.
+
+    Raises `UsageError` for tables without a primary key or without snapshots.
     """
     if not context.schema.primary_keys:
         raise UsageError(
@@ -134,7 +136,7 @@ def history_workload(context: TableContext) -> SimulatedWorkload[RunModel]:
 
 
 def _runs_of(context: TableContext, files: Sequence[DataFileMeta]) -> list[RunModel]:
-    """Sorted runs, oldest first, which is the order in which they were flushed."""
+    """The sorted runs, oldest first, as they were flushed."""
     return [run_model(context, run.files) for run in reversed(sorted_runs(files, context.key_of))]
 
 
@@ -149,19 +151,19 @@ def _merged(runs: Sequence[RunModel], buckets: int) -> RunModel:
 
 
 def workload_shape(document: Mapping[str, Any]) -> WorkloadShape:
-    """The workload that a JSON object describes; `UsageError` for unknown names and values out of range."""
+    """The workload that a JSON object describes. Raises `UsageError` for unknown names and values out of range."""
     known = {field.name: type(field.default) for field in fields(WorkloadShape)}
     for name, value in document.items():
         if name not in known:
             raise UsageError(f"a workload has no '{name}'", f"it has {', '.join(known)}")
         if isinstance(value, bool) or not isinstance(value, (int, float)) or (known[name] is int and not isinstance(value, int)):
-            raise UsageError(f"{name} of a workload cannot be {value!r}", f"it is a {known[name].__name__}")
+            raise UsageError(f"{name} of a workload cannot be {value!r}", f"it must be a {known[name].__name__}")
     shape = WorkloadShape(**document)
     if min(shape.commits, shape.rows, shape.row_bytes, shape.buckets) < 1 or shape.skew < 0 or not 0 <= shape.update_ratio <= 1:
-        why = "commits, rows, row_bytes and buckets are at least 1, skew is at least 0, update_ratio from 0 to 1"
-        raise UsageError("this is not a workload", why)
+        why = "commits, rows, row_bytes and buckets must be at least 1, skew at least 0, update_ratio from 0 to 1"
+        raise UsageError("the workload is invalid", why)
     if shape.commits * shape.rows > 10**8:
-        raise UsageError("the workload is too big to be simulated", "commits * rows is at most 100 million")
+        raise UsageError("the workload is too large to simulate", "commits * rows must be at most 100 million")
     return shape
 
 
@@ -171,9 +173,7 @@ HISTORY, RUNS = "history", "runs"
 
 @dataclass(frozen=True)
 class StrategyRow:
-    """The result of one strategy; `rewritten_bytes`: by its compactions, `most_runs`: the most runs that a reader had to
-    merge.
-    """
+    """The result of one strategy. `rewritten_bytes`: by compactions; `most_runs`: the most runs that a read would merge."""
 
     strategy: str
     write_amplification: float
@@ -186,8 +186,9 @@ class StrategyRow:
 
 @dataclass(frozen=True)
 class LookupCost:
-    """The cost of finding one key in the biggest bucket. `files_read` at most: one for each run whose range holds the key.
-    `comparisons`: of a binary search in the first and last keys of each run's files, compared with `keys` without any order.
+    """The cost of finding one key in the largest bucket. `files_read`: at most one file per run whose range includes the key.
+
+    `comparisons`: of a binary search in the key ranges of each run's files, as opposed to `keys` comparisons without an order.
     """
 
     partition: str
@@ -201,11 +202,11 @@ class LookupCost:
 
 @dataclass(frozen=True)
 class LsmExplanation:
-    """Two strategies compared. `replayed`: the commits of the history or, if none are left, the current runs as if each were a
-    commit.
+    """A comparison of universal and leveled compaction.
 
-    `level_1_bytes`, `levels`: the first limit of the leveled tree, and the number of levels that the biggest bucket needs.
-    `next_compaction`: what universal compaction does in the biggest bucket now, `next_rewrites` the bytes that it reads for that.
+    `replayed`: `history`, or `runs` if the history has no commits left and each current run is replayed as a commit.
+    `level_1_bytes`, `levels`: the size limit of level 1 in the leveled tree, and the levels that the largest bucket needs.
+    `next_compaction`: what universal compaction would do in the largest bucket now; `next_rewrites`: the bytes it would read.
     """
 
     snapshot_id: int
@@ -226,14 +227,14 @@ class LsmExplanation:
 
 
 def explain_lsm(context: TableContext, snapshot: Snapshot | None) -> LsmExplanation:
-    """Compare the strategies. `UsageError` for tables without a primary key or without sorted runs."""
+    """Compare the strategies. Raises `UsageError` for tables without a primary key, files or sorted runs."""
     rows = lsm_rows(context, snapshot)
     if snapshot is None or not rows:
         raise UsageError("the table has no files", "there is nothing to explain yet", "write to it first")
     rows = [row for row in rows if row.runs]
     if not rows:
         why = "its rows are not in buckets yet"
-        raise UsageError("the table has no sorted runs", why, "compact it with another Paimon engine")
+        raise UsageError("the table has no sorted runs", why, f"paimon-cli compact {context.layout.argument}")
     states = {(partition_text(context, s.partition), s.bucket): s for s in bucket_files(context, snapshot).values()}
     biggest = max(rows, key=lambda row: sum(run.size for run in row.runs))
     workload, replayed = _workload(context, states)
@@ -277,7 +278,7 @@ def _workload(context: TableContext, states: Mapping[tuple[str, int], BucketFile
 
 
 def _leveled_rewrite(bucket: LsmRow, trigger: int, level_1: int) -> int:
-    """Bytes of level 0 and the overlapping share of level 1, once level 0 is full; the newest runs stand for level 0."""
+    """The bytes that leveled compaction would rewrite now: level 0, once it is full, and the level-1 files that overlap it."""
     level_0 = [run for run in bucket.runs if run.level == 0]
     if len(level_0) < trigger:
         return 0

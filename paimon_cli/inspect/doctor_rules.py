@@ -1,4 +1,4 @@
-"""Rules of `doctor`: problems that are not damage but will cause trouble, with evidence and the command that solves them."""
+"""The rules of `doctor`: problems that are not damage but will cause trouble, with evidence and the command that fixes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from paimon_cli.options.option_text import counted, human_size
 
 ERROR, WARNING = "error", "warning"
 RECENT = 20
-"""Commits examined to find out which users write and compact."""
+"""The number of recent commits that are examined."""
 MANY_SNAPSHOTS = 1000
 MANY_SMALL_FILES = 10
 STALE_CONSUMER_DAYS = 7
@@ -31,7 +31,7 @@ SHORT_RETENTION_MILLIS = 600_000
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One finding. `code` never changes its meaning. `command`: what to run, '' if only the user can know."""
+    """One finding. `code`: stable, never reused; `command`: the command that fixes it, empty if it depends on the user."""
 
     code: str
     severity: str
@@ -45,7 +45,7 @@ class Diagnosis:
 
 
 class ExaminedTable:
-    """What the rules examine, read once. `argument`: the table as commands take it."""
+    """A table under examination, each part read once. `argument`: the name of the table in commands."""
 
     def __init__(self, context: TableContext, argument: str) -> None:
         self.context = context
@@ -61,17 +61,17 @@ class ExaminedTable:
         return list(self.context.snapshots.newest_first(RECENT))
 
     @cached_property
-    def _places(self) -> list[BucketFiles]:
+    def _all_buckets(self) -> list[BucketFiles]:
         return list(bucket_files(self.context, self.recent[0] if self.recent else None).values())
 
     @property
     def buckets(self) -> list[BucketFiles]:
-        return [place for place in self._places if place.bucket != POSTPONE_BUCKET]
+        return [bucket for bucket in self._all_buckets if bucket.bucket != POSTPONE_BUCKET]
 
     @property
     def postponed(self) -> list[BucketFiles]:
-        """What waits for buckets, by partition."""
-        return [place for place in self._places if place.bucket == POSTPONE_BUCKET]
+        """The postponed files of each partition."""
+        return [bucket for bucket in self._all_buckets if bucket.bucket == POSTPONE_BUCKET]
 
     @cached_property
     def runs(self) -> list[int]:
@@ -82,7 +82,7 @@ class ExaminedTable:
 
 
 def snapshots_are_few(examined: ExaminedTable) -> Iterator[Diagnosis]:
-    """PD015: more snapshots than the options keep. Those that expiry keeps in any case are no finding."""
+    """PD015: more snapshots than the options keep, not counting those that expiry always keeps."""
     options = examined.context.options
     least = options.snapshot_num_retained_min
     most = max(least, min(MANY_SNAPSHOTS, options.snapshot_num_retained_max))
@@ -90,9 +90,7 @@ def snapshots_are_few(examined: ExaminedTable) -> Iterator[Diagnosis]:
     if count > most:
         keep = min(most, max(least, 10))
         command = f"paimon-cli expire {examined.argument} --retain-max {keep}"
-        yield Diagnosis(
-            "PD015", WARNING, "snapshots", f"{count} snapshots, each of which keeps files from being deleted", command
-        )
+        yield Diagnosis("PD015", WARNING, "snapshots", f"{count} snapshots, each of which keeps old files", command)
 
 
 def files_are_not_small(examined: ExaminedTable) -> Iterator[Diagnosis]:
@@ -106,12 +104,14 @@ def files_are_not_small(examined: ExaminedTable) -> Iterator[Diagnosis]:
     if small:
         files = sum(len(bucket.files) for bucket in small)
         command = f"paimon-cli compact {examined.argument} --strategy full"
-        message = f"{len(small)} of {len(examined.buckets)} buckets hold {counted(files, 'file')} far below {target >> 20} MB"
+        message = (
+            f"{len(small)} of {len(examined.buckets)} buckets hold {counted(files, 'file')} far smaller than {target >> 20} MB"
+        )
         yield Diagnosis("PD011", WARNING, "files", message, command)
 
 
 def runs_are_few(examined: ExaminedTable) -> Iterator[Diagnosis]:
-    """PD012: buckets whose sorted runs have reached the number at which writers wait."""
+    """PD012: buckets whose sorted runs have reached the stop trigger, at which writers wait."""
     stop = examined.context.options.stop_trigger
     over = [runs for runs in examined.runs if runs >= stop]
     if over:
@@ -120,7 +120,7 @@ def runs_are_few(examined: ExaminedTable) -> Iterator[Diagnosis]:
 
 
 def compactions_run(examined: ExaminedTable) -> Iterator[Diagnosis]:
-    """PD013: write-only tables need a compaction job."""
+    """PD013: a write-only table without a compaction job."""
     options = examined.context.options
     if not options.write_only or len(examined.recent) < RECENT or _compacted(examined):
         return
@@ -130,8 +130,9 @@ def compactions_run(examined: ExaminedTable) -> Iterator[Diagnosis]:
 
 
 def only_one_compacts(examined: ExaminedTable) -> Iterator[Diagnosis]:
-    """PD014: concurrent compactions of several users conflict and start again. Jobs that run one after the other under different
-    names are not concurrent: their commits do not interleave.
+    """PD014: several users compact concurrently, so that their compactions conflict.
+
+    Users whose commits do not interleave ran one after the other.
     """
     spans: dict[str, tuple[int, int]] = {}
     for snapshot in examined.recent:
@@ -140,11 +141,11 @@ def only_one_compacts(examined: ExaminedTable) -> Iterator[Diagnosis]:
     compacting = {s.commit_user for s in examined.recent if s.commit_kind == COMPACT}
     writing = {s.commit_user for s in examined.recent if s.commit_kind == APPEND}
 
-    def is_beside_another(user: str) -> bool:
+    def overlaps_another(user: str) -> bool:
         first, last = spans[user]
         return any(first < spans[other][1] and spans[other][0] < last for other in compacting & writing if other != user)
 
-    users = sorted(filter(is_beside_another, compacting & writing))
+    users = sorted(filter(overlaps_another, compacting & writing))
     if not examined.context.options.write_only and users:
         message = f"{len(users)} users compact concurrently: {', '.join(users[:5])}"
         command = f"paimon-cli alter {examined.argument} set write-only=true"
@@ -181,9 +182,7 @@ def options_agree(examined: ExaminedTable) -> Iterator[Diagnosis]:
         message = f"snapshot.num-retained.min={least} is above snapshot.num-retained.max={options.snapshot_num_retained_max}"
         yield conflict("options", message, f"set snapshot.num-retained.max={least}")
     if options.snapshot_time_retained < SHORT_RETENTION_MILLIS:
-        message = (
-            f"snapshot.time-retained is {options.snapshot_time_retained // 1000} s: reads that take longer may lose their files"
-        )
+        message = f"snapshot.time-retained is {options.snapshot_time_retained // 1000} s; reads that take longer may fail"
         yield conflict("options", message, "set snapshot.time-retained='1 h'")
     if "num-sorted-run.stop-trigger" in raw and int(raw["num-sorted-run.stop-trigger"]) < options.compaction_trigger:
         message = (
@@ -192,7 +191,7 @@ def options_agree(examined: ExaminedTable) -> Iterator[Diagnosis]:
         yield conflict("options", message, "unset num-sorted-run.stop-trigger")
     if options.deletion_vectors_enabled and options.merge_engine == "first-row":
         yield conflict(
-            "options", "deletion vectors and merge-engine=first-row exclude each other", "unset deletion-vectors.enabled"
+            "options", "deletion vectors cannot be combined with merge-engine=first-row", "unset deletion-vectors.enabled"
         )
     if options.deletion_vectors_enabled and options.changelog_producer == "full-compaction":
         message = "deletion vectors need a changelog-producer of none, input or lookup"
@@ -202,7 +201,7 @@ def options_agree(examined: ExaminedTable) -> Iterator[Diagnosis]:
         yield Diagnosis("PD018", WARNING, "options", message, f"paimon-cli compact {examined.argument} --dedicated --watch")
     for key in raw:
         if find_option(key) is None and not key.startswith(("fields.", "file-index.", "parquet.", "orc.", "avro.")):
-            yield conflict(f"option {key}", "Paimon has no option of this name", f"unset {key}")
+            yield conflict(f"option {key}", "Paimon has no option with this name", f"unset {key}")
 
 
 def _compacted(examined: ExaminedTable) -> bool:
@@ -210,22 +209,22 @@ def _compacted(examined: ExaminedTable) -> bool:
 
 
 def buckets_have_a_good_size(examined: ExaminedTable) -> Iterator[Diagnosis]:
-    """PD020: buckets too big for one task."""
+    """PD020: buckets that are too large for one task."""
     if examined.context.options.bucket < 1:
         return
     big = [size for bucket in examined.buckets if (size := sum(f.file_size for f in bucket.files)) > BIG_BUCKET]
     if big:
         total = examined.context.options.bucket
-        message = f"{counted(len(big), 'bucket')} of over 5 GB, the biggest {max(big) >> 30} GB: each is compacted by one task"
+        message = f"{counted(len(big), 'bucket')} over 5 GB, the largest {max(big) >> 30} GB; each is compacted by one task"
         command = f"paimon-cli rescale {examined.argument} --buckets {2 * total}"
         yield Diagnosis("PD020", WARNING, "buckets", message, command)
 
 
 def no_row_waits(examined: ExaminedTable) -> Iterator[Diagnosis]:
-    """PD023: rows that no plain read shows before a compaction."""
-    waiting = examined.postponed
+    """PD023: postponed rows, which plain reads do not show until a compaction."""
+    waiting = [file for bucket in examined.postponed for file in bucket.files]
     if waiting:
-        rows, files = sum(file.row_count for held in waiting for file in held.files), sum(len(held.files) for held in waiting)
+        rows, files = sum(file.row_count for file in waiting), len(waiting)
         message = f"{counted(rows, 'row')} in {counted(files, 'file')} wait for their buckets; plain reads do not show them"
         yield Diagnosis("PD023", WARNING, "postponed rows", message, f"paimon-cli compact {examined.argument}")
 
@@ -238,7 +237,7 @@ def hints_are_right(examined: ExaminedTable) -> Iterator[Diagnosis]:
 
 
 def numbers_are_unbroken(examined: ExaminedTable) -> Iterator[Diagnosis]:
-    """PD022: a snapshot was lost, or a snapshot file with a wrong number exists."""
+    """PD022: a missing snapshot, or a snapshot file with a wrong number."""
     for violation in ids_have_no_gap(examined.context):
         name = violation.path.rpartition("/")[2]
         yield Diagnosis("PD022", ERROR, "snapshots", f"{name} {violation.message}", f"paimon-cli verify {examined.argument}")
@@ -272,13 +271,13 @@ RULES: tuple[Callable[[ExaminedTable], Iterator[Diagnosis]], ...] = (
 
 
 def findings_of(examined: ExaminedTable) -> Iterator[Diagnosis]:
-    """What all rules find. PD030 stands for those that could not look, because the metadata they need cannot be read."""
-    blind: Counter[str] = Counter()
+    """The findings of all rules. PD030 reports rules that could not run, because metadata cannot be read."""
+    failed: Counter[str] = Counter()
     for rule in RULES:
         try:
             yield from rule(examined)
         except PaimonError as error:
-            blind[error.message] += 1
-    for message, checks in blind.items():
-        what = f"{message}; {counted(checks, 'check')} could not be made"
+            failed[error.message] += 1
+    for message, checks in failed.items():
+        what = f"{message}; {counted(checks, 'check')} could not run"
         yield Diagnosis("PD030", ERROR, "metadata", what, f"paimon-cli verify {examined.argument}")

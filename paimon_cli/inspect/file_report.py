@@ -1,4 +1,4 @@
-"""Manifests and data files of a snapshot, decoded: partition, keys and statistics in canonical form."""
+"""The data files and manifest entries of a snapshot, with partitions, keys and statistics in canonical form."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SOURCE_NAMES = {SOURCE_APPEND: "APPEND", SOURCE_COMPACT: "COMPACT"}
 
 @dataclass(frozen=True)
 class FileRow:
-    """One data file; sizes in bytes, `created` in epoch millis of the writer's wall clock, keys as lists of canonical values."""
+    """One data file. `size`: bytes; `created`: epoch millis of the writer's wall clock; keys: lists of canonical values."""
 
     partition: str
     bucket: int
@@ -56,7 +56,7 @@ class FileRow:
 
 @dataclass(frozen=True)
 class ColumnRange:
-    """Statistics of one column; `min` and `max` are None when unknown (or when all values are null)."""
+    """Statistics of one column; `min` and `max` are None if they are unknown or all values are null."""
 
     column: str
     min: Any
@@ -76,7 +76,7 @@ class FileDetails(FileRow):
 
 @dataclass(frozen=True)
 class RowGroupRow:
-    """A row group of a Parquet file; `size` in bytes as stored, `uncompressed_size` as decoded, `codec` of its first column."""
+    """A row group of a Parquet file. `size`: stored bytes; `uncompressed_size`: decoded bytes; `codec`: of the first column."""
 
     row_group: int
     rows: int
@@ -95,8 +95,8 @@ class EntryRow(FileRow):
 
 
 @dataclass(frozen=True)
-class FileFilter:
-    """Selects the files to show; None selects all."""
+class FileSelection:
+    """Which files to show; None selects all."""
 
     partition: PartitionSpec | None = None
     buckets: Collection[int] | None = None
@@ -110,8 +110,8 @@ class FileFilter:
         )
 
 
-def file_rows(context: TableContext, snapshot: Snapshot | None, chosen: FileFilter = FileFilter()) -> list[FileRow]:
-    """Live files by partition, bucket and level, the newest of a level first."""
+def file_rows(context: TableContext, snapshot: Snapshot | None, chosen: FileSelection = FileSelection()) -> list[FileRow]:
+    """The live files by partition, bucket and level, newest first within a level."""
     if snapshot is None:
         return []
     entries = filter(chosen.keeps, context.manifests.live_entries(snapshot))
@@ -120,8 +120,10 @@ def file_rows(context: TableContext, snapshot: Snapshot | None, chosen: FileFilt
     return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket, row.level, -row.max_seq, row.file))
 
 
-def changelog_file_rows(context: TableContext, snapshots: Iterable[Snapshot], chosen: FileFilter = FileFilter()) -> list[FileRow]:
-    """Changelog files of the snapshots, in their order, then by partition and bucket."""
+def changelog_file_rows(
+    context: TableContext, snapshots: Iterable[Snapshot], chosen: FileSelection = FileSelection()
+) -> list[FileRow]:
+    """The changelog files of the snapshots, in the order of the snapshots, then by partition and bucket."""
     rows: list[FileRow] = []
     for snapshot in snapshots:
         if snapshot.changelog_manifest_list is not None:
@@ -133,12 +135,12 @@ def changelog_file_rows(context: TableContext, snapshots: Iterable[Snapshot], ch
 
 
 def file_details(context: TableContext, snapshot: Snapshot | None, name: str) -> FileDetails:
-    """One live file by name. `NotFound` if the snapshot does not hold it."""
+    """One live file by name. Raises `NotFound` if the snapshot does not contain it."""
     live = [] if snapshot is None else context.manifests.live_entries(snapshot)
     entries = [entry for entry in live if entry.file.file_name == name]
     if snapshot is None or not entries:
-        where = "the table has no snapshot" if snapshot is None else f"snapshot {snapshot.id} does not hold it"
-        raise NotFound(f"no file {name}", where, f"paimon-cli files ls {context.layout.argument}")
+        why = "the table has no snapshot" if snapshot is None else f"snapshot {snapshot.id} does not contain it"
+        raise NotFound(f"no file {name}", why, f"paimon-cli files ls {context.layout.argument}")
     entry = entries[0]
     return FileDetails(
         **_columns(context, entry, _vector_cardinalities(context, snapshot)),
@@ -150,7 +152,7 @@ def file_details(context: TableContext, snapshot: Snapshot | None, name: str) ->
 
 
 def row_groups(context: TableContext, path: str) -> list[RowGroupRow]:
-    """The row groups of a Parquet file, in order. `NotSupported` for other formats."""
+    """The row groups of a Parquet file, in order. Raises `NotSupported` for other formats."""
     with _parquet_file(context, path) as file:
         groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     return [
@@ -167,7 +169,7 @@ def row_groups(context: TableContext, path: str) -> list[RowGroupRow]:
 
 
 def row_group_rows(context: TableContext, path: str, number: int, limit: int | None = None) -> pa.Table:
-    """The first rows of a row group, with all columns that the file stores."""
+    """The first rows of a row group, with all stored columns. Raises `NotFound` for a number out of range."""
     import pyarrow as pa
 
     with _parquet_file(context, path) as file:
@@ -184,7 +186,7 @@ def _parquet_file(context: TableContext, path: str) -> Iterator[pq.ParquetFile]:
     import pyarrow.parquet as pq
 
     if not path.endswith(".parquet"):
-        raise NotSupported(f"{path} is not a Parquet file", "only these have row groups that can be listed")
+        raise NotSupported(f"{path} is not a Parquet file", "row groups can only be listed in Parquet files")
     try:
         with context.storage.open_input(path) as stream, pq.ParquetFile(stream) as file:
             yield file
@@ -193,7 +195,7 @@ def _parquet_file(context: TableContext, path: str) -> Iterator[pq.ParquetFile]:
 
 
 def manifest_entries(context: TableContext, name: str) -> list[EntryRow]:
-    """All entries of one manifest, in its order. `NotFound` if there is no such file."""
+    """All entries of one manifest, in file order. Raises `NotFound` if there is no such manifest."""
     if not context.storage.exists(context.layout.manifest(name)):
         raise NotFound(f"no manifest {name}", hint=f"paimon-cli manifests ls {context.layout.argument}")
     kind_names = {ADD: "ADD"}
@@ -204,7 +206,7 @@ def manifest_entries(context: TableContext, name: str) -> list[EntryRow]:
 
 
 def key_values(context: TableContext) -> Callable[[bytes, str], list[Any]]:
-    """A decoder of serialised keys into canonical values; its second argument names the file for `DamagedFile`."""
+    """A function that decodes a serialised key into canonical values; its second argument is the file name for `DamagedFile`."""
     types = context.schema.types_of(context.schema.trimmed_primary_keys)
 
     def decode(key: bytes, file_name: str) -> list[Any]:
@@ -236,9 +238,7 @@ def _columns(context: TableContext, entry: ManifestEntry, vectors: dict[str, int
 
 
 def _vector_cardinalities(context: TableContext, snapshot: Snapshot) -> dict[str, int]:
-    """Number of deleted positions of each data file with a deletion vector; files of Java 0.9 do not record it and are left
-    out.
-    """
+    """The number of deleted rows by data file; vectors written by Java 0.9 do not record it and are left out."""
     if snapshot.index_manifest is None:
         return {}
     return {
@@ -251,7 +251,7 @@ def _vector_cardinalities(context: TableContext, snapshot: Snapshot) -> dict[str
 
 
 def _column_ranges(context: TableContext, entry: ManifestEntry) -> tuple[ColumnRange, ...]:
-    """Decoded value statistics, read with the schema that the file was written with."""
+    """The value statistics, decoded with the schema of the file."""
     file = entry.file
     schema = context.schemas.get(file.schema_id)
     names = file.value_stats_cols if file.value_stats_cols is not None else file.write_cols or schema.field_names
@@ -273,4 +273,4 @@ def _decoded(data: bytes, types: Sequence[Any], file_name: str) -> tuple[Any, ..
     try:
         return deserialize_row(data, types)
     except ValueError as error:
-        raise DamagedFile(f"the manifest's key or statistics of {file_name} cannot be decoded", str(error)) from error
+        raise DamagedFile(f"the key or statistics of {file_name} in its manifest cannot be decoded", str(error)) from error

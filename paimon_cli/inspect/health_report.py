@@ -1,6 +1,6 @@
-"""`health`: a table, or all tables of a warehouse, on one screen: figures, a verdict, and the command that mends each finding.
+"""`health`: figures, a verdict, and the command that fixes each finding, for one table or all tables of a warehouse.
 
-The findings are what `doctor` says about the table itself; nothing is written, not even a probe of the storage.
+The findings are those of `doctor` about the table itself. Nothing is written, not even a probe of the storage.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ HEALTHY, NEEDS_CARE, CRITICAL, UNREADABLE = "healthy", "needs care", "critical",
 
 @dataclass(frozen=True)
 class HealthRow:
-    """The state of a table. `most_runs`: of any bucket. `uncompacted_seconds`: age of the oldest recent commit that no compaction
-    has followed, None if there is none. Figures are None where the table cannot be read.
+    """The state of a table; figures are None if it cannot be read. `most_runs`: the most sorted runs of any bucket.
+
+    `uncompacted_seconds`: age of the oldest recent commit that no compaction followed; None if there is none.
     """
 
     table: str
@@ -32,14 +33,14 @@ class HealthRow:
     findings: tuple[Diagnosis, ...] = ()
 
     @property
-    def pain(self) -> tuple[int, int, int]:
-        """By which a warehouse is sorted, the worst first: errors, findings, sorted runs."""
+    def urgency(self) -> tuple[int, int, int]:
+        """The sort key of a warehouse, most urgent first: errors, findings, sorted runs."""
         errors = sum(finding.severity == ERROR for finding in self.findings)
         return -errors, -len(self.findings), -(self.most_runs or 0)
 
 
 def health_of(context: TableContext, name: str, argument: str) -> HealthRow:
-    """Examine a table. `argument` names it in the commands of the findings."""
+    """Examine a table. `argument`: the name of the table in the commands of findings."""
     examined = ExaminedTable(context, argument)
     findings = tuple(findings_of(examined))
     verdict = CRITICAL if any(f.severity == ERROR for f in findings) else NEEDS_CARE if findings else HEALTHY
@@ -53,18 +54,18 @@ def health_of(context: TableContext, name: str, argument: str) -> HealthRow:
 
 
 def unreadable(name: str, argument: str, error: PaimonError) -> HealthRow:
-    """A table that cannot be opened."""
-    found = Diagnosis("PD030", ERROR, "table", f"it cannot be opened: {error.message}", f"paimon-cli verify {argument}")
-    return HealthRow(name, UNREADABLE, findings=(found,))
+    """The row of a table that cannot be opened."""
+    finding = Diagnosis("PD030", ERROR, "table", f"it cannot be opened: {error.message}", f"paimon-cli verify {argument}")
+    return HealthRow(name, UNREADABLE, findings=(finding,))
 
 
-def by_pain(rows: Iterable[HealthRow]) -> list[HealthRow]:
-    """The tables that need most care first; equal ones by name."""
-    return sorted(rows, key=lambda row: (*row.pain, row.table))
+def by_urgency(rows: Iterable[HealthRow]) -> list[HealthRow]:
+    """The rows, most urgent first, then by name."""
+    return sorted(rows, key=lambda row: (*row.urgency, row.table))
 
 
 def _uncompacted_seconds(examined: ExaminedTable) -> float | None:
-    """Only recent snapshots are looked at: in a table that was never compacted the age is that of the oldest of these."""
+    """The age of the oldest recent commit after the last compaction; older snapshots are not searched."""
     since = None
     for snapshot in examined.recent:
         if examined.context.manifests.compacted_files(snapshot):

@@ -1,4 +1,4 @@
-"""Index files of a snapshot and the deletion vectors in them, as `indexes ls` and `dv ls` show them."""
+"""`indexes ls` and `dv ls`: the index files of a snapshot, and the deletion vectors in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paimon_cli.metadata.table_layout import natural_order
 
 @dataclass(frozen=True)
 class IndexRow:
-    """One index file. `rows`: the hashes of a hash index, or the vectors of a deletion vector file, by the index manifest."""
+    """One index file. `rows`: key hashes of a hash index, or vectors of a deletion vector file, by the index manifest."""
 
     partition: str
     bucket: int
@@ -30,9 +30,9 @@ class IndexRow:
 
 @dataclass(frozen=True)
 class VectorRow:
-    """The deletion vector of one data file: `deleted` of its `rows`, stored in `index_file` from byte `offset` on.
+    """The deletion vector of one data file: it marks `deleted` of `rows` rows, and is stored at `offset` in `index_file`.
 
-    `level` and `rows` are None if the data file is not live, so that the vector dangles.
+    `level` and `rows` are None if the data file is not live (a dangling vector).
     """
 
     partition: str
@@ -49,7 +49,7 @@ class VectorRow:
 def index_rows(
     context: TableContext, snapshot: Snapshot | None, chosen: PartitionSpec | None, buckets: Collection[int] | None
 ) -> list[IndexRow]:
-    """Index files by partition, bucket and type."""
+    """The index files by partition, bucket and type; None selects all partitions or buckets."""
     return sorted(
         (_index_row(context, entry) for entry in _entries(context, snapshot, chosen, buckets)),
         key=lambda row: (natural_order(row.partition), row.bucket, row.type, row.file),
@@ -59,15 +59,16 @@ def index_rows(
 def vector_rows(
     context: TableContext, snapshot: Snapshot | None, chosen: PartitionSpec | None, buckets: Collection[int] | None
 ) -> list[VectorRow]:
-    """Deletion vectors by partition, bucket and data file. Index files are read only if their manifest has no counts (Java
-    0.9).
+    """The deletion vectors by partition, bucket and data file; None selects all partitions or buckets.
+
+    Index files are read only if their manifest lacks the counts (Java 0.9).
     """
     entries = [e for e in _entries(context, snapshot, chosen, buckets) if e.index_file.index_type == DELETION_VECTORS]
     if snapshot is None or not entries:
         return []
     wanted = FileFilter({e.partition for e in entries}.__contains__, {e.bucket for e in entries})
-    living = context.manifests.live_entries(snapshot, wanted)
-    files = {(entry.partition, entry.bucket, entry.file.file_name): entry.file for entry in living}
+    live = context.manifests.live_entries(snapshot, wanted)
+    files = {(entry.partition, entry.bucket, entry.file.file_name): entry.file for entry in live}
     rows = [row for entry in entries for row in _vector_rows(context, entry, files)]
     return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket, row.file))
 

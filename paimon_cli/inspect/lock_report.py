@@ -1,4 +1,4 @@
-"""How concurrent commits of a table are kept apart, and who holds the commit lock, if there is one."""
+"""`locks`: how concurrent commits to a table exclude each other, and who holds its commit lock if it has one."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ if TYPE_CHECKING:
 PUT_IF_ABSENT, LOCK, SERVER, UNSAFE = "put-if-absent", "lock", "server", "unsafe"
 MEANING = {
     PUT_IF_ABSENT: "the storage creates a snapshot file only if it does not exist; no lock is needed",
-    LOCK: "a writer publishes its snapshot while it holds the lock of the catalog: a row of "
-    "paimon_distributed_locks, or a lock of the Hive metastore",
+    LOCK: "a writer publishes its snapshot while it holds a lock: a row of paimon_distributed_locks, "
+    "or a lock of the Hive metastore",
     SERVER: "the server of the REST catalog publishes snapshots; no lock is needed",
     UNSAFE: "the storage cannot create a file exclusively, and the catalog has no lock: commits are refused (exit 7)",
 }
-"""Each mechanism and what it means."""
+"""What each mechanism means."""
 
 
 @dataclass(frozen=True)
 class LockRow:
-    """A table, a warehouse (None if it has no name), or a row of the lock table. `holder` and the following fields are None if
-    the lock is free; `holder` also if it left no name, as older Java does. Times are by the database's clock.
+    """A table, a warehouse (None if it has no name), or a row of the lock table.
+
+    `holder` and the following fields are None if the lock is free; `holder` is also None if it was not recorded (older
+    Java). Times are by the clock of the database.
     """
 
     table: str | None
@@ -47,7 +49,7 @@ class LockRow:
 
 @dataclass(frozen=True)
 class LockReport:
-    """Locks. `has_lock_table`: whether the database has a lock table; None without a database."""
+    """The mechanism and the locks. `has_lock_table`: whether the database has a lock table; None without a database."""
 
     mechanism: str
     rows: list[LockRow]
@@ -55,7 +57,7 @@ class LockReport:
 
 
 def table_lock(location: TableLocation, storage: Storage, root: str) -> LockReport:
-    """One row: the table, with the holder of its lock if it is held."""
+    """The mechanism of one table, with the holder if its lock is held."""
     settings = lock_settings(location.storage_options)
     if settings is None:
         mechanism = _mechanism(storage)
@@ -67,27 +69,29 @@ def table_lock(location: TableLocation, storage: Storage, root: str) -> LockRepo
 
 
 def warehouse_locks(metastore: Metastore) -> LockReport:
-    """The locks held in the catalog's database, those of other catalogs left out; if there are none, one row for the
-    warehouse.
+    """The locks of this catalog that are held in its database, or one row for the warehouse if there are none.
+
+    Raises `UsageError` if neither a lock database nor a warehouse is configured.
     """
     settings = lock_settings(metastore.options)
     if settings is None:
         if metastore.warehouse is None:
-            why = "neither a table, a warehouse nor the database of a lock is given"
+            why = "no table, warehouse or lock database was named"
             raise UsageError("there are no locks to list", why, "name a TABLE, or pass --warehouse URI")
         storage, _ = storage_for_url(metastore.warehouse, metastore.options)
         mechanism = _mechanism(storage)
         return LockReport(mechanism, [LockRow(metastore.warehouse, mechanism)])
     held, prefix = held_locks(settings), f"{settings.catalog_key}."
-    ours = [lock for lock in held or () if lock.lock_id.startswith(prefix)]
-    rows = [_row(lock.lock_id.removeprefix(prefix), lock) for lock in ours]
+    of_catalog = [lock for lock in held or () if lock.lock_id.startswith(prefix)]
+    rows = [_row(lock.lock_id.removeprefix(prefix), lock) for lock in of_catalog]
     return LockReport(LOCK, rows or [LockRow(metastore.warehouse, LOCK)], held is not None)
 
 
 def breakable_lock(location: TableLocation, root: str, *, even_if_valid: bool = False) -> tuple[LockSettings, HeldLock]:
-    """The held lock of a table; `Refused` while it is valid, unless `even_if_valid`.
+    """The held lock of a table, to be removed by `break_held_lock`.
 
-    `UsageError` if the table has no lock, `NotFound` if the lock is free.
+    Raises `Refused` while the lock is valid, unless `even_if_valid`; `UsageError` if the table has no lock; `NotFound` if
+    it is free.
     """
     settings = lock_settings(location.storage_options)
     if settings is None:
@@ -107,14 +111,14 @@ def breakable_lock(location: TableLocation, root: str, *, even_if_valid: bool = 
 
 
 def break_held_lock(location: TableLocation, settings: LockSettings, lock: HeldLock) -> LockRow:
-    """Remove the row of the lock if its holder is still the same; returns what was removed."""
+    """Remove the row of the lock if its holder is still the same; returns the removed row. Raises `NotFound` otherwise."""
     if not break_lock(settings, lock):
         raise NotFound(f"the lock of {location.name} is no longer held", "it was released or taken over just now")
     return _row(location.name, lock)
 
 
 def _mechanism(storage: Storage) -> str:
-    """The mechanism of a table without a lock. Stores that must be tested are tested."""
+    """The mechanism of a table without a lock; probes the storage if its capabilities are unknown."""
     if isinstance(storage, PublishesSnapshots):
         return SERVER
     if not isinstance(storage, GuardedStorage):

@@ -1,4 +1,4 @@
-"""The LSM tree of each bucket: sorted runs, their cost, the next compaction."""
+"""`lsm show`: the LSM tree of each bucket with its sorted runs, their cost, and the next compaction."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 from paimon_cli.storage.clock_and_random import moment_of_wall_clock
 
 ZONES_MILLIS = 86_400_000
-"""Creation times are local times of the writer's zone: they may be off by so much."""
+"""Creation times are local times in an unknown time zone, so they may be off by this much."""
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """One sorted run, 1 is the newest. `overlap`: number of runs whose key range overlaps, including itself; `span`: the begin
-    and end of the run in the bucket's key range, from 0 to 1; `picked`: whether the next compaction would take it.
+    """One sorted run; run 1 is the newest. Sizes are bytes.
+
+    `overlap`: number of runs with an overlapping key range, including itself; `span`: start and end of the run within the
+    bucket's key range, from 0 to 1; `picked`: whether the next compaction would pick it.
     """
 
     run: int
@@ -46,11 +48,13 @@ class RunRow:
 
 @dataclass(frozen=True)
 class LsmRow:
-    """One bucket. `space_amplification_percent`: bytes above the oldest run divided by that run's, `space_limit_percent` the
-    limit. `last_full`: epoch millis of the last compaction of all runs, `last_full_snapshot` its snapshot; if that has expired,
-    it is None and the time is that of the newest file in the top run. `deletion_vector_rows`: rows marked as deleted.
-    `would_compact`: what universal compaction would do now, or why nothing. `not_supported`: why this version cannot compact the
-    table; None if it can.
+    """The LSM tree of one bucket.
+
+    `space_amplification_percent`: bytes above the oldest run relative to that run; `space_limit_percent`: its limit.
+    `last_full`: time (epoch millis) of the last compaction of all runs; `last_full_snapshot`: its snapshot. If that has
+    expired, it is None and the time is that of the newest file in the highest level. `deletion_vector_rows`: rows marked as
+    deleted. `would_compact`: what universal compaction would do now, or why it would do nothing. `not_supported`: why this
+    version cannot compact the table; None if it can.
     """
 
     partition: str
@@ -77,7 +81,7 @@ def lsm_rows(
     partition: PartitionSpec | None = None,
     buckets: BucketNumbers | None = None,
 ) -> list[LsmRow]:
-    """The LSM trees by partition and bucket. `UsageError` for tables without a primary key: their files are not merged."""
+    """The LSM trees by partition and bucket. Raises `UsageError` for tables without a primary key, and for unknown buckets."""
     if not context.schema.primary_keys:
         raise UsageError(
             "the table has no primary key",
@@ -99,17 +103,17 @@ def lsm_rows(
 
 @dataclass(frozen=True)
 class LastFull:
-    """The last compaction of all runs of a bucket; `snapshot_id` is None if it is known from the files only."""
+    """The last compaction of all runs of a bucket; `snapshot_id` is None if it is known only from the files."""
 
     millis: int
     snapshot_id: int | None
 
 
 def last_full_compactions(context: TableContext, snapshot: Snapshot, states: Sequence[BucketFiles]) -> dict[BucketId, LastFull]:
-    """The last full compaction by partition and bucket, for buckets with a run above level 0.
+    """The last full compaction of each bucket that has a run above level 0.
 
-    A compaction writes to the level of the oldest run only if it includes that run, so the last COMPACT snapshot that added a
-    file there was a full one. The search ends at snapshots older than the newest file of the run.
+    A compaction writes to the level of the oldest run only if it includes that run, so the last COMPACT snapshot that added
+    a file to that level was a full compaction. The search ends at snapshots older than the newest file of that run.
     """
     top = {state.bucket_id: highest_level(state.files) for state in states}
     from_files = {
@@ -119,14 +123,14 @@ def last_full_compactions(context: TableContext, snapshot: Snapshot, states: Seq
     }
     found: dict[BucketId, LastFull] = {}
     for past in context.snapshots.newest_first():
-        sought = from_files.keys() - found.keys()
-        if all(from_files[bucket_id].millis > past.time_millis + ZONES_MILLIS for bucket_id in sought):
+        missing = from_files.keys() - found.keys()
+        if all(from_files[bucket_id].millis > past.time_millis + ZONES_MILLIS for bucket_id in missing):
             break
         if past.commit_kind != COMPACT or past.id > snapshot.id:
             continue
         for entry in context.manifests.delta_entries(past):
             bucket_id = entry.bucket_id
-            if entry.kind == ADD and bucket_id in sought and entry.file.level == top[bucket_id]:
+            if entry.kind == ADD and bucket_id in missing and entry.file.level == top[bucket_id]:
                 found[bucket_id] = LastFull(past.time_millis, past.id)
     return from_files | found
 
@@ -168,11 +172,12 @@ def _next_compaction(plan: Decision | None, refusal: str | None) -> str:
 
 
 def run_rows(context: TableContext, runs: Sequence[SortedRun], key_of: KeyOf, picked: int) -> tuple[RunRow, ...]:
+    """Describe the sorted runs of a bucket, newest first. `picked`: how many of the newest the next compaction takes."""
     if not runs:
         return ()
     decode = key_values(context)
     ranges = [(key_of(run.files[0].min_key), key_of(run.files[-1].max_key)) for run in runs]
-    places = _places(ranges)
+    positions = _positions(ranges)
     return tuple(
         RunRow(
             run=number,
@@ -184,15 +189,15 @@ def run_rows(context: TableContext, runs: Sequence[SortedRun], key_of: KeyOf, pi
             min_key=decode(run.files[0].min_key, run.files[0].file_name),
             max_key=decode(run.files[-1].max_key, run.files[-1].file_name),
             overlap=sum(low <= ranges[number - 1][1] and high >= ranges[number - 1][0] for low, high in ranges),
-            span=(places[ranges[number - 1][0]], places[ranges[number - 1][1]]),
+            span=(positions[ranges[number - 1][0]], positions[ranges[number - 1][1]]),
             picked=number <= picked,
         )
         for number, run in enumerate(runs, start=1)
     )
 
 
-def _places(ranges: Sequence[tuple[Key, Key]]) -> dict[Key, float]:
-    """Each end of a run between 0 and 1: by value when the first key column is a number that differs, else by rank."""
+def _positions(ranges: Sequence[tuple[Key, Key]]) -> dict[Key, float]:
+    """The position of each end of a run, from 0 to 1: by value if the first key column is a number that varies, else by rank."""
     ends = sorted({end for pair in ranges for end in pair})
     first, last = ends[0][0], ends[-1][0]
     if all(isinstance(end[0], (int, Decimal)) for end in ends) and first != last:

@@ -1,4 +1,4 @@
-"""The part of a report page about buckets: bytes by level, key ranges of the sorted runs, and what compactions are due."""
+"""The sections of a report page about buckets: bytes by level, key ranges of sorted runs, and compaction debt."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def levels_of_buckets(figures: ReportFigures) -> Iterator[str]:
     yield "<h2>Levels of the buckets</h2>" if figures.has_keys else "<h2>Buckets</h2>"
     left = figures.bucket_count - len(figures.buckets)
     if left:
-        yield f'<p class="faint">The {len(figures.buckets)} buckets with most to merge, of {figures.bucket_count:,}.</p>'
+        yield f'<p class="faint">The {len(figures.buckets)} buckets with the most to merge, of {figures.bucket_count:,}.</p>'
     levels = sorted({level for bucket in figures.buckets for level in bucket.size_by_level})
     legend = [(level_class(level), f"L{level}") for level in levels]
     total = sum(bucket.size for bucket in figures.buckets)
-    says = f"{counted(len(figures.buckets), 'bucket')} with {human_size(total)}, bytes of each level"
-    yield figure("levels", "Bytes by level", says, bars(level_bars(figures.buckets)), legend)
+    description = f"{counted(len(figures.buckets), 'bucket')} with {human_size(total)}, bytes of each level"
+    yield figure("levels", "Bytes by level", description, bars(level_bars(figures.buckets)), legend)
     yield table_of(
         ("Bucket", "Size", "Files", "Runs", *(f"L{level}" for level in levels)),
         (
@@ -79,12 +79,12 @@ def _spread(figures: ReportFigures) -> Iterator[str]:
         count = sum(buckets for _, buckets in group)
         label = counted(low, what) if low == high else f"{low:,} to {counted(high, what)}"
         rows.append(Bar(label, [Part(count, "bar", f"{label}: {counted(count, 'bucket')}")], counted(count, "bucket")))
-    says = f"how many of the {figures.bucket_count:,} buckets have how many {what}s"
-    yield figure("spread", f"All buckets by number of {what}s", says, bars(rows))
+    description = f"{figures.bucket_count:,} buckets by their number of {what}s"
+    yield figure("spread", f"All buckets by number of {what}s", description, bars(rows))
 
 
 def tree_ranges(tree: Tree) -> list[Range]:
-    """The key range of each sorted run of a bucket, the newest first."""
+    """The key range of each sorted run of a bucket, newest first."""
     return [
         Range(
             f"run {run.run}, L{run.level}",
@@ -101,14 +101,15 @@ def key_ranges(figures: ReportFigures) -> Iterator[str]:
     if not figures.trees:
         return
     yield "<h2>Key ranges of the sorted runs</h2>"
-    lesson = "From the lowest key of a bucket to its highest, the newest run first. A reader merges the runs that overlap."
-    yield f'<p class="faint">{lesson}</p>'
+    legend_text = "From the lowest to the highest key of a bucket, newest run first. A reader merges overlapping runs."
+    yield f'<p class="faint">{legend_text}</p>'
     for number, tree in enumerate(figures.trees):
         levels = sorted({run.level for run in tree.runs})
-        left = f"; {counted(tree.runs_left, 'run')} before the oldest not shown" if tree.runs_left else ""
-        says = f"{counted(len(tree.runs) + tree.runs_left, 'sorted run')}, key ranges{left}"
+        omitted = f"; {counted(tree.runs_left, 'run')} before the oldest not shown" if tree.runs_left else ""
+        summary = f"{counted(len(tree.runs) + tree.runs_left, 'sorted run')}, key ranges{omitted}"
         legend = [(level_class(level), f"L{level}") for level in levels]
-        yield figure(f"tree{number}", tree.place, says, ranges(tree_ranges(tree)), legend, heading=f"{tree.place}: {says}")
+        heading = f"{tree.place}: {summary}"
+        yield figure(f"tree{number}", tree.place, summary, ranges(tree_ranges(tree)), legend, heading)
         yield table_of(
             ("Run", "Level", "Files", "Size", "Records", "Lowest key", "Highest key", "Overlaps"),
             (
@@ -134,7 +135,7 @@ def compaction_debt(figures: ReportFigures) -> Iterator[str]:
         return
     yield (
         f"<p>A compaction is due in {debt.due:,} of {counted(debt.buckets, 'bucket')}. It would read "
-        f"{human_size(debt.read_bytes)}, and write about {human_size(debt.write_bytes)}.{new}</p>"
+        f"{human_size(debt.read_bytes)} and write about {human_size(debt.write_bytes)}.{new}</p>"
     )
     rows = [
         Bar(
@@ -144,8 +145,8 @@ def compaction_debt(figures: ReportFigures) -> Iterator[str]:
         )
         for row in debt.rows
     ]
-    says = "; ".join(f"{row.label} {row.note}" for row in rows)
-    yield figure("debt", "Bytes to read, by bucket", says, bars(rows))
+    description = "; ".join(f"{row.label} {row.note}" for row in rows)
+    yield figure("debt", "Bytes to read, by bucket", description, bars(rows))
     yield table_of(
         ("Partition", "Bucket", "Why", "Runs now", "Runs after", "To read", "To write"),
         (

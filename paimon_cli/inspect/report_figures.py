@@ -1,7 +1,7 @@
-"""The figures of `report`: the buckets of a table today, and its history, walked backwards from the latest snapshot.
+"""The figures of `report`: the current buckets of a table, and its history, walked backwards from the latest snapshot.
 
-All of it is bounded: the most telling buckets are kept one by one and the others are counted, and the changes of older snapshots
-are not read.
+Their size is bounded: only the buckets with the most to merge are listed, the others are counted, and the changes of old
+snapshots are not read.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 
 MOST_SNAPSHOTS, MOST_CHANGES = 20_000, 2_000
-"""Snapshots that are counted, and those whose changes are read, the newest first."""
+"""The most snapshots that are counted, and the most whose changes are read; newest first."""
 MOST_BUCKETS, MOST_TREES, MOST_RUNS, MOST_USERS = 30, 6, 40, 12
 RANDOM_USERS = "one-off jobs"
-"""Commit users that are random UUIDs, which jobs get if they are given no name."""
+"""The label of commit users that are random UUIDs, which jobs get without a name."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """The table right after one snapshot. `most_runs` and `mean_runs`: sorted runs of a bucket, None for append tables;
-    `space_percent`: bytes above the oldest runs divided by the bytes of the oldest runs.
+    """The table at one snapshot. `most_runs`, `mean_runs`: sorted runs per bucket; `space_percent`: space amplification.
+
+    These three are None for append tables.
     """
 
     snapshot_id: int
@@ -53,7 +54,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class CommitterRow:
-    """Commits of one user by kind; `users`: how many users are counted together."""
+    """The commits of one user, or of several `users` counted together, by commit kind; `last`: epoch millis."""
 
     user: str
     users: int
@@ -67,7 +68,7 @@ class CommitterRow:
 
 @dataclass(frozen=True)
 class BucketLevels:
-    """One bucket today: bytes and files of each level."""
+    """The current bytes and files of each level of a bucket. `place`: partition and bucket as text."""
 
     place: str
     runs: int | None
@@ -79,8 +80,9 @@ class BucketLevels:
 
 @dataclass(frozen=True)
 class TableState:
-    """A table at one moment. `due`: buckets that a compaction would change now; `commits`: the newest snapshots; `levels`: the
-    buckets with most to merge, and first of all `most_runs`: sorted runs of one of them, None for append tables.
+    """The current state of a table. `due`: buckets that a compaction would change now; `commits`: the newest snapshots.
+
+    `levels`: the buckets with the most to merge, most first; `most_runs`: sorted runs of the first, None for append tables.
     """
 
     time: int
@@ -96,7 +98,7 @@ class TableState:
 
 @dataclass(frozen=True)
 class Tree:
-    """The newest sorted runs of a bucket; `runs_left`: how many older ones are not listed."""
+    """The newest sorted runs of a bucket and its oldest one; `runs_left`: how many between them are not listed."""
 
     place: str
     runs: tuple[RunRow, ...]
@@ -105,7 +107,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class CompactionDebt:
-    """What a compaction would do now. `rows`: the buckets with most to read; `refusal`: why this version does not compact."""
+    """What a minor compaction would do now. `rows`: the buckets with the most to read; `refusal`: why it is not supported."""
 
     due: int
     buckets: int
@@ -118,7 +120,7 @@ class CompactionDebt:
 
 @dataclass(frozen=True)
 class ReportFigures:
-    """All that the page shows. `history` is the oldest first; `kinds` are the commits, oldest first, as (id, kind)."""
+    """All figures of a report page. `history` and `kinds` (snapshot id and commit kind) are oldest first."""
 
     name: str
     millis: int
@@ -137,7 +139,7 @@ class ReportFigures:
 
 
 def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigures:
-    """Read the metadata of the table; no data file is opened. `argument` names the table in commands."""
+    """Read the figures from the table's metadata, without opening data files. `argument`: the table's name in commands."""
     context, snapshot = table.context, table.snapshots.latest()
     states = sorted(bucket_files(context, snapshot).values(), key=lambda state: -_size(state.files))
     has_keys = bool(context.schema.primary_keys)
@@ -166,7 +168,7 @@ def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigur
 
 
 def table_state(table: CatalogTable, commits: int = 6) -> TableState:
-    """The latest state, cheap enough to be asked for every few seconds."""
+    """The latest state; cheap enough to be read every few seconds. `commits`: how many snapshots to list."""
     context, snapshot = table.context, table.snapshots.latest()
     states = list(bucket_files(context, snapshot).values())
     has_keys = bool(context.schema.primary_keys)
@@ -212,7 +214,7 @@ def _levels(context: TableContext, state: BucketFiles, has_keys: bool) -> Bucket
 def _tree(context: TableContext, state: BucketFiles) -> Tree:
     runs = [] if state.bucket == POSTPONE_BUCKET else sorted_runs(state.files, context.key_of)
     rows = run_rows(context, runs, context.key_of, picked=0)
-    # the oldest run is the biggest one, which the others overlap: it is always among those that are shown
+    # The oldest run is usually the largest and overlaps all others, so it is always shown.
     shown = rows if len(rows) <= MOST_RUNS else (*rows[: MOST_RUNS - 1], rows[-1])
     return Tree(_place(context, state), shown, len(rows) - len(shown))
 
@@ -241,7 +243,7 @@ class _BucketFigures(NamedTuple):
 
 
 class _State:
-    """The live files of the table at one snapshot, from which the changes of that snapshot are taken back."""
+    """The live files at one snapshot; `undo` steps back to the previous snapshot."""
 
     def __init__(self, states: Sequence[BucketFiles], has_keys: bool) -> None:
         self._has_keys = has_keys
@@ -253,31 +255,31 @@ class _State:
             for file in state.files:
                 entry = ManifestEntry(ADD, state.partition, state.bucket, state.total_buckets, file)
                 self._add(entry)
-            self._renew(state.bucket_id)
+            self._update_figures(state.bucket_id)
 
     def moment(self, snapshot: Snapshot) -> Moment:
-        here = Moment(snapshot.id, snapshot.time_millis, self._count, self._size, None, None, None)
+        moment = Moment(snapshot.id, snapshot.time_millis, self._count, self._size, None, None, None)
         if not self._has_keys:
-            return here
-        runs = self._runs.total()
-        mean = sum(count * buckets for count, buckets in self._runs.items()) / runs if runs else 0.0
+            return moment
+        buckets = self._runs.total()
+        mean = sum(runs * count for runs, count in self._runs.items()) / buckets if buckets else 0.0
         return replace(
-            here,
+            moment,
             most_runs=max(self._runs, default=0),
             mean_runs=round(mean, 2),
             space_percent=percent_above(self._size, self._oldest),
         )
 
-    def take_back(self, entries: Sequence[ManifestEntry]) -> None:
+    def undo(self, entries: Sequence[ManifestEntry]) -> None:
         for entry in reversed(entries):
             if entry.kind == ADD:
-                gone = self._files[entry.bucket_id].pop(entry.identity, None)
-                self._count -= gone is not None
-                self._size -= gone.size if gone is not None else 0
+                removed = self._files[entry.bucket_id].pop(entry.identity, None)
+                self._count -= removed is not None
+                self._size -= removed.size if removed is not None else 0
             else:
                 self._add(entry)
         for bucket_id in {entry.bucket_id for entry in entries}:
-            self._renew(bucket_id)
+            self._update_figures(bucket_id)
 
     def _add(self, entry: ManifestEntry) -> None:
         file = entry.file
@@ -286,13 +288,13 @@ class _State:
             self._count, self._size = self._count + 1, self._size + file.file_size
         files[entry.identity] = _File(file.level, file.file_size, file.min_sequence_number)
 
-    def _renew(self, bucket_id: BucketId) -> None:
-        """Count the sorted runs of a bucket again."""
+    def _update_figures(self, bucket_id: BucketId) -> None:
+        """Recount the sorted runs of a bucket and the size of its oldest run."""
         old = self._figures.pop(bucket_id, None)
         if old is not None:
             self._oldest -= old.oldest_size
             self._runs[old.runs] -= 1
-            self._runs += Counter()  # forgets what is zero
+            self._runs += Counter()  # drops zero counts
         files = self._files[bucket_id].values()
         if not files or bucket_id.bucket == POSTPONE_BUCKET:
             return
@@ -308,26 +310,27 @@ class _State:
 def _history(
     context: TableContext, snapshots: Sequence[Snapshot], states: Sequence[BucketFiles], has_keys: bool
 ) -> tuple[tuple[Moment, ...], str]:
-    """The table after each of the newest snapshots, oldest first, and why no older ones are there."""
+    """The table at each of the newest snapshots, oldest first, and the reason if older ones are left out."""
     if not snapshots:
         return (), ""
     state = _State(states, has_keys)
     moments: list[Moment] = []
     for number, snapshot in enumerate(snapshots):
         if number == MOST_CHANGES:
-            return tuple(reversed(moments)), f"of {len(snapshots):,} snapshots, the newest {MOST_CHANGES:,}"
+            return tuple(reversed(moments)), f"the newest {MOST_CHANGES:,} of {len(snapshots):,} snapshots"
         if number and snapshot.id + 1 != snapshots[number - 1].id:
-            return tuple(reversed(moments)), f"snapshot {snapshot.id + 1} is missing, and with it what came before"
+            return tuple(reversed(moments)), f"only snapshots after the missing snapshot {snapshot.id + 1}"
         moments.append(state.moment(snapshot))
         try:
-            state.take_back(context.manifests.delta_entries(snapshot))
+            state.undo(context.manifests.delta_entries(snapshot))
         except (DamagedFile, NotFound) as problem:
-            return tuple(reversed(moments)), f"the changes of snapshot {snapshot.id} cannot be read: {problem}"
+            why = f"the changes of snapshot {snapshot.id} cannot be read: {problem}"
+            return tuple(reversed(moments)), f"only snapshots from {snapshot.id} on; {why}"
     return tuple(reversed(moments)), ""
 
 
 def _committers(snapshots: Sequence[Snapshot]) -> list[CommitterRow]:
-    """Most commits first; users with random names are one row, and so are those beyond the first ones."""
+    """The commits by user, most commits first. Users with random names share a row, and so do users beyond `MOST_USERS`."""
     kinds: dict[str, Counter[str]] = defaultdict(Counter)
     users: dict[str, set[str]] = defaultdict(set)
     last: dict[str, int] = defaultdict(int)
@@ -341,11 +344,11 @@ def _committers(snapshots: Sequence[Snapshot]) -> list[CommitterRow]:
     if len(rows) <= MOST_USERS:
         return rows
     others = rows[MOST_USERS - 1 :]
-    together: Counter[str] = Counter()
+    kinds_of_others: Counter[str] = Counter()
     for row in others:
-        together.update(row.kinds)
+        kinds_of_others.update(row.kinds)
     count = sum(row.users for row in others)
-    return [*rows[: MOST_USERS - 1], CommitterRow("others", count, together, max(row.last for row in others))]
+    return [*rows[: MOST_USERS - 1], CommitterRow("others", count, kinds_of_others, max(row.last for row in others))]
 
 
 def _is_random(user: str) -> bool:

@@ -1,4 +1,4 @@
-"""Schemas and options of a table, as commands show them."""
+"""`schemas` and `options`: the schemas of a table and their differences, and the values and meaning of options."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from paimon_cli.options.option_catalog import (
 HIDDEN = "***"
 LIKENESS = 0.6
 OF_TABLE, OF_CALL, OF_PAIMON, UNSET = "table", "call", "default", "unset"
-"""Where the value of an option comes from."""
+"""Origins of the value of an option."""
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
 
 @dataclass(frozen=True)
 class SchemaRow:
-    """One schema; `columns` counts the top-level ones, `time` in epoch millis."""
+    """One schema. `columns`: the number of top-level columns; `time`: epoch millis."""
 
     id: int
     time: int
@@ -50,7 +50,7 @@ class SchemaRow:
 
 @dataclass(frozen=True)
 class FieldRow:
-    """One column; `type` as the schema file spells it, which `create --schema` accepts."""
+    """One column. `type`: as in the schema file, which `create --schema` accepts."""
 
     id: int
     name: str
@@ -75,10 +75,10 @@ class SchemaDetails:
 
 @dataclass(frozen=True)
 class OptionRow:
-    """One option: `value` is what the table sets, else the default; keys unknown to Paimon have no description.
+    """One option. `value`: as set, else the default; the description is empty for keys unknown to Paimon.
 
-    `origin` of the value: table, call (`--option`), default, or unset. `status`: whether paimon-cli honours the option, `reason`:
-    why.
+    `origin`: where the value comes from (`table`, `call` for `--option`, `default`, `unset`). `status`: whether paimon-cli
+    honours the option; `reason`: why.
     """
 
     key: str
@@ -111,7 +111,7 @@ def schema_details(schema: TableSchema) -> SchemaDetails:
 
 
 def option_rows(options: Mapping[str, str], given: Mapping[str, str], *, every: bool) -> list[OptionRow]:
-    """The options that a table sets and those `given` for this call, by key; with `every` also those that neither sets."""
+    """The options of a table and those `given` for this call, by key; with `every`, also all options that are not set."""
     listed = {option.key for option in (*OPTIONS, *OWN_OPTIONS) if option.group != OF_CATALOG} if every else set()
     return [_option_row(key, options, given) for key in sorted(listed | set(options) | set(given))]
 
@@ -157,9 +157,9 @@ def _shown(key: str, value: str) -> str:
 
 @dataclass(frozen=True)
 class OptionExplanation:
-    """What an option is, what paimon-cli makes of it, and its value in a table (None without one).
+    """What an option means, whether paimon-cli honours it, and its value in a table (None without a table).
 
-    `effect` is a sentence about `status`; `refused`: the work that is refused, and for which values it is not.
+    `effect`: `status` as a sentence; `refused`: the kinds of work that are refused, and the values for which they are not.
     """
 
     key: str
@@ -181,11 +181,14 @@ class OptionExplanation:
 def explain_option(
     key: str, options: Mapping[str, str] | None = None, given: Mapping[str, str] | None = None
 ) -> OptionExplanation:
-    """The option of this key, older key or family, with its value if `options` of a table are given; `NotFound` if unknown."""
+    """Explain the option with this key, older key or family; with its value if the `options` of a table are given.
+
+    Raises `NotFound` for an unknown key.
+    """
     option = find_option(key)
     if option is None:
-        near = nearest_key(key, LIKENESS)
-        hint = f"paimon-cli options explain {near}" if near else "paimon-cli options ls --all"
+        nearest = nearest_key(key, LIKENESS)
+        hint = f"paimon-cli options explain {nearest}" if nearest else "paimon-cli options ls --all"
         raise NotFound(f"there is no option '{key}'", "neither Paimon nor paimon-cli knows it", hint, option=key)
     known = key if key not in option.older_keys else option.key
     value = origin = None
@@ -210,7 +213,7 @@ def explain_option(
 
 
 def _value_in_table(key: str, option: Option, options: Mapping[str, str], given: Mapping[str, str]) -> tuple[str | None, str]:
-    """The value and its origin; of a family all members that are set."""
+    """The value and its origin; for a family, all members that are set."""
     if key == option.key and option.is_family:
         members = {name: value for name, value in {**options, **given}.items() if find_option(name) == option}
         text = ", ".join(f"{name}={_shown(name, value)}" for name, value in sorted(members.items()))
@@ -222,10 +225,10 @@ def _value_in_table(key: str, option: Option, options: Mapping[str, str], given:
 
 _EFFECTS = {
     HONOURED: "honoured by paimon-cli",
-    IN_PART: "honoured by paimon-cli in part",
-    HARMLESS: "ignored by paimon-cli, without harm",
+    IN_PART: "partly honoured by paimon-cli",
+    HARMLESS: "ignored by paimon-cli, without consequences",
     REFUSED_ON_READ: "tables with it are neither read nor written by paimon-cli",
-    REFUSED_ON_WRITE: "tables with it are read but not written by paimon-cli",
+    REFUSED_ON_WRITE: "tables with it are read, but not written by paimon-cli",
 }
 
 
@@ -239,8 +242,9 @@ def _refusal(gate: Gate) -> str:
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """One difference of two schemas. `subject` is column, table or option; `change` is added, removed, changed, and of columns
-    also renamed, moved, type, comment or default.
+    """One difference between two schemas. `subject`: `column`, `table` or `option`.
+
+    `change`: `added`, `removed` or `changed`, for columns also `renamed`, `moved`, `type`, `comment` or `default`.
     """
 
     subject: str
@@ -251,7 +255,7 @@ class SchemaChange:
 
 
 def schema_changes(before: TableSchema, after: TableSchema) -> list[SchemaChange]:
-    """How `after` differs from `before`. Columns are the same by their ids, so that a new name is no new column."""
+    """How `after` differs from `before`. Columns are matched by field id, so a renamed column is not a new one."""
     changes = list(_column_changes(before, after))
     for subject, old, new in (
         ("primary key", ", ".join(before.primary_keys) or None, ", ".join(after.primary_keys) or None),
@@ -280,8 +284,8 @@ def schema_below(table: CatalogTable, schema: TableSchema) -> TableSchema:
 
 def _column_changes(before: TableSchema, after: TableSchema) -> Iterator[SchemaChange]:
     old, new = ({field.id: field for field in schema.fields} for schema in (before, after))
-    for gone in (field for field in before.fields if field.id not in new):
-        yield SchemaChange("column", gone.name, REMOVED, type_to_sql(gone.type), None)
+    for removed in (field for field in before.fields if field.id not in new):
+        yield SchemaChange("column", removed.name, REMOVED, type_to_sql(removed.type), None)
     for field in after.fields:
         if field.id not in old:
             yield SchemaChange("column", field.name, ADDED, None, type_to_sql(field.type))
@@ -298,7 +302,7 @@ def _column_changes(before: TableSchema, after: TableSchema) -> Iterator[SchemaC
 
 
 def _types(before: DataType, after: DataType) -> tuple[str, str]:
-    """Both types in SQL, or as in schema files where only the ids or comments of their fields differ."""
+    """Both types as SQL, or as in schema files if they differ only in ids or comments of nested fields."""
     texts = type_to_sql(before), type_to_sql(after)
     if before == after or texts[0] != texts[1]:
         return texts
@@ -306,12 +310,12 @@ def _types(before: DataType, after: DataType) -> tuple[str, str]:
 
 
 def _moves(before: TableSchema, after: TableSchema) -> Iterator[SchemaChange]:
-    """Columns of both schemas that follow another one than before."""
-    kept = {field.id for field in before.fields} & {field.id for field in after.fields}
-    old, new = ([field.id for field in schema.fields if field.id in kept] for schema in (before, after))
-    places = [dict(zip(order, [None, *order[:-1]], strict=True)) for order in (old, new)]
+    """Columns of both schemas that follow a different column than before."""
+    shared = {field.id for field in before.fields} & {field.id for field in after.fields}
+    orders = ([field.id for field in schema.fields if field.id in shared] for schema in (before, after))
+    old, new = (dict(zip(order, [None, *order[:-1]], strict=True)) for order in orders)
     names = {field.id: field.name for field in after.fields}
-    for number in new:
-        if places[0][number] != places[1][number]:
-            texts = ("first" if (other := place[number]) is None else f"after {names[other]}" for place in places)
-            yield SchemaChange("column", names[number], "moved", *texts)
+    for field_id, predecessor in new.items():
+        if old[field_id] != predecessor:
+            texts = ("first" if other is None else f"after {names[other]}" for other in (old[field_id], predecessor))
+            yield SchemaChange("column", names[field_id], "moved", *texts)

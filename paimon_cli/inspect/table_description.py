@@ -1,4 +1,4 @@
-"""A summary of one table: columns, keys, options, contents, versions, and pending maintenance."""
+"""`describe`: a summary of one table with columns, keys, options, contents, snapshots, and pending maintenance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 
 @dataclass(frozen=True)
 class ColumnRow:
-    """One column; `key`: its role in the keys (`primary`, `partition`, both, or empty)."""
+    """One column. `key`: the keys that it belongs to (`primary`, `partition`, both, or empty)."""
 
     name: str
     type: str
@@ -25,7 +25,7 @@ class ColumnRow:
 
 @dataclass(frozen=True)
 class HealthFinding:
-    """Something that should be done, and the command for it."""
+    """A finding of `doctor`, and the command that fixes it."""
 
     code: str
     severity: str
@@ -35,9 +35,9 @@ class HealthFinding:
 
 @dataclass(frozen=True)
 class TableDescription:
-    """A table at its latest snapshot. `records` are counted before merging, `size` in bytes, times in epoch millis.
+    """A table at its latest snapshot. `records`: counted before merging; `size`: bytes; times: epoch millis.
 
-    `sorted_runs`: the most of any bucket; None for tables without a primary key.
+    `sorted_runs`: the most in any bucket; None for tables without a primary key.
     """
 
     path: str
@@ -66,7 +66,7 @@ class TableDescription:
 
 
 def describe_table(table: CatalogTable) -> TableDescription:
-    """Read the schema, the latest snapshot and its manifests; no data file is opened."""
+    """Describe a table from its schema, the latest snapshot and its manifests, without opening data files."""
     schema, snapshot, ids = table.schemas.latest(), table.snapshots.latest(), table.snapshots.ids()
     buckets = bucket_rows(table.context, snapshot)
     return TableDescription(
@@ -99,11 +99,11 @@ def describe_table(table: CatalogTable) -> TableDescription:
 def _columns(schema: TableSchema) -> tuple[ColumnRow, ...]:
     keys = {"primary": schema.primary_keys, "partition": schema.partition_keys}
 
-    def part_in_keys(name: str) -> str:
-        return ", ".join(kind for kind, names in keys.items() if name in names)
+    def keys_with(name: str) -> str:
+        return ", ".join(key for key, names in keys.items() if name in names)
 
     return tuple(
-        ColumnRow(field.name, type_to_sql(field.type), part_in_keys(field.name), field.default_value, field.description)
+        ColumnRow(field.name, type_to_sql(field.type), keys_with(field.name), field.default_value, field.description)
         for field in schema.fields
     )
 
@@ -113,7 +113,7 @@ def _most_runs(buckets: list[BucketRow]) -> int:
 
 
 def _health(table: CatalogTable) -> list[HealthFinding]:
-    """Findings of `doctor` from metadata alone; the search for orphans, which lists every directory, is left out."""
+    """The findings of `doctor` from metadata alone, without the search for orphans, which lists all directories."""
     examined = ExaminedTable(table.context, table.layout.argument)
-    found = [finding for rule in RULES if rule is not no_file_is_left_over for finding in rule(examined)]
-    return [HealthFinding(item.code, item.severity, item.message, item.command) for item in found]
+    findings = [finding for rule in RULES if rule is not no_file_is_left_over for finding in rule(examined)]
+    return [HealthFinding(f.code, f.severity, f.message, f.command) for f in findings]

@@ -1,4 +1,4 @@
-"""Snapshots, tags and branches of a table, and the manifests that a snapshot names, as they are listed."""
+"""`snapshots`, `tags`, `branches` and `manifests`: the versions of a table, and the manifests of a snapshot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paimon_cli.metadata.table_layout import MAIN_BRANCH
 
 @dataclass(frozen=True)
 class TagRow:
-    """One tag; `time` in epoch millis, `created` the writer's wall clock, `time_retained` in seconds (None: no limit)."""
+    """One tag. `time`: of the snapshot, epoch millis; `created`: by the writer's wall clock; `time_retained`: seconds or None."""
 
     name: str
     snapshot_id: int
@@ -35,7 +35,7 @@ def tag_rows(table: CatalogTable) -> list[TagRow]:
 
 
 def read_tag(table: CatalogTable, name: str) -> TagRow:
-    """The tag of this name; `NotFound` if there is none."""
+    """The tag with this name. Raises `NotFound` if there is none."""
     return _row(name, table.tags.get(name))
 
 
@@ -62,7 +62,7 @@ def _row(name: str, tag: Tag) -> TagRow:
 
 @dataclass(frozen=True)
 class SnapshotRow:
-    """One snapshot; `time` in epoch millis, `files_added` and `files_deleted` counted by the delta manifest list."""
+    """One snapshot. `time`: epoch millis; `files_added`, `files_deleted`: by its delta manifest list."""
 
     id: int
     kind: str
@@ -80,7 +80,7 @@ class SnapshotRow:
 
 @dataclass(frozen=True)
 class SnapshotDetails(SnapshotRow):
-    """A snapshot with the files it names. `attempts`, `duration_ms`: only recorded by paimon-cli, else None."""
+    """A snapshot with the files that it names. `attempts`, `duration_ms`: None unless recorded, as by paimon-cli."""
 
     base_manifest_list: str
     delta_manifest_list: str
@@ -98,7 +98,7 @@ class SnapshotDetails(SnapshotRow):
 def snapshot_rows(
     table: CatalogTable, limit: int | None = None, kind: str | None = None, user: str | None = None
 ) -> list[SnapshotRow]:
-    """The snapshots, newest first; only the manifest lists of the selected ones are read."""
+    """The snapshots, newest first, of one commit kind or user if given. Reads the delta lists of the selected ones only."""
     chosen = (s for s in table.snapshots.newest_first() if kind in (None, s.commit_kind) and user in (None, s.commit_user))
     tags = tags_by_snapshot(table)
     return [SnapshotRow(**_columns(table, snapshot, tags)) for snapshot in islice(chosen, limit)]
@@ -141,7 +141,7 @@ def _columns(table: CatalogTable, snapshot: Snapshot, tags: Mapping[int, tuple[s
 
 @dataclass(frozen=True)
 class BranchRow:
-    """One branch. `time`: of the latest snapshot, in epoch millis; ids are None for a branch without commits."""
+    """One branch. `time`: of its latest snapshot, epoch millis; None like the ids if the branch has no commits."""
 
     name: str
     first_snapshot: int | None
@@ -152,7 +152,7 @@ class BranchRow:
 
 
 def branch_rows(table: CatalogTable) -> list[BranchRow]:
-    """The branches, main first, then by name."""
+    """The branches: main first, the others by name."""
     return [branch_row(table, name) for name in (MAIN_BRANCH, *table.branches.names())]
 
 
@@ -176,8 +176,10 @@ LISTS = (BASE, DELTA, CHANGELOG, INDEX)
 
 @dataclass(frozen=True)
 class ManifestRow:
-    """One manifest of the list `list`; bucket and level ranges are None when the writer did not say. For the index manifest,
-    `added` counts its index files."""
+    """One manifest of the manifest list `list`; bucket and level ranges are None if they were not recorded.
+
+    For the index manifest, `added` counts its index files.
+    """
 
     list: str
     file: str
@@ -192,7 +194,7 @@ class ManifestRow:
 
 
 def manifest_rows(table: CatalogTable, snapshot: Snapshot | None, lists: Sequence[str] = LISTS) -> list[ManifestRow]:
-    """In the order in which a reader folds them: base, then delta."""
+    """The manifests of the given lists, in the order in which a reader applies them: base, then delta."""
     return [] if snapshot is None else [row for name in LISTS if name in lists for row in _rows_of(table, snapshot, name)]
 
 

@@ -1,10 +1,11 @@
-"""`update` and `delete` in append tables: deletion vectors for the rows that match, or files without them.
+"""`update` and `delete` in append tables, by deletion vectors or by copy on write.
 
-With `deletion-vectors.enabled` rows that match are marked, and an update appends them again with their new values. Otherwise each
-file that holds one is written again (copy on write). A file that loses all of its rows is removed either way; it is not even read
-where its partition or its statistics show that all of them match.
+With `deletion-vectors.enabled`, matching rows are marked as deleted, and an update appends them again with their new values.
+Otherwise every file with a matching row is rewritten. A file that loses all its rows is removed either way; it is not even read
+if its partition or its statistics show that every row matches.
 
-What others append meanwhile stays as it is. The commit is refused if a file or a vector that was read is no longer current.
+Files appended by other jobs in the meantime are left alone. The commit is refused if a file or a vector that was read is no
+longer current.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from paimon_cli.read.scan_plan import plan_scan
 
 @dataclass(frozen=True)
 class FilesTask:
-    """Some files of a bucket that may hold rows that match. `first_sequence`: number of the first row that is appended."""
+    """Files of a bucket that may hold matching rows. `first_sequence`: the sequence number of the first row to append."""
 
     bucket: BucketFiles
     first_sequence: int
@@ -46,7 +47,10 @@ class FilesTask:
 
 @dataclass(frozen=True)
 class ChangedFiles:
-    """What became of files of a bucket: `rows` matched, `removed` files are to go, `marked` rows of others are deleted."""
+    """The change to files of one bucket: matching `rows`, files added and `removed`, and rows newly `marked` as deleted.
+
+    `marked`: positions (int64 array) by file name.
+    """
 
     bucket_id: BucketId
     rows: int = 0
@@ -56,44 +60,44 @@ class ChangedFiles:
 
 
 def change_files(context: TableContext, change: RowChange, stamp: str, engine: Engine, progress: Progress) -> list[ChangedBucket]:
-    """Change the rows of the latest snapshot that match; what to commit for each bucket."""
+    """Change the matching rows of the latest snapshot; returns what to commit in each bucket."""
     snapshot = context.snapshots.latest()
-    found = [split.bucket for split in plan_scan(context, snapshot, change.where).splits]
-    partitions = {bucket.partition for bucket in found}
-    numbers = {bucket.bucket for bucket in found}
-    whole = bucket_files(context, snapshot, FileFilter(partitions.__contains__, numbers)) if found else {}
-    buckets = {bucket_id: whole[bucket_id] for bucket_id in dict.fromkeys(bucket.bucket_id for bucket in found)}
-    unread, rest = _wholly_deleted(context, change, found)
-    tasks = list(_tasks(context, buckets, rest, stamp))
+    scanned = [split.bucket for split in plan_scan(context, snapshot, change.where).splits]
+    partitions = {bucket.partition for bucket in scanned}
+    numbers = {bucket.bucket for bucket in scanned}
+    whole = bucket_files(context, snapshot, FileFilter(partitions.__contains__, numbers)) if scanned else {}
+    buckets = {bucket_id: whole[bucket_id] for bucket_id in dict.fromkeys(bucket.bucket_id for bucket in scanned)}
+    dropped, to_read = _split_off_dropped_files(context, change, scanned)
+    tasks = list(_tasks(context, buckets, to_read, stamp))
     engine.prepare(Work.of(file for task in tasks for file in task.bucket.files), progress)
     with phase(progress, "Changing rows", len(tasks)) as done:
         results = run_traced(engine, context, functools.partial(change_rows_of, change=change), tasks, done)
     by_bucket: dict[BucketId, list[ChangedFiles]] = {}
-    for result in [*unread, *results]:
+    for result in [*dropped, *results]:
         if result.rows:
             by_bucket.setdefault(result.bucket_id, []).append(result)
     read = None if snapshot is None else snapshot.id
     return [_changed_bucket(context, buckets[bucket_id], parts, stamp, read) for bucket_id, parts in by_bucket.items()]
 
 
-def _wholly_deleted(
-    context: TableContext, change: RowChange, found: Sequence[BucketFiles]
+def _split_off_dropped_files(
+    context: TableContext, change: RowChange, buckets: Sequence[BucketFiles]
 ) -> tuple[list[ChangedFiles], list[BucketFiles]]:
-    """Files all of whose rows are known to be deleted, and the buckets with those that have to be read."""
+    """Files that a delete drops unread, because their bounds show that every row matches, and the files that must be read."""
     if change.new_values is not None:
-        return [], list(found)
-    bounds, gone, left = TableBounds(context), list[ChangedFiles](), list[BucketFiles]()
-    for bucket in found:
-        sure, unsure = list[DataFileMeta](), list[DataFileMeta]()
+        return [], list(buckets)
+    bounds, dropped, to_read = TableBounds(context), list[ChangedFiles](), list[BucketFiles]()
+    for bucket in buckets:
+        matching, uncertain = list[DataFileMeta](), list[DataFileMeta]()
         for file in bucket.files:
-            (sure if change.where.must_match(bounds.of_file(*bucket.bucket_id, file)) else unsure).append(file)
-        if sure:
+            (matching if change.where.must_match(bounds.of_file(*bucket.bucket_id, file)) else uncertain).append(file)
+        if matching:
             vectors = load_vectors(context, bucket)
-            rows = sum(file.row_count - _marked_rows(vectors, file) for file in sure)
-            gone.append(ChangedFiles(bucket.bucket_id, rows, removed=tuple(sure)))
-        if unsure:
-            left.append(replace(bucket, files=tuple(unsure)))
-    return gone, left
+            rows = sum(file.row_count - _marked_rows(vectors, file) for file in matching)
+            dropped.append(ChangedFiles(bucket.bucket_id, rows, removed=tuple(matching)))
+        if uncertain:
+            to_read.append(replace(bucket, files=tuple(uncertain)))
+    return dropped, to_read
 
 
 def _marked_rows(vectors: BucketVectors, file: DataFileMeta) -> int:
@@ -102,15 +106,18 @@ def _marked_rows(vectors: BucketVectors, file: DataFileMeta) -> int:
 
 
 def _tasks(
-    context: TableContext, buckets: Mapping[BucketId, BucketFiles], found: Sequence[BucketFiles], stamp: str
+    context: TableContext, buckets: Mapping[BucketId, BucketFiles], to_read: Sequence[BucketFiles], stamp: str
 ) -> Iterator[FilesTask]:
-    """In buckets appended rows get numbers above all others, and no two tasks the same ones; elsewhere all begin at 0."""
+    """One task per entry of `to_read`.
+
+    In bucketed tables each task gets its own range of sequence numbers, above all those in use; elsewhere all tasks start at 0.
+    """
     unaware = context.mode.bucket_mode is BucketMode.UNAWARE
     next_numbers = {
         bucket_id: 0 if unaware else max(file.max_sequence_number for file in bucket.files) + 1
         for bucket_id, bucket in buckets.items()
     }
-    for bucket in found:
+    for bucket in to_read:
         yield FilesTask(bucket, next_numbers[bucket.bucket_id], stamp)
         if not unaware:
             next_numbers[bucket.bucket_id] += sum(file.row_count for file in bucket.files)
@@ -119,7 +126,7 @@ def _tasks(
 def _changed_bucket(
     context: TableContext, bucket: BucketFiles, parts: Sequence[ChangedFiles], stamp: str, read_snapshot_id: int | None
 ) -> ChangedBucket:
-    """One message for what all tasks of a bucket did, with its vectors as they are afterwards."""
+    """One commit message for all tasks of a bucket, with the bucket's updated deletion vectors."""
     vectors = ChangedVectors(context, bucket, stamp)
     removed = tuple(file for part in parts for file in part.removed)
     for part in parts:
@@ -127,25 +134,25 @@ def _changed_bucket(
             vectors.mark(name, positions)
     for file in removed:
         vectors.drop(file.file_name)
-    gone, made = vectors.write(frozenset(file.file_name for file in bucket.files))
+    old_index_files, new_index_files = vectors.write(frozenset(file.file_name for file in bucket.files))
     message = CommitMessage(
         *bucket.bucket_id,
         bucket.total_buckets,
         new_files=tuple(file for part in parts for file in part.new_files),
         deleted_files=removed,
-        new_index_files=made,
-        deleted_index_files=gone,
+        new_index_files=new_index_files,
+        deleted_index_files=old_index_files,
         read_snapshot_id=read_snapshot_id,
     )
     return ChangedBucket(sum(part.rows for part in parts), message)
 
 
 def change_rows_of(context: TableContext, task: FilesTask, change: RowChange) -> ChangedFiles:
-    """Carry out the task. When it fails, its own new files are removed; BadInput names the row that cannot be changed."""
+    """Run one task. If it fails, its new files are removed. Raises `BadInput` naming the row that cannot be changed."""
     changing = _Changing(context, task, change)
-    place = context.bucket_path(*task.bucket.bucket_id)
+    path = context.bucket_path(*task.bucket.bucket_id)
     try:
-        with context.trace.timed("change_rows", bucket=place, **file_facts("input_", task.bucket.files)) as facts:
+        with context.trace.timed("change_rows", bucket=path, **file_facts("input_", task.bucket.files)) as facts:
             for file in in_order(task.bucket.files):
                 changing.change(file)
             result = changing.result()
@@ -157,7 +164,7 @@ def change_rows_of(context: TableContext, task: FilesTask, change: RowChange) ->
 
 
 class _Changing:
-    """The files of one task, one after the other."""
+    """Changes the files of one task, one after the other."""
 
     def __init__(self, context: TableContext, task: FilesTask, change: RowChange) -> None:
         self._context = context
@@ -194,45 +201,45 @@ class _Changing:
             self._rewrite(file, matched, keeps_others=True, in_place=True)
 
     def _matching(self, file: DataFileMeta) -> DeletionVector:
-        """The rows that are there and match."""
+        """The positions of the live rows that match."""
         where = self._change.where
         columns = where.columns or self._context.schema.field_names[:1]
         found = [np.empty(0, np.int64)]
-        for places, batch in self._live(file, columns, self._may_match(file)):
+        for positions, batch in self._live(file, columns, self._may_match(file)):
             matches = where.condition.matches(batch).fill_null(False).to_numpy(zero_copy_only=False)
-            found.append(places[matches])
+            found.append(positions[matches])
         return DeletionVector.marking(np.concatenate(found), bitmap64=self._context.options.deletion_vectors_bitmap64)
 
     def _may_match(self, file: DataFileMeta) -> FilePart:
         return FilePart(keeps=self._bounds.keeps_group(self._change.where, *self._task.bucket.bucket_id, file))
 
     def _live(self, file: DataFileMeta, columns: Sequence[str], part: FilePart) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-        """Rows that no vector marks, with their places in the file."""
+        """The rows that no vector marks, with their positions in the file (int64)."""
         vector = self._vectors.of(file.file_name)
         is_live = None if vector is None else vector.live_rows(file.row_count)
         for start, batch in read_part(self._context, self._task.bucket.bucket_id, file, columns, LARGEST_BATCH, part):
-            places = np.arange(start, start + batch.num_rows)
+            positions = np.arange(start, start + batch.num_rows)
             if is_live is None:
-                yield places, batch
+                yield positions, batch
                 continue
-            live = is_live[places]
-            yield places[live], live_rows(batch, packed(live))
+            live = is_live[positions]
+            yield positions[live], live_rows(batch, packed(live))
 
     def _rewrite(self, file: DataFileMeta, matched: DeletionVector, *, keeps_others: bool, in_place: bool) -> None:
-        """Write rows of the file again: those that match with their new values, others as they are if they are to be kept.
+        """Rewrite rows of the file: matching rows with their new values and, if `keeps_others`, the other rows unchanged.
 
-        `in_place`: where rows of a bucket have an order, they take the place of the file in it.
+        `in_place`: in tables whose buckets keep an order, the rows keep the sequence numbers of the file.
         """
         if in_place and self._keeps_order:
             self._close()
             self._number = file.min_sequence_number
         schema = self._context.schema
         deletes, is_left = self._change.new_values is None, matched.live_rows(file.row_count)
-        for places, batch in self._live(file, schema.field_names, WHOLE if keeps_others else self._may_match(file)):
-            if not len(places):
+        for positions, batch in self._live(file, schema.field_names, WHOLE if keeps_others else self._may_match(file)):
+            if not len(positions):
                 continue
-            matches = ~is_left[places]
-            columns = self._new_columns(file, places, batch, matches)
+            matches = ~is_left[positions]
+            columns = self._new_columns(file, positions, batch, matches)
             if deletes or not keeps_others:
                 chosen = pa.array(~matches if deletes else matches)
                 columns = {name: column.filter(chosen) for name, column in columns.items()}
@@ -241,15 +248,15 @@ class _Changing:
             self._close()
 
     def _new_columns(
-        self, file: DataFileMeta, places: np.ndarray, batch: pa.RecordBatch, matches: np.ndarray
+        self, file: DataFileMeta, positions: np.ndarray, batch: pa.RecordBatch, matches: np.ndarray
     ) -> dict[str, pa.Array]:
-        """The columns of the batch, where rows match with their new values."""
+        """The columns of the batch, with new values in the rows where `matches` (bool) is set."""
         columns, rows = dict(zip(batch.schema.names, batch.columns, strict=True)), np.flatnonzero(matches)
         if self._change.new_values is None or not len(rows):
             return columns
 
         def name_row(row: int) -> str:
-            return f"row {places[rows[row]]} of data file {file.file_name}"
+            return f"row {positions[rows[row]]} of data file {file.file_name}"
 
         changed = self._change.columns(self._context.schema, batch.filter(pa.array(matches)), name_row)
         source = np.arange(batch.num_rows)
@@ -270,7 +277,7 @@ class _Changing:
         self._number += rows.num_rows
 
     def _close(self) -> None:
-        """End the open file, so that the next row begins another."""
+        """Close the open file; the next row starts a new one."""
         if self._writer is not None:
             self._closed.append(self._writer)
             self._new_files += self._writer.close()

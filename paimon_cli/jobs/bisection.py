@@ -1,4 +1,4 @@
-"""Finds the first snapshot in which some row matches a condition, or in which no row does, by binary search."""
+"""`bisect`: finds the first snapshot in which a row matches a condition, or in which none does, by binary search."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXPECTED: tuple[Expect, ...] = get_args(Expect)
 
 @dataclass(frozen=True)
 class TriedSnapshot:
-    """`rows`: how many rows matched in it; `holds`: whether that is as expected."""
+    """A snapshot that was examined: how many `rows` matched, and whether the expectation `holds`."""
 
     snapshot_id: int
     rows: int
@@ -32,9 +32,9 @@ class TriedSnapshot:
 
 @dataclass(frozen=True)
 class Bisection:
-    """The snapshot that was found, its commit, and the snapshots that were `tried`, in that order.
+    """The first snapshot in which the expectation holds, its commit, and all snapshots `tried`, in order.
 
-    `before`: the one below it, in which the condition does not hold; None if it holds from the first one on.
+    `before`: the previous snapshot, in which it does not hold; None if it holds from the first snapshot on.
     """
 
     where: str
@@ -60,10 +60,11 @@ def bisect_snapshots(
     last: int | None = None,
     advance: Callable[[int], object] = lambda count: None,
 ) -> Bisection:
-    """Halve the snapshots `first` to `last` (default all), of which the last must be as expected.
+    """Search the snapshots `first` to `last` (default: all). The expectation must hold in the last of them.
 
-    Conditions are about today's columns; older snapshots have null in those that were added since. If the condition began to hold
-    several times, one of the snapshots where it did is found. `NotFound` if it does not hold in the last one.
+    The condition uses the current columns; a column added later is null in older snapshots. If the expectation started to
+    hold more than once, any one of those snapshots is returned. Raises `NotFound` if it does not hold in the last snapshot,
+    or if there are no snapshots to search.
     """
     context = table.context
     context.check(SCAN)
@@ -94,7 +95,7 @@ def bisect_snapshots(
 def _matching_rows(table: CatalogTable, snapshot: Snapshot, predicate: Predicate) -> int:
     context = table.context
     if context.mode.merges_postponed and not table.read_optimized:
-        from paimon_cli.jobs.postponed_rows import plan_with_waiting_rows  # loads what writes
+        from paimon_cli.jobs.postponed_rows import plan_with_waiting_rows  # imports the write path
 
         context, plan = plan_with_waiting_rows(context, snapshot, predicate)
     else:
@@ -109,7 +110,7 @@ def _result(
         where=where,
         expect=expect,
         snapshot_id=found.id,
-        rows=next(one.rows for one in tried if one.snapshot_id == found.id),
+        rows=next(attempt.rows for attempt in tried if attempt.snapshot_id == found.id),
         before=before,
         kind=found.commit_kind,
         time=found.time_millis,
@@ -132,6 +133,6 @@ def _never(table: CatalogTable, where: str, expect: str, tried: Sequence[TriedSn
     last = tried[-1]
     why = f"{counted(last.rows, 'matching row')} in snapshot {last.snapshot_id}, the last of {counted(len(ids), 'snapshot')}"
     what = f"'{where}' matches no row" if expect == "some" else f"'{where}' still matches rows"
-    hint = "if an earlier snapshot is as expected, name it with --to"
-    details = [{"snapshot_id": one.snapshot_id, "rows": one.rows} for one in tried]
+    hint = "if it holds in an earlier snapshot, end the search there with --to N"
+    details = [{"snapshot_id": attempt.snapshot_id, "rows": attempt.rows} for attempt in tried]
     return NotFound(f"{what} of {table.name}", why, hint, tried=details)

@@ -1,4 +1,4 @@
-"""`tables clone`: a new table with the latest snapshot of another one, file by file. No row is decoded."""
+"""`tables clone`: copies the latest snapshot of a table into a new table, file by file, without decoding rows."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from paimon_cli.storage.storage import PutOutcome, Storage, delete_all
 from paimon_cli.storage.threads import in_parallel
 
 _CHUNK = 8 << 20
-"""Bytes that each thread holds while it copies."""
+"""Bytes that each copying thread holds in memory."""
 
 
 @dataclass(frozen=True)
 class ClonedTable:
-    """What was copied. `snapshot_id` is that of the source, and of the new table; None if nothing was ever committed."""
+    """What was copied. `snapshot_id`: the same in both tables; None if the source has no snapshot."""
 
     source: str
     table: str
@@ -34,14 +34,15 @@ class ClonedTable:
 
 
 def clone_table(context: TableContext, name: str, target: TableLocation) -> ClonedTable:
-    """Copy the latest snapshot into a table that does not exist yet, and enter it into its catalog.
+    """Copy the latest snapshot into a table that does not exist yet, and register it in its catalog.
 
-    The schema files come last, so that a table is seen only when it is whole. A failure removes what was copied.
+    Schema files are copied last, so that the table becomes visible only when it is complete. After a failure the copies are
+    deleted.
     """
     if target.branch != MAIN_BRANCH or target.read_optimized:
-        raise UsageError(f"{target.name} is not a whole table", "a clone cannot be a branch or a view", "name a table")
+        raise UsageError(f"cannot clone into {target.name}", "the target must be a table, not a branch or $ro", "name a table")
     if target.metastore is not None and target.identifier is not None and not target.metastore.takes_files:
-        raise target.metastore.unsupported("cloning into a table", "create it, then write the rows of the other table to it")
+        raise target.metastore.unsupported("cloning into a table", "create the table, then write the rows to it")
     storage, root = target.open_storage()
     clone = _Clone(context, storage, TableLayout(root))
 
@@ -60,7 +61,7 @@ def clone_table(context: TableContext, name: str, target: TableLocation) -> Clon
 
 @dataclass
 class _Clone:
-    """The copy of a table; `written` are its files so far."""
+    """A copy in progress; `written` lists its files so far."""
 
     source: TableContext
     storage: Storage
@@ -70,10 +71,10 @@ class _Clone:
     size: int = 0
 
     def copy(self) -> None:
-        """Data first, then what names it, then the schemas, the newest at the very end."""
+        """Copy data files and manifests, then the snapshot, then the schemas, oldest first."""
         latest = self.source.snapshots.latest()
         if latest is not None:
-            with _vanishing(self.source):
+            with _reporting_expired_files(self.source):
                 paths = list(dict.fromkeys(self._files_of(latest)))
                 for size in in_parallel(self._copy_file, paths, self.source.read_threads):
                     self.size += size
@@ -86,7 +87,7 @@ class _Clone:
             self._put(self.layout.schema(schema_id), self.source.storage.read_bytes(self.source.layout.schema(schema_id)))
 
     def undo(self) -> None:
-        """Delete what was copied, the schemas first, so that half a table is never taken for one."""
+        """Delete the copies, schemas first, so that an incomplete copy is never taken for a table."""
         delete_all(self.storage, reversed(self.written))
 
     def _files_of(self, snapshot: Snapshot) -> Iterator[str]:
@@ -94,13 +95,13 @@ class _Clone:
         for entry in [*live, *changelog_entries(self.source, snapshot)]:
             if entry.file.external_path is not None:
                 raise NotSupported(
-                    f"data file {entry.file.file_name} lies outside of {self.source.address}", "external paths are not supported"
+                    f"data file {entry.file.file_name} is outside {self.source.address}", "external paths are not supported"
                 )
             yield from (file.path for file in data_files_to_delete(self.source, entry, "data"))
         yield from (file.path for file in metadata_files(self.source, snapshot))
 
     def _copy_file(self, path: str) -> int:
-        """Copy a file to the same place of the new table; its size."""
+        """Copy a file to the same relative path in the new table; returns its size in bytes."""
         target = self.layout.root + path.removeprefix(self.source.layout.root)
         self.written.append(target)
         with self.source.storage.open_input(path) as reader, self.storage.open_output(target) as writer:
@@ -110,7 +111,7 @@ class _Clone:
     def _put(self, path: str, content: bytes) -> None:
         outcome = self.storage.put_if_absent(path, content)
         if outcome is PutOutcome.EXISTS:
-            raise UsageError(f"{self.layout.root} is not empty", "another job writes there", "choose another name")
+            raise UsageError(f"{self.layout.root} is not empty", "another job is writing to it", "choose another name")
         self.written.append(path)
         self.size += len(content)
         if outcome is PutOutcome.UNKNOWN and not self.storage.exists(path):
@@ -118,13 +119,13 @@ class _Clone:
 
 
 @contextlib.contextmanager
-def _vanishing(source: TableContext) -> Iterator[None]:
-    """Files that expire while they are copied."""
+def _reporting_expired_files(source: TableContext) -> Iterator[None]:
+    """Report a file that disappears while it is copied as `NotFound`."""
     try:
         yield
     except FileNotFoundError as error:
         raise NotFound(
-            f"{error.filename or error} has vanished while {source.address} was copied",
+            f"{error.filename or error} was deleted while {source.address} was being copied",
             "another job has expired the snapshot, or the table is damaged",
             f"try again; if it happens again: paimon-cli verify {source.layout.argument}",
         ) from error

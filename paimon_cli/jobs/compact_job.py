@@ -1,12 +1,12 @@
 """`compact`: merges the sorted runs of buckets.
 
 1. plan: pick runs of each bucket at one snapshot (`plan_compaction`).
-2. run: one task of the engine per bucket merges the runs into new files (`compact_bucket`); what fails leaves no files.
-3. commit: a COMPACT snapshot replaces the files (`commit_results`). Buckets that another job compacted meanwhile are planned
-   again, left out, or end the job.
+2. run: one engine task per bucket merges the runs into new files (`compact_bucket`); a task that fails leaves no files.
+3. commit: a COMPACT snapshot replaces the files (`commit_results`). A bucket that another job compacted in the meantime is
+planned again or skipped, or ends the job.
 
-The buckets are independent: one that fails, or has a conflict, does not cost the others their work. In tables with postponed
-buckets a stage of its own comes first, which gives waiting rows their buckets.
+Buckets are independent: a failure or conflict in one does not discard the work on others. In tables with postponed buckets, an
+earlier stage first distributes waiting rows to their buckets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_result
 from paimon_cli.jobs.compact_request import LEAST_MEMORY, RETRY, SKIP, CompactionPlan, CompactRequest, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
 from paimon_cli.jobs.engine_choice import LOCAL
-from paimon_cli.jobs.postponed_rows import distribute, in_the_way
+from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
 from paimon_cli.jobs.process import container_memory
 from paimon_cli.jobs.sort_job import sort_partitions
 from paimon_cli.jobs.table_change import NewFiles, Shield
@@ -41,7 +41,7 @@ MAX_REPLANS = 10
 
 @dataclass(frozen=True)
 class CompactSummary:
-    """The result: buckets compacted, files and bytes in and out; `conflicts`: buckets that other jobs had changed meanwhile."""
+    """The result: buckets compacted, files and bytes before and after; `conflicts`: buckets that other jobs changed meanwhile."""
 
     buckets: int = 0
     files_before: int = 0
@@ -84,27 +84,28 @@ def run_compact(
     shield: Shield = contextlib.nullcontext,
     ready: CompactionPlan | None = None,
 ) -> CompactSummary:
-    """Compact the buckets of a request; with `retry`, those with a conflict are planned again from the latest snapshot.
+    """Compact the requested buckets; with `on_conflict="retry"`, conflicting buckets are planned again at the latest snapshot.
 
-    `ready`: a plan for this request, to begin with. `states`: what is remembered of buckets from round to round.
-    If buckets are left out in the end, the others stay committed: `PartialSuccess`, or the error itself if none was committed.
+    `ready`: a plan for this request to start with. `states`: bucket states remembered between rounds.
+    If some buckets could not be compacted, the others stay committed and `PartialSuccess` is raised; if none was committed, the
+    error of the first bucket is raised.
     """
     work = _Compaction(context, request, engine, progress, {} if states is None else states, shield, ready)
     if context.mode.bucket_mode is BucketMode.POSTPONED:
         work.run(work.distribute_rows)
     work.run(work.compact_buckets)
     summary = work.summary()
-    _raise_what_is_left(request, work.total, summary)
+    _raise_unfinished(request, work.total, summary)
     return summary
 
 
 Stage = Callable[[frozenset[BucketId] | None], tuple[CompactionPlan, Outcome]]
-"""Plans, runs and commits one stage of a compaction, of these buckets or of all."""
+"""Plans, runs and commits one stage of a compaction, for the given buckets (None: all)."""
 
 
 @dataclass
 class _Compaction:
-    """A compaction under way. `total` and `replans` add up all stages; `plan` is the first plan of the first stage."""
+    """A compaction in progress. `total` and `replans` cover all stages; `plan` is the first plan of the first stage."""
 
     context: TableContext
     request: CompactRequest
@@ -121,18 +122,18 @@ class _Compaction:
         self.started = self.context.clock.now_millis()
 
     def run(self, stage: Stage) -> None:
-        """Run a stage until no bucket has a conflict, as far as the request allows."""
+        """Run a stage, and replan conflicting buckets as often as the request allows."""
         allowed = MAX_REPLANS if self.request.on_conflict == RETRY and self.request.at_snapshot is None else 0
         try:
-            done, plan, replans = _until_settled(stage, allowed)
+            done, plan, replans = _run_with_replans(stage, allowed)
         except PaimonError as error:
-            _tell_what_stays(error, self.total)
+            _note_distributed_rows(error, self.total)
             raise
         self.total.add_stage(done)
         self.plan, self.replans = self.plan or plan, self.replans + replans
 
     def distribute_rows(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
-        """Give postponed rows their buckets."""
+        """Distribute postponed rows to their buckets."""
         new_files = self._new_files()
         plan = plan_compaction(self.context, self.request, new_files.stamp, self.states, only)
         return plan, _distribute_rows(new_files, self.request, plan, self.engine, self.progress)
@@ -165,8 +166,8 @@ class _Compaction:
         return CompactSummary.of(self.total, plan, conflicts, self.engine, seconds)
 
 
-def _until_settled(stage: Stage, replans_allowed: int) -> tuple[Outcome, CompactionPlan, int]:
-    """Run a stage, and again for the buckets with a conflict; also the first plan, and how often there was another."""
+def _run_with_replans(stage: Stage, replans_allowed: int) -> tuple[Outcome, CompactionPlan, int]:
+    """Run a stage, then again for conflicting buckets; returns the outcome, the first plan and the number of replans."""
     total = Outcome()
     first, outcome = stage(None)
     total.add_round(outcome)
@@ -177,20 +178,20 @@ def _until_settled(stage: Stage, replans_allowed: int) -> tuple[Outcome, Compact
     return total, first, replans_allowed
 
 
-def _tell_what_stays(error: PaimonError, distributed: Outcome) -> None:
-    """Add to the error of a later stage that the commit that gave postponed rows their buckets stays."""
+def _note_distributed_rows(error: PaimonError, distributed: Outcome) -> None:
+    """Add to the error of a later stage that the commit of the distributed rows remains in place."""
     if distributed.snapshots:
         ids = [snapshot.id for snapshot in distributed.snapshots]
-        stays = f"the postponed rows already have their buckets, since snapshot {ids[-1]}"
-        error.why = f"{error.why}; {stays}" if error.why else stays
+        note = f"the postponed rows already have their buckets, since snapshot {ids[-1]}"
+        error.why = f"{error.why}; {note}" if error.why else note
         error.details["snapshots"] = ids
 
 
 def show_level_0(context: TableContext, buckets: Sequence[BucketId], engine: Engine, progress: Progress) -> str | None:
-    """Compact buckets whose new rows readers or streams would not see before; why that failed, if it did: the rows are committed.
+    """Compact buckets whose new rows would otherwise stay invisible to readers; returns the reason if that failed, else None.
 
-    `buckets`: none means all, if no rows are postponed: those are left to other jobs. Nothing is done where they see level 0, for
-    write-only tables, which another job compacts, and with `lookup-wait=false`.
+    The rows are committed in either case. `buckets`: empty for all, except in tables with postponed buckets, where it does
+    nothing. Does nothing either if readers see level 0, if the table is write-only, or with `lookup-wait=false`.
     """
     if not buckets and context.mode.bucket_mode is BucketMode.POSTPONED:
         return None
@@ -207,7 +208,7 @@ def show_level_0(context: TableContext, buckets: Sequence[BucketId], engine: Eng
 def _compact_buckets(
     new_files: NewFiles, request: CompactRequest, plan: CompactionPlan, engine: Engine, progress: Progress
 ) -> list[CommitMessage | FailedBucket]:
-    """Run all tasks; when the engine fails (or the user interrupts), no new file of any of them stays."""
+    """Run all tasks. If the engine fails or the user interrupts, all their new files are deleted."""
     if not plan.tasks:
         return []
     engine.prepare(plan.work, progress)
@@ -227,7 +228,7 @@ def _compact_buckets(
 def _distribute_rows(
     new_files: NewFiles, request: CompactRequest, plan: CompactionPlan, engine: Engine, progress: Progress
 ) -> Outcome:
-    """One commit for the postponed rows of all partitions; after a conflict for those that have none."""
+    """Commit the postponed rows of all partitions at once; after a conflict, those of the partitions without one."""
     outcome, context = Outcome(), new_files.context
     if not plan.postponed or plan.snapshot_id is None:
         return outcome
@@ -237,7 +238,7 @@ def _distribute_rows(
         conflict = _commit_distributed(new_files, distributed, outcome)
         if conflict is None:
             return outcome
-        refused = in_the_way(context, distributed)
+        refused = partitions_changed_since(context, distributed)
         left = [message for message in distributed if message.partition not in refused]
         left = left if len(left) < len(distributed) else []
         drop_conflicting(new_files, [message for message in distributed if message not in left], conflict, outcome)
@@ -252,50 +253,50 @@ def _commit_distributed(new_files: NewFiles, messages: list[CommitMessage], outc
 
 
 def _per_bucket(results: Sequence[CommitMessage | FailedBucket]) -> list[CommitMessage | FailedBucket]:
-    """One result for each bucket: what its tasks did, or the first failure of any of them."""
+    """One result per bucket: the combined message of its tasks, or their first failure."""
     found: dict[BucketId, CommitMessage | FailedBucket] = {}
     for result in results:
         before = found.setdefault(result.bucket_id, result)
         if before is result or isinstance(before, FailedBucket):
             continue
-        found[result.bucket_id] = result if isinstance(result, FailedBucket) else _together(before, result)
+        found[result.bucket_id] = result if isinstance(result, FailedBucket) else _combined(before, result)
     return list(found.values())
 
 
-def _together(one: CommitMessage, other: CommitMessage) -> CommitMessage:
-    before, after = one.compact_before + other.compact_before, one.compact_after + other.compact_after
-    return replace(one, compact_before=before, compact_after=after)
+def _combined(first: CommitMessage, second: CommitMessage) -> CommitMessage:
+    before, after = first.compact_before + second.compact_before, first.compact_after + second.compact_after
+    return replace(first, compact_before=before, compact_after=after)
 
 
 def _without_vectors(
     new_files: NewFiles, task: CompactionTask | None, result: CommitMessage | FailedBucket
 ) -> CommitMessage | FailedBucket:
-    """The work on a bucket of an append table, with the vectors of what is left of its files: packs share index files."""
+    """For a bucket of an append table, drop the vectors of compacted files; all packs of the bucket share its index files."""
     if task is None or not task.index_files or isinstance(result, FailedBucket):
         return result
     vectors = ChangedVectors(new_files.context, task.picked, new_files.stamp)
     for file in result.compact_before:
         vectors.drop(file.file_name)
-    gone, made = vectors.write(frozenset(file.file_name for file in (*task.files, *task.others)))
-    return replace(result, compact_deleted_index_files=gone, compact_new_index_files=made)
+    deleted, new = vectors.write(frozenset(file.file_name for file in (*task.files, *task.others)))
+    return replace(result, compact_deleted_index_files=deleted, compact_new_index_files=new)
 
 
 def _memory_of_a_task(request: CompactRequest, engine: Engine) -> int | None:
-    """What each merge may use; None for the default. In a container, tasks of this process share half of what it leaves."""
+    """Bytes that each merge may use; None for the default. In a container, local tasks share half of its memory limit."""
     if request.memory is None:
         limit = container_memory() if engine.name == LOCAL else None
-        fair = None if limit is None else max(LEAST_MEMORY, limit // 2 // engine.tasks_per_process)
-        return fair if fair is not None and fair < MERGE_BYTES else None
+        share = MERGE_BYTES if limit is None else max(LEAST_MEMORY, limit // 2 // engine.tasks_per_process)
+        return share if share < MERGE_BYTES else None
     share = request.memory // engine.tasks_per_process
     if share < LEAST_MEMORY:
         raise UsageError(
-            f"--memory is too little for {engine.tasks_per_process} compactions at a time", "each of them needs 1 mb at least"
+            f"--memory is too small for {engine.tasks_per_process} concurrent compactions", "each of them needs at least 1 mb"
         )
     return share
 
 
 def compact_bucket(context: TableContext, task: CompactionTask) -> CommitMessage | FailedBucket:
-    """One bucket's compaction as a task of an engine: its error is a result, so that the other buckets go on."""
+    """Compact one bucket as an engine task. An error is returned as a result, so that other buckets continue."""
     try:
         return run_compaction(context, task)
     except PaimonError as error:
@@ -303,23 +304,23 @@ def compact_bucket(context: TableContext, task: CompactionTask) -> CommitMessage
 
 
 def _remember(states: States, plan: CompactionPlan, outcome: Outcome) -> None:
-    """Keep the state of each task whose bucket was committed; buckets that no longer exist are forgotten."""
+    """Remember the states of buckets that were skipped or committed."""
     committed = {message.bucket_id for message in outcome.committed}
     for decision in plan.decisions:
         if isinstance(decision, SkippedBucket) or decision.bucket_id in committed:
             states[decision.bucket_id] = decision.state
 
 
-def _raise_what_is_left(request: CompactRequest, total: Outcome, summary: CompactSummary) -> None:
-    """Raise failures first: a conflict may be retried, a failure must be examined."""
+def _raise_unfinished(request: CompactRequest, total: Outcome, summary: CompactSummary) -> None:
+    """Raise for buckets that were not compacted; failures come before conflicts, which a repeated run may resolve."""
     errors: list[PaimonError] = [*total.failures.values(), *total.conflicts.values()]
     if not errors:
         return
     done = len(total.committed)
     if not done and (request.on_conflict != SKIP or total.failures):
         raise errors[0]
-    of, hint = f"{len(errors)} of {done + len(errors)} buckets", "run the command again for the remaining buckets"
+    what, hint = f"{len(errors)} of {done + len(errors)} buckets", "run the command again for the remaining buckets"
     details = {"buckets_committed": done, "buckets_skipped": len(errors), "snapshots": [s.id for s in summary.snapshots]}
     if total.failures:
-        raise PartialSuccess(f"{of} failed", str(errors[0]), errors[0].hint or hint, **details)
-    raise PartialSuccess(f"{of} were skipped", "another job compacted them meanwhile", hint, **details)
+        raise PartialSuccess(f"{what} failed", str(errors[0]), errors[0].hint or hint, **details)
+    raise PartialSuccess(f"{what} were skipped", "another job compacted them meanwhile", hint, **details)

@@ -1,6 +1,6 @@
-"""What becomes of compactions that have run: which are committed, which meet a conflict, and which have failed.
+"""Commits the results of compactions: all buckets in one snapshot.
 
-All buckets go into one snapshot. If another job has replaced files of some, the others are committed without them.
+If another job has replaced files of some buckets, the other buckets are committed without them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class FailedBucket:
-    """A bucket whose compaction failed; its own new files are gone."""
+    """A bucket whose compaction failed; its new files have been deleted."""
 
     task: CompactionTask
     error: PaimonError
@@ -35,7 +35,7 @@ class FailedBucket:
 
 @dataclass
 class Outcome:
-    """Committed messages and their snapshots; buckets that others had changed, and buckets that failed, with their errors."""
+    """Committed messages and their snapshots; the errors of buckets with a conflict and of buckets that failed."""
 
     committed: list[CommitMessage] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
@@ -43,14 +43,14 @@ class Outcome:
     failures: dict[BucketId, PaimonError] = field(default_factory=dict)
 
     def add_round(self, later: Outcome) -> None:
-        """Conflicts of the latest round only: buckets of earlier ones have been planned again."""
+        """Add a repeated run of the same stage. Its conflicts replace the earlier ones, whose buckets were planned again."""
         self.committed += later.committed
         self.snapshots += later.snapshots
         self.failures.update(later.failures)
         self.conflicts = later.conflicts
 
     def add_stage(self, later: Outcome) -> None:
-        """The outcome of what follows, of other work."""
+        """Add the outcome of another stage."""
         self.committed += later.committed
         self.snapshots += later.snapshots
         self.failures.update(later.failures)
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def commit_results(new_files: NewFiles, results: Sequence[CommitMessage | FailedBucket], engine: Engine) -> Outcome:
-    """Commit what succeeded; a failed bucket whose files another job has replaced meanwhile counts as a conflict."""
+    """Commit the successful results. A failed bucket whose files another job replaced in the meantime counts as a conflict."""
     outcome = Outcome()
     if not results:
         return outcome
@@ -79,9 +79,9 @@ def commit_results(new_files: NewFiles, results: Sequence[CommitMessage | Failed
 
 
 def _commit_as_one(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome) -> None:
-    """All in one snapshot; after a conflict once more without the buckets whose files are gone, and then one by one.
+    """Commit all messages in one snapshot; after a conflict, without the replaced buckets; if that fails too, one by one.
 
-    When an attempt fails for another reason, the files of those that wait for theirs are deleted, too.
+    If an attempt fails for another reason, the files of all messages not committed yet are deleted.
     """
     conflict = try_commit(new_files, messages, outcome)
     if conflict is None:
@@ -109,7 +109,7 @@ def _commit_as_one(new_files: NewFiles, messages: list[CommitMessage], outcome: 
 def try_commit(
     new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome, rows_are_new: bool = False
 ) -> Conflict | None:
-    """A conflict is an answer, and leaves the files for another attempt; any other refusal is raised."""
+    """Commit the messages. Returns a conflict, which leaves the new files for another attempt; raises any other refusal."""
     context = new_files.context
     identity, began = fresh_identity(context), new_files.began_millis
     commit = Committer(context).commit
@@ -124,7 +124,7 @@ def try_commit(
 
 
 def drop_conflicting(new_files: NewFiles, messages: Sequence[CommitMessage], conflict: Conflict, outcome: Outcome) -> None:
-    """Delete what these compactions have written, and note their buckets."""
+    """Delete the new files of these messages and record their buckets as conflicts."""
     if messages:
         new_files.delete_created(messages, conflict)
         outcome.conflicts.update((message.bucket_id, conflict) for message in messages)
@@ -132,14 +132,14 @@ def drop_conflicting(new_files: NewFiles, messages: Sequence[CommitMessage], con
 
 @dataclass(frozen=True)
 class _Base:
-    """What a compaction has read of a bucket; without `vectors` or `upper_files` those do not matter."""
+    """The files of a bucket that a compaction read; None for `vectors` or `upper_files` if it does not depend on them."""
 
     files: tuple[DataFileMeta, ...]
     vectors: tuple[str, ...] | None = None
     upper_files: tuple[str, ...] | None = None
 
     def is_current(self, bucket: BucketFiles | None) -> bool:
-        """Whether all of it still belongs to the bucket (files at their level)."""
+        """Whether all of them are still in the bucket, at the same levels."""
         if bucket is None:
             return False
         names = {(file.file_name, file.level) for file in bucket.files}
@@ -151,6 +151,6 @@ class _Base:
 
 
 def _replaced_buckets(context: TableContext, bases: dict[BucketId, _Base]) -> set[BucketId]:
-    """Buckets of which another job has replaced something that was read."""
+    """The buckets in which another job has replaced a file that was read."""
     live = bucket_files(context, context.snapshots.latest(), FileFilter(buckets={bucket for _, bucket in bases}))
     return {bucket_id for bucket_id, base in bases.items() if not base.is_current(live.get(bucket_id))}

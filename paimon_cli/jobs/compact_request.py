@@ -1,4 +1,4 @@
-"""What a compaction is asked to do, and its plan at a snapshot: a decision for each bucket, within the limits of a round."""
+"""The request for a compaction and its plan at a snapshot: one decision per bucket, within the limits of a round."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from paimon_cli.write.sorted_write import SortOrder
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"
 LEAST_MEMORY = 1 << 20
-OTHERS_WAIT = "other tables wait for their turn"
+OTHERS_WAIT = "other tables are waiting for their turn"
 
 States = dict[BucketId, PickState]
-"""What a process remembers of a table's buckets from one plan to the next."""
+"""What a process remembers about a table's buckets from one plan to the next."""
 
 
 @dataclass(frozen=True)
 class RoundLimits:
-    """The most bytes to read and buckets to compact in one round of one table; None: no limit.
+    """The maximum bytes to read and buckets to compact in one round of one table; None: no limit.
 
-    `turn_bytes`: of a service that other tables wait for; one bucket is compacted even if it is bigger.
+    `turn_bytes`: the limit of a turn in a service while other tables wait; one bucket is compacted even if it is larger.
     """
 
     max_bytes: int | None = None
@@ -48,7 +48,7 @@ class RoundLimits:
     turn_bytes: int | None = None
 
     def after(self, messages: Sequence[CommitMessage]) -> RoundLimits:
-        """What is left of them once postponed rows were distributed."""
+        """What remains of the limits after postponed rows were distributed."""
         distributed = [message for message in messages if message.bucket == POSTPONE_BUCKET]
         size = sum(file.file_size for message in distributed for file in message.compact_before)
         return RoundLimits(
@@ -63,12 +63,12 @@ UNLIMITED = RoundLimits()
 
 @dataclass(frozen=True)
 class CompactRequest:
-    """The user's request; without partitions and buckets it means all of them.
+    """The user's request; no partitions or buckets means all of them.
 
-    `idle_millis`: partitions without new data for this long are fully compacted, others by the strategy (not at all if that is
-    full, too). `at_snapshot`: plan at this snapshot, not at the latest. `memory`: bytes that the merges of one process may use.
-    `unknown_buckets_allowed`: bucket numbers that a table lacks select nothing, for a request to many tables. `order`: sort the
-    rows of whole partitions, instead of what the strategy says.
+    `idle_millis`: partitions without new data for this long are fully compacted; others follow the strategy, or are skipped
+    if it is `full` as well. `at_snapshot`: plan at this snapshot instead of the latest. `memory`: bytes for all merges of
+    one process. `unknown_buckets_allowed`: ignore bucket numbers that a table lacks, for requests to several tables.
+    `order`: sort the rows of whole partitions instead of following the strategy.
     """
 
     strategy: str = "full"
@@ -85,10 +85,10 @@ class CompactRequest:
 
 @dataclass(frozen=True)
 class Standing:
-    """How the selected buckets of a table stand, for those who look from outside. `picked`: how many are to be compacted.
+    """Figures about the selected buckets of a table, for monitoring. Sizes are bytes; `picked`: the buckets to be compacted.
 
-    `uncompacted_since`: when the oldest file of level 0 was made (epoch millis), in append tables the oldest one that is picked;
-    None without any.
+    `uncompacted_since`: creation time (epoch millis) of the oldest level-0 file, in append tables of the oldest picked
+    file; None if there is none.
     """
 
     buckets: int = 0
@@ -133,9 +133,9 @@ NO_BUCKETS = Standing()
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """The decisions for all selected buckets at one snapshot: a dry run shows them and a run carries them out.
+    """The decisions for all selected buckets at one snapshot. A dry run shows them; a run carries them out.
 
-    `idle_at`: when the next partition has been idle for as long as the request says (epoch millis).
+    `idle_at`: when the next partition will have been idle for `idle_millis` (epoch millis); None if no partition is waiting.
     """
 
     snapshot_id: int | None
@@ -144,7 +144,7 @@ class CompactionPlan:
     idle_at: int | None = None
 
     def prepared(self, file_stamp: str, limits: RoundLimits) -> CompactionPlan:
-        """The same plan for a run whose files bear this stamp, within limits."""
+        """This plan with a file stamp for its tasks, and within limits."""
         stamped = (replace(d, file_stamp=file_stamp) if isinstance(d, CompactionTask) else d for d in self.decisions)
         return replace(self, decisions=apply_limits(tuple(stamped), limits))
 
@@ -154,7 +154,7 @@ class CompactionPlan:
 
     @property
     def postponed(self) -> list[PostponedRows]:
-        """Partitions whose waiting rows get their buckets, before any bucket is compacted."""
+        """Partitions with postponed rows, which are distributed before any bucket is compacted."""
         return [decision for decision in self.decisions if isinstance(decision, PostponedRows)]
 
     @property
@@ -169,12 +169,16 @@ def plan_compaction(
     states: Mapping[BucketId, PickState] | None = None,
     only: frozenset[BucketId] | None = None,
 ) -> CompactionPlan:
-    """Decide for each selected bucket at the latest snapshot (or the requested one); `only`: consider only these buckets."""
+    """Make a decision for each selected bucket at the requested snapshot (default: the latest).
+
+    `only`: restrict the plan to these buckets. Raises `NotSupported` if the table cannot be compacted, `UsageError` for unknown
+    partitions or buckets.
+    """
     check_compactable(context)
     if request.order is not None:
         check_sortable(context, request.order)
-    asked = request.at_snapshot
-    snapshot = context.snapshots.latest_to_plan() if asked is None else context.snapshots.get(asked)
+    at_snapshot = request.at_snapshot
+    snapshot = context.snapshots.latest_to_plan() if at_snapshot is None else context.snapshots.get(at_snapshot)
     if snapshot is None:
         if not request.unknown_buckets_allowed:
             expect_buckets(context, request.buckets, ())
@@ -209,21 +213,22 @@ def plan_compaction(
 
 
 def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:
-    """The tasks, biggest first, so that the longest does not start last."""
+    """The tasks, largest first, so that the longest one does not start last."""
     return sorted((plan for plan in plans if isinstance(plan, CompactionTask)), key=lambda task: -task.size)
 
 
 def apply_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[Decision, ...]:
-    """The decisions without the tasks that exceed the limits. Buckets with the most runs go first, since reads gain most
-    there.
+    """Turn the tasks that exceed the limits into skipped buckets.
+
+    Buckets with the most runs come first, since reads gain most from compacting them.
     """
     picked = (d for d in decisions if not isinstance(d, SkippedBucket))
-    turn = sorted(picked, key=lambda task: (-task.runs_before, task.size))
+    by_urgency = sorted(picked, key=lambda task: (-task.runs_before, task.size))
     later: dict[BucketId, str] = {}
     size = count = 0
-    for task in turn:
+    for task in by_urgency:
         if limits.max_buckets is not None and count >= limits.max_buckets:
-            later[task.bucket_id] = f"{task.reason}, but this round has its {limits.max_buckets} buckets (--max-buckets)"
+            later[task.bucket_id] = f"{task.reason}, but this round already has {limits.max_buckets} buckets (--max-buckets)"
         elif limits.max_bytes is not None and size + task.size > limits.max_bytes:
             later[task.bucket_id] = f"{task.reason}, but {size} + {task.size} bytes > {limits.max_bytes} (--max-bytes)"
         elif limits.turn_bytes is not None and count and size + task.size > limits.turn_bytes:
@@ -242,11 +247,11 @@ def _left_for_later(decision: Decision, reason: str) -> Decision:
 
 
 def newest_data(buckets: Iterable[BucketFiles]) -> dict[bytes, int]:
-    """When each partition got its newest data (epoch millis): the newest file not written by a compaction, if there is one."""
+    """When each partition last received data (epoch millis): its newest file, preferring files not written by a compaction."""
     newest: dict[bytes, tuple[bool, int]] = {}
     for bucket in buckets:
         for file in bucket.files:
             moment = moment_of_wall_clock(file.creation_time_millis or 0)
-            seen = (file.file_source != SOURCE_COMPACT, moment)
-            newest[bucket.partition] = max(newest.get(bucket.partition, seen), seen)
+            candidate = (file.file_source != SOURCE_COMPACT, moment)
+            newest[bucket.partition] = max(newest.get(bucket.partition, candidate), candidate)
     return {partition: moment for partition, (_, moment) in newest.items()}

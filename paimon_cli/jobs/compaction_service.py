@@ -1,8 +1,8 @@
-"""`compact --watch`: rounds over tables that appear, change and vanish, until the service is stopped.
+"""`compact --watch`: compacts tables in rounds, while tables are created, changed and dropped, until the service is stopped.
 
-A round asks each table whether there is a snapshot after the last one seen, which is one request, and looks at those that have
-one, or whose time has come. What it finds to do becomes the turns of the round, those with the greatest need first. A table has
-one turn in a round; a turn that would keep others waiting for long compacts a part, and the next round begins at once.
+Each round probes every table for a snapshot after the last one that was planned, with one request, and plans the tables that
+have one or are due. Each table with work gets one turn in the round, the most urgent first. A turn that would keep other tables
+waiting for long compacts only part of the table, and the next round starts at once.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from paimon_cli.storage.threads import in_parallel
 COMPACTED, NOTHING, TRY_AGAIN, GONE, FAILED = "compacted", "nothing to do", "try again", "gone", "failed"
 HELD = "held by another service"
 PASSING = (Conflict, PartialSuccess, StorageUnavailable, CommitUnknown)
-"""Errors that may be resolved by the next round."""
+"""Errors that the next round may resolve."""
 RECHECK_MILLIS = 300_000
-"""After this time a table is looked at without a new snapshot: it may have been rolled back, or have other options."""
+"""After this time a table is planned again even without a new snapshot: it may have been rolled back, or its options changed."""
 LONGEST_BACKOFF_MILLIS = 600_000
 PROBES_AT_ONCE, LOOKS_AT_ONCE = 32, 8
 MOST_PLANNED_FILES = 50_000
-"""Files in plans that wait for their turns; tables beyond this limit are planned again when their turn comes."""
+"""Files in plans kept for waiting turns; tables beyond this limit are planned again when their turn comes."""
 MOST_PLANS = 200
 TURN_BYTES = 1 << 30
-"""What one table may compact in a round while other tables wait for their turn."""
+"""Bytes that one table may compact in a round while other tables wait for their turn."""
 SMALL_BYTES, SMALL_MEMORY, SMALL_AT_ONCE = 8 << 20, 32 << 20, 8
-"""Turns that read at most SMALL_BYTES run in parallel, SMALL_AT_ONCE of them, each with SMALL_MEMORY for its merges."""
+"""Turns that read at most SMALL_BYTES run SMALL_AT_ONCE at a time, each with SMALL_MEMORY for its merges."""
 MOST_DOUBLINGS = 20
 
 
 @dataclass(frozen=True)
 class ServedTable:
-    """A table of the service; `open` returns it with its current schema and options."""
+    """A table that the service compacts; `open` returns it with its current schema and options."""
 
     name: str
     open: Callable[[], TableContext]
@@ -57,9 +57,9 @@ class ServedTable:
 
 @dataclass(frozen=True)
 class TableRound:
-    """What one round did to one table; `error` is None unless the state is `try again`, `gone` or `failed`.
+    """What one round did to one table. `error`: None unless the state is `try again`, `gone` or `failed`.
 
-    `standing`: how its buckets stood when it was last looked at. `is_new`: in this round; otherwise it is as it was then.
+    `standing`: its figures when it was last planned. `is_new`: whether that was in this round.
     """
 
     table: str
@@ -73,7 +73,7 @@ class TableRound:
 
 @dataclass(frozen=True)
 class ServiceRound:
-    """One round over all tables; times in epoch millis and seconds. `waiting`: tables of which a part is left to do."""
+    """One round over all tables. `waiting`: the number of tables with work left over."""
 
     number: int
     started_millis: int
@@ -90,15 +90,15 @@ class ServiceWatcher(Protocol):
     def table_done(self, done: TableRound) -> None: ...
 
     def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
-        """`pause_seconds` until the next round; None after the last."""
+        """`pause_seconds`: until the next round; None after the last."""
         ...
 
 
 @dataclass
 class _Known:
-    """What the service remembers of a table between rounds. `history` is None until it was opened.
+    """What the service remembers about a table between rounds. `history` is None until the table was opened.
 
-    A quiet table is looked at again when a snapshot follows `seen`, others when they are due.
+    A quiet table is planned again when a snapshot follows `seen`, any table when it is due.
     """
 
     last: TableRound
@@ -111,16 +111,16 @@ class _Known:
     orphans_due_millis: int = 0
 
     def forget_work(self) -> None:
-        """Keep the state of the last round without what it did, and without its plan."""
+        """Keep the state of the last round, but not its work and its plan."""
         plan = CompactionPlan(self.last.summary.plan.snapshot_id)
         self.last = replace(self.last, summary=CompactSummary(plan=plan), upkeep=NOT_KEPT_UP)
 
 
 @dataclass
 class CompactionService:
-    """A dedicated compaction job. All its lasting state is in the tables; what it remembers only saves work.
+    """A dedicated compaction job. All its persistent state is in the tables; what it remembers only saves work.
 
-    `leases`: shared with other services of the same tables; None without any.
+    `leases`: coordinate it with other services for the same tables; None to run alone.
     """
 
     tables: Callable[[], Sequence[ServedTable]]
@@ -135,9 +135,9 @@ class CompactionService:
     _kept: KeptFiles = field(default_factory=lambda: KeptFiles(keeps_copies=True))
 
     def run(self, interval_seconds: float, max_rounds: int | None) -> None:
-        """Run rounds until `max_rounds` (None: until interrupted), then raise the error of a table if all tables failed for good.
+        """Run rounds until `max_rounds` (None: until interrupted), then raise the failures of the last round.
 
-        With `on_conflict` `fail` the first conflict ends it.
+        With `on_conflict="fail"` the first conflict ends the service.
         """
         number = 0
         with contextlib.nullcontext() if self.leases is None else self.leases.renewed():
@@ -158,8 +158,8 @@ class CompactionService:
     def _round(self, number: int, interval_seconds: float) -> ServiceRound:
         started, interval = self.clock.now_millis(), int(interval_seconds * 1000)
         tables = self._listed(started)
-        asked = in_parallel(self._is_due, list(tables), PROBES_AT_ONCE)
-        due = [table for table, is_due in zip(tables.values(), asked, strict=True) if is_due]
+        probes = in_parallel(self._is_due, list(tables), PROBES_AT_ONCE)
+        due = [table for table, is_due in zip(tables.values(), probes, strict=True) if is_due]
         turns: list[Turn] = []
         for table, found in zip(due, in_parallel(self._look, due, LOOKS_AT_ONCE), strict=True):
             if isinstance(found, Turn) and found.has_work:
@@ -182,7 +182,7 @@ class CompactionService:
         )
 
     def _listed(self, now: int) -> dict[str, ServedTable]:
-        """The tables by name; what is remembered of others is forgotten."""
+        """The tables by name. Tables that no longer exist are forgotten."""
         tables = {table.name: table for table in self.tables()}
         for name in self._known.keys() - tables:
             del self._known[name]
@@ -192,7 +192,7 @@ class CompactionService:
         return tables
 
     def _is_due(self, name: str) -> bool:
-        """Whether to look at the table: one request, or none if its time has come or not come yet."""
+        """Whether to plan the table; takes at most one request."""
         known, now = self._known[name], self.clock.now_millis()
         if now >= known.due_millis:
             return True
@@ -219,20 +219,20 @@ class CompactionService:
         return turn
 
     def _taken(self, number: int, turns: Sequence[Turn], limit: int | None) -> Iterator[TableRound]:
-        """Take the turns: first small ones side by side in this process, since they mostly wait for the store, then the others.
+        """Take the turns: first small ones, concurrently in this process, since they mostly wait for the store, then the others.
 
-        A signal ends a big turn at once; small ones that have begun are finished, and no other begins.
+        A signal ends a large turn at once; small turns that have started are finished, and no other starts.
         """
         is_local = self.engine.name == LOCAL and len(turns) > 1
         small = {turn.table: turn for turn in turns if is_local and turn.need.size <= SMALL_BYTES}
         if small:
             share = (self.request.memory or usable_memory() // 2) // SMALL_AT_ONCE
             request = replace(self.request, memory=max(LEAST_MEMORY, min(SMALL_MEMORY, share)))
-            quietly = partial(self._served, request=request, engine=LocalEngine(), limit=limit)
+            serve = partial(self._served, request=request, engine=LocalEngine(), limit=limit)
             pool = ThreadPoolExecutor(SMALL_AT_ONCE)
             try:
-                begun = [pool.submit(quietly, turn, NoProgress(), contextlib.nullcontext) for turn in small.values()]
-                for future in as_completed(begun):
+                started = [pool.submit(serve, turn, NoProgress(), contextlib.nullcontext) for turn in small.values()]
+                for future in as_completed(started):
                     yield future.result()
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
@@ -243,7 +243,7 @@ class CompactionService:
     def _served(
         self, turn: Turn, progress: Progress, shield: Shield, *, request: CompactRequest, engine: Engine, limit: int | None
     ) -> TableRound:
-        """One turn of a table, under its lease."""
+        """Take the turn of one table, under its lease."""
         known = self._known[turn.table]
         try:
             with self._leased(turn) as is_ours:
@@ -272,7 +272,7 @@ class CompactionService:
                 self.leases.release(directory)
 
     def _note(self, done: TableRound, interval: int) -> None:
-        """Remember the outcome for a table, and when the table is due again."""
+        """Remember the outcome for a table and when it is due again, and report it."""
         known, now = self._known[done.table], self.clock.now_millis()
         known.last = done
         if done.state == HELD and self.leases is not None:
@@ -299,12 +299,12 @@ def _is_conflict(error: PaimonError) -> bool:
 
 
 def raise_failures(tables: Sequence[TableRound], when: str = "") -> None:
-    """Raise the failure of the only table, or one error for the failures of several; a table that is gone has not failed."""
+    """Raise the error of the only table, or one error for several failed tables; a dropped table has not failed."""
     errors = [table.error for table in tables if table.error is not None and table.state != GONE]
     if len(errors) == 1 == len(tables):
         raise errors[0]
     if errors:
         what = f"{len(errors)} of {len(tables)} tables could not be compacted{when}"
         why = "; ".join(error.message for error in errors)
-        kind = PartialSuccess if len(errors) < len(tables) else type(errors[0])
-        raise kind(what, why, errors[0].hint)
+        error_class = PartialSuccess if len(errors) < len(tables) else type(errors[0])
+        raise error_class(what, why, errors[0].hint)

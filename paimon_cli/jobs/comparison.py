@@ -1,7 +1,7 @@
-"""Compares the rows of two tables, versions of tables, or files: by key, or as whole rows that are counted.
+"""`compare`: compares the rows of two tables, versions of tables, or files, by key or as counted whole rows.
 
-Each side is sorted into runs, on disk where memory is too small, and the runs of both are merged. Values are equal as in Java:
-NaN equals NaN, null equals null, and -0.0 is not 0.0.
+Each side is sorted into runs, which spill to disk if memory is short, and the runs of both sides are merged. Equality is that of
+Java: NaN equals NaN, null equals null, and -0.0 differs from 0.0.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine, SortedRows,
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 RUN_BYTES = 96 << 20
-"""Bytes of the rows that are sorted in memory at a time, without the copies made while they are sorted."""
+"""Bytes of rows sorted in memory at a time, not counting the copies made by the sort."""
 MOST_RUNS = 32
 HERE, THERE = 0, 1
-"""The side that a row belongs to, where a merge expects its sequence number."""
+"""The side of a row, stored in the sequence number column of the merge."""
 COUNT = "_COUNT"
 SORTED_AS = "_SORTED_AS_"
-"""Prefix of the columns that hold nested values as text, because nested values have no order."""
+"""Prefix of columns that hold nested values as text, since nested values have no order."""
 ONLY_HERE, ONLY_THERE, DIFFERENT = "only here", "only there", "different"
 
 
 @dataclass(frozen=True)
 class RowDifference:
-    """A row that the sides do not share, `count` times; `columns` are those whose values differ.
+    """A row that differs between the sides. `columns`: those with different values; `count`: how often a whole row occurs.
 
-    `here` and `there` are the rows without their key, None where a side lacks the row.
+    `here`, `there`: the row without its key; None if that side lacks it.
     """
 
     kind: str
@@ -54,10 +54,10 @@ class RowDifference:
 
 @dataclass
 class Comparison:
-    """How two sides differ: numbers of rows, and the first differences of each kind in the order of keys.
+    """How two sides differ: row counts, and the first differences of each kind in key order.
 
-    `columns_only_here` and `columns_only_there` were not compared; they count as a difference unless columns were chosen.
-    `differing_columns`: how many of the different rows differ in each column.
+    `columns_only_here`, `columns_only_there`: not compared; they count as a difference unless the caller chose the columns.
+    `differing_columns`: for each column, the number of rows whose values differ in it.
     """
 
     here: str
@@ -93,9 +93,9 @@ def compare(
 ) -> Comparison:
     """Compare all rows that match `where`, in bounded memory.
 
-    `key`: default that of either side, empty for whole rows; `columns`: default all that both have; `limit`: how many differences
-    of each kind are kept.
-    Raises `UsageError` for a key that repeats, and for columns that cannot be compared.
+    `key`: default the primary key of either side; empty compares whole rows. `columns`: default all that both sides have.
+    `limit`: how many differences of each kind to keep. Raises `UsageError` if the key is not unique or columns cannot be
+    compared.
     """
     key = shared_key(here, there) if key is None else tuple(key)
     fields = compared_fields(here, there, key, columns)
@@ -118,7 +118,7 @@ def _missing(side: Side, other: Side) -> list[str]:
 
 @dataclass(frozen=True)
 class Counted(WholeRowEngine):
-    """A `MergeEngine` that makes one row of equal ones and adds up their counts."""
+    """A `MergeEngine` that collapses equal rows into one and adds up their counts."""
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         counts = np.add.reduceat(rows.rows.column(COUNT).to_numpy()[rows.order], rows.starts)
@@ -127,7 +127,7 @@ class Counted(WholeRowEngine):
 
 
 class _Work:
-    """One comparison. Without a key whole rows are the key, and equal ones are counted."""
+    """A comparison in progress. Without a key, the whole row is the key, and equal rows are counted."""
 
     def __init__(self, result: Comparison, fields: Sequence[DataField], limit: int) -> None:
         self.result = result
@@ -141,7 +141,7 @@ class _Work:
     def runs(
         self, side: Side, number: int, where: str | None, spill: SpillDirectory, advance: Callable[[int], object]
     ) -> Iterator[OpenRun]:
-        """Sorted runs of one side: the last one stays in memory if it is the only one."""
+        """The sorted runs of one side; a single run stays in memory."""
         held: list[pa.RecordBatch] = []
         size = 0
         spilled = False
@@ -189,7 +189,7 @@ class _Work:
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def judge(self, rows: pa.RecordBatch) -> None:
-        """Count what is equal and what is not among rows that hold all versions of their keys, in order."""
+        """Count equal and different rows. The batch is sorted and holds all rows of its keys, of both sides."""
         if not rows.num_rows:
             return
         starts = group_starts(order_words([rows.column(name) for name in self.sort_columns]))
@@ -230,7 +230,7 @@ class _Work:
         self._add_changed(rows, first[changed], last[changed], unlike[changed])
 
     def _add(self, kind: str, rows: pa.RecordBatch, places: np.ndarray, counts: np.ndarray | None = None) -> None:
-        """Rows of one side alone."""
+        """Count and keep rows that only one side has. `places`: their positions in the batch."""
         number = len(places) if counts is None else int(counts.sum())
         if kind == ONLY_HERE:
             self.result.only_here += number
@@ -253,7 +253,7 @@ class _Work:
             self.result.differences.append(RowDifference(DIFFERENT, 1, key, names, here, there))
 
     def _rows(self, rows: pa.RecordBatch, places: np.ndarray) -> Iterator[tuple[dict[str, Any] | None, dict[str, Any]]]:
-        """Key and other values of chosen rows, in canonical form."""
+        """The key and the other values of the rows at these positions, in canonical form."""
         chosen = rows.select([field.name for field in self._fields]).take(pa.array(places, pa.int64()))
         for row in canonical_rows(chosen, self._fields):
             key = {name: row.pop(name) for name in self.result.key}
@@ -261,6 +261,6 @@ class _Work:
 
 
 def _sortable(column: pa.Array, t: DataType) -> pa.Array:
-    """Texts that are equal where nested values are."""
+    """Nested values as text; equal values have equal texts."""
     texts = [None if value is None else json.dumps(value) for value in canonical_column(column, t)]
     return pa.array(texts, pa.string())

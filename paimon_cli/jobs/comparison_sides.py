@@ -1,4 +1,4 @@
-"""The sides of a comparison, tables at a version or files, and the columns that they have in common."""
+"""The two sides of a comparison (a table at some version, or files) and the columns that they share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Side(Protocol):
-    """One side of a comparison. `key`: the columns that identify a row; none if there are none."""
+    """One side of a comparison. `key`: the columns that identify a row; may be empty."""
 
     @property
     def name(self) -> str: ...
@@ -37,13 +37,13 @@ class Side(Protocol):
     @property
     def key(self) -> Sequence[str]: ...
     def batches(self, fields: Sequence[DataField], where: str | None) -> Iterator[pa.RecordBatch]:
-        """The rows that match, with columns of these names and types."""
+        """The rows that match `where`, with columns of these names and types."""
         ...
 
 
 @dataclass(frozen=True)
 class TableSide:
-    """A table at one of its versions, which `request` names."""
+    """A table at the version that `request` names."""
 
     name: str
     table: CatalogTable
@@ -71,7 +71,7 @@ class TableSide:
 
 @dataclass(frozen=True)
 class FileSide:
-    """Files, read as a write reads them. `fields` are its columns, with the types of the table that it is compared with."""
+    """Input files, read as `write` reads them. `fields`: the columns, with the types of the table on the other side."""
 
     name: str
     source: FileRows
@@ -102,7 +102,10 @@ def _as_type(column: pa.Array, own: DataType, wanted: DataType) -> pa.Array:
 
 
 def shared_key(here: Side, there: Side) -> tuple[str, ...]:
-    """The key of one side, whose columns the other must have, too; none if neither has a key."""
+    """The primary key of either side; empty if neither has one.
+
+    Raises `UsageError` if the sides have different keys, or if one side lacks a column of the key.
+    """
     keys = [tuple(side.key) for side in (here, there) if side.key]
     if not keys:
         return ()
@@ -116,7 +119,10 @@ def shared_key(here: Side, there: Side) -> tuple[str, ...]:
 
 
 def compared_fields(here: Side, there: Side, key: Sequence[str], columns: Sequence[str]) -> list[DataField]:
-    """The key and the chosen columns, by default all that both sides have, with types that hold the values of both."""
+    """The key and the chosen columns (default: all shared columns), with types that hold the values of both sides.
+
+    Raises `UsageError` for unknown columns, incompatible types, a key of a nested type, or if there is nothing to compare.
+    """
     sides = [{field.name: field.type for field in side.fields} for side in (here, there)]
     for name in (*key, *columns):
         for side, known in zip((here, there), sides, strict=True):
@@ -126,7 +132,7 @@ def compared_fields(here: Side, there: Side, key: Sequence[str], columns: Sequen
     if not chosen and not key:
         raise UsageError("there is nothing to compare", f"{here.name} and {there.name} have no column in common")
     fields = [DataField(0, name, _common_type(name, *(side[name] for side in sides))) for name in (*key, *chosen)]
-    nested = next((one for one in fields[: len(key)] if isinstance(one.type, NestedType)), None)
+    nested = next((field for field in fields[: len(key)] if isinstance(field.type, NestedType)), None)
     if nested is not None:
         raise UsageError(f"column '{nested.name}' cannot be a key", f"{type_to_sql(nested.type)} has no order")
     return fields
@@ -136,7 +142,7 @@ _HELD_BY_DOUBLE = frozenset(["FLOAT", "INT", "SMALLINT", "TINYINT"])
 
 
 def _holds(wide: DataType, narrow: DataType) -> bool:
-    """Whether one type has every value of another."""
+    """Whether the wide type can represent every value of the narrow one."""
     return keeps_values(narrow, wide) or (wide.root == "DOUBLE" and narrow.root in _HELD_BY_DOUBLE)
 
 
@@ -148,13 +154,13 @@ def _common_type(name: str, here: DataType, there: DataType) -> DataType:
         wanted = here if _holds(here, there) else there if _holds(there, here) else None
     if wanted is None:
         what = f"column '{name}' is {type_to_sql(here)} on one side and {type_to_sql(there)} on the other"
-        why = "nested types are compared if they are alike" if is_nested else "neither type holds every value of the other"
+        why = "nested types must be the same" if is_nested else "neither type can hold every value of the other"
         raise UsageError(what, why, "choose other columns with --select")
     return wanted.with_nullable(True)
 
 
 def nullable_inside(t: pa.DataType) -> pa.DataType:
-    """The type with nulls allowed everywhere."""
+    """The type with all nested fields nullable."""
     if pa.types.is_struct(t):
         return pa.struct([pa.field(inner.name, nullable_inside(inner.type)) for inner in t])
     if pa.types.is_map(t):

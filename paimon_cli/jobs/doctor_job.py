@@ -1,4 +1,4 @@
-"""`doctor`: checks the machine, the storage and the table; each finding names the command that solves it."""
+"""`doctor`: checks the machine, the storage and the table. Each finding names the command that fixes it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from paimon_cli.storage.storage_for_url import OBJECT_STORES
 PACKAGES = ("pyarrow", "pyspark", "fastavro", "numpy", "pandas", "fsspec", "typer", "pyroaring")
 RACES = 8
 LITTLE_MEMORY, LITTLE_DISK = 1 << 30, 1 << 30
-"""Bytes below which bigger jobs are likely to fail."""
+"""Bytes below which large jobs are likely to fail."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """Something that is as it should be."""
+    """A check that passed."""
 
     subject: str
     message: str
@@ -55,22 +55,22 @@ def examine_machine() -> Iterator[Fact | Diagnosis]:
 
 
 def _examine_resources() -> Iterator[Fact | Diagnosis]:
-    """Check free memory, and the disk for spilled runs."""
+    """Check memory, and free disk space for spilled runs."""
     memory, free = usable_memory(), os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     yield Fact("memory", f"{human_size(memory)}, {human_size(min(memory, free))} of it unused")
     if memory < LITTLE_MEMORY:
-        yield Diagnosis("PD005", WARNING, "memory", f"{human_size(memory)} is too little for Spark: prefer --engine local")
+        yield Diagnosis("PD005", WARNING, "memory", f"{human_size(memory)} is too little for Spark; prefer --engine local")
     scratch = tempfile.gettempdir()
     disk = shutil.disk_usage(scratch)
     if disk.free < LITTLE_DISK:
-        what = f"{human_size(disk.free)} is free in {scratch}, where big writes and compactions spill"
+        what = f"only {human_size(disk.free)} is free in {scratch}, where large writes and compactions spill"
         yield Diagnosis("PD006", WARNING, "disk", what, "export TMPDIR=/path/with/space")
     else:
         yield Fact("disk", f"{human_size(disk.free)} free in {scratch}, for spilled runs")
 
 
 def examine_table(context: TableContext, argument: str) -> Iterator[Fact | Diagnosis]:
-    """Check the storage, then the rules, as far as the table's metadata can be read."""
+    """Check the storage, then the rules about the table, as far as its metadata can be read."""
     yield from _examine_storage(context)
     yield from findings_of(ExaminedTable(context, argument))
 
@@ -96,6 +96,6 @@ def _try_commits(context: TableContext) -> Iterator[Fact | Diagnosis]:
         yield Diagnosis("PD010", ERROR, "storage", warning, lock)
     proven = race_probes(context.storage, context.layout.root, context.random, RACES)
     if proven:
-        yield Fact("storage", f"put-if-absent had one winner in each of {RACES} races")
+        yield Fact("storage", f"put-if-absent had exactly one winner in each of {RACES} races")
     else:
         yield Diagnosis("PD010", ERROR, "storage", "put-if-absent had two winners, or none, in a race of two writers", lock)

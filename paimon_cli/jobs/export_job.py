@@ -1,4 +1,4 @@
-"""`read --output`: the rows of a scan as files, written in this process or, one file for each split, by engine tasks."""
+"""`read --output` and `--output-path`: writes the rows of a scan to files, in this process or as engine tasks, one per split."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from paimon_cli.read.scan_plan import ScanPlan, Split
 from paimon_cli.read.selection import Selection
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.sql.predicate import parse_predicate
-from paimon_cli.storage.storage import delete_all
+from paimon_cli.storage.storage import Storage, delete_all
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.whole_file import whole_file
 
 FORMATS = {"parquet": "parquet", "csv": "csv", "arrow": "arrow", "feather": "arrow", "ndjson": "ndjson", "jsonl": "ndjson"}
-"""By the ending of a name."""
+"""Formats by file extension."""
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
 LEAST_FILE_SIZE = 1 << 16
 STANDARD_OUTPUT = "-"
@@ -38,7 +38,7 @@ STANDARD_OUTPUT = "-"
 
 @dataclass(frozen=True)
 class FileForm:
-    """The format of output rows, and for text an optional compression (the suffix of its name)."""
+    """The format of output files and, for text formats, an optional compression (`gz`, `zst`)."""
 
     format: str
     compression: str = ""
@@ -48,16 +48,17 @@ class FileForm:
         return f"{self.format}.{self.compression}" if self.compression else self.format
 
     @staticmethod
-    def is_told_by(path: str) -> bool:
-        """Whether the name is that of a file in a known format."""
+    def is_known_for(path: str) -> bool:
+        """Whether the extension of the path names a known format."""
         words = path.rpartition("/")[2].lower().split(".")
         endings = {words[-1], words[-2] if words[-1] in COMPRESSIONS else ""} if len(words) > 1 else set()
         return bool(endings & FORMATS.keys())
 
     @staticmethod
     def of(path: str, format_name: str | None) -> FileForm:
-        """The form by the name of the file, or by `format_name`. `UsageError` if neither names one, or if the format compresses
-        itself.
+        """The form for a path: `format_name` if given, else by the extension.
+
+        Raises `UsageError` if neither names a format, or if the format cannot be compressed as a whole.
         """
         stem, _, last = path.rstrip("/").rpartition("/")[2].rpartition(".")
         compression = last if last in COMPRESSIONS else ""
@@ -76,9 +77,9 @@ class FileForm:
 
 @dataclass(frozen=True)
 class OutputRequest:
-    """`path`: a file, `-` for standard output, or with `file_size` (bytes) a directory that is missing or empty.
+    """Where to write the rows. `path`: a file, `-` for standard output, or with `file_size` a new or empty directory.
 
-    `replace`: overwrite an existing file.
+    `file_size`: start a new file after this many bytes; `replace`: overwrite an existing file.
     """
 
     path: str
@@ -89,7 +90,7 @@ class OutputRequest:
 
 
 def write_rows(scan: RowScan, request: OutputRequest) -> ExportSummary:
-    """Write the rows of a scan. After a failure no new file stays, and a file to be replaced is unchanged."""
+    """Write the rows of a scan. After a failure no new file remains, and a file to be replaced is unchanged."""
     started = scan.context.clock.now_millis()
     batches = (piece for batch in scan.rows() for piece in bounded(batch))
     files = _one_file(scan, request, batches) if request.file_size is None else _directory(scan, request, batches)
@@ -108,12 +109,9 @@ def _one_file(scan: RowScan, request: OutputRequest, batches: Iterator[pa.Record
 
 
 def _directory(scan: RowScan, request: OutputRequest, batches: Iterator[pa.RecordBatch]) -> list[ExportedFile]:
-    """Write at least one file, so that the schema is never lost."""
+    """Write files of `file_size` into a directory; at least one, so that the schema is never lost."""
     directory = request.path.rstrip("/") or "/"
-    storage, root = storage_for_url(directory, request.storage_options)
-    check_output_place(storage, root)
-    if storage.list_directory(root):
-        raise UsageError(f"{request.path} is not empty", "files of another export would look like a part of this one")
+    storage, _ = _empty_directory(directory, request.storage_options)
     run = scan.context.random.uuid()
     files: list[ExportedFile] = []
     waiting = _Peekable(batches)
@@ -130,8 +128,17 @@ def _directory(scan: RowScan, request: OutputRequest, batches: Iterator[pa.Recor
     return files
 
 
+def _empty_directory(path: str, storage_options: Mapping[str, str]) -> tuple[Storage, str]:
+    """The storage and the path in it of an output directory. Raises `UsageError` if the directory is not empty."""
+    storage, directory = storage_for_url(path, storage_options)
+    check_output_place(storage, directory)
+    if storage.list_directory(directory):
+        raise UsageError(f"{path} is not empty", "files of another export would look like part of this one")
+    return storage, directory
+
+
 class _Peekable:
-    """An iterator that knows whether there is more, and takes back items."""
+    """An iterator that knows whether there are more items, and that several loops can consume in turn."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -165,7 +172,7 @@ class _TextWriter:
         self._sink.write(self._rows.rows(batch))
 
     def close(self) -> None:
-        """The sink is its maker's."""
+        """The caller closes the sink."""
 
 
 _WRITERS: dict[str, Callable[[Any, pa.Schema, Sequence[DataField]], _Writer]] = {
@@ -179,7 +186,7 @@ _WRITERS: dict[str, Callable[[Any, pa.Schema, Sequence[DataField]], _Writer]] = 
 def _fill(
     sink: BinaryIO | _Counted, form: FileForm, fields: Sequence[DataField], batches: Any, most_bytes: int | None
 ) -> tuple[int, int]:
-    """Write all rows, or until the file has its size; returns rows and bytes written."""
+    """Write rows until the batches end or the file has `most_bytes`; returns the rows and bytes written."""
     schema = pa.schema([arrow_field(one) for one in fields])
     rows = 0
     with _compressed(sink, form) as target, contextlib.closing(_WRITERS[form.format](target, schema, fields)) as writer:
@@ -218,7 +225,7 @@ class _Counted:
         return self._size
 
     def close(self) -> None:
-        """The stream is the process's."""
+        """Standard output stays open."""
 
 
 class _LeftOpen:
@@ -230,13 +237,14 @@ class _LeftOpen:
         self.write, self.flush, self.tell = sink.write, sink.flush, sink.tell
 
     def close(self) -> None:
-        """The sink is its maker's."""
+        """The caller closes the sink."""
 
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """`output_path`: a directory (path or URL) that is missing or empty; `storage_options` apply to it. `where`: a SQL
-    predicate.
+    """An export by engine tasks. `output_path`: a new or empty directory (path or URL), which `storage_options` apply to.
+
+    `where`: a SQL predicate; `keep_kinds`: add the row kind as a column.
     """
 
     output_path: str
@@ -248,7 +256,7 @@ class ExportRequest:
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """One parquet file of the result."""
+    """One file of the result; `size` in bytes."""
 
     path: str
     rows: int
@@ -278,12 +286,9 @@ class ExportSummary:
 def run_export(
     context: TableContext, plan: ScanPlan, request: ExportRequest, engine: Engine, progress: Progress
 ) -> ExportSummary:
-    """Write the rows of every split; after a failure no file of the export stays."""
+    """Write each split to a Parquet file. After a failure no file of the export remains."""
     started = context.clock.now_millis()
-    storage, directory = storage_for_url(request.output_path, request.storage_options)
-    check_output_place(storage, directory)
-    if storage.list_directory(directory):
-        raise UsageError(f"{request.output_path} is not empty", "files of another export would look like a part of this one")
+    storage, directory = _empty_directory(request.output_path, request.storage_options)
     run = context.random.uuid()
     tasks = [(f"{directory}/part-{number:05d}-{run}.parquet", split) for number, split in enumerate(plan.splits)]
     engine.prepare(Work.of(file for split in plan.splits for file in split.files), progress)
@@ -295,14 +300,14 @@ def run_export(
 
 
 def export_split(context: TableContext, request: ExportRequest, task: tuple[str, Split]) -> ExportedFile:
-    """One task: writes the split's rows as one parquet file, even without rows, so that the schema is never lost."""
+    """Write the rows of one split to a Parquet file, as an engine task. A split without rows gives a file with the schema."""
     path, split = task
     predicate = None if request.where is None else parse_predicate(request.where, context.schema)
     kinds = [VALUE_KIND] if request.keep_kinds else []
     schema = pa.schema([*map(arrow_field, request.selection.fields), *read_schema(context.schema, kinds)])
     storage, target = storage_for_url(path, request.storage_options)
     rows = 0
-    storage.delete(target)  # of an attempt that Spark has given up
+    storage.delete(target)  # a file from an earlier attempt of this task
     with storage.open_output(target) as sink:
         with pq.ParquetWriter(sink, schema, compression="zstd", store_decimal_as_integer=True) as writer:
             for batch in read_split(context, split, [*request.selection.columns, *kinds], predicate, request.keep_kinds):

@@ -1,6 +1,6 @@
-"""What of a table Iceberg's readers see rightly, and its export to them: `export iceberg`.
+"""`export iceberg`: checks that Iceberg readers would see the right rows, and exports metadata over the table's data files.
 
-Only what can be read without a merge is exported; anything else is refused.
+Only files that can be read without a merge are exported; anything else is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STORAGE = "metadata.iceberg.storage"
 
 @dataclass(frozen=True)
 class IcebergExport:
-    """What was written: the metadata file, and how many data files and position delete files it names."""
+    """What was exported: the metadata file, and the data files and position delete files that it names; `size` in bytes."""
 
     metadata: str
     snapshot_id: int
@@ -37,9 +37,10 @@ class IcebergExport:
 
 
 def export_iceberg(context: TableContext, snapshot: Snapshot | None, storage: Storage, directory: str) -> IcebergExport:
-    """Write metadata below a directory, as `metadata/vN.metadata.json` of snapshot N.
+    """Write `metadata/vN.metadata.json` for snapshot N below a directory.
 
-    `Refused` where Iceberg readers would see wrong rows, `NotSupported` for types and formats that they do not have.
+    Raises `Refused` if Iceberg readers would see wrong rows, `NotSupported` for types and formats without a counterpart in
+    Iceberg, `NotFound` if there is no snapshot.
     """
     with importing("the export for Iceberg needs the package pyiceberg", "iceberg"):
         from paimon_cli.jobs.iceberg_metadata import IcebergWriter
@@ -71,18 +72,18 @@ def export_iceberg(context: TableContext, snapshot: Snapshot | None, storage: St
 
 
 def _check_own_directory(context: TableContext) -> None:
-    """Refuse to write where metadata of another origin may lie."""
+    """Refuse to write into the table's own directory if other Iceberg metadata may be stored there."""
     storage, why = context.options.raw.get(STORAGE, "disabled"), ""
     if storage != "disabled":
-        why = f"with {STORAGE}={storage} its writers keep Iceberg metadata of their own there"
+        why = f"with {STORAGE}={storage} its writers maintain their own Iceberg metadata there"
     elif context.layout.branch != MAIN_BRANCH:
-        why = "the metadata of main belongs there, and snapshots of branches have the same numbers"
+        why = "it is for the metadata of main, and snapshots of branches have the same numbers"
     if why:
         raise Refused(f"no metadata is written into {context.url}", why, "name another directory with --output-path")
 
 
 def _check_splits(context: TableContext, splits: Sequence[Split]) -> None:
-    """Refuse what readers of plain files would see in another way than we do."""
+    """Refuse splits whose plain files would show other rows than Paimon does."""
     what, hint = f"{context.url} cannot be exported", f"paimon-cli compact {context.layout.argument} --strategy full"
     if context.mode.merges_postponed:
         raise Refused(what, "rows that wait for their buckets are merged when they are read", hint)
@@ -98,7 +99,7 @@ def _check_splits(context: TableContext, splits: Sequence[Split]) -> None:
 
 
 def _check_names(context: TableContext, splits: Sequence[Split]) -> None:
-    """Refuse a name that a new column took over: in files without field ids it would show values of the old column."""
+    """Refuse a column name that two columns have used, if a file without field ids would show the values of the wrong one."""
     owners: dict[str, set[int]] = {}
     for number in context.schemas.ids():
         for column in context.schemas.get(number).fields:

@@ -1,7 +1,7 @@
-"""Iceberg metadata (version 2) for one snapshot, over the table's own data files, written with pyiceberg.
+"""Writes Iceberg metadata (format version 2) for one snapshot over the table's own data files, with pyiceberg.
 
-Rows that deletion vectors mark go into position delete files, which every reader of version 2 knows. Columns keep their field
-ids; a name mapping stands in where a file has none.
+Rows marked by deletion vectors go into position delete files, which every version 2 reader supports. Columns keep their field
+ids; a name mapping covers files without field ids.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from paimon_cli.read.pruning import TableBounds
 from paimon_cli.storage.storage import Storage, delete_all
 
 SEQUENCE = 1
-"""The sequence number of the only Iceberg snapshot: its deletes apply to data files of the same number."""
+"""The sequence number of the only Iceberg snapshot; position deletes apply to data files with the same number."""
 FIRST_PARTITION_FIELD = 1000
 CODEC: Final = "deflate"
 UNMAPPED_ROOTS = {"TIME", "VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY", "MULTISET", "VECTOR"}
@@ -65,7 +65,7 @@ DELETES_SCHEMA = pa.schema(
 
 
 class StoredOutput(OutputFile):
-    """A new file of our storage, as pyiceberg writes one."""
+    """A new file on the table's storage, for pyiceberg's writers."""
 
     def __init__(self, storage: Storage, location: str) -> None:
         super().__init__(_uri(location))
@@ -79,14 +79,14 @@ class StoredOutput(OutputFile):
         return self._storage.exists(self._path)
 
     def to_input_file(self) -> InputFile:
-        raise io.UnsupportedOperation("files are only written")
+        raise io.UnsupportedOperation("this file is write-only")
 
     def create(self, overwrite: bool = False) -> BinaryIO:
         return self._storage.open_output(self._path)
 
 
 class DeleteManifestWriter(ManifestWriterV2):
-    """pyiceberg writes manifests of data files alone."""
+    """Writes manifests of delete files, which pyiceberg itself cannot."""
 
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES
@@ -97,9 +97,9 @@ class DeleteManifestWriter(ManifestWriterV2):
 
 
 class IcebergWriter:
-    """Collects the files of a snapshot, then writes manifests, their list, and the metadata into `metadata` of a directory.
+    """Collects the files of a snapshot, then writes manifests, manifest list and metadata below `DIRECTORY/metadata`.
 
-    `data` and `deletes` are the files that it names.
+    `data`, `deletes`: the data files and position delete files collected so far.
     """
 
     def __init__(self, context: TableContext, snapshot: Snapshot, storage: Storage, directory: str) -> None:
@@ -115,11 +115,11 @@ class IcebergWriter:
         self._written: list[str] = []
 
     def remove(self) -> None:
-        """Delete what was written, but for the metadata file and its hint, which come last."""
+        """Delete the files written so far, except the metadata file and its hint, which are written last."""
         delete_all(self._storage, self._written)
 
     def add(self, bucket: BucketFiles) -> None:
-        """The files of a split, and what vectors mark in them."""
+        """Add the files of a split, with position delete files for the rows that vectors mark."""
         partition = Record(*_partition_values(self._context, bucket.partition))
         vectors = load_vectors(self._context, bucket)
         for file in bucket.files:
@@ -134,19 +134,19 @@ class IcebergWriter:
         return _file(DataFileContent.DATA, path, partition, file.row_count, file.file_size, lower, upper)
 
     def _bounds_of(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[dict[int, bytes], dict[int, bytes]]:
-        """Bounds by field id, of the types for which both formats mean the same."""
+        """Lower and upper bounds by field id, for types whose bounds mean the same in both formats."""
         bounds_of = self._bounds.of_file(bucket.partition, bucket.bucket, file)
         lower: dict[int, bytes] = {}
         upper: dict[int, bytes] = {}
-        for one in self._context.schema.fields:
-            known = bounds_of(one.name) if one.type.root in BOUNDED_ROOTS else None
-            t = self._schema.find_field(one.id).field_type
-            if known is None or not isinstance(t, PrimitiveType):
+        for field in self._context.schema.fields:
+            bounds = bounds_of(field.name) if field.type.root in BOUNDED_ROOTS else None
+            t = self._schema.find_field(field.id).field_type
+            if bounds is None or not isinstance(t, PrimitiveType):
                 continue
-            if known.low is not None:
-                lower[one.id] = to_bytes(t, known.low)
-            if known.high is not None:
-                upper[one.id] = to_bytes(t, known.high)
+            if bounds.low is not None:
+                lower[field.id] = to_bytes(t, bounds.low)
+            if bounds.high is not None:
+                upper[field.id] = to_bytes(t, bounds.high)
         return lower, upper
 
     def _delete_file(self, path: str, positions: Sequence[int], partition: Record) -> DataFile:
@@ -159,28 +159,28 @@ class IcebergWriter:
         return _file(DataFileContent.POSITION_DELETES, _uri(location), partition, len(positions), size, same, same)
 
     def finish(self) -> str:
-        """Write the manifests and then what names them; the path of the metadata file."""
-        kinds = ((ManifestWriterV2, self.data), (DeleteManifestWriter, self.deletes))
-        manifests = [self._manifest(kind, files) for kind, files in kinds if files]
+        """Write the manifests, the manifest list and the metadata file; returns the path of the metadata file."""
+        writers = ((ManifestWriterV2, self.data), (DeleteManifestWriter, self.deletes))
+        manifests = [self._manifest(writer, files) for writer, files in writers if files]
         listing = self._new(f"snap-{self._snapshot.id}", "avro")
         with write_manifest_list(2, listing, self._snapshot.id, None, SEQUENCE, CODEC) as written:
             written.add_manifests(manifests)
-        self._written.clear()  # from here on a failure may leave metadata behind that names these files
+        self._written.clear()  # a later failure may leave metadata that names these files
         metadata = self._path(f"v{self._snapshot.id}.metadata.json")
         self._storage.overwrite(metadata, self._metadata(listing.location).encode())
         self._storage.overwrite(self._path("version-hint.text"), str(self._snapshot.id).encode())
         return metadata
 
-    def _manifest(self, kind: type[ManifestWriterV2], files: Sequence[DataFile]) -> ManifestFile:
+    def _manifest(self, writer_class: type[ManifestWriterV2], files: Sequence[DataFile]) -> ManifestFile:
         output = self._new("manifest", "avro")
-        with kind(self._spec, self._schema, output, self._snapshot.id, CODEC) as writer:
-            for one in files:
+        with writer_class(self._spec, self._schema, output, self._snapshot.id, CODEC) as writer:
+            for file in files:
                 entry = ManifestEntry.from_args(
                     status=ManifestEntryStatus.ADDED,
                     snapshot_id=self._snapshot.id,
                     sequence_number=SEQUENCE,
                     file_sequence_number=SEQUENCE,
-                    data_file=one,
+                    data_file=file,
                 )
                 writer.add_entry(entry)
         return writer.to_manifest_file()
@@ -261,16 +261,19 @@ def _file(
 
 def _iceberg_schema(context: TableContext) -> Schema:
     for column in context.schema.fields:
-        wrong = next((part for part in column.type.parts() if not _has_counterpart(part)), None)
-        if wrong is not None:
+        unmapped = next((part for part in column.type.parts() if not _has_counterpart(part)), None)
+        if unmapped is not None:
             what = f"column '{column.name}' is {type_to_sql(column.type)}"
-            raise NotSupported(what, f"Iceberg's version 2 has no {wrong.root} of this kind, or not with the same files")
+            raise NotSupported(what, f"Iceberg (format version 2) cannot read {unmapped.root} from these files")
     found = pyarrow_to_schema(identified_schema(context.schema.fields))
     return Schema(*found.fields, schema_id=context.schema.id)
 
 
 def _has_counterpart(t: DataType) -> bool:
-    """Timestamps are micros in Iceberg; Paimon stores fewer digits as millis, and more in 96 bits."""
+    """Whether Iceberg reads the type from the same files.
+
+    Iceberg's timestamps are microseconds; Paimon stores a precision below 4 as milliseconds and above 6 as INT96.
+    """
     if isinstance(t, TimestampType):
         return 4 <= t.precision <= 6
     return t.root not in UNMAPPED_ROOTS
@@ -278,12 +281,12 @@ def _has_counterpart(t: DataType) -> bool:
 
 def _partition_spec(context: TableContext) -> PartitionSpec:
     columns = context.schema.fields_of(context.schema.partition_keys)
-    wrong = next((one for one in columns if one.type.root not in PARTITION_ROOTS), None)
-    if wrong is not None:
-        raise NotSupported(f"partition column '{wrong.name}' is {wrong.type.root}", "it cannot be exported to Iceberg")
+    unmapped = next((column for column in columns if column.type.root not in PARTITION_ROOTS), None)
+    if unmapped is not None:
+        raise NotSupported(f"partition column '{unmapped.name}' is {unmapped.type.root}", "it cannot be exported to Iceberg")
     fields = (
-        PartitionField(source_id=one.id, field_id=FIRST_PARTITION_FIELD + place, transform=IdentityTransform(), name=one.name)
-        for place, one in enumerate(columns)
+        PartitionField(source_id=c.id, field_id=FIRST_PARTITION_FIELD + position, transform=IdentityTransform(), name=c.name)
+        for position, c in enumerate(columns)
     )
     return PartitionSpec(*fields, spec_id=0)
 
@@ -294,17 +297,16 @@ def _partition_values(context: TableContext, partition: bytes) -> Iterator[Any]:
 
 
 def _name_mapping(context: TableContext, schema: Schema) -> list[dict[str, Any]]:
-    """For files without field ids: each column's names in all schemas. A name that two columns had belongs to the newer."""
-    current = json.loads(create_mapping_from_schema(schema).model_dump_json())
-    taken = {name for one in current for name in one["names"]}
-    by_id = {one["field-id"]: one for one in current}
+    """For files without field ids: the names of each column in all schemas. A name used by two columns maps to the newer one."""
+    current: list[dict[str, Any]] = json.loads(create_mapping_from_schema(schema).model_dump_json())
+    taken = {name for column in current for name in column["names"]}
+    by_id = {column["field-id"]: column for column in current}
     for number in context.schemas.ids():
         for column in context.schemas.get(number).fields:
             if column.id in by_id and column.name not in taken:
                 by_id[column.id]["names"].append(column.name)
                 taken.add(column.name)
-    found: list[dict[str, Any]] = current
-    return found
+    return current
 
 
 def _uri(path: str) -> str:

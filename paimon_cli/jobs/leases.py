@@ -1,12 +1,12 @@
-"""Leases decide which of several services works on something, without a central server.
+"""Leases let several services share work without a central server: one holder per lease.
 
-A lease is a file of a directory of its own, `NAME-N`, created with `put_if_absent`; the one with the highest N counts. Its holder
-renews it by creating N + 1, and releases it by deleting it. A lease that has not been renewed for its time to live has
-expired, and the service that creates the next number takes it over. The waiting service measures that time by its own clock, from
-when it first saw the file, so that clocks need not agree.
+A lease is a file `NAME-N` in a directory of its own, created with `put_if_absent`; the highest N counts. Its holder renews it
+by creating N + 1 and releases it by deleting it. A lease that was not renewed within its time to live has expired, and the
+service that creates the next number takes it over. The waiting service measures that time with its own clock, from when it
+first saw the file, so clocks need not agree.
 
-A lease only avoids double work. A holder that was paused for longer than its lease lives may go on alongside the new one; the
-check of each commit keeps the table correct.
+A lease only avoids duplicate work. A holder that was paused for longer than the time to live may continue alongside the new
+holder; the checks of each commit keep the table correct.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from paimon_cli.storage.clock_and_random import Clock
 from paimon_cli.storage.storage import PutOutcome, Storage, delete_all, remove_empty_directory
 
 _RENEWALS = 3
-"""How often a lease is renewed in its time to live."""
+"""How many times a lease is renewed within its time to live."""
 
 
 @dataclass
 class _Held:
-    """A lease of ours; `lock` keeps its renewal and its release apart."""
+    """A lease that this process holds; `lock` serialises renewal and release."""
 
     storage: Storage
     number: int
@@ -39,9 +39,9 @@ class _Held:
 
 @dataclass
 class Leases:
-    """The leases of one holder. `lives_millis`: after this time without a renewal another one may take a lease over.
+    """The leases of one holder. `lives_millis`: the time to live; without a renewal, another holder may then take a lease over.
 
-    Threads may use it side by side, for different directories.
+    Thread-safe for different directories.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Leases:
     _seen: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
     def acquire(self, storage: Storage, directory: str) -> bool:
-        """Whether this holder now has the lease; False while another one keeps renewing it."""
+        """Take or renew the lease; returns whether this holder now has it. False while another holder keeps renewing it."""
         held = self._held.get(directory)
         if held is not None:
             return self._renew(directory, held)
@@ -67,7 +67,7 @@ class Leases:
         return True
 
     def release(self, directory: str) -> None:
-        """Give a lease up; a storage that cannot be reached leaves it to end by itself."""
+        """Give up a lease. If the storage cannot be reached, the lease expires by itself."""
         held = self._held.pop(directory, None)
         if held is not None:
             with held.lock:
@@ -75,11 +75,11 @@ class Leases:
             remove_empty_directory(held.storage, directory)
 
     def renew(self) -> None:
-        """Renew what is due. A lease that another holder has taken over is no longer ours."""
+        """Renew the leases that are due. A lease taken over by another holder is dropped."""
         now = self.clock.now_millis()
         for directory, held in list(self._held.items()):
             if now - held.renewed_millis >= self.lives_millis // _RENEWALS:
-                with suppress(PaimonError):  # tried again before it ends
+                with suppress(PaimonError):  # tried again before the lease expires
                     self._renew(directory, held)
 
     @property
@@ -89,7 +89,7 @@ class Leases:
 
     @contextmanager
     def renewed(self) -> Iterator[None]:
-        """Renew in a thread of its own: a task may take longer than a lease lives."""
+        """While entered, renew the leases in a background thread; release them at the end."""
         ended = threading.Event()
 
         def run() -> None:
@@ -118,7 +118,7 @@ class Leases:
             return True
 
     def _has_ended(self, storage: Storage, directory: str, newest: int) -> bool:
-        """Whether this file has been the newest one for as long as its holder let it live."""
+        """Whether this file has been the newest one for its whole time to live."""
         number, since, lives = self._seen.get(directory, (0, 0, 0))
         if number != newest:
             lives = self._lifetime(storage, self._path(directory, newest))
@@ -127,7 +127,7 @@ class Leases:
         return self.clock.now_millis() - since >= lives
 
     def _lifetime(self, storage: Storage, path: str) -> int:
-        """As its holder has written it; of a file that cannot be understood, ours."""
+        """The time to live (millis) in the file; our own if the file cannot be parsed."""
         try:
             return int(json.loads(storage.read_bytes(path))["lives_ms"])
         except (FileNotFoundError, ValueError, KeyError, TypeError):

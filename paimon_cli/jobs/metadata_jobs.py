@@ -1,4 +1,4 @@
-"""`drop-partition`, `truncate`, `rollback`, `compact-manifests` and `repair`: jobs that commit, and read no row."""
+"""`drop-partition`, `truncate`, `rollback`, `compact-manifests` and `repair`: jobs that commit without reading rows."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ from paimon_cli.read.time_travel import moment_of
 
 @dataclass(frozen=True)
 class Dropped:
-    """What was dropped; `rows` are counted before merging. `already_committed`: an earlier run or a twin made this commit, so
-    nothing was done.
-    """
+    """What was dropped; `rows` are counted before merging. `already_committed`: an earlier or concurrent run made this commit."""
 
     partitions: int
     files: int
@@ -50,7 +48,7 @@ COMMITTED_BEFORE = Dropped(0, 0, 0, already_committed=True)
 
 
 def plan_drop(context: TableContext, partitions: Sequence[PartitionValues], identity: CommitIdentity) -> Dropped:
-    """What these partitions (none: the whole table) hold now. `UsageError` for an invalid partition."""
+    """Count what these partitions (none: the whole table) hold now. Raises `UsageError` for an invalid partition."""
     chosen = PartitionSpec.parse_any(context, partitions)
     if Deduplication(context, identity).already_committed():
         return COMMITTED_BEFORE
@@ -68,7 +66,7 @@ def run_drop(context: TableContext, partitions: Sequence[PartitionValues], plan:
 
 @dataclass(frozen=True)
 class ManifestsPlan:
-    """The manifests of a snapshot, and those that a full compaction rewrites: their number, bytes and entries of each kind."""
+    """The manifests of a snapshot, and those that a full compaction rewrites: their number, bytes, ADD and DELETE entries."""
 
     snapshot_id: int | None
     manifests: int = 0
@@ -81,7 +79,7 @@ class ManifestsPlan:
 
 @dataclass(frozen=True)
 class ManifestsSummary:
-    """Manifests and their bytes before and after; no snapshot if there was nothing to gain."""
+    """Manifests and their bytes before and after. `snapshots` is empty if there was nothing to gain."""
 
     manifests_before: int
     manifests_after: int
@@ -108,7 +106,7 @@ def plan_manifest_compaction(context: TableContext) -> ManifestsPlan:
 
 
 def run_manifest_compaction(context: TableContext, plan: ManifestsPlan) -> ManifestsSummary:
-    """Commit the same files in as few manifests as possible, on top of whatever other jobs commit meanwhile."""
+    """Commit the same live files in as few manifests as possible, on top of commits that other jobs make meanwhile."""
     result = Committer(context).compact_manifests(fresh_identity(context))
     after = [meta for snapshot in result.snapshots for meta in context.manifests.manifests_of(snapshot)]
     if not result.snapshots:
@@ -117,12 +115,15 @@ def run_manifest_compaction(context: TableContext, plan: ManifestsPlan) -> Manif
 
 
 _LEAST_MILLIS = 10**11
-"""Numbers as long as this are epoch millis, not snapshots."""
+"""Numbers from here on are epoch millis, not snapshot ids."""
 
 
 @dataclass(frozen=True)
 class RolledBack:
-    """`target`: the state that the table has now, `snapshot` its newest snapshot; deleted files and tags, copied bytes."""
+    """The result of a rollback. `target`: the snapshot whose state the table has now; `snapshot`: the newest snapshot.
+
+    `files`: the number of deleted files; `copied`: bytes of copied data files.
+    """
 
     target: int
     snapshot: int
@@ -133,7 +134,7 @@ class RolledBack:
 
 
 def find_target(context: TableContext, text: str) -> RollbackTarget:
-    """The target: a snapshot id, a tag, or a time (the newest snapshot made by then). Raises `NotFound`, `UsageError`."""
+    """Parse a target: a snapshot id, a tag, or a time (the newest snapshot at that time). Raises `NotFound` or `UsageError`."""
     number = plain_number(text)
     is_tag = is_plain_name(text) and context.tags.content(text) is not None
     if is_tag and (number is None or context.snapshots.find(number) is None):
@@ -144,7 +145,7 @@ def find_target(context: TableContext, text: str) -> RollbackTarget:
     snapshot = context.snapshots.at_time(millis)
     if snapshot is None:
         raise NotFound(
-            f"no snapshot of {context.address} as old as {text}",
+            f"{context.address} has no snapshot at {text}",
             "every snapshot is newer",
             f"paimon-cli snapshots ls {context.layout.argument}",
         )
@@ -152,14 +153,14 @@ def find_target(context: TableContext, text: str) -> RollbackTarget:
 
 
 def run_rollback(context: TableContext, plan: RollbackPlan, progress: Progress) -> RolledBack:
-    """Remove the later snapshots from the history."""
+    """Remove the snapshots after the target from the history."""
     count = 0 if plan.is_needless else roll_back(context, plan, deletion(context, None, progress))
     files = count + len(plan.snapshots) + len(plan.tags) + len(plan.changelogs)
     return RolledBack(plan.target.id, plan.target.id, len(plan.snapshots), plan.tags, files)
 
 
 def plan_restore(context: TableContext, target: Snapshot) -> tuple[Snapshot, list[BucketDifference]]:
-    """The newest snapshot, and how its buckets differ from those of the target."""
+    """The latest snapshot, and how its buckets differ from those of the target. Raises `NotFound` if there is no snapshot."""
     latest = context.snapshots.latest()
     if latest is None:
         raise NotFound(f"{context.address} has no snapshots", "there is nothing to roll back")
@@ -169,7 +170,7 @@ def plan_restore(context: TableContext, target: Snapshot) -> tuple[Snapshot, lis
 def run_restore(context: TableContext, target: Snapshot) -> RolledBack:
     """Commit the target's state as a new snapshot; start again if another job wrote or compacted in the meantime.
 
-    `NotFound` if the target expires before its files are copied.
+    Raises `NotFound` if the target expires before its files are copied.
     """
     hint = "stop the writers for a while, or run the command again"
     try:
@@ -190,15 +191,13 @@ def _restore(context: TableContext, target: Snapshot) -> RolledBack:
 
 
 def _check_target(context: TableContext, target: Snapshot, error: Exception) -> None:
-    """`NotFound` if neither its own file nor a tag holds the snapshot any longer, because its files may then be deleted at any
-    time.
-    """
+    """Raise `NotFound` if neither its own file nor a tag keeps the snapshot: its files may then be deleted at any time."""
     is_tagged = any(tag.snapshot.id == target.id for tag in context.tags.all().values())
     if not is_tagged and context.snapshots.in_history(target.id) is None:
         raise NotFound(
-            f"snapshot {target.id} of {context.address} has expired meanwhile",
+            f"snapshot {target.id} of {context.address} has expired in the meantime",
             "an expiry deleted files that it needs; the table is unchanged",
-            "go back to a newer snapshot, or make a tag of the target first",
+            "go back to a newer snapshot, and tag the target first so that it cannot expire",
             snapshot_id=target.id,
         ) from error
 
@@ -215,8 +214,9 @@ class RepairSummary:
 
 
 def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
-    """Repair damaged versions, then missing ones, hints, commits. Raises the errors of `Committer.commit`; the remaining steps
-    are then not done.
+    """Carry out a repair: damaged snapshots, then missing snapshots, hints, and commits.
+
+    Raises the errors of `Committer.commit`; the remaining steps are then not carried out.
     """
     for damaged in plan.set_aside:
         set_aside(context, damaged)
@@ -244,7 +244,7 @@ def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
 
 
 def _rebuild_hash_indexes(context: TableContext, indexes: Sequence[RebuiltIndex], read_snapshot_id: int | None) -> CommitResult:
-    """Write the indexes and commit them. `Conflict` if others have changed an index or the files of a bucket since the plan."""
+    """Write the indexes and commit them. Raises `Conflict` if an index or the files of a bucket changed since the plan."""
     checked = replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: "partition"}))
     messages: list[CommitMessage] = []
     with removed_on_refusal(context, messages):
@@ -264,7 +264,10 @@ def _rebuild_hash_indexes(context: TableContext, indexes: Sequence[RebuiltIndex]
 
 
 def restore_snapshot(context: TableContext, number: int) -> Snapshot:
-    """Restore a missing snapshot: its changes are the difference between the previous snapshot and the base of the next one."""
+    """Restore a missing snapshot from the difference between the previous snapshot and the base of the next one.
+
+    Raises `Conflict` if there is no next snapshot any more, `StorageUnavailable` if another process created the snapshot.
+    """
     before = Version(context, context.snapshots.get(number - 1))
     after_id = next((i for i in context.snapshots.ids() if i > number), None)
     if after_id is None:
@@ -305,9 +308,7 @@ def _restored(before: Version, after: Version, number: int, writer: MetadataWrit
 
 
 def _index_manifest(before: Version, after: Version, writer: MetadataWriter) -> str | None:
-    """The index files of the next snapshot if its own commit changed none, else those of the previous one, without dangling
-    vectors.
-    """
+    """The index files of the next snapshot if its commit changed none, else of the previous one, without dangling vectors."""
     source = after if after.snapshot.commit_kind == APPEND else before
     if source.snapshot.index_manifest is None:
         return None

@@ -1,8 +1,8 @@
-"""Gives the rows that wait in `bucket-postpone` their buckets: a write whose input is the table's own postponed files.
+"""Distributes the rows that wait in `bucket-postpone` to their buckets: a write whose input is the table's own postponed files.
 
-The rows go through the writers of any other write: routed by the hash of their key, numbered in the order of their arrival above
-what their bucket holds, sorted, merged, and compacted there. One COMPACT snapshot names what came of it and removes the
-postponed files, so that each row is either waiting or in its bucket. Files that others postpone meanwhile keep waiting.
+The rows go through the usual writers: routed by the hash of their key, numbered in order of arrival above the sequence numbers of
+their bucket, sorted, merged and compacted. One COMPACT snapshot adds the results and removes the postponed files, so each row is
+either waiting or in its bucket. Files that other jobs postpone in the meantime keep waiting.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from paimon_cli.write.write_plan import Tallies, WritePlan
 
 @dataclass(frozen=True)
 class WaitingFile:
-    """One postponed file, with the number of arrival of its first row."""
+    """One postponed file, with the arrival number of its first row."""
 
     partition: bytes
     file: DataFileMeta
@@ -48,22 +48,22 @@ class WaitingFile:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size of the file in bytes."""
         return self.file.file_size
 
 
 @dataclass(frozen=True)
 class WaitingRows:
-    """The rows of postponed files as they were written, of all kinds; picklable, `SplitRows` of a `WritePlan`."""
+    """The rows of postponed files as written, with their row kinds: picklable `SplitRows` for a `WritePlan`."""
 
     context: TableContext
 
     def read(self, split: WaitingFile, tally: Tally) -> Iterator[pa.RecordBatch]:
-        """In `merge_schema`, in the order of the file."""
+        """The rows of one file in `merge_schema`, in file order."""
         schema, arrival = merge_schema(self.context.schema), split.first_arrival
         columns = [name for name in schema.names if name != SEQUENCE_NUMBER]
-        place = BucketId(split.partition, POSTPONE_BUCKET)
-        for batch in read_data_file(self.context, place, split.file, columns, LARGEST_BATCH):
+        bucket_id = BucketId(split.partition, POSTPONE_BUCKET)
+        for batch in read_data_file(self.context, bucket_id, split.file, columns, LARGEST_BATCH):
             numbers = pa.array(np.arange(arrival, arrival + batch.num_rows, dtype=np.int64))
             read = {SEQUENCE_NUMBER: numbers, **dict(zip(columns, batch.columns, strict=True))}
             yield pa.RecordBatch.from_arrays([read[name] for name in schema.names], schema=schema)
@@ -72,7 +72,7 @@ class WaitingRows:
 
 
 def waiting_splits(waiting: Mapping[bytes, Sequence[DataFileMeta]]) -> tuple[WaitingFile, ...]:
-    """The files of each partition in the order of their replay, with numbers that rise."""
+    """The files of each partition in replay order, with ascending arrival numbers."""
     splits: list[WaitingFile] = []
     arrival = 0
     for partition, files in waiting.items():
@@ -85,9 +85,9 @@ def waiting_splits(waiting: Mapping[bytes, Sequence[DataFileMeta]]) -> tuple[Wai
 def distribute(
     new_files: NewFiles, partitions: frozenset[bytes], snapshot: Snapshot, strategy: str, engine: Engine, progress: Progress
 ) -> list[CommitMessage]:
-    """Write what waits in these partitions at `snapshot` into their buckets: the messages of one COMPACT snapshot.
+    """Write the rows that wait in these partitions at `snapshot` to their buckets; returns the messages of one COMPACT snapshot.
 
-    When it fails, no new file stays.
+    If it fails, no new file remains.
     """
     context = new_files.context
     state = bucket_files(context, snapshot, FileFilter(partitions.__contains__))
@@ -111,36 +111,36 @@ def distribute(
     with new_files.deleted_on_failure():
         written = write_files(plan, engine, progress)
         messages = [_as_compaction(context, message) for message in written.messages]
-    return [*messages, *(_taken_out(bucket, snapshot) for bucket in waiting.values())]
+    return [*messages, *(_removal(bucket, snapshot) for bucket in waiting.values())]
 
 
-def _taken_out(bucket: BucketFiles, snapshot: Snapshot) -> CommitMessage:
-    """The removal of the files that waited in one partition."""
+def _removal(bucket: BucketFiles, snapshot: Snapshot) -> CommitMessage:
+    """The message that removes the postponed files of one partition."""
     return CommitMessage(*bucket.bucket_id, bucket.total_buckets, compact_before=bucket.files, read_snapshot_id=snapshot.id)
 
 
 def _as_compaction(context: TableContext, message: CommitMessage) -> CommitMessage:
-    """The message of a writer with all of it in the compact half. Files that it wrote and compacted again are deleted."""
+    """A writer's message with all its files in the compact half. Files that it wrote and then compacted are deleted."""
     new = {file.file_name: file for file in message.new_files}
-    kept = {file.file_name for file in message.compact_after}
+    compacted = {file.file_name for file in message.compact_after}
     consumed = [new.pop(file.file_name) for file in message.compact_before if file.file_name in new]
-    gone = [name for file in consumed if file.file_name not in kept for name in (file.file_name, *file.extra_files)]
-    delete_all(context.storage, [context.data_file_path_of(*message.bucket_id, name) for name in gone])
-    mine = {file.file_name for file in consumed}
+    obsolete = [name for file in consumed if file.file_name not in compacted for name in (file.file_name, *file.extra_files)]
+    delete_all(context.storage, [context.data_file_path_of(*message.bucket_id, name) for name in obsolete])
+    consumed_names = {file.file_name for file in consumed}
     return replace(
         message,
         new_files=(),
         changelog_files=(),
-        compact_before=tuple(file for file in message.compact_before if file.file_name not in mine),
+        compact_before=tuple(file for file in message.compact_before if file.file_name not in consumed_names),
         compact_after=(*new.values(), *message.compact_after),
         compact_changelog_files=message.changelog_files + message.compact_changelog_files,
     )
 
 
 def write_counted(plan: WritePlan, engine: Engine, progress: Progress, tallies: Tallies) -> Written:
-    """Write a batch into buckets whose number it decides on: into postponed files of this job first, which are counted.
+    """Write a batch whose size decides the bucket counts: first into temporary postponed files, which are counted.
 
-    These files are in no commit, and are deleted in the end.
+    The temporary files are never committed; they are deleted at the end.
     """
     context = plan.context
     staged = NewFiles(context, new_stamp(context))
@@ -168,9 +168,9 @@ def write_counted(plan: WritePlan, engine: Engine, progress: Progress, tallies: 
 def plan_with_waiting_rows(
     context: TableContext, snapshot: Snapshot, predicate: Predicate | None
 ) -> tuple[TableContext, ScanPlan]:
-    """Plan a read that merges what waits with what is in the buckets, and the table for it (`postpone.merge-on-read`).
+    """Plan a read that merges waiting rows with those in the buckets (`postpone.merge-on-read`), and the context to read with.
 
-    The rows get their buckets in files of this process, on local disk, that last as long as the table for the read.
+    The waiting rows are distributed into files on local disk, which last as long as the returned context.
     """
     pruning = Pruning(context, predicate)
     entries = context.manifests.live_entries(snapshot, pruning)
@@ -196,16 +196,16 @@ def plan_with_waiting_rows(
     return ours, ScanPlan(snapshot, column_splits(ours, found, merged), pruning.counts, merged.levels)
 
 
-def in_the_way(context: TableContext, messages: Sequence[CommitMessage]) -> frozenset[bytes]:
-    """Partitions of messages of `distribute` in which another job has changed files since."""
+def partitions_changed_since(context: TableContext, messages: Sequence[CommitMessage]) -> frozenset[bytes]:
+    """The partitions of `messages` (from `distribute`) in which another job has changed files since they were read."""
     read = min(message.read_snapshot_id or 0 for message in messages)
-    mine = {message.partition for message in messages}
+    partitions = {message.partition for message in messages}
     changed: set[bytes] = set()
     latest = context.snapshots.latest()
     for number in range(read + 1, latest.id + 1 if latest else 0):
         snapshot = context.snapshots.find(number)
         if snapshot is None:
-            return frozenset(mine)
+            return frozenset(partitions)
         entries = context.manifests.delta_entries(snapshot)
         changed |= {entry.partition for entry in entries if not (entry.is_postponed and entry.kind == ADD)}
-    return frozenset(changed & mine)
+    return frozenset(changed & partitions)

@@ -1,6 +1,6 @@
-"""This process: signals that end it, packages that it does not load, and what it may use of the machine.
+"""This process: the signals that stop it, packages that it does not import, and the cores and memory that it may use.
 
-Cores and memory are within the limits of its container (control groups 1 and 2).
+Cores and memory respect the limits of a container (cgroups 1 and 2).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: the supervisor asks this process to stop."""
+    """SIGTERM: a supervisor stops this process."""
 
 
 def end_as_interrupted() -> None:
@@ -29,7 +29,7 @@ def end_as_interrupted() -> None:
 
 
 class StopSignals:
-    """While entered, signals raise in the main thread, outside of `shield`: SIGTERM `Terminated`, others `KeyboardInterrupt`."""
+    """While entered and outside `shield`, signals raise in the main thread: SIGTERM `Terminated`, others `KeyboardInterrupt`."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -48,9 +48,9 @@ class StopSignals:
 
     @contextlib.contextmanager
     def shield(self) -> Iterator[None]:
-        """Delay signals that arrive inside until the end of the outermost shield."""
+        """Hold signals back until the outermost shield ends."""
         if self._before:
-            self._install()  # Spark puts a handler of its own in place when it starts
+            self._install()  # Spark installs its own handler when it starts
         self._depth += 1
         try:
             yield
@@ -78,44 +78,44 @@ def _heeded(*numbers: int) -> list[int]:
 PANDAS, DATEUTIL = "pandas", "dateutil"
 
 
-class _Doorkeeper(MetaPathFinder):
+class _ImportBlocker(MetaPathFinder):
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name == PANDAS or (name.partition(".")[0] == DATEUTIL and _is_asked_by_arrow()):
-            raise ModuleNotFoundError(f"{name} is kept out of this process", name=name)
+        if name == PANDAS or (name.partition(".")[0] == DATEUTIL and _is_imported_by_arrow()):
+            raise ModuleNotFoundError(f"{name} is not imported by this process", name=name)
         return None
 
 
-def _is_asked_by_arrow() -> bool:
-    """Whether the import comes from Arrow's compiled code, which is directly below its Python caller on the stack."""
+def _is_imported_by_arrow() -> bool:
+    """Whether the import comes from Arrow's compiled code, which sits directly below its Python caller on the stack."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("importlib"):
         frame = frame.f_back
     return frame.f_globals.get("__name__", "").partition(".")[0] in ("pyarrow", "paimon_cli")
 
 
-_DOORKEEPER = _Doorkeeper()
+_BLOCKER = _ImportBlocker()
 
 
 def keep_pandas_out() -> None:
-    """Make imports of pandas fail from here on, as if it were not installed; to be called before Arrow is used."""
-    sys.meta_path.insert(0, _DOORKEEPER)
+    """Make later imports of pandas fail, as if it were not installed. Call it before Arrow is used, which would import pandas."""
+    sys.meta_path.insert(0, _BLOCKER)
 
 
 def let_pandas_in() -> None:
     """Undo `keep_pandas_out`."""
-    if _DOORKEEPER in sys.meta_path:
-        sys.meta_path.remove(_DOORKEEPER)
+    if _BLOCKER in sys.meta_path:
+        sys.meta_path.remove(_BLOCKER)
 
 
 MOST_CORES = 8
-"""The default limit, because each core at work holds batches in memory."""
+"""The limit on cores used by default: each of them holds batches in memory."""
 CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _UNLIMITED = 1 << 60
-"""Version 1 of control groups writes "no limit" as a number close to 2**63."""
+"""cgroups 1 write "no limit" as a number close to 2**63."""
 
 
 def usable_cores(groups: Path = CONTROL_GROUPS) -> int:
-    """At least 1. Respects the affinity of the process, as `taskset` sets it, and the quota of the container."""
+    """The number of cores to use, 1 to `MOST_CORES`, within the CPU affinity (`taskset`) and the quota of the container."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for directory in _directories(groups, "cpu"):
         quota, period = _quota(directory)
@@ -125,7 +125,7 @@ def usable_cores(groups: Path = CONTROL_GROUPS) -> int:
 
 
 def container_memory(groups: Path = CONTROL_GROUPS) -> int | None:
-    """The bytes that the container leaves to this process; None without a limit."""
+    """The memory limit of the container in bytes; None without a limit."""
     limits = [
         limit
         for directory in _directories(groups, "memory")
@@ -136,13 +136,13 @@ def container_memory(groups: Path = CONTROL_GROUPS) -> int | None:
 
 
 def usable_memory(groups: Path = CONTROL_GROUPS) -> int:
-    """The machine's memory, or what the container leaves of it."""
+    """The memory of the machine in bytes, or the limit of the container if that is lower."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(machine, container_memory(groups) or machine)
 
 
 def _directories(groups: Path, controller: str) -> Iterator[Path]:
-    """The directories whose limits hold: of the process's own group, and of those above it, as far as they can be seen."""
+    """The cgroup directories whose limits apply: of the process's own group and of its visible ancestors."""
     yield from (groups, groups / controller)
     for line in _text(OWN_GROUPS).splitlines():
         _, _, rest = line.partition(":")
@@ -155,7 +155,7 @@ def _directories(groups: Path, controller: str) -> Iterator[Path]:
 
 
 def _quota(directory: Path) -> tuple[int | None, int]:
-    """Microseconds of processor time in each period; None without a limit."""
+    """CPU quota and period in microseconds; the quota is None without a limit."""
     quota, _, period = _text(directory / "cpu.max").strip().partition(" ")
     if quota.isdigit() and period.isdigit() and int(period):
         return int(quota), int(period)

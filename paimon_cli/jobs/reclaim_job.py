@@ -1,4 +1,4 @@
-"""`expire` and `orphans`: plan what the table no longer needs, show exactly that, or delete it."""
+"""`expire` and `orphans`: plan which files the table no longer needs, then show or delete exactly these."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from paimon_cli.storage.storage_for_url import storage_for_url
 
 FILES_OF_A_TASK = 5000
 DELETIONS_PER_READ = 100
-"""Deleting a hundred files takes about as long as reading one."""
+"""How many deletions cost about as much as reading one file."""
 
 
 def deletion(context: TableContext, engine: Engine | None, progress: Progress) -> DeleteFiles:
-    """A function that deletes in threads of this process, or as tasks if `engine` is Spark or chooses it. None: in this process.
+    """A function that deletes files: as engine tasks if `engine` is Spark or chooses it, else in threads of this process.
 
-    A task that runs twice finds its files deleted, which is not an error.
+    A task that runs twice finds its files already deleted, which is not an error.
     """
 
     def delete(paths: Iterable[str]) -> int:
@@ -62,7 +62,7 @@ KINDS = SNAPSHOTS, PARTITIONS, CHANGELOGS, TAGS, CONSUMERS = "snapshots", "parti
 
 @dataclass(frozen=True)
 class ExpireRequest:
-    """What to expire. `older_than` in epoch millis; None uses the table's options."""
+    """What to expire. `older_than`: epoch millis; None in any field uses the table's options. `limit`: the most to expire."""
 
     what: str = SNAPSHOTS
     retain_max: int | None = None
@@ -73,7 +73,7 @@ class ExpireRequest:
 
 @dataclass(frozen=True)
 class Expired:
-    """The result: ids or names, deleted files and their known bytes, and the snapshot of a commit."""
+    """The result: ids or names that were removed, deleted files, their known bytes, and the snapshot if one was committed."""
 
     what: str
     removed: tuple[str, ...]
@@ -84,7 +84,7 @@ class Expired:
 
 @dataclass(frozen=True)
 class Expiry:
-    """A planned expiry: the ids or names to expire, exactly the `files` to delete with them, and `run`, which does it."""
+    """A planned expiry: the ids or names to expire, and exactly the `files` that `run` will delete."""
 
     what: str
     names: tuple[str, ...]
@@ -92,16 +92,16 @@ class Expiry:
     delete: Callable[[DeleteFiles], Expired]
 
     def run(self, delete: DeleteFiles) -> Expired:
-        """Delete what `files` lists, and count it the same way; what goes with partitions is left to the expiry of snapshots."""
+        """Delete and count what `files` lists. Expired partitions keep their files until their snapshots expire."""
         files = self.files()
-        done = self.delete(delete)
-        if self.what == PARTITIONS or not done.removed:
-            return done
-        return replace(done, files=len(files), size=sum(file.size or 0 for file in files))
+        expired = self.delete(delete)
+        if self.what == PARTITIONS or not expired.removed:
+            return expired
+        return replace(expired, files=len(files), size=sum(file.size or 0 for file in files))
 
 
 def plan_expire(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:
-    """Plan an expiry. Nothing is changed, except that a missing EARLIEST hint is written if there is nothing to expire."""
+    """Plan an expiry. Changes nothing, except that a missing EARLIEST hint is written if there is nothing to expire."""
     plans = {
         SNAPSHOTS: _snapshots,
         PARTITIONS: _partitions,
@@ -195,7 +195,7 @@ _BLOCK = 8 << 20
 
 @dataclass(frozen=True)
 class OrphanRow:
-    """`path` relative to the table, `modified` in epoch millis; `origin` only if requested."""
+    """An orphan or an empty directory. `path`: relative to the table; `modified`: epoch millis; `origin`: only if requested."""
 
     path: str
     kind: str
@@ -210,7 +210,7 @@ def search_orphans(context: TableContext, older_than: int, force: bool, progress
 
 
 def orphan_rows(context: TableContext, orphans: Orphans, explain: bool) -> list[OrphanRow]:
-    """The files, then the empty directories."""
+    """The orphan files, then the empty directories. `explain`: find out where each file came from."""
     texts = origins(context, orphans.files, orphans.used) if explain else {}
     root = context.url + "/"
     rows = [OrphanRow(f.path.removeprefix(root), f.kind, f.size, f.modified_millis, texts.get(f.path)) for f in orphans.files]
@@ -228,12 +228,13 @@ def clean_orphans(
 
 
 def _set_aside(context: TableContext, quarantine: str) -> SetAside:
-    """Copy the files under their relative paths, replacing copies of an earlier run. `UsageError` for a directory inside the
-    table.
+    """A function that copies a file to the same relative path in the quarantine, replacing an earlier copy.
+
+    Raises `UsageError` for a directory inside the table.
     """
     storage, directory = storage_for_url(quarantine)
     if f"{directory.rstrip('/')}/".startswith(f"{context.url}/"):
-        raise UsageError(f"{quarantine} is inside the table", "copies there would be orphans again", "choose another directory")
+        raise UsageError(f"{quarantine} is inside the table", "the copies would be orphans too", "choose another directory")
 
     def copy(path: str) -> None:
         target = directory + path.removeprefix(context.url)

@@ -1,4 +1,4 @@
-"""`rescale`: rewrites whole partitions with another number of buckets in one OVERWRITE commit, then changes the option."""
+"""`rescale`: rewrites partitions with another bucket count in one OVERWRITE commit, then changes the table's `bucket` option."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ from paimon_cli.write.write_plan import WritePlan
 
 @dataclass(frozen=True)
 class RescaledPartition:
-    """A partition before the rescale and, as far as it can be foreseen, after it: `key` serialised, `partition` as text, sizes in
-    bytes. `rows` are counted before merging; a number of `buckets` below 0 is not fixed.
+    """A partition before the rescale and, as an estimate, after it. `key`: serialised partition; `partition`: as text.
+
+    Sizes are bytes; `rows` are counted before merging; `buckets` is negative if the bucket count is not fixed.
     """
 
     key: bytes
@@ -53,8 +54,10 @@ class RescaledPartition:
 
 @dataclass(frozen=True)
 class RescalePlan:
-    """`partitions`: those that have another number of buckets than `buckets` at `snapshot`. `changes_option`: whether the table's
-    option will follow; a rescale of some partitions leaves it, and `differs_from_option` if they will have another number.
+    """The partitions whose bucket count at `snapshot` is not `buckets`.
+
+    `changes_option`: whether the table's `bucket` option is changed too; a rescale of chosen partitions leaves it alone, and
+    `differs_from_option` says that their new count differs from it.
     """
 
     snapshot: Snapshot | None
@@ -70,7 +73,7 @@ class RescalePlan:
 
 @dataclass(frozen=True)
 class RescaleSummary:
-    """The result. `rows`: as readers see them, before and after; `files`, `size`: of the new files."""
+    """The result. `rows`: rows visible to readers, the same before and after; `files`, `size` (bytes): the new files."""
 
     buckets: int
     partitions: int = 0
@@ -85,17 +88,17 @@ class RescaleSummary:
 
 
 def plan_rescale(context: TableContext, buckets: int | None = None, partitions: Sequence[PartitionValues] = ()) -> RescalePlan:
-    """Plan a rescale to a number of buckets, or to that of the table's option. `NotSupported` for a kind of table that has none.
+    """Plan a rescale to `buckets` (default: the table's `bucket` option).
 
-    `UsageError` if only some partitions of a table without a fixed number would get one: a partition of hashed keys is of no use
-    to writers that look keys up in an index. Where buckets are postponed each partition has a number of its own: the option stays
-    as it is, and the rows that wait go on waiting.
+    In a table with dynamic buckets only the whole table can be rescaled, because writers look keys up in an index. In a
+    table with postponed buckets each partition has its own count: the option stays as it is, and waiting rows keep waiting.
+    Raises `NotSupported` if the table has no buckets to rescale, `UsageError` if the request does not fit its bucket mode.
     """
     context.check(RESCALE)
     present, postpones = context.options.bucket, context.mode.bucket_mode is BucketMode.POSTPONED
     if present < 0 and (buckets is None or (partitions and not postpones)):
         raise UsageError(
-            f"{context.address} has no number of buckets yet",
+            f"{context.address} has no fixed bucket count",
             f"with bucket={present} its writers choose the bucket of each key",
             f"rescale the whole table: paimon-cli rescale {context.layout.argument} --buckets N",
         )
@@ -104,13 +107,13 @@ def plan_rescale(context: TableContext, buckets: int | None = None, partitions: 
     snapshot = context.snapshots.latest()
     chosen = PartitionSpec.parse_any(context, partitions)
     found = _partitions_to_move(context, snapshot, total, chosen)
-    rescaled = sorted((_forecast(context, total, *item) for item in found.items()), key=lambda one: natural_order(one.partition))
+    rescaled = sorted((_forecast(context, total, *item) for item in found.items()), key=lambda p: natural_order(p.partition))
     differs = total != present and not postpones
     return RescalePlan(snapshot, total, tuple(rescaled), differs and not partitions, differs and bool(partitions))
 
 
 def _with_buckets(context: TableContext, buckets: int) -> TableContext:
-    """The table as the rewrite writes it."""
+    """The table as the rewrite sees it: with the new bucket count, and a conflict check per partition."""
     options = {"bucket": str(buckets), DATA_CONFLICT_CHECK: "partition"}
     return replace(context, options=context.options.with_overrides(options))
 
@@ -144,7 +147,7 @@ def _forecast(context: TableContext, buckets: int, partition: bytes, held: Seque
 
 
 def run_rescale(table: CatalogTable, plan: RescalePlan, engine: Engine, progress: Progress) -> RescaleSummary:
-    """Carry out the plan. `DataConflict` if another job wrote to these partitions meanwhile; no new file stays then."""
+    """Carry out the plan. Raises `DataConflict` if another job wrote to these partitions; no new file remains then."""
     context = table.context
     started = context.clock.now_millis()
     summary = RescaleSummary(plan.buckets)
@@ -180,28 +183,26 @@ def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engin
         files = [file for message in messages for file in message.new_files]
         rows = sum(file.row_count for file in files)
         if rows != shown:
-            raise PaimonError(
-                f"{shown} rows became {rows} when they were rewritten into {plan.buckets} buckets", "nothing was committed"
-            )
+            raise PaimonError(f"{shown} rows became {rows} when rewritten into {plan.buckets} buckets", "nothing was committed")
     snapshots = _commit(new_files, messages, PartitionSpec.exactly(chosen), snapshot)
     size = sum(file.file_size for file in files)
     return RescaleSummary(plan.buckets, len(chosen), rows, len(files), size, snapshots)
 
 
 def _expect_nothing_left(context: TableContext, buckets: int) -> None:
-    """Raise `Conflict` if another job has added a partition since the plan: the option must not change before it is moved too."""
+    """Raise `Conflict` if another job has added a partition since the plan: it must be rescaled before the option changes."""
     left = _partitions_to_move(context, context.snapshots.latest(), buckets, PartitionSpec.everything())
     if left:
         where = partition_text(context, min(left)) or "the table"
         raise Conflict(
-            f"another job has written {where} with another number of buckets meanwhile",
+            f"another job has written {where} with another bucket count in the meantime",
             "the table's option was not changed",
             f"stop the writers and run again: paimon-cli rescale {context.layout.argument} --buckets {buckets}",
         )
 
 
 def _shown_rows(context: TableContext, splits: Sequence[Split], engine: Engine, progress: Progress) -> int:
-    """The number of visible rows, counted independently of the rewrite, so that the two can be compared."""
+    """The number of visible rows, counted separately to verify the rewrite."""
     with phase(progress, "Counting rows", len(splits)) as done:
         return sum(engine.run_tasks(functools.partial(count_split, context), splits, done))
 
@@ -229,7 +230,7 @@ def _commit(
 
 @dataclass(frozen=True)
 class NumberedSplit:
-    """A split with the first of the numbers of arrival that its rows may take."""
+    """A split, with the arrival number of its first row."""
 
     split: Split
     first_arrival: int
@@ -237,12 +238,12 @@ class NumberedSplit:
 
 @dataclass(frozen=True)
 class RowsOfTable:
-    """Rows as `context` shows them, all +I; picklable, `SplitRows` of a `WritePlan`."""
+    """The rows that readers of `context` see, all `+I`: picklable `SplitRows` for a `WritePlan`."""
 
     context: TableContext
 
     def read(self, numbered: NumberedSplit, tally: Tally) -> Iterator[pa.RecordBatch]:
-        """In `merge_schema`, keys ascending."""
+        """The rows of one split in `merge_schema`, keys ascending."""
         arrival = numbered.first_arrival
         schema = self.context.schema
         for batch in read_split(self.context, numbered.split, schema.field_names):
@@ -253,7 +254,7 @@ class RowsOfTable:
 
 
 def numbered_splits(splits: Iterable[Split]) -> tuple[NumberedSplit, ...]:
-    """Each split gets as many numbers as its files have rows: it never shows more."""
+    """Give each split as many arrival numbers as its files have rows, which is the most that it can return."""
     numbered: list[NumberedSplit] = []
     arrival = 0
     for split in splits:

@@ -1,4 +1,7 @@
-"""What `update` and `delete` make of the rows that match: new values for some of their columns, or nothing at all."""
+"""The change that `update` or `delete` makes to matching rows: new values for some columns, or their deletion.
+
+In a table whose merge engine combines old and new rows, the effect of the change is checked before anything is written.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,32 @@ import pyarrow as pa
 
 from paimon_cli.casts.column_cast import with_default
 from paimon_cli.errors import BadInput
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import BadCells, shown
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
+from paimon_cli.lsm.changelog import Changes
+from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.metadata.data_file import CommitMessage
-from paimon_cli.metadata.data_file_schema import DELETE, UPDATE_AFTER
+from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, VALUE_KIND, merge_rows
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.clauses import Assignment, BadRow, SetClause
 from paimon_cli.sql.predicate import Predicate
 
+REMOVING = {
+    "partial-update": "partial-update.remove-record-on-delete=true (or partial-update.remove-record-on-sequence-group)",
+    "aggregation": "aggregation.remove-record-on-delete=true",
+}
+
 HINT = "nothing was committed; change the expression or the condition"
 
 NameRow = Callable[[int], str]
-"""What to call a row of a batch in a message, by its place in the batch: `the row with id = 7`."""
+"""How messages name a row, by its position in the batch: `the row with id = 7`."""
 
 
 @dataclass(frozen=True)
 class RowChange:
-    """What happens to rows that match: they get new values, or (`new_values` None) they are deleted. Picklable."""
+    """What happens to matching rows: they get new values or, if `new_values` is None, they are deleted. Picklable."""
 
     where: Predicate
     new_values: SetClause | None
@@ -40,7 +52,7 @@ class RowChange:
         return self.new_values.assignments if self.new_values else ()
 
     def columns(self, schema: TableSchema, batch: pa.RecordBatch, name_row: NameRow) -> dict[str, pa.Array]:
-        """All columns of rows that match, with their new values. `BadInput` names the first row that cannot have them."""
+        """All columns of the matching rows, with new values. Raises `BadInput` naming the first row that cannot have them."""
         columns = {name: batch.column(name) for name in schema.field_names}
         for assignment in self.assignments:
             columns[assignment.column.name] = _assigned(assignment, batch, name_row)
@@ -49,7 +61,7 @@ class RowChange:
 
 @dataclass(frozen=True)
 class ChangedBucket:
-    """How many rows of a bucket matched, and what to commit; None when none did."""
+    """How many rows of a bucket matched, and the message to commit; None if no row matched."""
 
     rows: int
     message: CommitMessage | None
@@ -73,3 +85,86 @@ def _assigned(assignment: Assignment, batch: pa.RecordBatch, name_row: NameRow) 
 def _bad_row(assignment: Assignment, row: str, why: str) -> BadInput:
     column = assignment.column.name
     return BadInput(f"SET {column} = {assignment.sql} fails for {row}", why, HINT, column=column, row=row)
+
+
+def changelog_rows(context: TableContext, batch: pa.RecordBatch, changed: pa.RecordBatch) -> pa.RecordBatch:
+    """The changelog of an update: `-U` and `+U` pairs with the sequence number of the new row, or `-D`.
+
+    `batch`: the rows as read; `changed`: the result of `changed_rows`.
+    """
+    first = int(changed.column(SEQUENCE_NUMBER)[0].as_py())
+    before = merge_rows(context.schema, _columns(context, batch), INSERT, first)
+    rows = np.arange(batch.num_rows)
+    return Changes().rows(before, rows, changed, rows)
+
+
+def changed_rows(context: TableContext, change: RowChange, batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
+    """The rows of `batch` in `merge_schema` with their new values (or as deletions), numbered from `first_sequence`.
+
+    Raises `BadInput` for a row that cannot have its new values, or whose change readers would not see.
+    """
+    columns = change.columns(context.schema, batch, lambda row: f"the row with {_key(context, batch, row)}")
+    changed = merge_rows(context.schema, columns, change.kind, first_sequence)
+    ordered_by = context.options.sequence_fields
+    if any(assignment.column.name in ordered_by for assignment in change.assignments):
+        _check_winners(context, batch, changed)
+    if context.options.merge_engine != "deduplicate":
+        _check_effect(context, merge_rows(context.schema, _columns(context, batch), INSERT, 0), changed)
+    return changed
+
+
+def _columns(context: TableContext, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    return {name: batch.column(name) for name in context.schema.field_names}
+
+
+def _check_winners(context: TableContext, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
+    """Raise `BadInput` if an update lowers the sequence field, so that the older version of the row would win."""
+    both = pa.concat_batches([merge_rows(context.schema, _columns(context, before), INSERT, 0), after])
+    engine = merge_engine(context.schema, context.options)
+    kinds = engine.merge(sorted_rows(both, context.schema.trimmed_primary_keys, engine)).column(VALUE_KIND).to_numpy()
+    if not (kinds == UPDATE_AFTER).all():
+        key = _key(context, before, int(np.argmax(kinds != UPDATE_AFTER)))
+        raise BadInput(
+            f"the row with {key} would not change",
+            f"readers see the version with the greatest {', '.join(engine.sequence_fields)}, and SET lowers it",
+            HINT,
+        )
+
+
+def _key(context: TableContext, batch: pa.RecordBatch, row: int) -> str:
+    cells = ((name, batch.column(name)[row]) for name in context.schema.primary_keys)
+    return ", ".join(f"{name} = {cell if cell.is_valid else 'NULL'}" for name, cell in cells)
+
+
+def _check_effect(context: TableContext, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
+    """Merge old and new rows; raise `BadInput` for the first key that would not get the requested values."""
+    engine = merge_engine(context.schema, context.options)
+    merged = engine.merge(sorted_rows(pa.concat_batches([before, after]), context.schema.trimmed_primary_keys, engine))
+    deletes = int(after.column(VALUE_KIND)[0].as_py()) == DELETE if after.num_rows else False
+    if deletes:
+        kinds = merged.column(VALUE_KIND).to_numpy()
+        wrong = np.flatnonzero(kinds & 1 == 0)
+        if len(wrong) or len(kinds) < after.num_rows:
+            name = context.options.merge_engine
+            hint = f"set {REMOVING[name]}" if name in REMOVING and not context.options.ignore_delete else ""
+            raise BadInput(
+                f"merge-engine={name} does not delete rows of this table", "the row would remain, but without its values", hint
+            )
+        return
+    for name in context.schema.field_names:
+        shown, wanted = merged.column(name), after.column(name)
+        if not shown.equals(wanted) and (different := _first_difference(shown, wanted)) is not None:
+            key = ", ".join(f"{k} = {after.column(k)[different]}" for k in context.schema.primary_keys)
+            raise BadInput(
+                f"column {name} of the row with {key} would not become {wanted[different]}",
+                f"merge-engine={context.options.merge_engine} would show {shown[different]}",
+                "nothing was committed; write rows that the merge engine turns into the values you want",
+                column=name,
+                row=key,
+            )
+
+
+def _first_difference(shown: pa.Array, wanted: pa.Array) -> int | None:
+    """The first position at which the columns differ; compared by text, so that NaN equals itself."""
+    pairs = enumerate(zip(shown.to_pylist(), wanted.to_pylist(), strict=True))
+    return next((row for row, (left, right) in pairs if repr(left) != repr(right)), None)

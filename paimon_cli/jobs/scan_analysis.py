@@ -1,4 +1,4 @@
-"""What a scan would read and what it skips, by reason; and what a run of it costs, stage by stage."""
+"""`read --explain` and `--analyze`: what a scan reads and skips, by reason, and what running it costs, by stage."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """What a scan reads and what it skips, for which reason: `levels` (all, or the top level of `$ro`), counts, bytes.
+    """What a scan reads and what it skips, by reason. `levels`: all, or the top level for `$ro`; `size`: bytes.
 
-    A split is raw where its files are read as they are, has vectors where they mark some of its rows as deleted (`vector_rows`),
-    and is merged where its files hold several versions of keys. `row_groups`: of Parquet files in tables that never merge
-    (append tables, and those with vectors), of which the condition skips some; None elsewhere and without a condition.
+    Splits are raw (files are read as they are), have deletion vectors (which mark `vector_rows` rows), or are merged (files hold
+    several versions of keys). `row_groups`: those of Parquet files that a condition may skip, in tables that never merge (append
+    tables, and tables with deletion vectors); None otherwise.
     """
 
     snapshot_id: int | None
@@ -69,7 +69,7 @@ class ScanPlan:
 
 @dataclass(frozen=True)
 class ScanStage:
-    """One stage of a scan: seconds, the rows that came out of it, and what it asked of the storage."""
+    """One stage of a scan: its seconds, the rows it produced, and its storage requests and bytes."""
 
     stage: str
     seconds: float
@@ -80,7 +80,7 @@ class ScanStage:
 
 @dataclass(frozen=True)
 class ScanAnalysis(ScanPlan):
-    """A plan, and what its run in one thread cost. The rows were read and dropped."""
+    """A plan and the cost of running it in one thread. The rows are read and discarded."""
 
     rows_returned: int
     seconds: float
@@ -90,7 +90,7 @@ class ScanAnalysis(ScanPlan):
 
 
 def explain_scan(scan: RowScan) -> ScanPlan:
-    """Describe the plan; with a condition, the footers of files are read whose row groups it may skip."""
+    """Describe the plan of a scan. With a condition, file footers are read to count the row groups that it skips."""
     plan = scan.plan
     raw = with_vectors = vector_rows = files = 0
     groups: list[int] = [0, 0]
@@ -122,20 +122,20 @@ def explain_scan(scan: RowScan) -> ScanPlan:
 
 
 def _deleted_rows(scan: RowScan, split: Split) -> int:
-    """How many rows of the split's files deletion vectors mark."""
+    """How many rows of the split are marked by deletion vectors."""
     names = {file.file_name for file in split.bucket.files}
     counts: list[int | None] = []
     for index in split.bucket.index_files:
         if index.index_type == DELETION_VECTORS:
-            counts += [one.cardinality for one in index.deletion_vector_ranges or () if one.data_file_name in names]
+            counts += [r.cardinality for r in index.deletion_vector_ranges or () if r.data_file_name in names]
     if None not in counts:
         return sum(count for count in counts if count is not None)
-    vectors = load_vectors(scan.context, split.bucket)  # Java 0.9 wrote no counts
+    vectors = load_vectors(scan.context, split.bucket)  # Java 0.9 wrote no cardinalities
     return sum(len(vector.positions) for name, vector in vectors.by_file.items() if name in names)
 
 
 def _row_groups(scan: RowScan, predicate: Predicate, split: Split) -> tuple[int, int]:
-    """Row groups of the split's Parquet files, and how many of them the condition rules out."""
+    """The number of row groups in the split's Parquet files, and how many of them the condition rules out."""
     bounds, count, skipped = TableBounds(scan.context), 0, 0
     for file in split.bucket.files:
         if file_format(file.file_name) != "parquet":
@@ -151,14 +151,14 @@ def _row_groups(scan: RowScan, predicate: Predicate, split: Split) -> tuple[int,
 
 
 def analyze_scan(table: CatalogTable, request: ReadRequest) -> ScanAnalysis:
-    """Plan and read in one thread, and measure it."""
+    """Plan and read in one thread, and measure each stage. Raises what `plan_rows` raises."""
     meter = MeteredStorage(table.storage)
     began = time.perf_counter()
     scan = plan_rows(replace(table, storage=meter), request)
     planned = time.perf_counter()
     planning = meter.taken()
-    known = scan.predicate
-    timed = None if known is None else TimedPredicate(known.sql, known.schema, known.condition, known.warnings)
+    given = scan.predicate
+    timed = None if given is None else TimedPredicate(given.sql, given.schema, given.condition, given.warnings)
     measured = replace(scan, predicate=timed, context=replace(scan.context, read_threads=1))
     returned = sum(batch.num_rows for batch in measured.rows())
     ended = time.perf_counter()
@@ -190,7 +190,7 @@ def _rounded(seconds: float) -> float:
 
 @dataclass
 class FilterMeter:
-    """What a condition cost: seconds, and rows before and after it."""
+    """The cost of a filter: seconds, and rows before and after it."""
 
     seconds: float = 0.0
     rows: int = 0
@@ -199,7 +199,7 @@ class FilterMeter:
 
 @dataclass(frozen=True)
 class TimedPredicate(Predicate):
-    """A condition that measures itself."""
+    """A predicate that measures its own cost."""
 
     meter: FilterMeter = field(default_factory=FilterMeter)
 
@@ -213,8 +213,8 @@ class TimedPredicate(Predicate):
 
 
 @dataclass
-class Asked:
-    """What was asked of a storage: requests, bytes, and the seconds that the caller waited for them."""
+class StorageUse:
+    """Requests to a storage, the bytes that they returned, and the seconds spent waiting for them."""
 
     requests: int = 0
     bytes: int = 0
@@ -226,20 +226,20 @@ class MeteredStorage(WrappedStorage):
 
     def __init__(self, inner: Storage) -> None:
         super().__init__(inner)
-        self._asked = Asked()
+        self._use = StorageUse()
         self._lock = threading.Lock()
 
-    def taken(self) -> Asked:
-        """What was asked since the last time."""
+    def taken(self) -> StorageUse:
+        """The use since the last call."""
         with self._lock:
-            asked, self._asked = self._asked, Asked()
-        return asked
+            use, self._use = self._use, StorageUse()
+        return use
 
     def note(self, seconds: float, size: int = 0, requests: int = 1) -> None:
         with self._lock:
-            self._asked.requests += requests
-            self._asked.bytes += size
-            self._asked.seconds += seconds
+            self._use.requests += requests
+            self._use.bytes += size
+            self._use.seconds += seconds
 
     def read_bytes(self, path: str) -> bytes:
         began = time.perf_counter()

@@ -1,7 +1,7 @@
-"""The monitoring of the compaction service: metrics for Prometheus, over HTTP or as a file, and whether it is ready.
+"""Monitoring of the compaction service: metrics for Prometheus, over HTTP or in a file, and health endpoints.
 
-Where Paimon has a metric, its name and unit are used (`paimon_compaction_maxLevel0FileCount`, times in milliseconds); other names
-begin with `paimon_cli_` and follow Prometheus' own rules. Figures of a table date from when it was last planned.
+A metric that Paimon has keeps Paimon's name and unit (`paimon_compaction_maxLevel0FileCount`, times in milliseconds). Other names
+start with `paimon_cli_` and follow Prometheus' conventions. Figures about a table are as of its last plan.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 STALE_SECONDS = 900
-"""After this time without a sign of life the service does not count as ready."""
+"""The service is not ready after this time without activity."""
 
 
 @dataclass
 class _TableFigures:
-    """What is known of a table; sizes and counts are totals since the service began; `last_*` describes its last compaction."""
+    """The figures of a table. Sizes (bytes) and counts are totals since the service started; `last_*`: the last compaction."""
 
     state: str = NOTHING
     standing: Standing = NO_BUCKETS
@@ -79,7 +79,7 @@ class _TableFigures:
 
 @dataclass(eq=False)
 class ServiceMetrics:
-    """A watcher of the service that passes each event on to `inner`. Other threads read it."""
+    """A service watcher that collects metrics and passes each event on to `inner`. Other threads may read it."""
 
     inner: ServiceWatcher
     clock: Clock
@@ -91,16 +91,16 @@ class ServiceMetrics:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._sign_of_life()
+        self._note_activity()
 
     def table_begins(self, number: int, table: str) -> Progress:
-        self._sign_of_life()
-        return _Watched(self.inner.table_begins(number, table), self._sign_of_life)
+        self._note_activity()
+        return _ActivityProgress(self.inner.table_begins(number, table), self._note_activity)
 
     def table_done(self, done: TableRound) -> None:
         with self._lock:
             self._tables.setdefault(done.table, _TableFigures()).add(done)
-        self._sign_of_life()
+        self._note_activity()
         self.inner.table_done(done)
 
     def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
@@ -109,15 +109,15 @@ class ServiceMetrics:
             for name in self._tables.keys() - names:
                 del self._tables[name]
             self._rounds, self._round_seconds, self._waiting = done.number, done.seconds, done.waiting
-        self._sign_of_life()
+        self._note_activity()
         self.inner.round_done(done, pause_seconds)
 
-    def _sign_of_life(self) -> None:
+    def _note_activity(self) -> None:
         self._alive_millis = self.clock.now_millis()
 
     @property
     def registry(self) -> CollectorRegistry:
-        """What Prometheus' library reads, with the figures of this process."""
+        """The collectors that a scrape reads: this one and that of the process."""
         from prometheus_client import CollectorRegistry, ProcessCollector
 
         registry = CollectorRegistry()
@@ -126,41 +126,41 @@ class ServiceMetrics:
         return registry
 
     def status(self) -> dict[str, Any]:
-        """Whether the service is ready: once all tables have been looked at, and while it shows signs of life."""
+        """The answer of `/readyz`. The service is ready once it has completed a round, and while it is active."""
         quiet = (self.clock.now_millis() - self._alive_millis) / 1000
         is_ready = self._rounds > 0 and quiet < STALE_SECONDS
         return {"ready": is_ready, "rounds": self._rounds, "tables": len(self._tables), "seconds_since_activity": round(quiet, 3)}
 
     def collect(self) -> Iterator[Metric]:
-        """Asked by Prometheus' library for each answer."""
+        """All metrics; called by the Prometheus client for each scrape."""
         from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
         now = self.clock.now_millis()
         with self._lock:
-            tables = [(name, [value for _, _, value in _table_metrics(each, now)]) for name, each in self._tables.items()]
-            states = [(name, each.state) for name, each in self._tables.items()]
+            tables = [(name, [value for _, _, value in _table_metrics(table, now)]) for name, table in self._tables.items()]
+            states = [(name, table.state) for name, table in self._tables.items()]
             service = (self._rounds, self._round_seconds, self._waiting)
         for number, (name, meaning, _) in enumerate(_table_metrics(_TableFigures(), now)):
-            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            family = kind(name, meaning, labels=["table"])
-            for table, values in tables:
+            family_class = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = family_class(name, meaning, labels=["table"])
+            for table_name, values in tables:
                 if (value := values[number]) is not None:
-                    family.add_metric([table], value)
+                    family.add_metric([table_name], value)
             yield family
         family = GaugeMetricFamily("paimon_cli_table_state", "1 for the state that the table is in.", labels=["table", "state"])
-        for table, state in states:
-            family.add_metric([table, state], 1)
+        for table_name, state in states:
+            family.add_metric([table_name, state], 1)
         yield family
         yield CounterMetricFamily("paimon_cli_rounds_total", "Rounds of the service.", value=service[0])
         yield GaugeMetricFamily("paimon_cli_round_seconds", "Duration of the last round.", value=service[1])
         yield GaugeMetricFamily("paimon_cli_tables", "Tables of the last round.", value=len(tables))
         yield GaugeMetricFamily(
-            "paimon_cli_tables_waiting", "Tables that were compacted in part in that round.", value=service[2]
+            "paimon_cli_tables_waiting", "Tables that were only partly compacted in the last round.", value=service[2]
         )
 
 
 def _table_metrics(table: _TableFigures, now_millis: int) -> list[tuple[str, str, float | None]]:
-    """Name, meaning and value of each metric of a table."""
+    """The name, help text and value of each metric of a table."""
     standing, done = table.standing, table.compactions
     age = None if standing.uncompacted_since is None else max(0, now_millis - standing.uncompacted_since) / 1000
 
@@ -170,22 +170,22 @@ def _table_metrics(table: _TableFigures, now_millis: int) -> list[tuple[str, str
     return [
         (
             "paimon_compaction_maxLevel0FileCount",
-            "Files at level 0 in the bucket with most of them.",
+            "Most files at level 0 in one bucket.",
             standing.most_level_0_files,
         ),
-        ("paimon_compaction_avgLevel0FileCount", "Files at level 0 in each bucket.", standing.average_level_0_files),
+        ("paimon_compaction_avgLevel0FileCount", "Average files at level 0 per bucket.", standing.average_level_0_files),
         ("paimon_compaction_totalFileCount", "Data files.", standing.files),
-        ("paimon_compaction_minAvgFileSize", "Bytes of a file in the bucket with the smallest ones.", standing.least_average),
-        ("paimon_compaction_avgTotalFileSize", "Bytes of each bucket.", standing.size // max(1, standing.buckets)),
-        ("paimon_compaction_maxTotalFileSize", "Bytes of the biggest bucket.", standing.biggest),
-        ("paimon_compaction_compactionCompletedCount", "Compactions of buckets that were committed.", table.buckets),
-        ("paimon_compaction_compactionQueuedCount", "Buckets that a compaction is planned for.", standing.picked),
-        ("paimon_compaction_avgCompactionTime", "Milliseconds of a turn of the table.", average(table.millis)),
-        ("paimon_compaction_avgCompactionInputSize", "Bytes read in a turn.", average(table.input_bytes)),
+        ("paimon_compaction_minAvgFileSize", "Smallest average file size of a bucket in bytes.", standing.least_average),
+        ("paimon_compaction_avgTotalFileSize", "Average size of a bucket in bytes.", standing.size // max(1, standing.buckets)),
+        ("paimon_compaction_maxTotalFileSize", "Size of the largest bucket in bytes.", standing.biggest),
+        ("paimon_compaction_compactionCompletedCount", "Bucket compactions that were committed.", table.buckets),
+        ("paimon_compaction_compactionQueuedCount", "Buckets with a planned compaction.", standing.picked),
+        ("paimon_compaction_avgCompactionTime", "Average duration of a turn in milliseconds.", average(table.millis)),
+        ("paimon_compaction_avgCompactionInputSize", "Average bytes read in a turn.", average(table.input_bytes)),
         ("paimon_compaction_maxCompactionInputSize", "Most bytes read in a turn.", table.greatest_input),
-        ("paimon_compaction_avgCompactionOutputSize", "Bytes written in a turn.", average(table.output_bytes)),
+        ("paimon_compaction_avgCompactionOutputSize", "Average bytes written in a turn.", average(table.output_bytes)),
         ("paimon_compaction_maxCompactionOutputSize", "Most bytes written in a turn.", table.greatest_output),
-        ("paimon_commit_lastCommitDuration", "Milliseconds of the last commit.", table.last_commit_millis),
+        ("paimon_commit_lastCommitDuration", "Duration of the last commit in milliseconds.", table.last_commit_millis),
         ("paimon_commit_lastCommitAttempts", "Attempts of the last commit.", table.last_attempts),
         ("paimon_commit_lastTableFilesAdded", "Files that the last commit added.", table.last_files[1]),
         ("paimon_commit_lastTableFilesDeleted", "Files that the last commit deleted.", table.last_files[0]),
@@ -194,38 +194,38 @@ def _table_metrics(table: _TableFigures, now_millis: int) -> list[tuple[str, str
         ("paimon_commit_lastBucketsWritten", "Buckets that the last commit compacted.", table.last_buckets),
         ("paimon_commit_lastCompactionInputFileSize", "Bytes that the last compaction read.", table.last_bytes[0]),
         ("paimon_commit_lastCompactionOutputFileSize", "Bytes that the last compaction wrote.", table.last_bytes[1]),
-        ("paimon_cli_sorted_runs_max", "Sorted runs of the bucket with most of them.", standing.most_runs),
-        ("paimon_cli_oldest_uncompacted_seconds", "Age of the oldest file that waits for a compaction.", age),
+        ("paimon_cli_sorted_runs_max", "Most sorted runs in one bucket.", standing.most_runs),
+        ("paimon_cli_oldest_uncompacted_seconds", "Age of the oldest file waiting for a compaction.", age),
         ("paimon_cli_compaction_read_bytes_total", "Bytes read by compactions.", table.input_bytes),
         ("paimon_cli_compaction_written_bytes_total", "Bytes written by compactions.", table.output_bytes),
-        ("paimon_cli_conflicts_total", "Buckets that another job had changed in the meantime.", table.conflicts),
+        ("paimon_cli_conflicts_total", "Buckets that another job changed in the meantime.", table.conflicts),
         ("paimon_cli_failures_total", "Plans or turns that failed.", table.failures),
         ("paimon_cli_expired_snapshots_total", "Snapshots that the service expired.", table.snapshots_expired),
         ("paimon_cli_orphans_deleted_total", "Orphans that the service deleted.", table.orphans),
     ]
 
 
-class _Watched:
-    """Progress of a job that is also a sign of life."""
+class _ActivityProgress:
+    """Passes the progress of a job on, and reports each step as activity of the service."""
 
-    def __init__(self, inner: Progress, alive: Callable[[], None]) -> None:
-        self._inner, self._alive = inner, alive
+    def __init__(self, inner: Progress, note_activity: Callable[[], None]) -> None:
+        self._inner, self._note_activity = inner, note_activity
 
     def start(self, description: str, total: int | None) -> None:
-        self._alive()
+        self._note_activity()
         self._inner.start(description, total)
 
     def advance(self, n: int = 1) -> None:
-        self._alive()
+        self._note_activity()
         self._inner.advance(n)
 
     def finish(self) -> None:
-        self._alive()
+        self._note_activity()
         self._inner.finish()
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of `:9464`, `127.0.0.1:9464` or `[::1]:9464`. `UsageError` for anything else."""
+    """The host and port of `:9464`, `127.0.0.1:9464` or `[::1]:9464`. Raises `UsageError` for anything else."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535 or (":" in host and host[:1] != "["):
         raise UsageError(f"cannot listen on '{text}'", "an address is written as HOST:PORT or :PORT", "--metrics-listen :9464")
@@ -234,7 +234,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def listening(metrics: ServiceMetrics, address: str) -> Iterator[str]:
-    """Answer `/metrics`, `/healthz` and `/readyz` in a thread; yields the URL. `UsageError` if the address is taken."""
+    """Serve `/metrics`, `/healthz` and `/readyz` in a thread; yields the URL. Raises `UsageError` if the address is in use."""
     host, port = parse_address(address)
 
     class Server(ThreadingHTTPServer):
@@ -270,20 +270,20 @@ def _handler(metrics: ServiceMetrics) -> type[BaseHTTPRequestHandler]:
             path = self.path.partition("?")[0]
             if path == "/metrics":
                 accepted = self.headers.get("Accept", "")
-                encode, kind = choose_encoder(accepted) if accepted else (generate_latest, "text/plain; version=0.0.4")
-                self._answer(200, kind, encode(registry))
+                encode, content_type = choose_encoder(accepted) if accepted else (generate_latest, "text/plain; version=0.0.4")
+                self._answer(200, content_type, encode(registry))
             elif path in ("/healthz", "/readyz"):
                 status = metrics.status()
-                is_fine = status["ready"] if path == "/readyz" else True
-                self._answer(200 if is_fine else 503, "application/json", json.dumps(status).encode() + b"\n")
+                is_ok = status["ready"] if path == "/readyz" else True
+                self._answer(200 if is_ok else 503, "application/json", json.dumps(status).encode() + b"\n")
             else:
                 self._answer(404, "text/plain", b"/metrics, /healthz, /readyz\n")
 
         do_HEAD = do_GET
 
-        def _answer(self, code: int, kind: str, body: bytes) -> None:
+        def _answer(self, code: int, content_type: str, body: bytes) -> None:
             self.send_response(code)
-            self.send_header("Content-Type", kind)
+            self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             if self.command != "HEAD":
@@ -296,10 +296,10 @@ def _handler(metrics: ServiceMetrics) -> type[BaseHTTPRequestHandler]:
 
 
 class MetricsFile:
-    """A watcher that writes the metrics to a file after each round, in one step: for the textfile collector of node-exporter."""
+    """A service watcher that atomically rewrites a metrics file after each round, for node-exporter's textfile collector."""
 
     def __init__(self, metrics: ServiceMetrics, path: str, warn: Callable[[str], None]) -> None:
-        """`UsageError` if no file can be made there."""
+        """Raises `UsageError` if the file cannot be created."""
         directory = os.path.dirname(os.path.abspath(path))
         if os.path.isdir(path) or not os.access(directory, os.W_OK | os.X_OK):
             why = "it is a directory" if os.path.isdir(path) else f"{directory} does not exist, or cannot be written to"
@@ -314,5 +314,5 @@ class MetricsFile:
         self._metrics.round_done(done, pause_seconds)
         try:
             write_to_textfile(self._path, self._registry)
-        except OSError as error:  # such as a full disk: the tables matter more
+        except OSError as error:  # such as a full disk, which must not stop the service
             self._warn(f"the metrics file {self._path} was not written: {error}")

@@ -1,7 +1,7 @@
-"""The turn of one table in a round of the service: what there is to do, how urgent it is, and doing it.
+"""The turn of one table in a round of the compaction service.
 
-A look plans the compaction and writes nothing. A turn carries the plan out, then expires snapshots and cleans orphans if the
-service was asked for that.
+`look` plans the compaction and its urgency, and writes nothing. `take` carries out the plan, then expires snapshots and deletes
+orphans if the service is configured to.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _NEVER = 1 << 62
 
 @dataclass(frozen=True)
 class Upkeep:
-    """What the service does besides: expire snapshots that are past the table's own retention, clean orphans at intervals."""
+    """What the service does besides compacting: expire snapshots by the table's own options, delete orphans at intervals."""
 
     expires: bool = False
     orphans_every_millis: int | None = None
 
     def first_orphans_millis(self, table: str) -> int:
-        """How long after its start a service first cleans the orphans of a table: not of all tables at once."""
+        """How long after the start of the service the orphans of a table are first deleted; spread over all tables."""
         if self.orphans_every_millis is None:
             return _NEVER
         return zlib.crc32(table.encode()) % max(1, self.orphans_every_millis)
@@ -41,7 +41,7 @@ class Upkeep:
 
 @dataclass(frozen=True)
 class UpkeepDone:
-    """Snapshots that were expired, with how many files; orphans that were deleted, and their bytes."""
+    """Expired snapshots and their deleted files; deleted orphans and their bytes."""
 
     snapshots_expired: int = 0
     files_expired: int = 0
@@ -54,7 +54,7 @@ NO_UPKEEP, NOT_KEPT_UP = Upkeep(), UpkeepDone()
 
 @dataclass(frozen=True, order=True)
 class Need:
-    """Sorts tables by urgency: most sorted runs over the trigger, then oldest uncompacted commit, then fewest bytes to read."""
+    """Orders tables by urgency: most sorted runs above the trigger, then oldest uncompacted file, then fewest bytes to read."""
 
     runs_below_trigger: int
     since_millis: int
@@ -71,9 +71,9 @@ class Need:
 
 @dataclass
 class Turn:
-    """What a look at a table has found. `context` opens the table again if what was found is not kept.
+    """The planned work on a table. `snapshot_id`: the latest snapshot when it was planned.
 
-    `snapshot_id`: the newest one then. `is_unfinished`: a part was left, because other tables wait.
+    `is_unfinished`: part of the work was left because other tables wait. `context` reopens the table if the plan was not kept.
     """
 
     table: str
@@ -106,7 +106,7 @@ class Turn:
         return replace(self, plan=None, opened=None)
 
     def due_millis(self, latest: int) -> int:
-        """When the table must be looked at again although no snapshot follows, at the `latest` then."""
+        """When the table must be planned again even without a new snapshot: `latest` or earlier (epoch millis)."""
         if self.must_look_again:
             return 0
         return latest if self.idle_at is None else min(latest, self.idle_at)
@@ -120,7 +120,7 @@ def look(
     upkeep: Upkeep,
     cleans_orphans: bool,
 ) -> Turn:
-    """Plan what there is to do. Decisions that count attempts, or time since the last full compaction, must be made again."""
+    """Plan the work on a table. Decisions that count attempts, or the time since the last full compaction, must be repeated."""
     context = open_table()
     plan = plan_compaction(context, request, states=states)
     for decision in plan.decisions:
@@ -149,12 +149,12 @@ def look(
 def take(
     turn: Turn, request: CompactRequest, engine: Engine, progress: Progress, states: States, shield: Shield
 ) -> tuple[CompactSummary, UpkeepDone]:
-    """Do it. The plan counts if no snapshot has been committed since."""
+    """Carry out a turn. Its plan is used if no snapshot was committed since; otherwise the table is planned again."""
     context, summary, done = turn.context(), CompactSummary(), NOT_KEPT_UP
     if turn.has_compaction:
         limited = replace(request, limits=replace(request.limits, turn_bytes=turn.turn_bytes))
         is_current = turn.plan is not None and context.mode.bucket_mode is not BucketMode.POSTPONED
-        if is_current and turn.turn_bytes is not None:  # it has waited for others
+        if is_current and turn.turn_bytes is not None:  # the plan is older: other tables had their turns first
             is_current = context.snapshots.latest_id() == turn.snapshot_id
         ready = turn.plan if is_current else None
         summary = run_compact(context, limited, engine, progress, states=states, shield=shield, ready=ready)

@@ -1,9 +1,9 @@
-"""Sort compaction: all files of a partition of an append table become files sorted by columns, or along a curve through them.
+"""Sort compaction: rewrites a partition of an append table in the order of some columns, or along a curve through them.
 
-1. sample: tasks read the columns of the order and take some rows; each partition is cut into ranges of about a file each.
-2. write: tasks send rows to the range that they belong to, where they are sorted (`write/sorted_write`).
+1. sample: tasks read the sort columns of some rows; each partition is cut into ranges of about one file each.
+2. write: tasks send each row to its range, where the rows are sorted (`write/sorted_write`).
 
-The commit replaces the files that were read and no others, so that what others append meanwhile stays (apache/paimon #7595).
+The commit replaces only the files that were read, so rows appended in the meantime are kept (see apache/paimon #7595).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ LEAST_MAGNIFICATION = 20
 
 
 def check_sortable(context: TableContext, order: SortOrder) -> None:
-    """`NotSupported` for tables that Paimon does not sort either, `UsageError` for an order that their rows do not have."""
+    """Raise `NotSupported` for tables that Paimon does not sort either, `UsageError` for an order that the table cannot have."""
     if context.mode.has_keys or context.mode.bucket_mode is not BucketMode.UNAWARE:
-        kind = "a primary key" if context.mode.has_keys else "buckets"
+        feature = "a primary key" if context.mode.has_keys else "buckets"
         raise NotSupported(
             f"cannot sort the rows of {context.address}",
-            f"a table with {kind} has an order of its own",
-            f"compact it without an order: paimon-cli compact {context.layout.argument}",
+            f"a table with {feature} has its own order",
+            f"compact it without --order-by: paimon-cli compact {context.layout.argument}",
         )
     order.check(context.schema)
     magnification = context.options.sort_sample_magnification
@@ -55,7 +55,7 @@ def check_sortable(context: TableContext, order: SortOrder) -> None:
 def sort_partitions(
     new_files: NewFiles, tasks: Sequence[CompactionTask], order: SortOrder, memory: int | None, engine: Engine, progress: Progress
 ) -> list[CommitMessage]:
-    """Write the rows of the tasks' files, each of a partition, in the order. When it fails, no new file stays."""
+    """Rewrite the files of the tasks, one task per partition, in sorted order. If it fails, no new file remains."""
     context = new_files.context
     if memory is not None:
         context = replace(context, options=context.options.with_overrides({"write-buffer-size": f"{memory} b"}))
@@ -80,7 +80,7 @@ def sort_partitions(
 
 
 def _message(context: TableContext, task: CompactionTask, made: Sequence[DataFileMeta]) -> CommitMessage:
-    """The exchange of the files. `PaimonError` if rows were lost or doubled."""
+    """The message that replaces the task's files. Raises `PaimonError` if the number of rows has changed."""
     vectors = load_vectors(context, task.picked)
     marked = sum(len(vector.positions) for file in task.files if (vector := vectors.of(file.file_name)) is not None)
     before, after = sum(file.row_count for file in task.files) - marked, sum(file.row_count for file in made)
@@ -96,7 +96,7 @@ def _message(context: TableContext, task: CompactionTask, made: Sequence[DataFil
 
 
 def _splits(context: TableContext, task: CompactionTask) -> Iterator[Split]:
-    """The files of a task in portions of the size of a split."""
+    """The files of a task, grouped into splits of `split_target_size`."""
     held: list[DataFileMeta] = []
     size = 0
     for file in task.files:
@@ -120,37 +120,41 @@ def _bounds(
     engine: Engine,
     progress: Progress,
 ) -> dict[bytes, Keys]:
-    """Where the ranges of each partition begin; none for partitions that are one range."""
+    """The lower bounds of the ranges in each partition; partitions with a single range are left out."""
     cut = [split.split for split in splits if ranges[split.split.bucket.partition] > 1]
     rows: dict[bytes, int] = {}
     for split in cut:
         rows[split.bucket.partition] = rows.get(split.bucket.partition, 0) + split.row_count
-    wanted = context.options.sort_sample_magnification
-    tasks = [SampleTask(split, max(1, rows[p] // (wanted * ranges[p]))) for split in cut for p in (split.bucket.partition,)]
+    rows_per_range = context.options.sort_sample_magnification
+    tasks = [
+        SampleTask(split, max(1, rows[partition] // (rows_per_range * ranges[partition])))
+        for split in cut
+        for partition in (split.bucket.partition,)
+    ]
     with phase(progress, "Taking a sample", len(tasks)) as done:
         samples = run_traced(engine, context, functools.partial(take_sample, order=order), tasks, done)
-    found: dict[bytes, list[Sample]] = {}
+    by_partition: dict[bytes, list[Sample]] = {}
     for task, sample in zip(tasks, samples, strict=True):
-        found.setdefault(task.split.bucket.partition, []).append(sample)
-    cuts = {partition: Sample.bounds(parts, ranges[partition]) for partition, parts in found.items()}
-    return {partition: keys for partition, keys in cuts.items() if keys is not None}
+        by_partition.setdefault(task.split.bucket.partition, []).append(sample)
+    bounds = {partition: Sample.bounds(parts, ranges[partition]) for partition, parts in by_partition.items()}
+    return {partition: keys for partition, keys in bounds.items() if keys is not None}
 
 
 @dataclass(frozen=True)
 class SampleTask:
-    """A split of which every `step`-th row is taken."""
+    """A split from which every `step`-th row is sampled."""
 
     split: Split
     step: int
 
 
 def take_sample(context: TableContext, task: SampleTask, order: SortOrder) -> Sample:
-    """The keys of some rows. With `sort-compaction.range-strategy=size` a row counts as many bytes as it takes on average."""
+    """Sample the sort keys of a split. With `sort-compaction.range-strategy=size`, rows are weighted by their average size."""
     keys: list[list[pa.Array]] = [[] for _ in order.key]
-    seen = 0
+    rows_read = 0
     for batch in read_split(context, task.split, order.columns):
-        chosen = pa.array(np.arange(-seen % task.step, batch.num_rows, task.step))
-        seen += batch.num_rows
+        chosen = pa.array(np.arange(-rows_read % task.step, batch.num_rows, task.step))
+        rows_read += batch.num_rows
         sampled = order.with_key(batch.take(chosen), context.schema, context.options)
         for name, columns in zip(order.key, keys, strict=True):
             columns.append(sampled.column(name))
@@ -165,7 +169,7 @@ def _joined(columns: Sequence[pa.Array]) -> pa.Array:
 
 @dataclass(frozen=True)
 class OrderedRows:
-    """Rows of the table with what they are sorted by; picklable, `SplitRows` of a `SortedWritePlan`."""
+    """The rows of the table with their sort keys: picklable `SplitRows` for a `SortedWritePlan`."""
 
     context: TableContext
     order: SortOrder

@@ -1,6 +1,6 @@
-"""`write --stage` and `stage`: the two phases of a commit by hand, with a file in between that knows what was written.
+"""`write --stage` and `stage`: a commit in two separate phases, with a file in between that records what was written.
 
-One coordinator at a time decides over such a file: commit or abort. Whatever dies in between, the decision can be repeated.
+One coordinator at a time may commit or abort a stage file. If it dies, the same decision can be repeated.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ from paimon_cli.storage.storage_for_url import storage_for_url
 
 @dataclass(frozen=True)
 class StageFile:
-    """Where a staged commit is kept: a path or URL as typed."""
+    """The file that holds a staged commit. `name`: its path or URL, as typed by the user."""
 
     name: str
 
-    def _place(self) -> tuple[Storage, str]:
+    def _location(self) -> tuple[Storage, str]:
         return storage_for_url(self.name)
 
     def exists(self) -> bool:
-        storage, path = self._place()
+        storage, path = self._location()
         return storage.exists(path)
 
     def read(self) -> StagedCommit:
-        """NotFound; DamagedFile if it does not hold exactly what was written."""
-        storage, path = self._place()
+        """Raises `NotFound`, or `DamagedFile` if the content is not exactly what was written."""
+        storage, path = self._location()
         try:
             return StagedCommit.from_json(storage.read_bytes(path), self.name)
         except FileNotFoundError:
             raise NotFound(f"no file {self.name}", "staged commits are written by `paimon-cli write --stage FILE`") from None
 
     def write(self, staged: StagedCommit) -> None:
-        storage, path = self._place()
+        storage, path = self._location()
         storage.overwrite(path, staged.to_json().encode())
 
     def remove(self) -> None:
-        """As far as the storage lets us: for after a failure, which is what counts."""
-        storage, path = self._place()
+        """Delete the file after a failure; an unavailable storage is ignored."""
+        storage, path = self._location()
         with contextlib.suppress(StorageUnavailable):
             storage.delete(path)
 
@@ -71,9 +71,9 @@ class StageFile:
 def stage_write(
     context: TableContext, request: WriteRequest, file: StageFile, engine: Engine, progress: Progress
 ) -> tuple[StagedCommit, Tally]:
-    """Write the data files of a write and keep the commit in `file`; also what was found in the input.
+    """Write the data files of a write and record the commit in `file`; also returns the counts of the input.
 
-    When it fails, no data file remains.
+    If it fails, no data file remains.
     """
     check_writable_table(context)
     if file.exists():
@@ -82,17 +82,17 @@ def stage_write(
     _refuse_repeated(context, identity)
     plan = plan_write(context, replace(request, compaction=NO_COMPACTION), identity.user)
     engine.prepare(work_of(request.source, plan.splits), progress)
-    written, found = write_input(plan, request, engine, progress)
+    written, tally = write_input(plan, request, engine, progress)
     messages = written.messages
 
-    def withdraw() -> None:
-        file.remove()  # it may be there although its writing failed; it must not name files that are gone
+    def undo() -> None:
+        file.remove()  # it may exist although writing it failed, and must not name deleted files
         delete_created_files(context, messages)
 
-    with undone_on_failure(withdraw):
+    with undone_on_failure(undo):
         _refuse_repeated(context, identity)  # the later commit looks no further back than the snapshot that was read
         if request.overwrite:
-            overwritten(context, messages, request.static_partition)  # rows outside of it are refused now, not at the commit
+            overwritten(context, messages, request.static_partition)  # refuses rows outside the partition now, not at the commit
         staged = StagedCommit(
             table=context.address,
             schema_id=context.schema.id,
@@ -107,7 +107,7 @@ def stage_write(
             static_partition=None if request.static_partition is None else pairs_of(context, request.static_partition),
         )
         file.write(staged)
-    return staged, found
+    return staged, tally
 
 
 def _refuse_repeated(context: TableContext, identity: CommitIdentity) -> None:
@@ -116,12 +116,12 @@ def _refuse_repeated(context: TableContext, identity: CommitIdentity) -> None:
 
 
 def _staged_identity(staged: StagedCommit) -> CommitIdentity:
-    """`Refused` if the identity was committed before its rows were written."""
+    """The identity of the commit; committing it raises `Refused` if it was committed before its rows were written."""
     return CommitIdentity(staged.commit_user, staged.commit_identifier, newer_than=staged.read_snapshot_id or 0)
 
 
 def _identity(context: TableContext, request: WriteRequest) -> CommitIdentity:
-    """One that can be recognised: without a name of its own each staged commit is a user with one commit."""
+    """An identity that can be recognised later: the requested one, or a fresh user with a single commit."""
     if request.commit_user is None and request.commit_id is None:
         return CommitIdentity(fresh_identity(context).user, 0, assume_new=True)
     if request.commit_user is None or request.commit_id in (None, BATCH_IDENTIFIER):
@@ -132,9 +132,10 @@ def _identity(context: TableContext, request: WriteRequest) -> CommitIdentity:
 
 
 def commit_stage(context: TableContext, file: StageFile, staged: StagedCommit) -> CommitResult:
-    """Make the commit, once however often this is called.
+    """Commit a staged write; calling it again commits nothing twice.
 
-    After a conflict the data files are deleted and the file says so; after any other failure this can be repeated.
+    After a conflict the data files are deleted and the stage file is marked as aborted; after any other failure the call can be
+    repeated. Raises `Refused` if it was aborted, and the errors of `Committer.commit`.
     """
     if staged.state == ABORTED:
         raise Refused(f"{file.name} was aborted", "its data files were deleted", "write the rows again")
@@ -169,18 +170,18 @@ def _commit(context: TableContext, staged: StagedCommit) -> CommitResult:
 
 
 def abort_stage(context: TableContext, file: StageFile, staged: StagedCommit) -> int:
-    """Delete the data files; how many there were. `Refused` once the commit was made."""
+    """Abort a staged write: delete its data files and return their number. Raises `Refused` if it was committed."""
     if _is_published(context, staged):
         raise Refused(
             f"{file.name} was committed to {staged.table}",
             "its data files belong to the table now",
-            "delete rows with `paimon-cli delete`",
+            f"paimon-cli delete {context.layout.argument} -w CONDITION",
         )
     return _drop(context, file, staged)
 
 
 def check_table(context: TableContext, file: StageFile, staged: StagedCommit) -> None:
-    """UsageError if the file was staged for another table, also one that was in the same place before."""
+    """Raise `UsageError` if the write was staged for another table, including an earlier table at the same path."""
     if context.address != staged.table:
         raise UsageError(f"{file.name} was staged for {staged.table}", f"not for {context.address}")
     try:
@@ -190,13 +191,13 @@ def check_table(context: TableContext, file: StageFile, staged: StagedCommit) ->
     if not same:
         raise UsageError(
             f"{file.name} was staged for another table at {staged.table}",
-            f"schema {staged.schema_id}, which its files were written with, does not exist",
+            f"schema {staged.schema_id}, with which its files were written, does not exist",
             "write the rows again",
         )
 
 
 def _is_published(context: TableContext, staged: StagedCommit) -> bool:
-    """By the file, by user and identifier, and, where that snapshot has expired, by the data files in the table."""
+    """Whether the commit was made, by the state of the file, the commit's identity or (after expiry) the table's data files."""
     if staged.state == COMMITTED or _snapshot_ids(context, staged):
         return True
     created = {name for name, _ in created_files(context, staged.messages)}
@@ -210,7 +211,10 @@ def _snapshot_ids(context: TableContext, staged: StagedCommit) -> tuple[int, ...
 
 
 def _check_files(context: TableContext, file: StageFile, staged: StagedCommit) -> None:
-    """DamagedFile if a file of the commit is missing or has another size; Conflict if a later commit of the user was made."""
+    """Check the files before the commit.
+
+    Raises `DamagedFile` if one is missing or has another size, `Conflict` if the user has made a later commit.
+    """
     for path, size in _file_sizes(context, staged):
         try:
             found = context.storage.file_size(path)
@@ -219,12 +223,12 @@ def _check_files(context: TableContext, file: StageFile, staged: StagedCommit) -
                 f"{path} of {file.name} is missing", "it was deleted, for example as an orphan", "write the rows again", path=path
             ) from None
         if found != size:
-            raise DamagedFile(f"{path} of {file.name} is damaged", f"it has {found} bytes, {size} were written", path=path)
+            raise DamagedFile(f"{path} of {file.name} is damaged", f"it has {found} bytes; {size} were written", path=path)
     identity = _staged_identity(staged)
     if Committer(context).is_committed(identity) and not _is_published(context, staged):  # by a twin, a moment ago
         raise Conflict(
             f"user {identity.user} has already committed a higher identifier than {identity.identifier}",
-            "identifiers of a user must rise, or a repeated commit could not be recognised",
+            "the identifiers of a user must increase, so that repeated commits can be recognised",
             "abort it and write the rows again under another identifier",
         )
 
@@ -238,11 +242,14 @@ def _file_sizes(context: TableContext, staged: StagedCommit) -> Iterator[tuple[s
 
 
 def _drop(context: TableContext, file: StageFile, staged: StagedCommit) -> int:
-    """The file first: what it calls aborted is never committed, whether or not all is deleted yet."""
+    """Mark the stage file as aborted, then delete the data files: an aborted stage is never committed, even if this fails."""
     file.write(replace(staged, state=ABORTED))
     return delete_created_files(context, _of_unknown_age(staged))
 
 
 def _of_unknown_age(staged: StagedCommit) -> list[CommitMessage]:
-    """Messages that make a search for their files look at every snapshot: a file from outside must not say where to begin."""
+    """The messages without `read_snapshot_id`, so that a search for their files covers every snapshot.
+
+    The stage file comes from outside and is not trusted to limit that search.
+    """
     return [replace(message, read_snapshot_id=None) for message in staged.messages]

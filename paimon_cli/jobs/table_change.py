@@ -1,16 +1,16 @@
-"""How a job changes a table: plan, run, commit, clean up, and again from the start where a job may.
+"""The skeleton of every job that changes a table: plan, run, commit, clean up; some jobs start again after a conflict.
 
-1. plan: read one snapshot and decide what to do. The new data files of the job get one stamp in all of their names.
-2. run: tasks of an engine write these files, inside `NewFiles.deleted_on_failure`.
-3. commit: one snapshot names them, published by `NewFiles.commit`.
+1. plan: read one snapshot and decide what to do. All new data files of the job have the same stamp in their names.
+2. run: engine tasks write these files, inside `NewFiles.deleted_on_failure`.
+3. commit: `NewFiles.commit` publishes a snapshot that names them.
 4. clean up: delete the new files that no snapshot names. Which those are depends on how steps 2 and 3 ended:
 
-- A task failed, or the job was interrupted before the commit: all are deleted.
-- The commit was refused, or interrupted before it was published (`Unpublished`), or a twin had made it already: all are deleted
-  but those that a snapshot names, since the first half of a commit may have been published.
-- The outcome is unknown (`CommitUnknown`, or an interrupt while the snapshot was being published): none is deleted, because a
-  snapshot may name them.
-- The commit was published: nothing is deleted but what is left of attempts that the engine repeated.
+- A task failed, or the job was interrupted before the commit: all files are deleted.
+- The commit was refused, interrupted before it was published (`Unpublished`), or already made by a concurrent run: all files are
+  deleted except those that a snapshot names, since the first half of a commit may have been published.
+- The outcome is unknown (`CommitUnknown`, or an interrupt during publishing): nothing is deleted, because a snapshot may name the
+  files.
+- The commit was published: only leftovers of task attempts that the engine repeated are deleted.
 
 A clean-up that fails leaves orphans and never hides the error that led to it.
 """
@@ -44,12 +44,15 @@ LONGEST_WAIT_MILLIS = 1000
 
 T = TypeVar("T")
 Shield = Callable[[], AbstractContextManager[None]]
-"""Holds signals back, so that a commit or a clean-up is not left half-way."""
+"""Holds signals back, so that a commit or a clean-up is not interrupted half-way."""
 
 
 @dataclass(frozen=True)
 class NewFiles:
-    """The files that one job creates; the names of its data files bear `stamp`. `began_millis`, which its snapshots note."""
+    """The files that one job creates, with `stamp` in the names of its data files.
+
+    `began_millis`: when the job started (epoch millis), for its snapshots; None to leave it out.
+    """
 
     context: TableContext
     stamp: str
@@ -57,9 +60,9 @@ class NewFiles:
     began_millis: int | None = None
 
     def deleted_on_failure(self) -> AbstractContextManager[None]:
-        """Around everything that precedes the commit: when it fails or is interrupted, no new data file of the job stays.
+        """Wrap everything before the commit: if it fails or is interrupted, all new data files of the job are deleted.
 
-        No task of the job may be running any more when the error is raised.
+        No task of the job may still be running when the error is raised.
         """
         return undone_on_failure(self._delete)
 
@@ -68,7 +71,7 @@ class NewFiles:
             delete_stamped_files(self.context, self.stamp)
 
     def delete_repeated(self, engine: Engine, messages: Sequence[CommitMessage]) -> None:
-        """After a run that succeeded: delete what is left of attempts that `engine` repeated, which no message names."""
+        """After a successful run, delete leftovers of task attempts that `engine` repeated, which no message names."""
         if engine.retries_tasks:
             self.delete_all_but(messages)
 
@@ -82,9 +85,9 @@ class NewFiles:
     def commit(
         self, messages: Sequence[CommitMessage], publish: Callable[[], CommitResult], keep_on: type[PaimonError] | None = None
     ) -> CommitResult:
-        """Publish the messages by `publish`, and delete their files if that is certain not to have happened.
+        """Call `publish`, and delete the files of the messages if they were certainly not published.
 
-        After an error of the kind `keep_on` the files stay for another attempt, or for `delete_created`.
+        After an error of type `keep_on` the files stay, for another attempt or for `delete_created`.
         """
         with removed_on_refusal(self.context, messages, keep_on):
             result = publish()
@@ -93,13 +96,13 @@ class NewFiles:
         return result
 
     def delete_created(self, messages: Sequence[CommitMessage], failure: PaimonError | None = None) -> None:
-        """Delete the files of messages that were not committed, because of `failure`, or because a twin was."""
+        """Delete the files of messages that were not committed, because of `failure` or because another run made the commit."""
         with cleaning_up(failure):
             delete_created_files(self.context, messages)
 
 
 def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Tallies | None = None) -> Written:
-    """Run the writer tasks. `tallies`: what was found in the splits."""
+    """Run the writer tasks of a plan. Fills `tallies` with the counts of each split."""
     with plan.context.trace.timed("write", route=plan.route, buckets=plan.total_buckets, splits=len(plan.splits)) as facts:
         written = engine.write_rows(plan, {} if tallies is None else tallies, progress)
         plan.context.trace.show(written.steps)
@@ -110,7 +113,7 @@ def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Ta
 
 
 def check_writable_table(context: TableContext) -> None:
-    """Raise `NotSupported` for tables whose writers must do more than this version does, and for what files cannot hold."""
+    """Raise `NotSupported` for tables that this version cannot write, and for column types that their files cannot hold."""
     context.check(WRITE)
     if context.options.partition_end_input_to_done:
         check_marks_of_writes(context)
@@ -121,17 +124,15 @@ def check_writable_table(context: TableContext) -> None:
 def identity_of(
     context: TableContext, commit_user: str | None, commit_id: int | None, assume_new: bool = False
 ) -> CommitIdentity:
-    """User and identifier of the commit, as requested or under a fresh user."""
+    """The identity of the commit: the requested user and identifier, or a fresh user. Raises `UsageError` if they are invalid."""
     if assume_new and commit_id is None:
-        raise UsageError("--assume-new without --commit-id", "without an identifier every commit is new", "leave it out")
+        raise UsageError("--assume-new without --commit-id", "without an identifier every commit is new", "remove --assume-new")
     if commit_id is not None and commit_user is None:
-        raise UsageError("--commit-id without --commit-user", "an identifier counts within one user", "add --commit-user")
+        raise UsageError("--commit-id without --commit-user", "identifiers belong to a user", "add --commit-user")
     if commit_id is not None and commit_id > BATCH_IDENTIFIER:
-        raise UsageError(f"--commit-id {commit_id} is too great", f"the greatest is {BATCH_IDENTIFIER}")
+        raise UsageError(f"--commit-id {commit_id} is too large", f"the maximum is {BATCH_IDENTIFIER}")
     if commit_user == "":
-        raise UsageError(
-            "--commit-user is empty", "all commits with an empty user would count as those of one user", "name a user"
-        )
+        raise UsageError("--commit-user is empty", "all commits without a name would belong to the same user", "name a user")
     if commit_user is None:
         return fresh_identity(context)
     return CommitIdentity(commit_user, BATCH_IDENTIFIER if commit_id is None else commit_id, assume_new=assume_new)
@@ -144,12 +145,10 @@ def again_on_conflict(
     max_attempts: int = MAX_ATTEMPTS,
     conflicts: tuple[type[Conflict], ...] = (DataConflict, FilesConflict),
 ) -> tuple[T, int]:
-    """The result of the first attempt that meets no conflict, and the number of attempts. Raises the last conflict.
+    """Repeat `attempt` after a conflict; returns its result and the number of attempts. Raises the last conflict.
 
-    `conflicts`: those after which another attempt may succeed.
-
-    Each attempt plans from the latest snapshot. One that fails was overtaken by a commit of another job, so the jobs together
-    always make progress.
+    `conflicts`: the types after which another attempt may succeed. Each attempt plans at the latest snapshot. An attempt
+    only fails because another job has committed, so the jobs together always make progress.
     """
     for number in itertools.count(1):
         try:
@@ -157,17 +156,17 @@ def again_on_conflict(
         except conflicts as conflict:
             if number >= max_attempts:
                 raise _given_up(conflict, number, hint) from conflict
-            _wait_by_chance(context, number)
+            _wait_before_retry(context, number)
     raise AssertionError("attempts are counted without end")
 
 
 def _given_up(conflict: Conflict, attempts: int, hint: str) -> Conflict:
-    """The last conflict, with the number of attempts that it took."""
+    """The last conflict, with the number of attempts."""
     what = f"{conflict.what} ({attempts} attempts)" if attempts > 1 else conflict.what
     return type(conflict)(what, conflict.why, hint, **{**conflict.details, "attempts": attempts})
 
 
-def _wait_by_chance(context: TableContext, attempt: int) -> None:
-    """Wait up to twice as long each time, by chance, so that jobs that have met in a conflict do not meet again."""
+def _wait_before_retry(context: TableContext, attempt: int) -> None:
+    """Wait with exponential backoff and jitter, so that conflicting jobs do not collide again."""
     longest = min(context.options.commit_min_retry_wait * 2**attempt, context.options.commit_max_retry_wait, LONGEST_WAIT_MILLIS)
     context.clock.sleep(longest * context.random.jitter() / 1000)

@@ -1,9 +1,8 @@
-"""`update` and `delete`: read, change, commit under the data conflict check, and again from the start after a conflict.
+"""`update` and `delete`: read, change and commit under the data conflict check; start again after a conflict.
 
-The check is what makes a read-modify-write safe: the commit happens only if no other commit wrote to its buckets since they were
-read. One task changes one bucket: matching rows are read merged, changed, and written as new level-0 rows. In tables whose merge
-engine mixes old and new rows, the effect is checked before anything is written. What becomes of append tables, which have no
-level to write to: `append_change`.
+The check makes the read-modify-write safe: the commit succeeds only if no other commit wrote to its buckets since they were
+read. One task changes one bucket: it reads the matching rows merged, changes them (`row_change`) and writes them to level 0.
+Append tables have no levels; see `append_change`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer
@@ -20,7 +18,7 @@ from paimon_cli.bucket.stamped_files import DataFileNames, new_stamp
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import BUCKET, OFF
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import BadInput, Refused, UsageError
+from paimon_cli.errors import Refused, UsageError
 from paimon_cli.history.live_files import bucket_files, committed_state
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
@@ -29,7 +27,7 @@ from paimon_cli.jobs.append_change import change_files
 from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.rescale_job import NumberedSplit, numbered_splits
-from paimon_cli.jobs.row_change import HINT, ChangedBucket, RowChange
+from paimon_cli.jobs.row_change import ChangedBucket, RowChange, changed_rows, changelog_rows
 from paimon_cli.jobs.table_change import (
     MAX_ATTEMPTS,
     NewFiles,
@@ -38,11 +36,7 @@ from paimon_cli.jobs.table_change import (
     identity_of,
     write_files,
 )
-from paimon_cli.lsm.changelog import Changes
-from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, FileFilter, file_facts
-from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, VALUE_KIND, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import CHANGE_ROWS, INPUT, BucketMode
@@ -54,15 +48,10 @@ from paimon_cli.sql.clauses import parse_set_clause
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
-REMOVING = {
-    "partial-update": "partial-update.remove-record-on-delete=true (or partial-update.remove-record-on-sequence-group)",
-    "aggregation": "aggregation.remove-record-on-delete=true",
-}
-
 
 @dataclass(frozen=True)
 class UpdateRequest:
-    """The user's request: a SQL condition, and `column = expression` texts; without any, matching rows are deleted."""
+    """The user's request: a SQL condition, and assignments `column = expression`; without any, matching rows are deleted."""
 
     where: str
     assignments: tuple[str, ...] = ()
@@ -74,9 +63,9 @@ class UpdateRequest:
 
 @dataclass(frozen=True)
 class UpdateSummary:
-    """What was done. `rows`: how many matched; `attempts`: how often they were read; `conflicts`: how many attempts failed.
+    """The result. `rows`: how many matched; `attempts`: how often they were read; `conflicts`: attempts that failed.
 
-    `files`, `size` (bytes): of new data files; `removed_files`: how many of an append table's files are no longer in it.
+    `files`, `size` (bytes): the new data files; `removed_files`: files removed from an append table.
     """
 
     rows: int = 0
@@ -93,13 +82,13 @@ class UpdateSummary:
     seconds: float = 0.0
     touched: tuple[BucketId, ...] = field(default=(), repr=False)
     compaction_lost: str | None = None
-    """Why readers do not see the change yet, where they wait for a compaction and it failed."""
+    """Why a compaction failed that readers need in order to see the change; None otherwise."""
 
 
 def run_update(context: TableContext, request: UpdateRequest, engine: Engine, progress: Progress) -> UpdateSummary:
-    """Change all rows that match at one snapshot, as one commit on top of it. When it fails, no file remains.
+    """Change all rows that match at one snapshot, in one commit on top of it. If it fails, no new file remains.
 
-    Raises `Conflict` when all attempts were overtaken.
+    Raises `Conflict` if other jobs committed first in all attempts, `BadInput` if a row cannot be changed.
     """
     started = context.clock.now_millis()
     context.check(CHANGE_ROWS)
@@ -107,7 +96,7 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     checked = _under_check(context)
     identity = identity_of(checked, request.commit_user, request.commit_id, request.assume_new)
     if Committer(checked).is_committed(identity):
-        lost = show_level_0(context, (), engine, progress)  # it may have crashed before it had compacted
+        lost = show_level_0(context, (), engine, progress)  # the earlier run may have died before its compaction
         return UpdateSummary(already_committed=True, engine=engine.name, compaction_lost=lost)
     new_values = parse_set_clause(request.assignments, checked.schema) if request.assignments else None
     change = RowChange(parse_predicate(request.where, checked.schema), new_values)
@@ -122,9 +111,10 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
 
 
 def _under_check(context: TableContext) -> TableContext:
-    """The context with a data conflict check: by bucket if the table has none or `off`, because that applies to its writers
-    only. It sees rows that readers do not see yet, for the update comes after them. In an append table no row replaces another:
-    there it is enough that the commit finds the files and vectors that were read.
+    """The context with a data conflict check, by bucket if the table's own setting is `off`, which applies only to writes.
+
+    It also reads level-0 rows that readers do not see yet, because the update comes after them. An append table needs no check:
+    the commit verifies that the files and vectors that were read are still current.
     """
     context = context.with_level_0()
     if not context.mode.has_keys or context.options.commit_data_conflict_check != OFF:
@@ -135,7 +125,7 @@ def _under_check(context: TableContext) -> TableContext:
 def _attempt(
     context: TableContext, change: RowChange, identity: CommitIdentity, engine: Engine, progress: Progress
 ) -> UpdateSummary:
-    """Plan at the latest snapshot, change the rows of each bucket, commit."""
+    """Plan at the latest snapshot, change the rows of each bucket, and commit."""
     new_files = NewFiles(context, new_stamp(context))
     change_rows = _change_buckets if context.mode.has_keys else change_files
     if _moves_rows(context, change):
@@ -181,8 +171,8 @@ def _moves_rows(context: TableContext, change: RowChange) -> bool:
     if moving and engine != "deduplicate":
         raise UsageError(
             f"column '{moving[0]}' cannot be set in a table with merge-engine={engine}",
-            "a key stays in the partition where its first row came",
-            "delete the row and write another one",
+            "a key stays in the partition of its first row",
+            "delete the row and write a new one",
             column=moving[0],
         )
     return bool(moving)
@@ -190,7 +180,7 @@ def _moves_rows(context: TableContext, change: RowChange) -> bool:
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """The rows that match, with their new values: `SplitRows` of a `WritePlan`."""
+    """The matching rows with their new values: `SplitRows` for a `WritePlan`."""
 
     context: TableContext
     change: RowChange
@@ -198,13 +188,13 @@ class ChangedRows:
     def read(self, numbered: NumberedSplit, tally: Tally) -> Iterator[pa.RecordBatch]:
         arrival = numbered.first_arrival
         for batch in read_split(self.context, numbered.split, self.context.schema.field_names, self.change.where):
-            yield _changed(self.context, self.change, batch, arrival)
+            yield changed_rows(self.context, self.change, batch, arrival)
             arrival += batch.num_rows
             tally.rows += batch.num_rows
 
 
 def _move_rows(context: TableContext, change: RowChange, stamp: str, engine: Engine, progress: Progress) -> list[ChangedBucket]:
-    """Write the changed rows like any other input, which deletes them in the partitions that they leave."""
+    """Write the changed rows like the input of a write, whose routing deletes them in the partitions that they leave."""
     snapshot = context.snapshots.latest()
     if snapshot is None or not (splits := plan_scan(context, snapshot, change.where).splits):
         return []
@@ -231,7 +221,7 @@ def plan_update(context: TableContext, change: RowChange, stamp: str = "") -> li
     snapshot = context.snapshots.latest()
     if snapshot is None:
         return []
-    _refuse_waiting_rows(context, snapshot, change.where)
+    _refuse_postponed_rows(context, snapshot, change.where)
     splits: dict[BucketId, list[Split]] = {}
     for split in plan_scan(context, snapshot, change.where).splits:
         splits.setdefault(split.bucket.bucket_id, []).append(split)
@@ -250,22 +240,22 @@ def plan_update(context: TableContext, change: RowChange, stamp: str = "") -> li
     ]
 
 
-def _refuse_waiting_rows(context: TableContext, snapshot: Snapshot, where: Predicate) -> None:
-    """`Refused` where rows wait in a partition that the condition is about: they are not seen, and would undo the change."""
+def _refuse_postponed_rows(context: TableContext, snapshot: Snapshot, where: Predicate) -> None:
+    """Raise `Refused` if rows are postponed in a partition that may match: they are not read, and would undo the change."""
     if context.mode.bucket_mode is not BucketMode.POSTPONED:
         return
-    about = Pruning(context, where)
-    for partition, _ in bucket_files(context, snapshot, FileFilter(about.keeps_partition, {POSTPONE_BUCKET})):
+    pruning = Pruning(context, where)
+    for partition, _ in bucket_files(context, snapshot, FileFilter(pruning.keeps_partition, {POSTPONE_BUCKET})):
         raise Refused(
-            f"rows of {partition_text(context, partition) or context.address} wait for their buckets",
-            "a change does not see them, and they would replace the rows that it changes",
+            f"rows of {partition_text(context, partition) or context.address} are waiting for their buckets",
+            "an update does not see them, and they would later replace the rows that it changes",
             f"paimon-cli compact {context.layout.argument}",
         )
 
 
 @dataclass(frozen=True)
 class UpdateTask:
-    """One bucket as it was at the snapshot that is read. `first_sequence`: above all sequence numbers of the bucket."""
+    """One bucket at the snapshot that is read. `first_sequence`: one above the highest sequence number of the bucket."""
 
     partition: bytes
     bucket: int
@@ -277,9 +267,9 @@ class UpdateTask:
 
 
 def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) -> ChangedBucket:
-    """Carry out the task. When it fails, its own new files are removed; BadInput names the row that cannot be changed.
+    """Run one task. If it fails, its new files are removed. Raises `BadInput` naming the row that cannot be changed.
 
-    The splits hold whole keys in ascending order, so the changed rows are sorted, one per key, as a file needs them.
+    Splits hold whole keys in ascending order, so the changed rows are sorted with one row per key, as a data file requires.
     """
     names, bucket_id = DataFileNames(context, task.file_stamp), BucketId(task.partition, task.bucket)
     writer = DataFileWriter(context, bucket_id, level=0, source=SOURCE_APPEND, names=names)
@@ -289,10 +279,10 @@ def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) ->
         with context.trace.timed("flush", bucket=context.bucket_path(task.partition, task.bucket), level=0) as facts:
             for split in task.splits:
                 for batch in read_split(context, split, context.schema.field_names, change.where):
-                    changed = _changed(context, change, batch, task.first_sequence + rows)
+                    changed = changed_rows(context, change, batch, task.first_sequence + rows)
                     writer.write(changed)
                     if changelog is not None:
-                        changelog.write(_changes(context, batch, changed))
+                        changelog.write(changelog_rows(context, batch, changed))
                     rows += batch.num_rows
             files, changes = writer.close(), changelog.close() if changelog else ()
             facts |= file_facts("", files)
@@ -305,80 +295,3 @@ def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) ->
     place = (task.partition, task.bucket, task.total_buckets)
     message = CommitMessage(*place, new_files=files, changelog_files=changes, read_snapshot_id=task.read_snapshot_id)
     return ChangedBucket(rows, message)
-
-
-def _changes(context: TableContext, batch: pa.RecordBatch, changed: pa.RecordBatch) -> pa.RecordBatch:
-    """What a stream of the table is to see: -U and +U, or -D. Both rows of a pair have the number of the new one."""
-    first = int(changed.column(SEQUENCE_NUMBER)[0].as_py())
-    before = merge_rows(context.schema, _columns(context, batch), INSERT, first)
-    rows = np.arange(batch.num_rows)
-    return Changes().rows(before, rows, changed, rows)
-
-
-def _changed(context: TableContext, change: RowChange, batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
-    """The rows as `merge_schema` has them, with their new values."""
-    columns = change.columns(context.schema, batch, lambda row: f"the row with {_key(context, batch, row)}")
-    changed = merge_rows(context.schema, columns, change.kind, first_sequence)
-    ordered_by = context.options.sequence_fields
-    if any(assignment.column.name in ordered_by for assignment in change.assignments):
-        _check_winners(context, batch, changed)
-    if context.options.merge_engine != "deduplicate":
-        check_effect(context, merge_rows(context.schema, _columns(context, batch), INSERT, 0), changed)
-    return changed
-
-
-def _columns(context: TableContext, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    return {name: batch.column(name) for name in context.schema.field_names}
-
-
-def _check_winners(context: TableContext, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
-    """A table's sequence field decides which version of a row wins: an update that lowers it would never be seen."""
-    both = pa.concat_batches([merge_rows(context.schema, _columns(context, before), INSERT, 0), after])
-    engine = merge_engine(context.schema, context.options)
-    kinds = engine.merge(sorted_rows(both, context.schema.trimmed_primary_keys, engine)).column(VALUE_KIND).to_numpy()
-    if not (kinds == UPDATE_AFTER).all():
-        key = _key(context, before, int(np.argmax(kinds != UPDATE_AFTER)))
-        raise BadInput(
-            f"the row with {key} would not change",
-            f"readers see the version with the greatest {', '.join(engine.sequence_fields)}, and SET lowers it",
-            HINT,
-        )
-
-
-def _key(context: TableContext, batch: pa.RecordBatch, row: int) -> str:
-    cells = ((name, batch.column(name)[row]) for name in context.schema.primary_keys)
-    return ", ".join(f"{name} = {cell if cell.is_valid else 'NULL'}" for name, cell in cells)
-
-
-def check_effect(context: TableContext, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
-    """Merge the rows as they are with those to be written: BadInput for the first key that would not get the requested values."""
-    engine = merge_engine(context.schema, context.options)
-    merged = engine.merge(sorted_rows(pa.concat_batches([before, after]), context.schema.trimmed_primary_keys, engine))
-    deletes = int(after.column(VALUE_KIND)[0].as_py()) == DELETE if after.num_rows else False
-    if deletes:
-        kinds = merged.column(VALUE_KIND).to_numpy()
-        wrong = np.flatnonzero(kinds & 1 == 0)
-        if len(wrong) or len(kinds) < after.num_rows:
-            name = context.options.merge_engine
-            hint = f"set {REMOVING[name]}" if name in REMOVING and not context.options.ignore_delete else ""
-            raise BadInput(
-                f"merge-engine={name} does not delete rows of this table", "the row would remain, without its values", hint
-            )
-        return
-    for name in context.schema.field_names:
-        shown, wanted = merged.column(name), after.column(name)
-        if not shown.equals(wanted) and (different := _first_difference(shown, wanted)) is not None:
-            key = ", ".join(f"{k} = {after.column(k)[different]}" for k in context.schema.primary_keys)
-            raise BadInput(
-                f"column {name} of the row with {key} would not become {wanted[different]}",
-                f"merge-engine={context.options.merge_engine} would show {shown[different]}",
-                "nothing was committed; write rows that the merge engine turns into the values you want",
-                column=name,
-                row=key,
-            )
-
-
-def _first_difference(shown: pa.Array, wanted: pa.Array) -> int | None:
-    """By text, so that NaN equals itself."""
-    pairs = enumerate(zip(shown.to_pylist(), wanted.to_pylist(), strict=True))
-    return next((row for row, (left, right) in pairs if repr(left) != repr(right)), None)

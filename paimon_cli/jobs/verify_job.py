@@ -1,4 +1,4 @@
-"""`verify`: checks metadata in this process, then the content of files as engine tasks."""
+"""`verify`: checks metadata in this process, then the content of files in engine tasks."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 
-MOST_OF_A_CODE = 1000
+MOST_PER_CODE = 1000
 LEVELS = (META, FILES, FULL)
 TASK_BYTES, TASK_FILES = 256 << 20, 500
-"""Data files that one task checks."""
+"""Limits on the data files that one task checks."""
 
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """`only`: checks (groups) or codes, empty for all.
+    """What to check. `only`: names of checks or codes; empty for all.
 
-    Without `snapshot_id` the history is checked, and the files that live now; with `all_snapshots` those of every snapshot.
+    Without `snapshot_id`, checks the whole history and the files of the latest snapshot; with `all_snapshots`, those of
+    every snapshot.
     """
 
     level: str = META
@@ -46,7 +47,7 @@ class VerifyRequest:
 
 @dataclass(frozen=True)
 class FilesTask:
-    """Data files to check; with `place` a bucket as a whole: all its files and index files."""
+    """Data files to check one by one or, with `bucket_id`, all files and index files of a bucket together."""
 
     snapshot: Snapshot
     entries: tuple[ManifestEntry, ...]
@@ -61,7 +62,7 @@ class FilesTask:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line of a report: a group of checks and its result (`ok`, `WARN`, `ERROR`)."""
+    """One line of a report: the name of a check and its result (`ok`, `WARN`, `ERROR`)."""
 
     check: str
     result: str
@@ -83,7 +84,7 @@ class VerifyReport:
     seconds: float = 0.0
     violations: list[Violation] = field(default_factory=list)
     omitted: dict[str, int] = field(default_factory=dict)
-    """How many more there are of a code, beyond the first thousand."""
+    """The number of further findings of each code, beyond the first thousand."""
     request: VerifyRequest = field(default_factory=VerifyRequest)
 
     @property
@@ -96,12 +97,12 @@ class VerifyReport:
 
     @property
     def checks(self) -> list[CheckResult]:
-        """The groups that this level checked."""
+        """The checks of this level and their results."""
         depth = LEVELS.index(self.level)
-        seen = {i.check for i in BY_CODE.values() if LEVELS.index(i.level) <= depth and self.request.wants(i.code)}
+        included = {i.check for i in BY_CODE.values() if LEVELS.index(i.level) <= depth and self.request.wants(i.code)}
         results = []
         for name in CHECKS:
-            if name in seen:
+            if name in included:
                 found = [violation.severity for violation in self.violations if violation.check == name]
                 result = "ok" if not found else "WARN" if set(found) == {WARNING} else "ERROR"
                 results.append(CheckResult(name, result, len(found)))
@@ -110,14 +111,14 @@ class VerifyReport:
 
 @dataclass
 class _Gathered:
-    """What the walk leaves for the tasks."""
+    """What the walk through the history collects: tasks, and the newest version."""
 
     tasks: list[FilesTask] = field(default_factory=list)
     newest: Version | None = None
 
 
 def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, progress: Progress) -> VerifyReport:
-    """Check the table. `NotFound` if there is no such snapshot; damage is reported as findings, never raised."""
+    """Check the table. Damage is reported as findings, never raised. Raises `NotFound` if the requested snapshot is missing."""
     started = context.clock.now_millis()
     report = VerifyReport(request.level, request=request)
     gathered = _Gathered()
@@ -140,7 +141,7 @@ def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, pr
 
 
 def run_without_schemas(table: TableHistory, request: VerifyRequest) -> VerifyReport:
-    """Check a table without a readable schema: what its manifests name cannot be decoded then."""
+    """Check a table whose schemas cannot be read, without decoding what its manifests contain."""
     if request.snapshot_id is not None and request.snapshot_id not in table.snapshots.ids():
         raise table.snapshots.missing(request.snapshot_id)
     report = VerifyReport(request.level, request=request)
@@ -150,15 +151,15 @@ def run_without_schemas(table: TableHistory, request: VerifyRequest) -> VerifyRe
 
 
 def _keep(report: VerifyReport, violations: Iterable[Violation]) -> None:
-    """Keep each finding once, and a limited number for each code."""
-    kept = Counter(violation.code for violation in report.violations)
-    seen = set(report.violations)
+    """Add each requested finding to the report once, up to a limit per code."""
+    count_by_code = Counter(violation.code for violation in report.violations)
+    reported = set(report.violations)
     for violation in violations:
-        if not report.request.wants(violation.code) or violation in seen:
+        if not report.request.wants(violation.code) or violation in reported:
             continue
-        if kept[violation.code] < MOST_OF_A_CODE:
-            kept[violation.code] += 1
-            seen.add(violation)
+        if count_by_code[violation.code] < MOST_PER_CODE:
+            count_by_code[violation.code] += 1
+            reported.add(violation)
             report.violations.append(violation)
         else:
             report.omitted[violation.code] = report.omitted.get(violation.code, 0) + 1
@@ -175,7 +176,7 @@ def _of_the_table(context: TableContext, request: VerifyRequest) -> Iterator[Vio
 def _of_the_history(
     context: TableContext, request: VerifyRequest, report: VerifyReport, gathered: _Gathered
 ) -> Iterator[Violation]:
-    """Walk the snapshots; a single one is reached from the previous one."""
+    """Walk the snapshots in order; a single requested snapshot is checked against the previous one."""
     ids, wanted, stored = context.snapshots.ids(), request.snapshot_id, StoredFiles(context)
     if wanted is not None:
         if wanted not in ids:
@@ -210,7 +211,7 @@ def _of_the_history(
 
 
 def _of_the_state(version: Version, request: VerifyRequest, stored: StoredFiles, gathered: _Gathered) -> Iterator[Violation]:
-    """Check the live files by metadata and on storage; files that must be opened become tasks."""
+    """Check live files by their metadata and on storage. Files that must be opened become tasks."""
     yield from check.check_state(version)
     if request.level == META:
         return
@@ -229,7 +230,10 @@ def _of_the_tags(context: TableContext, request: VerifyRequest) -> Iterator[Viol
 
 
 def _tasks(version: Version) -> list[FilesTask]:
-    """Files in portions; buckets with index files, or whose keys have no fixed bucket, also as a whole."""
+    """Tasks for portions of the new files, and for each changed bucket that must also be checked as a whole.
+
+    These are buckets with index files, and all buckets in tables that choose the bucket of a key by a lookup.
+    """
     tasks: list[FilesTask] = []
     portion: list[ManifestEntry] = []
     for entry in version.fresh:
@@ -264,7 +268,7 @@ def _inside(
 
 
 def check_one_file(context: TableContext, rows: bool, task: FilesTask) -> list[Violation]:
-    """Run one task, on any engine."""
+    """Run one task on an engine. `rows`: check the rows as well."""
     version = Version(context, task.snapshot)
     version.__dict__["live"], version.__dict__["index_entries"] = list(task.entries), list(task.indexes)
     if task.bucket_id is not None:
@@ -283,12 +287,12 @@ def _replayed(context: TableContext, request: VerifyRequest, engine: Engine, pro
 
 
 def replay_one(context: TableContext, replay: changelog_checks.Replay) -> list[Violation]:
-    """Run one replay, on any engine."""
+    """Check one replay of changelogs on an engine."""
     return list(changelog_checks.check_replay(context, replay))
 
 
 def check_request(request: VerifyRequest) -> None:
-    """`UsageError` for an unknown check or code."""
+    """Raise `UsageError` for an unknown check or code."""
     for name in request.only:
         if name not in CHECKS and name not in BY_CODE:
             raise UsageError(f"no check '{name}'", f"the checks are {', '.join(CHECKS)}", "paimon-cli verify --list")

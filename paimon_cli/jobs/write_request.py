@@ -1,4 +1,4 @@
-"""What a write is asked to do, and its plan at the latest snapshot: what the new rows build on, and what they replace."""
+"""The request for a write and its plan at the latest snapshot: what the new rows build on, and what they replace."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ NO_COMPACTION, INLINE_COMPACTION, ASYNC_COMPACTION = "none", "inline", "async"
 
 @dataclass(frozen=True)
 class WriteRequest:
-    """What to write, and how. `op_column`: input column with +I, +U, -U, -D; `static_partition`: values as typed.
+    """What to write, and how.
 
-    `read_snapshot`: what the rows were made from (0: the empty table), where that is not the latest snapshot; the data
-    conflict check begins there. `compaction`: whether and when writer tasks compact what the triggers ask for, unless the
-    table is write-only: between their own steps, or alongside them.
+    `op_column`: the input column with the row kinds (`+I`, `+U`, `-U`, `-D`); `static_partition`: values as typed by the
+    user. `read_snapshot`: the snapshot from which the rows were computed (0: the empty table; default the latest), where
+    the data conflict check starts. `compaction`: whether writer tasks compact when the triggers are reached, between their
+    own steps (inline) or alongside them (async); write-only tables are never compacted by writers.
     """
 
     source: RowSource
@@ -64,7 +65,7 @@ class WriteRequest:
 
 
 def splits_of(request: WriteRequest) -> tuple[SourceSplit, ...]:
-    """The input in pieces, which can be read several times."""
+    """The input cut into splits, which can be read repeatedly."""
     if (rejects := request.reject_file) is not None:
         rejects.check(request.source.paths)
     return tuple(request.source.plan(allow_empty=request.overwrite or request.allow_empty))
@@ -73,7 +74,7 @@ def splits_of(request: WriteRequest) -> tuple[SourceSplit, ...]:
 def plan_write(
     context: TableContext, request: WriteRequest, commit_user: str = "", splits: tuple[SourceSplit, ...] | None = None
 ) -> WritePlan:
-    """Row kinds, sequence numbers and hash indexes of the latest snapshot. `splits`: of the source, None: not known yet."""
+    """Plan a write at the latest snapshot. `splits`: those of the source, if they are already known."""
     snapshot = context.snapshots.latest_to_plan()
     moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
     state = bucket_files(context, None if request.overwrite and not moves_rows else snapshot)
@@ -82,8 +83,8 @@ def plan_write(
     file_stamp = new_stamp(context)
     known = partition_counts(context, state) if context.mode.batches_have_buckets else {}
     counts = counts_in_advance(context, known) if context.mode.batches_have_buckets else None
-    wanted = request.compaction != NO_COMPACTION and not (_leaves_compaction(context) or (request.overwrite and moves_rows))
-    compacts = wanted and why_not_compactable(context) is None
+    may_compact = request.compaction != NO_COMPACTION and not (_leaves_compaction(context) or (request.overwrite and moves_rows))
+    compacts = may_compact and why_not_compactable(context) is None
     strategy = FULL_STRATEGY if _is_full_commit(context, request) else MINOR_STRATEGY
     return WritePlan(
         context=context,
@@ -123,9 +124,9 @@ def _leaves_compaction(context: TableContext) -> bool:
 
 
 def _lookup_buckets(context: TableContext, request: WriteRequest, snapshot: Snapshot | None) -> LazyBuckets | None:
-    """The buckets in which incoming keys may live, where their primary key does not say the partition.
+    """The buckets in which incoming keys may already exist, if the primary key does not determine the partition.
 
-    Those that an overwrite is known to replace are left out.
+    Buckets that an overwrite is known to replace are left out. Raises `NotSupported` if that cannot be known in advance.
     """
     if context.mode.bucket_mode is not BucketMode.CROSS_PARTITION:
         return None
@@ -139,8 +140,8 @@ def _lookup_buckets(context: TableContext, request: WriteRequest, snapshot: Snap
     if context.mode.merge_engine != "deduplicate":
         raise NotSupported(
             f"an overwrite of the partitions that get rows, in a table with merge-engine={context.mode.merge_engine}",
-            "rows go to the partition where their key lives, so which partitions they replace is not known before",
-            "name the partition: --partition, or overwrite the whole table: --option dynamic-partition-overwrite=false",
+            "rows go to the partition where their key lives, so the partitions to replace are not known in advance",
+            "name the partition with --partition, or overwrite the whole table: --option dynamic-partition-overwrite=false",
         )
     return bucket_files(context, snapshot)
 
@@ -153,22 +154,23 @@ def _other_bucket_counts(context: TableContext, committed: CommittedState) -> di
 
 
 def _hash_indexes(context: TableContext, snapshot: Snapshot | None, committed: CommittedState) -> HashIndexes | None:
-    """What decides on the buckets of keys, if they are dynamic; an overwrite (`snapshot` None) starts from nothing."""
+    """The hash indexes that assign keys to dynamic buckets, or None. They start empty without a snapshot (overwrite)."""
     if context.mode.bucket_mode is not BucketMode.DYNAMIC:
         return None
     return HashIndexes.at(context, snapshot, committed.total_buckets)
 
 
 def _is_full_commit(context: TableContext, request: WriteRequest) -> bool:
-    """Whether `full-compaction.delta-commits` asks for a full compaction: at commits whose identifier is a multiple of it, and at
-    all that have none, as in Paimon's batch jobs.
+    """Whether `full-compaction.delta-commits` requires a full compaction.
+
+    It does at commits whose identifier is a multiple of it, and at all commits without one, as in Paimon's batch jobs.
     """
     every = context.options.full_compaction_delta_commits
     return every is not None and (request.commit_id is None or request.commit_id % every == 0)
 
 
 def _first_sequences(context: TableContext, committed: CommittedState) -> dict[BucketId, int]:
-    """The sequence number to start from in each bucket; none where files have no order, so that all writers begin at 0."""
+    """The first sequence number of the write in each bucket; empty if files have no order, so that all writers start at 0."""
     if context.mode.bucket_mode is BucketMode.UNAWARE:
         return {}
     return {bucket_id: number + 1 for bucket_id, number in committed.max_sequences.items()}
@@ -184,28 +186,31 @@ def _read_snapshot_id(context: TableContext, latest: Snapshot | None, given: int
 def overwritten(
     context: TableContext, messages: Sequence[CommitMessage], static_partition: PartitionValues | None
 ) -> PartitionSpec:
-    """The partitions whose old rows go: the static ones, or (dynamic overwrite) those that got new rows, or all."""
-    bringing = [message for message in messages if not _only_deletes(context, message)]
+    """The partitions that an overwrite replaces: the static one, those that get rows (dynamic overwrite), or all.
+
+    Raises `BadInput` if a row is outside the static partition.
+    """
+    with_rows = [message for message in messages if not _only_deletes(context, message)]
     if static_partition is None:
         dynamic = replaces_named_partitions(context)
-        return PartitionSpec.exactly({m.partition for m in bringing}) if dynamic else PartitionSpec.everything()
+        return PartitionSpec.exactly({m.partition for m in with_rows}) if dynamic else PartitionSpec.everything()
     spec = PartitionSpec.parse(context, static_partition)
-    for message in bringing:
+    for message in with_rows:
         if not spec.matches(message.partition):
             raise BadInput(
                 f"rows of partition {partition_text(context, message.partition)} are outside the partition to overwrite",
                 "nothing was committed",
-                "leave those rows out, or overwrite without --partition",
+                "remove those rows, or overwrite without --partition",
             )
     return spec
 
 
 def _only_deletes(context: TableContext, message: CommitMessage) -> bool:
-    """Whether the rows only delete keys that now live in another partition."""
+    """Whether the message only deletes keys that have moved to another partition."""
     moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
     return moves_rows and all(file.delete_row_count == file.row_count for file in message.new_files)
 
 
 def replaces_named_partitions(context: TableContext) -> bool:
-    """Whether an overwrite without --partition replaces only the partitions that get rows."""
+    """Whether an overwrite without `--partition` replaces only the partitions that get rows (dynamic overwrite)."""
     return context.options.dynamic_partition_overwrite and bool(context.schema.partition_keys)

@@ -1,1 +1,1 @@
-"""The catalogs: file systems, JDBC databases, Hive metastores and REST servers, behind one interface."""
+"""Catalogs behind one interface: file systems, JDBC databases, Hive metastores and REST servers."""

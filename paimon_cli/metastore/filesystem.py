@@ -1,4 +1,4 @@
-"""The catalog that is a directory: WAREHOUSE/db.db/table (Java FileSystemCatalog). Whatever lies there is registered."""
+"""The catalog of a directory: every table in WAREHOUSE/DATABASE.db/TABLE is registered (Java FileSystemCatalog)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LISTED_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class FileSystemMetastore(Metastore):
-    """Without a `warehouse` it has no names; tables are then found by their paths alone.
+    """A catalog of directories. Without a `warehouse` it has no names, and tables are found only by their paths.
 
-    `known`: directories that were seen to hold a schema; those are not checked again when tables are listed.
+    `known`: directories that are known to contain a schema, which are not checked again when tables are listed.
     """
 
     known: set[str] = field(default_factory=set, repr=False, compare=False)
@@ -50,13 +50,13 @@ class FileSystemMetastore(Metastore):
     def create_database(self, name: str) -> None:
         storage, root = self.open_directory(self.directory_of(name))
         if storage.exists(root) or storage.list_directory(root):
-            raise UsageError(f"database {name} already exists", f"{root} is there")
+            raise UsageError(f"database {name} already exists", f"{root} exists")
         directories = directories_of(storage)
         if directories is None:
             raise NotSupported(
                 f"cannot create an empty database on {root.partition('://')[0]}",
-                "directories are only parts of names there, so an empty one does not exist",
-                f"create its first table, which makes it: paimon-cli create {shlex.quote(name)}.TABLE -C 'id BIGINT'{self.flags}",
+                "object stores have no empty directories",
+                f"create its first table instead: paimon-cli create {shlex.quote(name)}.TABLE -C 'id BIGINT'{self.flags}",
             )
         directories.make_directory(root)
 
@@ -64,7 +64,7 @@ class FileSystemMetastore(Metastore):
         storage, root = self.open_directory(self.database(name).url or "")
         if storage.list_directory(root) and not remove_empty_directory(storage, root):
             raise UsageError(
-                f"database {name} is not empty", f"{root} holds files that belong to no table", "move them away, then try again"
+                f"database {name} is not empty", f"{root} contains files that belong to no table", "move them, then try again"
             )
         remove_empty_directory(storage, root)
 
@@ -73,10 +73,10 @@ class FileSystemMetastore(Metastore):
         return [RegisteredTable(TableIdentifier(database, name), url) for name, url in tables_in(storage, root, self.known)]
 
     def table(self, identifier: TableIdentifier) -> RegisteredTable:
-        """Where it would lie: whether it is there turns out when it is opened."""
-        return RegisteredTable(identifier, self.place_of_new_table(identifier))
+        """The directory of the table, without checking that it exists; opening the table does."""
+        return RegisteredTable(identifier, self.url_of_new_table(identifier))
 
-    def place_of_new_table(self, identifier: TableIdentifier) -> str:
+    def url_of_new_table(self, identifier: TableIdentifier) -> str:
         return f"{self.directory_of(identifier.database)}/{identifier.table}"
 
     def create_table(self, identifier: TableIdentifier, schema: TableSchema, publish: Callable[[], bool]) -> bool:
@@ -90,7 +90,7 @@ class FileSystemMetastore(Metastore):
         self.mover(old, old_url, new, new_url)()
 
     def no_files(self, identifier: TableIdentifier, url: str) -> NotFound:
-        """Without files there is no table, because there are no entries; perhaps there is no such database either."""
+        """The error for a missing table, or for its missing database."""
         try:
             self.database(identifier.database)
         except NotFound as missing:
@@ -98,19 +98,19 @@ class FileSystemMetastore(Metastore):
         return self.no_table(identifier)
 
     def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:
-        """The schema file is all that there is."""
+        """Nothing to do: the schema file is the only record."""
         return []
 
 
 def tables_in(storage: Storage, root: str, known: set[str] | None = None) -> Iterator[tuple[str, str]]:
-    """Names and paths of the directories in `root` that hold a schema, in order of their names."""
+    """The names and paths of the directories in `root` that contain a schema, by name. `known`: see `FileSystemMetastore`."""
 
-    def holds_schema(path: str) -> bool:
+    def has_schema(path: str) -> bool:
         return path in found or bool(SchemaHistory(storage, TableLayout(path)).ids())
 
     found = set[str]() if known is None else known
     paths = sorted(f"{root}/{entry.name}" for entry in storage.list_directory(root) if entry.is_directory)
-    for path, is_table in zip(paths, in_parallel(holds_schema, paths, LISTED_AT_ONCE), strict=True):
+    for path, is_table in zip(paths, in_parallel(has_schema, paths, LISTED_AT_ONCE), strict=True):
         if is_table:
             found.add(path)
             yield path.removeprefix(f"{root}/"), path

@@ -1,4 +1,4 @@
-"""Paimon's catalog in a Hive metastore (Java HiveCatalog): tables are registered so that Hive, Java and paimon-cli find them."""
+"""Paimon's catalog in a Hive metastore (Java HiveCatalog); Hive and Java find its tables too."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _HIVE_NAMES = {
     "TIME": "string",
     "VARIANT": "struct<value:binary,metadata:binary>",
 }
-"""What Hive shows of types that it has no such name for."""
+"""Hive's types for Paimon types whose name it does not know."""
 _NOT_IN_METASTORE = ("metastore.partitioned-table", "metastore.tag-to-partition")
 
 
 @dataclass(frozen=True)
 class HiveMetastore(Metastore):
-    """Tables lie where the metastore says: new ones below the directory of their database."""
+    """A catalog in a Hive metastore, which records the location of each table."""
 
     kind = "hive"
 
@@ -62,7 +62,7 @@ class HiveMetastore(Metastore):
                 raise NotSupported(f"{key}={self.options[key]}", f"in a hive catalog only {harmless} is supported")
         if self.options.get("lock.type", "hive") != "hive":
             raise NotSupported(
-                f"lock.type={self.options['lock.type']}", "a hive catalog locks in the metastore", "lock.type=hive"
+                f"lock.type={self.options['lock.type']}", "a hive catalog takes its locks in the metastore", "lock.type=hive"
             )
 
     @property
@@ -81,20 +81,20 @@ class HiveMetastore(Metastore):
         from pymetastore.hive_metastore import ttypes
 
         _check_lower_case(name)
-        place = None if self.warehouse is None else self.open_directory(self.directory_of(name))[1]
-        made = ttypes.Database(name=name, locationUri=place, parameters={}, ownerName=user_name(), ownerType=1)
+        url = None if self.warehouse is None else self.open_directory(self.directory_of(name))[1]
+        database = ttypes.Database(name=name, locationUri=url, parameters={}, ownerName=user_name(), ownerType=1)
         with self._address.connected() as client:
             if name in client.get_all_databases():
                 raise UsageError(f"database {name} already exists", "the hive catalog has it")
-            client.create_database(made)
+            client.create_database(database)
 
     def drop_database(self, name: str) -> None:
         with self._address.connected() as client:
             self._find_database(client, name)
             left = client.get_all_tables(name)
             if left:
-                why = f"it has tables or views of other kinds: {', '.join(sorted(left)[:5])}"
-                raise UsageError(f"database {name} is not empty", why, "drop them with the engine that made them")
+                why = f"it has other tables or views: {', '.join(sorted(left)[:5])}"
+                raise UsageError(f"database {name} is not empty", why, "drop them with the engine that created them")
             client.drop_database(name, True, False)
 
     def tables(self, database: str) -> list[RegisteredTable]:
@@ -111,26 +111,26 @@ class HiveMetastore(Metastore):
         with self._address.connected() as client:
             return _registered(self._find_table(client, identifier))
 
-    def place_of_new_table(self, identifier: TableIdentifier) -> str:
+    def url_of_new_table(self, identifier: TableIdentifier) -> str:
         with self._address.connected() as client:
             try:
                 return _registered(client.get_table(*identifier)).url
             except self._missing:
-                place = self._find_database(client, identifier.database).url
-        return f"{place or self.directory_of(identifier.database)}/{identifier.table}"
+                url = self._find_database(client, identifier.database).url
+        return f"{url or self.directory_of(identifier.database)}/{identifier.table}"
 
     def create_table(self, identifier: TableIdentifier, schema: TableSchema, publish: Callable[[], bool]) -> bool:
         _check_lower_case(identifier.table)
         for key in _NOT_IN_METASTORE:
             if schema.options.get(key, "false") != "false":
-                raise NotSupported(f"{key}={schema.options[key]}", "partitions are not entered into the Hive metastore")
+                raise NotSupported(f"{key}={schema.options[key]}", "partitions are not registered in the Hive metastore")
         with self._address.connected() as client:
             if self._has(client, identifier):
                 return False
-        place = self.place_of_new_table(identifier)
-        entry = self._hive_table(identifier, schema, place)
-        if not publish() and not self.was_left_by_a_creation(place, schema):
-            raise self.unknown_files(identifier, place)
+        url = self.url_of_new_table(identifier)
+        entry = self._hive_table(identifier, schema, url)
+        if not publish() and not self.is_unfinished_creation(url, schema):
+            raise self.unknown_files(identifier, url)
         with self._address.connected() as client:
             client.create_table(entry)
         return True
@@ -141,7 +141,7 @@ class HiveMetastore(Metastore):
             table = self._find_table(client, identifier)
             if table.tableType == EXTERNAL_TABLE:
                 raise NotSupported(
-                    f"dropping {identifier}", "it is an external table of Hive, whose files stay", "drop it in Hive"
+                    f"dropping {identifier}", "it is an external table in Hive, which keeps its files", "drop it in Hive"
                 )
             client.drop_table(*identifier, False)
 
@@ -153,7 +153,7 @@ class HiveMetastore(Metastore):
             delete_files()
 
     def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
-        """The metastore moves the directory of a managed table itself, if it can; where it did not, we do."""
+        """Rename the entry. The metastore may move the directory of a managed table itself; otherwise it is moved here."""
         _check_lower_case(new.table)
         with self._address.connected() as client:
             table = self._find_table(client, old)
@@ -177,18 +177,18 @@ class HiveMetastore(Metastore):
     def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:
         with self._address.connected() as client:
             table = self._find_table(client, identifier)
-            gone = listed_properties(old).keys() - listed_properties(new).keys()
-            kept = {key: value for key, value in table.parameters.items() if key not in gone}
-            table.parameters = kept | self._parameters(new)
-            with self._refusals() as refused:
+            removed = listed_properties(old).keys() - listed_properties(new).keys()
+            remaining = {key: value for key, value in table.parameters.items() if key not in removed}
+            table.parameters = remaining | self._parameters(new)
+            with self._refusals() as refusals:
                 table.sd.cols = [_column(field) for field in new.fields]
                 client.alter_table_with_cascade(*identifier, table, True)
-        if not refused:
+        if not refusals:
             return []
-        return [f"the Hive metastore refuses the new columns, so Hive still sees the old ones: {refused[0]}"]
+        return [f"the Hive metastore refuses the new columns, so Hive still sees the old ones: {refusals[0]}"]
 
     def guarded(self, storage: Storage, root: str, identifier: TableIdentifier | None) -> Storage:
-        """With `lock.enabled`, and by default on object stores as in Java, commits hold the table's lock in the metastore."""
+        """With `lock.enabled` (default on object stores, as in Java), commits hold the table's lock in the metastore."""
         inner = storage.inner if isinstance(storage, GuardedStorage) else storage
         enabled = self.options.get("lock.enabled", "false" if directories_of(inner) is not None else "true").lower()
         if enabled not in ("true", "false"):
@@ -199,13 +199,13 @@ class HiveMetastore(Metastore):
         return GuardedStorage(inner, root, HiveLock(self._address, database, table))
 
     def partition_marks(self, identifier: TableIdentifier, branch: str) -> PartitionMarks:
-        """An event for those that listen, and a partition of its own, which ends in `.done` (Java HiveCatalog).
+        """A metastore event, and an additional partition whose name ends in `.done` (Java HiveCatalog).
 
-        For the metastore, branches have the partitions of their table.
+        In the metastore, branches share the partitions of their table.
         """
         from paimon_cli.maintain.mark_done import DONE_PARTITION, MARK_EVENT
 
-        return {DONE_PARTITION: partial(self._add_done, identifier), MARK_EVENT: partial(self._announce, identifier)}
+        return {DONE_PARTITION: partial(self._add_done, identifier), MARK_EVENT: partial(self._send_event, identifier)}
 
     def _add_done(self, identifier: TableIdentifier, done: DonePartition) -> None:
         from pymetastore.hive_metastore import ttypes
@@ -218,7 +218,7 @@ class HiveMetastore(Metastore):
             added = ttypes.Partition([*values, f"{last}.done"], *identifier, now, now, descriptor, {})
             client.add_partitions_req(ttypes.AddPartitionsRequest(*identifier, [added], ifNotExists=True, needResult=False))
 
-    def _announce(self, identifier: TableIdentifier, done: DonePartition) -> None:
+    def _send_event(self, identifier: TableIdentifier, done: DonePartition) -> None:
         from pymetastore.hive_metastore import ttypes
 
         with self._address.connected() as client:
@@ -237,7 +237,7 @@ class HiveMetastore(Metastore):
 
     @contextmanager
     def _refusals(self) -> Iterator[list[str]]:
-        """Collects the reason why the metastore refuses a change."""
+        """Collect the reason if the metastore refuses a change."""
         from pymetastore.hive_metastore import ttypes
 
         found: list[str] = []
@@ -249,7 +249,7 @@ class HiveMetastore(Metastore):
             found.append(f"{error.what}: {error.why}")
 
     def _has(self, client: Any, identifier: TableIdentifier) -> bool:
-        """Whether there is a table of ours; `UsageError` if another one has that name."""
+        """Whether there is a Paimon table with this name. Raises `UsageError` if another table has it."""
         try:
             self._find_table(client, identifier)
         except NotFound:
@@ -265,7 +265,7 @@ class HiveMetastore(Metastore):
             self._find_database(client, identifier.database)
             raise self.no_table(identifier) from None
         if not _is_paimon(table):
-            raise NotSupported(f"table {identifier}", "it is a table of Hive, not of Paimon", "read it with Hive or Spark")
+            raise NotSupported(f"table {identifier}", "it is a Hive table, not a Paimon table", "read it with Hive or Spark")
         return table
 
     def _find_database(self, client: Any, name: str) -> Database:
@@ -274,15 +274,15 @@ class HiveMetastore(Metastore):
         except self._missing:
             raise self.no_database(name) from None
 
-    def _hive_table(self, identifier: TableIdentifier, schema: TableSchema, place: str) -> Any:
-        """The entry that Java's HiveCatalog makes for a managed table."""
+    def _hive_table(self, identifier: TableIdentifier, schema: TableSchema, url: str) -> Any:
+        """The entry that Java's HiveCatalog creates for a managed table."""
         from pymetastore.hive_metastore import ttypes
 
         serde = ttypes.SerDeInfo(serializationLib=SERDE, parameters={})
         columns = [_column(field) for field in schema.fields]
-        place = self.open_directory(place)[1]
+        location = self.open_directory(url)[1]
         descriptor = ttypes.StorageDescriptor(
-            cols=columns, location=place, inputFormat=INPUT_FORMAT, outputFormat=OUTPUT_FORMAT, serdeInfo=serde
+            cols=columns, location=location, inputFormat=INPUT_FORMAT, outputFormat=OUTPUT_FORMAT, serdeInfo=serde
         )
         parameters = {**self._parameters(schema), "table_type": "PAIMON", "storage_handler": STORAGE_HANDLER}
         return ttypes.Table(
@@ -305,7 +305,7 @@ class HiveMetastore(Metastore):
 
 
 def hive_type(data_type: DataType) -> str:
-    """The type of Hive in which a column is shown (Java HiveTypeUtils)."""
+    """The Hive type of a column, as text (Java HiveTypeUtils). Raises `NotSupported` if Hive has no such type."""
     if isinstance(data_type, StringType):
         longest = _LONGEST_CHAR if data_type.root == "CHAR" else _LONGEST_VARCHAR
         return "string" if data_type.length > longest else f"{data_type.root.lower()}({data_type.length})"
@@ -347,4 +347,4 @@ def _database(found: Any) -> Database:
 
 def _check_lower_case(name: str) -> None:
     if name != name.lower():
-        raise UsageError(f"'{name}' has capital letters", "a Hive metastore keeps names in lower case", f"call it {name.lower()}")
+        raise UsageError(f"'{name}' has capital letters", "a Hive metastore stores names in lower case", f"use {name.lower()}")

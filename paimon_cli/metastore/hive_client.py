@@ -1,4 +1,4 @@
-"""The Thrift client of a Hive metastore, what goes wrong with it, and its lock (Java HiveCatalogLock)."""
+"""The Thrift client of a Hive metastore, its errors, and its table locks (Java HiveCatalogLock)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _PORT = 9083
 _TIMEOUT_MILLIS = 60_000
 _FIRST_SLEEP = 50
 _REFUSED = {"hive.metastore.sasl.enabled": "Kerberos", "hive.metastore.use.SSL": "TLS"}
-"""Settings of the metastore that change how clients speak to it."""
+"""Settings of the metastore that require a protocol that is not supported."""
 
 
 @dataclass(frozen=True)
 class HiveAddress:
-    """Where metastores listen; the first one that answers is used."""
+    """The addresses of metastores, of which the first one that answers is used, and the lock timeouts (millis)."""
 
     hosts: tuple[tuple[str, int], ...]
     acquire_timeout: int
@@ -35,7 +35,10 @@ class HiveAddress:
 
     @staticmethod
     def of(options: Mapping[str, str], environment: Mapping[str, str] | None = None) -> HiveAddress:
-        """The metastore of `uri`, else of `hive-site.xml` in `hive-conf-dir` or HIVE_CONF_DIR."""
+        """The metastore named by `uri`, else by `hive-site.xml` in `hive-conf-dir` or HIVE_CONF_DIR.
+
+        Raises `UsageError` if neither names one, `NotSupported` for Kerberos and TLS.
+        """
         site = _site(options.get("hive-conf-dir") or (os.environ if environment is None else environment).get("HIVE_CONF_DIR"))
         for key, what in _REFUSED.items():
             if (options.get(key) or site.get(key, "")).lower() == "true":
@@ -43,23 +46,23 @@ class HiveAddress:
         uris = options.get("uri") or options.get("hive.metastore.uris") or site.get("hive.metastore.uris") or ""
         hosts = tuple(_host(uri.strip()) for uri in uris.split(",") if uri.strip())
         if not hosts:
-            why = "neither uri nor hive-site.xml names a Hive metastore"
+            why = "neither uri nor hive-site.xml names one"
             raise UsageError("the hive catalog has no metastore", why, "add uri=thrift://HOST:9083")
         timeout = options.get("lock-acquire-timeout", DEFAULT_ACQUIRE_TIMEOUT)
         return HiveAddress(hosts, parse_duration(timeout), parse_duration(options.get("lock-check-max-sleep", DEFAULT_MAX_SLEEP)))
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[Any]:
-        """A client. What the metastore refuses, and silence, become errors of ours; missing objects are `NotFound`."""
+        """Yield a connected client; its errors are raised as `PaimonError`, such as `NotFound` for missing objects."""
         ttypes, client, transport = self._connect()
         try:
             yield client
         except ttypes.NoSuchObjectException as error:
-            raise NotFound("the Hive metastore does not have it", str(error.message)) from error
+            raise NotFound("the Hive metastore has no such object", str(error.message)) from error
         except (ttypes.AlreadyExistsException, ttypes.InvalidOperationException, ttypes.InvalidObjectException) as error:
-            raise UsageError("the Hive metastore refuses it", _first_line(error)) from error
+            raise UsageError("the Hive metastore refused the request", _first_line(error)) from error
         except (_thrift_error(), OSError) as error:
-            raise self._silent(error) from error
+            raise self._unreachable(error) from error
         finally:
             transport.close()
 
@@ -81,28 +84,31 @@ class HiveAddress:
                 failure = error
                 continue
             return ttypes, ThriftHiveMetastore.Client(TBinaryProtocol(transport)), transport
-        raise self._silent(failure) from failure
+        raise self._unreachable(failure) from failure
 
-    def _silent(self, error: Exception) -> StorageUnavailable:
+    def _unreachable(self, error: Exception) -> StorageUnavailable:
         listed = ", ".join(f"{host}:{port}" for host, port in self.hosts)
         return StorageUnavailable(f"the Hive metastore at {listed} does not answer", _first_line(error), "check uri")
 
 
 class HiveLock:
-    """The exclusive lock of a table in the metastore. It expires unless it is renewed; picklable."""
+    """The exclusive lock of a table in the metastore, which expires unless it is renewed. Picklable."""
 
     def __init__(self, address: HiveAddress, database: str, table: str, clock: Clock | None = None) -> None:
         self._address, self._database, self._table = address, database, table
         self._clock = clock or SystemClock()
 
     def check(self) -> None:
-        """Connect once: raise now what would fail at the first commit."""
+        """Connect once, so that errors are raised now and not at the first commit."""
         with self._address.connected() as client:
             client.get_database(self._database)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[HeldHiveLock]:
-        """Acquire the lock, waiting up to `lock-acquire-timeout`, and release it at the end of the block."""
+        """Acquire the lock, and release it at the end of the block.
+
+        Raises `StorageUnavailable` if it cannot be acquired within `lock-acquire-timeout`.
+        """
         with self._address.connected() as client:
             lock = HeldHiveLock(client, f"{self._database}.{self._table}", self._acquire(client))
             try:
@@ -115,8 +121,8 @@ class HiveLock:
 
         part = ttypes.LockComponent(ttypes.LockType.EXCLUSIVE, ttypes.LockLevel.TABLE, self._database, self._table)
         part.operationType = ttypes.DataOperationType.NO_TXN
-        asked = ttypes.LockRequest(component=[part], user=user_name(), hostname=socket.gethostname())
-        answer = client.lock(asked)
+        request = ttypes.LockRequest(component=[part], user=user_name(), hostname=socket.gethostname())
+        answer = client.lock(request)
         begin, sleep = self._clock.now_millis(), _FIRST_SLEEP
         while answer.state == ttypes.LockState.WAITING and self._clock.now_millis() - begin < self._address.acquire_timeout:
             sleep = min(2 * sleep, self._address.max_sleep)
@@ -126,7 +132,7 @@ class HiveLock:
             client.unlock(ttypes.UnlockRequest(lockid=answer.lockid))
             raise StorageUnavailable(
                 f"could not acquire the lock of {self._database}.{self._table} in the Hive metastore",
-                f"others held it for the {(self._clock.now_millis() - begin) / 1000:.0f} s of waiting",
+                f"other writers held it for {(self._clock.now_millis() - begin) / 1000:.0f} s",
                 "try again, or raise lock-acquire-timeout",
             )
         return int(answer.lockid)
@@ -134,7 +140,7 @@ class HiveLock:
 
 @dataclass
 class HeldHiveLock:
-    """A lock of the metastore that was acquired."""
+    """An acquired lock of the metastore."""
 
     client: Any
     name: str
@@ -142,7 +148,7 @@ class HeldHiveLock:
     released: bool | None = None
 
     def confirm(self) -> None:
-        """Right before a put: `StorageUnavailable` if the lock has expired. Asking renews it."""
+        """Check and renew the lock right before a put. Raises `StorageUnavailable` if it has expired."""
         from pymetastore.hive_metastore import ttypes
 
         try:
@@ -153,20 +159,20 @@ class HeldHiveLock:
             raise StorageUnavailable(f"the lock of {self.name} was lost before the commit", "it has expired", "try again")
 
     def release(self) -> bool:
-        """Give the lock back; whether it was ours until now. Without an answer it expires by itself."""
+        """Release the lock; returns whether it was held until now. If the metastore does not answer, the lock expires."""
         from pymetastore.hive_metastore import ttypes
 
         if self.released is None:
             self.released = False
             with contextlib.suppress(ttypes.NoSuchLockException, _thrift_error(), OSError):
-                self.client.check_lock(ttypes.CheckLockRequest(lockid=self.lock_id))  # unlocking what is gone raises no error
+                self.client.check_lock(ttypes.CheckLockRequest(lockid=self.lock_id))  # unlock does not fail for an expired lock
                 self.client.unlock(ttypes.UnlockRequest(lockid=self.lock_id))
                 self.released = True
         return self.released
 
 
 def user_name() -> str:
-    """The user of this process, as entries and locks show it; containers run users that no system knows."""
+    """The user of this process, for entries and locks: its name or, if it has none (in containers), its id."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -186,12 +192,12 @@ def _first_line(error: Exception) -> str:
 def _host(uri: str) -> tuple[str, int]:
     found = urlsplit(uri)
     if found.scheme != "thrift" or not found.hostname:
-        raise UsageError(f"uri={uri}", "the address of a Hive metastore is expected", "such as uri=thrift://localhost:9083")
+        raise UsageError(f"uri={uri}", "it is not the address of a Hive metastore", "such as uri=thrift://localhost:9083")
     return found.hostname, found.port or _PORT
 
 
 def _site(directory: str | None) -> dict[str, str]:
-    """The properties of `hive-site.xml`; none without a directory."""
+    """The properties in `hive-site.xml`; empty without a directory. Raises `UsageError` if the file cannot be read."""
     if not directory:
         return {}
     path = os.path.join(directory, SITE_FILE)
@@ -199,4 +205,4 @@ def _site(directory: str | None) -> dict[str, str]:
         properties = ElementTree.parse(path).getroot().iter("property")
     except (OSError, ElementTree.ParseError) as error:
         raise UsageError(f"cannot read {path}", str(error), "correct hive-conf-dir") from error
-    return {each.findtext("name", "").strip(): each.findtext("value", "").strip() for each in properties}
+    return {element.findtext("name", "").strip(): element.findtext("value", "").strip() for element in properties}

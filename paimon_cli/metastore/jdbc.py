@@ -1,6 +1,6 @@
-"""Paimon's JDBC catalog: names of databases and tables in a SQL database, files in WAREHOUSE/db.db/table (Java JdbcCatalog).
+"""Paimon's JDBC catalog: databases and tables are rows in a SQL database, files are in WAREHOUSE/db.db/table (Java JdbcCatalog).
 
-The tables of the database are Java's (FORMAT.md, section 14.1), so that one database serves Java, pypaimon and us.
+The SQL tables are those of Java (FORMAT.md, section 14.1), so Java and pypaimon can use the same database.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from paimon_cli.storage.sql_database import database_errors, open_database
 
 CATALOG = "the jdbc catalog"
 LOCATION, EXISTS = "location", "exists"
-"""Properties of a database: its directory, and one that makes an empty database exist."""
+"""Properties of a database: its directory, and a marker that records an empty database."""
 
 
 def _column(name: str, length: int = 255, is_key: bool = True) -> Column[Any]:
@@ -49,12 +49,12 @@ TABLE_PROPERTIES = Table(
     _column("property_value", 1000, False),
 )
 VIEWS = Table("paimon_views", MetaData(), _column("catalog_key"), _column("database_name"), _column("view_name"))
-"""Views of newer Java: they share their names with tables. We never make this table."""
+"""Views of newer Java versions, which share the names of tables. paimon-cli never creates this table."""
 
 
 @dataclass(frozen=True)
 class JdbcMetastore(Metastore):
-    """`catalog-key` tells several catalogs in one database apart. `sync-all-properties` copies options of tables, as in Java."""
+    """A JDBC catalog. `catalog-key` distinguishes catalogs in one database; `sync-all-properties` copies table options."""
 
     kind = "jdbc"
 
@@ -84,7 +84,7 @@ class JdbcMetastore(Metastore):
         with self._connected() as connection:
             self._expect_database(connection, name)
             if self._views(connection, name):
-                raise UsageError(f"database {name} is not empty", "it has views", "drop them with the engine that made them")
+                raise UsageError(f"database {name} is not empty", "it has views", "drop them with the engine that created them")
             for table in (TABLES, DATABASE_PROPERTIES, TABLE_PROPERTIES):
                 connection.execute(delete(table).where(self._of(table, name)))
 
@@ -93,19 +93,19 @@ class JdbcMetastore(Metastore):
             self._expect_database(connection, database)
             names = sorted(connection.scalars(select(TABLES.c.table_name).where(self._of(TABLES, database))))
         identifiers = [TableIdentifier(database, name) for name in names]
-        return [RegisteredTable(identifier, self._place(identifier)) for identifier in identifiers]
+        return [RegisteredTable(identifier, self._url(identifier)) for identifier in identifiers]
 
     def table(self, identifier: TableIdentifier) -> RegisteredTable:
         with self._connected() as connection:
             if not self._has(connection, identifier):
                 self._expect_database(connection, identifier.database)
                 raise self.no_table(identifier)
-        return RegisteredTable(identifier, self._place(identifier))
+        return RegisteredTable(identifier, self._url(identifier))
 
-    def place_of_new_table(self, identifier: TableIdentifier) -> str:
+    def url_of_new_table(self, identifier: TableIdentifier) -> str:
         with self._connected() as connection:
             self._expect_database(connection, identifier.database)
-        return self._place(identifier)
+        return self._url(identifier)
 
     def create_table(self, identifier: TableIdentifier, schema: TableSchema, publish: Callable[[], bool]) -> bool:
         with self._connected() as connection:
@@ -113,11 +113,11 @@ class JdbcMetastore(Metastore):
                 raise UsageError(f"{identifier} already exists", "it is a view", "choose another name")
             if self._has(connection, identifier):
                 return False
-        if not publish() and not self.was_left_by_a_creation(self._place(identifier), schema):
+        if not publish() and not self.is_unfinished_creation(self._url(identifier), schema):
             with self._connected() as connection:
                 if self._has(connection, identifier):
                     return False
-            raise self.unknown_files(identifier, self._place(identifier))
+            raise self.unknown_files(identifier, self._url(identifier))
         with self._connected() as connection:
             try:
                 connection.execute(insert(TABLES).values(**self._row(identifier)))
@@ -131,9 +131,9 @@ class JdbcMetastore(Metastore):
         rows: dict[Table, list[dict[str, Any]]] = {}
         with self._connected() as connection:
             for table in (TABLES, TABLE_PROPERTIES):
-                mine = self._of(table, *identifier)
-                rows[table] = [dict(row) for row in connection.execute(select(table).where(mine)).mappings()]
-                connection.execute(delete(table).where(mine))
+                matches = self._of(table, *identifier)
+                rows[table] = [dict(row) for row in connection.execute(select(table).where(matches)).mappings()]
+                connection.execute(delete(table).where(matches))
 
         def restore() -> None:
             with self._connected() as connection:
@@ -144,8 +144,8 @@ class JdbcMetastore(Metastore):
             delete_files()
 
     def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
-        """The directory is moved inside of the transaction: if that fails, the name stays."""
-        old_url, new_url = self.table(old).url, self.place_of_new_table(new)
+        """Rename the entry. The directory is moved within the transaction: if that fails, the old name stays."""
+        old_url, new_url = self.table(old).url, self.url_of_new_table(new)
         move = self.mover(old, old_url, new, new_url)
         with self._connected() as connection:
             if new.table in self._views(connection, new.database):
@@ -179,17 +179,17 @@ class JdbcMetastore(Metastore):
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Connection]:
-        """One transaction; the catalog's tables are made by the first one, as in Java."""
+        """One transaction. The first one creates the SQL tables of the catalog, as in Java."""
         with database_errors(self._address, CATALOG), self._engine.begin() as connection:
             if not inspect(connection).has_table(TABLE_PROPERTIES.name):
                 _METADATA.create_all(connection)
             yield connection
 
-    def _place(self, identifier: TableIdentifier) -> str:
+    def _url(self, identifier: TableIdentifier) -> str:
         return f"{self.directory_of(identifier.database)}/{identifier.table}"
 
     def _of(self, table: Table, database: str | None = None, name: str | None = None) -> ColumnElement[bool]:
-        """The rows of this catalog, of a database, or of a table in it."""
+        """A condition for the rows of this catalog, of one of its databases, or of one of its tables."""
         found: ColumnElement[bool] = table.c.catalog_key == self._key
         if database is not None:
             found &= table.c.database_name == database
@@ -214,13 +214,13 @@ class JdbcMetastore(Metastore):
             raise self.no_database(name)
 
     def _database(self, connection: Connection, name: str) -> Database:
-        """Tables lie below the warehouse in any case; `location` is what Java shows."""
+        """A database with the location that Java shows; its tables are always below the warehouse."""
         row = DATABASE_PROPERTIES.c
         wanted = self._of(DATABASE_PROPERTIES, name) & (row.property_key == LOCATION)
         return Database(name, connection.scalar(select(row.property_value).where(wanted)) or self.directory_of(name))
 
     def _put_properties(self, connection: Connection, identifier: TableIdentifier, schema: TableSchema) -> None:
-        """Replace what an older schema, or an older table of that name, has left."""
+        """Replace the properties of an older schema, or of an earlier table with this name."""
         connection.execute(delete(TABLE_PROPERTIES).where(self._of(TABLE_PROPERTIES, *identifier)))
         if self.options.get("sync-all-properties", "true").lower() != "true":
             return

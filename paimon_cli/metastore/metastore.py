@@ -1,7 +1,7 @@
-"""The interface of a catalog: databases and tables by their names, where they lie, and how their commits are kept apart.
+"""The interface of a catalog: databases and tables by name, their locations, and the locks of their commits.
 
-Tables are files wherever they are registered: a catalog says where, and is notified of tables that are created, dropped, renamed
-or get a new snapshot.
+A table consists of files, wherever it is registered. A catalog records the location, and is notified when a table is created,
+altered, dropped or renamed.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ class TableIdentifier(NamedTuple):
 
     @property
     def argument(self) -> str:
-        """The name as an argument of a command in a hint."""
+        """The name as a quoted argument of a command, for hints."""
         return shlex.quote(str(self))
 
     @staticmethod
     def parse(name: str) -> TableIdentifier:
-        """`db.table`; `UsageError` for anything else."""
+        """Parse `db.table`. Raises `UsageError` for anything else."""
         database, dot, table = name.partition(".")
         if not dot or not is_name(database) or not is_name(table):
             raise UsageError(
                 f"'{name}' is not the name of a table in a catalog",
-                "that is db.table, with exactly one dot",
+                "it must have exactly one dot",
                 "name it as db.table, together with --warehouse",
             )
         return TableIdentifier(database, table)
 
 
 def is_name(text: str) -> bool:
-    """Whether a database or table may be called that."""
+    """Whether the text is a valid name of a database or table."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -68,7 +68,7 @@ class Database(NamedTuple):
 
 
 class RegisteredTable(NamedTuple):
-    """A table of a catalog and its directory; `uuid` where the catalog gives tables one."""
+    """A table of a catalog and its directory; `uuid`: its id in the catalog, if it has one."""
 
     identifier: TableIdentifier
     url: str
@@ -76,15 +76,15 @@ class RegisteredTable(NamedTuple):
 
 
 def plain_path(location: str) -> str:
-    """A location as Java writes it: `file:/a` and `file:///a` are the local path `/a`."""
+    """A location written by Java as a path: `file:/a` and `file:///a` become `/a`."""
     return f"/{location.removeprefix('file:').lstrip('/')}" if location.startswith("file:") else location
 
 
 @dataclass(frozen=True)
 class Metastore(ABC):
-    """A catalog. `options` are its own (`storage.catalog_options`: endpoint, credentials, commit lock).
+    """A catalog. `options`: catalog options (endpoint, credentials, commit lock; see `storage.catalog_options`).
 
-    `flags`: what a command in a hint needs to find the same catalog, after a blank.
+    `flags`: the flags, each after a space, with which commands in hints find the same catalog.
     """
 
     warehouse: str | None
@@ -96,11 +96,11 @@ class Metastore(ABC):
     """Whether a new table may be registered with existing files; otherwise the server creates its files."""
 
     keeps_entries: ClassVar[bool] = True
-    """Whether it knows names apart from the files, so that an entry can outlive its table."""
+    """Whether it stores entries apart from the files, so that an entry may remain without its table."""
 
     @property
     def storage_options(self) -> Mapping[str, str]:
-        """The options with which the storage of its tables is opened."""
+        """The options for opening the storage of its tables."""
         return self.options
 
     @property
@@ -110,90 +110,85 @@ class Metastore(ABC):
 
     @abstractmethod
     def databases(self) -> list[Database]:
-        """All databases, in order of their names."""
+        """All databases, by name."""
 
     @abstractmethod
     def database(self, name: str) -> Database:
-        """One database; `NotFound` if there is none of that name."""
+        """One database. Raises `NotFound` if it does not exist."""
 
     @abstractmethod
     def create_database(self, name: str) -> None:
-        """Make a new database; `UsageError` if it exists."""
+        """Create a database. Raises `UsageError` if it exists."""
 
     @abstractmethod
     def drop_database(self, name: str) -> None:
-        """Remove a database without tables."""
+        """Drop an empty database. Raises `UsageError` if it is not empty."""
 
     @abstractmethod
     def tables(self, database: str) -> list[RegisteredTable]:
-        """The tables of a database in order of their names; `NotFound` if there is no such database."""
+        """The tables of a database, by name. Raises `NotFound` if the database does not exist."""
 
     @abstractmethod
     def table(self, identifier: TableIdentifier) -> RegisteredTable:
-        """Where a table lies; `NotFound` if the catalog knows that there is none."""
+        """The entry of a table. Raises `NotFound` if the catalog knows that there is none."""
 
     @abstractmethod
-    def place_of_new_table(self, identifier: TableIdentifier) -> str:
-        """Where a table of that name would be made; `NotFound` if there is no such database."""
+    def url_of_new_table(self, identifier: TableIdentifier) -> str:
+        """The URL at which a table with this name would be created. Raises `NotFound` if the database does not exist."""
 
     @abstractmethod
     def create_table(self, identifier: TableIdentifier, schema: TableSchema, publish: Callable[[], bool]) -> bool:
-        """Make a table: `publish` writes its schema file, and says whether there was none. False if the table exists."""
+        """Create a table; returns False if it exists. `publish` writes its schema file, and returns False if there is one."""
 
     @abstractmethod
     def drop_table(self, identifier: TableIdentifier, delete_files: Callable[[], None]) -> None:
-        """Forget a table. `delete_files` deletes what it consists of."""
+        """Drop a table. `delete_files` deletes its files."""
 
     @abstractmethod
     def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
-        """Give a table another name, and its files the place of that name.
-
-        `Refused` where its directory cannot be moved in one step.
-        """
+        """Rename a table and move its files. Raises `Refused` if its directory cannot be moved atomically."""
 
     def change_schema(self, identifier: TableIdentifier, changes: Sequence[Mapping[str, Any]]) -> None:
-        """Let the server make the next schema, where it takes no files; `changes` as Paimon's REST interface has them."""
+        """Ask the server to create the next schema, if `takes_files` is False. `changes`: as in Paimon's REST API."""
         raise self.unsupported("changing a schema")
 
     @abstractmethod
     def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:
-        """Take note of a new schema, which has been written. Warnings about what the catalog would not take."""
+        """Update the entry after a new schema was written; returns warnings about changes that the catalog refused."""
 
     def guarded(self, storage: Storage, root: str, identifier: TableIdentifier | None) -> Storage:
-        """The storage of a table with the commit hook and the lock of this catalog; without a name the table was given by its
-        path.
-        """
+        """The storage of a table, with the commit lock of this catalog. `identifier`: None for a table named by its path."""
         return storage
 
     def partition_marks(self, identifier: TableIdentifier, branch: str) -> PartitionMarks:
-        """What marks a partition of a table as done in this catalog."""
+        """The catalog's own ways to mark a partition of a table as done, by the name of the action."""
         return {}
 
-    def root_url(self, sought: str = "tables") -> str:
-        """The URL of the warehouse; `UsageError` that names what is `sought` if there is none."""
+    def root_url(self, wanted: str = "tables") -> str:
+        """The URL of the warehouse. Raises `UsageError`, which names what is `wanted`, if there is none."""
         if self.warehouse is None:
             raise UsageError(
-                f"no warehouse to look for {sought} in",
+                f"no warehouse to look for {wanted} in",
                 "neither --warehouse nor PAIMON_WAREHOUSE nor ./paimon.yaml names one",
                 "pass --warehouse URI, or a path instead of a name",
             )
         return self.warehouse
 
     def directory_of(self, database: str) -> str:
-        """WAREHOUSE/database.db."""
+        """The directory WAREHOUSE/DATABASE.db."""
         return f"{self.root_url(f'database {database}').rstrip('/')}/{database}{DATABASE_SUFFIX}"
 
     def open_directory(self, url: str) -> tuple[Storage, str]:
-        """The storage of a directory, to look for databases and tables there."""
+        """The storage of a directory and its path there, to look for databases and tables."""
         return storage_for_url(url, store_options(self.options))
 
     def has_schema(self, url: str) -> bool:
-        """Whether a table lies at the URL."""
+        """Whether there is a table at the URL."""
         storage, root = self.open_directory(url)
         return bool(SchemaHistory(storage, TableLayout(root)).ids())
 
-    def was_left_by_a_creation(self, url: str, schema: TableSchema) -> bool:
-        """Whether a creation of the same table died between its schema file and its entry."""
+    def is_unfinished_creation(self, url: str, schema: TableSchema) -> bool:
+        """Whether an earlier creation of the same table wrote its schema file, but not its entry."""
         storage, root = self.open_directory(url)
         layout = TableLayout(root)
         history = SchemaHistory(storage, layout)
@@ -202,18 +197,18 @@ class Metastore(ABC):
         return replace(history.latest(), time_millis=schema.time_millis) == schema
 
     def unknown_files(self, identifier: TableIdentifier, url: str) -> UsageError:
-        """The error where a new table would lie on top of one that has no entry."""
+        """The error if a table without an entry already exists at the URL of a new table."""
         return UsageError(
             f"cannot create {identifier}",
-            f"{url} holds a table that the {self.kind} catalog does not know",
-            "choose another name, or move the directory away",
+            f"{url} contains a table that the {self.kind} catalog does not know",
+            "choose another name, or move the directory",
         )
 
     def mover(self, old: TableIdentifier, old_url: str, new: TableIdentifier, new_url: str) -> Callable[[], None]:
-        """What moves the directory of a table in one step.
+        """A function that moves the directory of a table atomically.
 
-        `Refused` where the storage has no such step, `UsageError` if something lies at the new place, `NotFound` if there is no
-        table at the old one; nothing is done then.
+        Raises `Refused` if the storage cannot do that, `UsageError` if the new URL is not empty, `NotFound` if there is
+        no table at the old URL; nothing is changed then.
         """
         if not self.has_schema(old_url):
             raise self.no_files(old, old_url)
@@ -225,7 +220,7 @@ class Metastore(ABC):
         if directories is None:
             raise Refused(
                 f"cannot rename {old} to {new}",
-                f"{target} lies on a store that cannot move a directory in one step, and half a table could be left",
+                f"{target} is on a store that cannot move a directory atomically, so half a table could be left",
                 f"copy it, then drop the old one: paimon-cli tables clone {old.argument} {new.argument}{self.flags}",
             )
         return lambda: directories.move_directory(source, target)
@@ -245,18 +240,18 @@ class Metastore(ABC):
         )
 
     def no_files(self, identifier: TableIdentifier, url: str) -> NotFound:
-        """The error where an entry has outlived its table."""
+        """The error for an entry whose table no longer exists."""
         return NotFound(
             f"table {identifier} has lost its files",
-            f"the {self.kind} catalog says that it lies at {url}, where there is no table",
+            f"the {self.kind} catalog names {url}, where there is no table",
             f"restore the files, or remove the entry: paimon-cli drop {identifier.argument}{self.flags}",
         )
 
     def unsupported(self, work: str, hint: str = "") -> NotSupported:
-        return NotSupported(f"{work} is not supported in a {self.kind} catalog", "this version does not do that", hint)
+        return NotSupported(f"{work} is not supported", f"this version cannot do that in a {self.kind} catalog", hint)
 
 
 def listed_properties(schema: TableSchema) -> dict[str, str]:
-    """The options of a table, and its keys, as catalogs show them (Java `sync-all-properties`)."""
+    """The options and keys of a table, as catalogs list them (Java `sync-all-properties`)."""
     keys = {"primary-key": schema.primary_keys, "partition": schema.partition_keys, "bucket-key": schema.bucket_key_names}
     return dict(schema.options) | {key: ",".join(names) for key, names in keys.items() if names}

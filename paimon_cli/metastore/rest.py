@@ -1,4 +1,4 @@
-"""A REST catalog as its client: the server keeps names, makes and drops tables, and publishes their snapshots."""
+"""The client of a REST catalog: the server stores names, creates and drops tables, and publishes their snapshots."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import BRANCH_PREFIX, MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, plain_path
-from paimon_cli.metastore.rest_client import Contradicted, NoClearAnswer, RestClient
+from paimon_cli.metastore.rest_client import NoClearAnswer, RequestConflict, RestClient
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, settle
 
@@ -29,14 +29,14 @@ _HINTS = ("snapshot/LATEST", "snapshot/EARLIEST")
 
 @dataclass(frozen=True)
 class RestMetastore(Metastore):
-    """`warehouse` is the name of a catalog on the server. Where tables lie, and their ids, are the server's answers."""
+    """A REST catalog. `warehouse`: the name of a catalog on the server, which assigns the locations and ids of tables."""
 
     kind = "rest"
     takes_files = False
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """The client's own options for stores; a location that needs others must have them in the configuration."""
+        """The storage options of the client; the server does not provide any."""
         return store_options(self.options)
 
     def databases(self) -> list[Database]:
@@ -69,11 +69,11 @@ class RestMetastore(Metastore):
             self.database(identifier.database)
             raise self.no_table(identifier) from None
         if not _is_paimon(found):
-            raise NotSupported(f"table {identifier}", f"its type is {_type_of(found)}", "only tables of Paimon are supported")
+            raise NotSupported(f"table {identifier}", f"its type is {_type_of(found)}", "only Paimon tables are supported")
         return _registered(identifier.database, found)
 
-    def place_of_new_table(self, identifier: TableIdentifier) -> str:
-        """Where the table lies if it exists; the server alone knows where it will put a new one."""
+    def url_of_new_table(self, identifier: TableIdentifier) -> str:
+        """The URL of the table if it exists, else empty: the server chooses the URL of a new table."""
         try:
             return self.table(identifier).url
         except NotFound:
@@ -81,19 +81,19 @@ class RestMetastore(Metastore):
             return ""
 
     def create_table(self, identifier: TableIdentifier, schema: TableSchema, publish: Callable[[], bool]) -> bool:
-        """The server writes the schema file."""
+        """Ask the server to create the table; `publish` is not called."""
         document = json.loads(schema.to_json())
-        wanted = {key: document.get(key) for key in ("fields", "partitionKeys", "primaryKeys", "options", "comment")}
+        definition = {key: document.get(key) for key in ("fields", "partitionKeys", "primaryKeys", "options", "comment")}
         name = {"database": identifier.database, "object": identifier.table}
         try:
             self.table(identifier)
             return False
         except NotFound:
-            self._client.post(DATABASES, identifier.database, TABLES, content={"identifier": name, "schema": wanted})
+            self._client.post(DATABASES, identifier.database, TABLES, content={"identifier": name, "schema": definition})
             return True
 
     def drop_table(self, identifier: TableIdentifier, delete_files: Callable[[], None]) -> None:
-        """The server deletes the files, too."""
+        """Ask the server to drop the table and its files; `delete_files` is not called."""
         self._client.delete(DATABASES, identifier.database, TABLES, identifier.table)
 
     def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
@@ -118,17 +118,17 @@ class RestMetastore(Metastore):
         return RestStorage(storage, root, self._client, identifier)
 
     def partition_marks(self, identifier: TableIdentifier, branch: str) -> PartitionMarks:
-        """The server finds out itself which partitions there are, so none can be added."""
+        """An event only: the server determines the partitions itself, so none can be added."""
         from paimon_cli.maintain.mark_done import MARK_EVENT
 
         database, table = identifier
         name = table if branch == MAIN_BRANCH else f"{table}$branch_{branch}"
 
-        def announce(done: DonePartition) -> None:
+        def send_event(done: DonePartition) -> None:
             content = {"specs": [dict(done.values)]}
             self._client.post(DATABASES, database, TABLES, name, "partitions", "mark", content=content)
 
-        return {MARK_EVENT: announce}
+        return {MARK_EVENT: send_event}
 
     @cached_property
     def _client(self) -> RestClient:
@@ -136,9 +136,9 @@ class RestMetastore(Metastore):
 
 
 class RestStorage(WrappedStorage):
-    """The storage of a table whose snapshots the server publishes. Picklable.
+    """The storage of a table whose snapshots are published by the server. Picklable.
 
-    Only the server changes schemas, tags and branches, and adds snapshots; anything that would bypass it is refused. Expired
+    Only the server changes schemas, tags and branches, and adds snapshots; calls that would bypass it are refused. Expired
     snapshots and changelogs are deleted by the client, as in Java.
     """
 
@@ -157,25 +157,25 @@ class RestStorage(WrappedStorage):
         if call in _WRITES and below.split("/")[0] in _OF_VERSIONS and below not in _HINTS and not expires:
             raise NotSupported(
                 f"cannot change {path.removeprefix(f'{self._root}/')} in a rest catalog",
-                "its server keeps schemas, snapshots, tags and branches",
+                "only its server changes schemas, snapshots, tags and branches",
                 "use an engine that does this through the server",
             )
 
     def check_commits(self) -> str | None:
-        """`Refused` for a table that was named by its path, because the server would not learn of the commit."""
+        """Raise `Refused` for a table named by its path, because the server would not know about the commit."""
         if self._identifier is None:
             raise Refused(
                 f"no safe commit at {self._root}",
-                "the catalog is a REST server, which publishes snapshots of tables that are named db.table",
-                "name the table, or add --option metastore=filesystem if no server knows it",
+                "a REST catalog only publishes snapshots of tables that are named db.table",
+                "name the table as db.table, or add --option metastore=filesystem if it is in no REST catalog",
             )
         return None
 
     def publish_snapshot(self, path: str, data: bytes, base_uuid: str | None) -> PutOutcome:
-        """Ask the server to publish a snapshot that was built on the one with `base_uuid`.
+        """Ask the server to publish a snapshot on top of the one with `base_uuid`.
 
-        A refusal, or silence, says little: an earlier attempt may have been carried out. So the snapshot file decides: it names
-        a list of manifests that only this commit has.
+        After a refusal, or without an answer, an earlier attempt may still have succeeded. The snapshot file then
+        decides: it names a manifest list that belongs only to this commit.
         """
         self.check_commits()
         uuid = self._table_id
@@ -186,17 +186,17 @@ class RestStorage(WrappedStorage):
         try:
             answer = self._client.post(*self._address(branch), "commit", content=content)
         except NoClearAnswer:
-            return self._seen(path, data, PutOutcome.UNKNOWN)
-        except Contradicted:
-            return self._seen(path, data, PutOutcome.EXISTS)
-        return PutOutcome.CREATED if answer.get("success") else self._seen(path, data, PutOutcome.EXISTS)
+            return self._outcome_by_file(path, data, PutOutcome.UNKNOWN)
+        except RequestConflict:
+            return self._outcome_by_file(path, data, PutOutcome.EXISTS)
+        return PutOutcome.CREATED if answer.get("success") else self._outcome_by_file(path, data, PutOutcome.EXISTS)
 
-    def _seen(self, path: str, data: bytes, otherwise: PutOutcome) -> PutOutcome:
+    def _outcome_by_file(self, path: str, data: bytes, otherwise: PutOutcome) -> PutOutcome:
         try:
-            there = Snapshot.from_json(self.inner.read_bytes(path), path)
+            published = Snapshot.from_json(self.inner.read_bytes(path), path)
         except (FileNotFoundError, DamagedFile):
             return otherwise
-        is_ours = there.delta_manifest_list == Snapshot.from_json(data, path).delta_manifest_list
+        is_ours = published.delta_manifest_list == Snapshot.from_json(data, path).delta_manifest_list
         return PutOutcome.CREATED if is_ours else PutOutcome.EXISTS
 
     def create_tag(self, name: str, snapshot_id: int, retained_millis: int | None) -> None:
@@ -224,7 +224,7 @@ class RestStorage(WrappedStorage):
         self._client.post(*self._address(), *path, content=content)
 
     def _address(self, branch: str = "") -> tuple[str, ...]:
-        """Where the server has the table, or a branch of it."""
+        """The path of the table, or of a branch, in the REST API."""
         self.check_commits()
         assert self._identifier is not None
         database, table = self._identifier
@@ -239,7 +239,7 @@ class RestStorage(WrappedStorage):
 def _registered(database: str, found: Mapping[str, Any]) -> RegisteredTable:
     path = str(found.get("path") or "")
     if not path:
-        raise UsageError(f"the server gives {database}.{found.get('name')} no path", "its files cannot be found")
+        raise UsageError(f"the server returned no path for {database}.{found.get('name')}", "its files cannot be found")
     return RegisteredTable(TableIdentifier(database, str(found["name"])), plain_path(path), found.get("id"))
 
 

@@ -1,4 +1,4 @@
-"""HTTP to a REST catalog: addresses, the bearer token, pages, and what its answers mean (OpenAPI of Paimon, `/v1`)."""
+"""The HTTP client of a REST catalog: paths, bearer token, pages, and the meaning of status codes (OpenAPI of Paimon, `/v1`)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ _TIMEOUT_SECONDS = 60
 _PAGE_TOKEN = "pageToken"
 _HEADER_PREFIX = "header."
 UNCLEAR = frozenset({408, 429, 500, 502, 503, 504})
-"""Answers that do not say whether the request was carried out."""
+"""Status codes after which it is unknown whether the request was carried out."""
 
 
 class NoClearAnswer(StorageUnavailable):
     """The request was sent, and may have been carried out."""
 
 
-class Contradicted(UsageError):
-    """What the server holds does not admit the request: nothing was done."""
+class RequestConflict(UsageError):
+    """The request conflicts with the state on the server; nothing was done."""
 
 
 @dataclass(frozen=True)
 class RestClient:
-    """`options` are the client's own; the server's configuration goes below and above them. Nothing is sent before it is needed;
-    picklable.
+    """A client that connects when it is first used. Picklable.
+
+    `options`: those of the client; the server's defaults and overrides are merged with them (`configuration`).
     """
 
     uri: str
@@ -39,14 +40,17 @@ class RestClient:
 
     @staticmethod
     def of(warehouse: str | None, options: Mapping[str, str]) -> RestClient:
-        """The client of catalog options; `NotSupported` for ways to log in other than a bearer token."""
+        """A client configured by catalog options.
+
+        Raises `UsageError` without a server or a token, `NotSupported` for authentication other than a bearer token.
+        """
         if not options.get("uri"):
-            raise UsageError("the rest catalog has no server", "metastore=rest is set, uri is not", "add uri=http://HOST:PORT")
+            raise UsageError("the rest catalog has no server", "metastore=rest is set, but not uri", "add uri=http://HOST:PORT")
         provider = options.get("token.provider", "bear")
         if provider != "bear":
             raise NotSupported(f"token.provider={provider}", "only bearer tokens are supported", "token.provider=bear")
         if "token.provider" in options and not options.get("token"):
-            raise UsageError("there is no token", "token.provider=bear is set, token is not", "add token=... to a profile")
+            raise UsageError("there is no token", "token.provider=bear is set, but not token", "add token=... to a profile")
         uri = options["uri"].rstrip("/")
         return RestClient(uri if "://" in uri else f"http://{uri}", warehouse, dict(options))
 
@@ -55,7 +59,7 @@ class RestClient:
 
     @cached_property
     def configuration(self) -> Mapping[str, str]:
-        """The options after `/v1/config`: its defaults, then the client's own, then its overrides."""
+        """The merged options: the server's defaults (from `/v1/config`), those of the client, the server's overrides."""
         query = {"warehouse": self.warehouse} if self.warehouse else {}
         answer = self._send("GET", f"/v1/config?{urlencode(query)}" if query else "/v1/config", None, self.options)
         merged = {**(answer.get("defaults") or {}), **self.options, **(answer.get("overrides") or {})}
@@ -92,7 +96,7 @@ class RestClient:
         return self._send(method, f"{address}?{urlencode(query)}" if query else address, content, options)
 
     def _send(self, method: str, path: str, content: Mapping[str, Any] | None, options: Mapping[str, str]) -> dict[str, Any]:
-        """One request, never repeated: a POST that is sent twice may be carried out twice."""
+        """Send one request, without retries: a POST that is sent twice may be carried out twice."""
         import urllib3
 
         headers = {key.removeprefix(_HEADER_PREFIX): value for key, value in options.items() if key.startswith(_HEADER_PREFIX)}
@@ -109,7 +113,7 @@ class RestClient:
             ) from None
         except urllib3.exceptions.HTTPError as error:
             what = f"the REST catalog at {self._shown} gave no answer"
-            raise NoClearAnswer(what, self._why(error), "see what is there before trying again") from None
+            raise NoClearAnswer(what, self._why(error), "check whether it was carried out before trying again") from None
         return self._content(answer.status, answer.data)
 
     def _content(self, status: int, body: bytes) -> dict[str, Any]:
@@ -122,8 +126,8 @@ class RestClient:
             content, status = {"message": "it is not a JSON object"}, 502
         if status < 300:
             return content
-        said = redact(str(content.get("message") or "no reason was given").split("\n")[0], self.options)
-        raise _error_of(status, f"the REST catalog at {self._shown} answered {status}", said)
+        message = redact(str(content.get("message") or "no reason was given").split("\n")[0], self.options)
+        raise _error_of(status, f"the REST catalog at {self._shown} answered {status}", message)
 
     @property
     def _shown(self) -> str:
@@ -142,11 +146,11 @@ class RestClient:
 
 def _error_of(status: int, what: str, why: str) -> Exception:
     if status in UNCLEAR:
-        return NoClearAnswer(what, why, "see what is there before trying again")
+        return NoClearAnswer(what, why, "check whether it was carried out before trying again")
     if status == 404:
         return NotFound(what, why)
     if status in (409, 412):
-        return Contradicted(what, why)
+        return RequestConflict(what, why)
     if status == 400:
         return UsageError(what, why)
     if status == 501:

@@ -1,8 +1,7 @@
-"""What a catalog is configured with: options of the call, the environment, `paimon.yaml` and its profiles; and which catalog
-that means.
+"""The configuration of a catalog: options of the call, environment variables, and `paimon.yaml` with its profiles.
 
-The file is the one that pypaimon reads: catalog options as a flat mapping. Under `profiles` it may hold further mappings, each of
-which overrides the rest of the file where it is chosen.
+The file has the format of pypaimon: catalog options as a flat mapping. Under `profiles` it may hold further mappings; the
+selected one overrides the rest of the file.
 """
 
 from __future__ import annotations
@@ -32,8 +31,9 @@ HIDDEN = "***"
 
 @dataclass(frozen=True)
 class SettingRow:
-    """A value and where it comes from. `origin` is flag, environment, profile, file or default; `source` names the flag, the
-    variable or the place in the file. Secrets are hidden.
+    """A value, with secrets hidden, and its origin: `flag`, `environment`, `profile`, `file` or `default`.
+
+    `source`: the flag, the variable or the section of the file.
     """
 
     key: str
@@ -55,18 +55,18 @@ class CatalogSettings:
 
     @property
     def metastore(self) -> str:
-        """The kind of catalog; a filesystem catalog unless another one is named."""
+        """The kind of catalog: `filesystem` unless configured."""
         return self.values.get(METASTORE, FILESYSTEM)
 
     @property
     def catalog_options(self) -> dict[str, str]:
-        """The options of the catalog, without the warehouse and without settings of paimon-cli."""
+        """The options of the catalog, without the warehouse and the settings of paimon-cli."""
         own = {"warehouse", PROFILE}
         return {key: value for key, value in self.values.items() if key not in own and not key.startswith(SETTINGS_PREFIX)}
 
     @property
     def flags(self) -> str:
-        """The flags of the call that lead to this catalog, for a pasteable command: after a blank, without secrets."""
+        """The flags of this call that name the catalog, each after a space and without secrets, for commands in hints."""
         own = {"warehouse": "--warehouse", PROFILE: "--profile"}
         given = [key for key, (origin, _) in self.sources.items() if origin == FLAG and not names_secret(key)]
         words = [word for key in given for word in _flag(own.get(key), key, without_user_info(self.values[key]))]
@@ -83,12 +83,12 @@ def find_metastore(
     environment: Mapping[str, str] | None = None,
     directory: str = ".",
 ) -> Metastore:
-    """The catalog of `--warehouse` and `--option`, the environment, and `paimon.yaml` in `directory`."""
+    """The catalog that `--warehouse`, `--option`, the environment and `paimon.yaml` in `directory` configure."""
     return open_metastore(read_settings(warehouse, options, environment, directory))
 
 
 def open_metastore(settings: CatalogSettings) -> Metastore:
-    """The catalog of these settings; nothing is connected yet. `NotSupported` for a kind that this version does not know."""
+    """The catalog with these settings, not connected yet. Raises `NotSupported` for an unknown kind of catalog."""
     kind, options = settings.metastore, settings.catalog_options
     if kind == FILESYSTEM:
         from paimon_cli.metastore.filesystem import FileSystemMetastore
@@ -122,11 +122,10 @@ def read_settings(
     environment: Mapping[str, str] | None = None,
     directory: str = ".",
 ) -> CatalogSettings:
-    """The settings of a call. What was given with the call takes precedence over the environment, and that over the file.
+    """The settings of a call. Options of the call override environment variables, which override the file.
 
-    `options` come from `--option`, and `profile` among them from `--profile`. A profile that was given with the call takes
-    precedence over the environment, because it was chosen later. `UsageError` for a file that is not a flat mapping, or an
-    unknown profile.
+    `options`: from `--option`; the key `profile` is from `--profile`. A profile that was selected by the call also overrides the
+    environment. Raises `UsageError` if the file is not a flat mapping, or the profile is unknown.
     """
     variables = os.environ if environment is None else environment
     path = os.path.join(directory, CATALOG_FILE)
@@ -173,7 +172,7 @@ def _profile(name: str | None, profiles: Mapping[str, Mapping[str, str]], path: 
 
 
 def _read_file(path: str) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """The catalog options of the file, and its profiles."""
+    """The catalog options in the file, and its profiles. Raises `UsageError` if the file cannot be read."""
     if not os.path.isfile(path):
         return {}, {}
     import yaml
@@ -191,19 +190,19 @@ def _read_file(path: str) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
         raise _not_flat(path)
     profiles = content.pop(PROFILES, None) or {}
     if not isinstance(profiles, dict):
-        raise UsageError(f"{PROFILES} in {path} is not a mapping", "it holds a mapping of catalog options for each name")
+        raise UsageError(f"{PROFILES} in {path} is not a mapping", "it must map names to catalog options")
     listed = {str(name): _flat(f"{PROFILES}.{name} in {path}", profile or {}) for name, profile in profiles.items()}
     return _flat(path, content), listed
 
 
-def _flat(place: str, content: Any) -> dict[str, str]:
+def _flat(source: str, content: Any) -> dict[str, str]:
     if not isinstance(content, dict) or any(isinstance(value, (dict, list)) for value in content.values()):
-        raise _not_flat(place)
+        raise _not_flat(source)
     return {str(key): _text(value) for key, value in content.items() if value is not None}
 
 
-def _not_flat(place: str) -> UsageError:
-    return UsageError(f"{place} is not a flat list of `key: value`", "this is the form that pypaimon reads")
+def _not_flat(source: str) -> UsageError:
+    return UsageError(f"{source} is not a flat list of `key: value`", "pypaimon reads the same file in this form")
 
 
 def _text(value: Any) -> str:

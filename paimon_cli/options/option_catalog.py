@@ -1,7 +1,7 @@
-"""Every option that Paimon knows, what this version makes of it, and the gates that refuse a table because of an option.
+"""Every option of Paimon, how far this version honours it, and the gates that refuse a table because of an option.
 
-The catalog itself is a packaged data file. A refusal is better than a wrong answer, or than a commit that other readers would
-miss; every place where work begins asks a gate.
+The catalog itself is a packaged data file. A refusal is better than a wrong result, or than a commit that other readers would
+misread; so every operation calls `refuse` before it starts.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ PLACEHOLDER = re.compile(r"<[a-z]+>")
 
 @dataclass(frozen=True)
 class Gate:
-    """Work that is refused while an option has another value than its default or one of `unless`.
+    """Refuses one operation, unless the option has its default value or one of the values in `unless`.
 
-    `at`: open, scan, write, compact, commit or tag.
+    `at`, the operation: open, scan, write, compact, commit or tag.
     """
 
     at: str
@@ -41,9 +41,9 @@ class Gate:
 class Option:
     """One option, or a family of them: `fields.<column>.aggregate-function`.
 
-    `type` as Java names it, `default` as text (None: unset), `immutable`: fixed once the table has data. `group`: the part of
-    Paimon that it belongs to, `since`: the first release of Paimon that has it. `status` is one of `STATUSES`, `reason` explains
-    it.
+    `type`: as Java names it; `default`: as text, None if unset; `immutable`: cannot be changed once the table has data; `group`:
+    the component of Paimon that it belongs to; `since`: the first release of Paimon with it; `status`: one of `STATUSES`;
+    `reason`: why it has that status.
     """
 
     key: str
@@ -64,7 +64,7 @@ class Option:
         return "<" in self.key
 
     def passes(self, at: str, text: str) -> bool:
-        """Whether a table with this option set to `text` may be worked on so."""
+        """Whether the operation `at` is allowed on a table with this option set to `text`."""
         value = text.strip().lower()
         harmless = {"", (self.default or "").lower()}
         return all(gate.at != at or value in harmless or value in gate.unless for gate in self.gates)
@@ -90,13 +90,13 @@ OWN_OPTIONS = (
         DATA_CONFLICT_CHECK,
         "String",
         "off",
-        "not of Paimon itself: a commit fails when others wrote to the same partition, bucket, key range or keys since its read",
+        "paimon-cli only: a commit fails if others have written to the same partition, bucket, key range or keys since its read",
         "paimon-cli",
         HONOURED,
         choices=DATA_CONFLICT_CHECKS,
     ),
 )
-"""What this tool adds; Paimon's engines ignore it."""
+"""Options that only paimon-cli has; Paimon's engines ignore them."""
 
 _BY_KEY = {key: option for option in OPTIONS for key in option.older_keys}
 _BY_KEY |= {option.key: option for option in (*OPTIONS, *OWN_OPTIONS)}
@@ -104,37 +104,37 @@ _BY_KEY |= {option.key: option for option in (*OPTIONS, *OWN_OPTIONS)}
 
 @cache
 def _families() -> tuple[tuple[re.Pattern[str], Option], ...]:
-    """The most specific families come first."""
+    """The option families with their patterns, the most specific first."""
     families = sorted((option for option in OPTIONS if option.is_family), key=lambda o: -len(PLACEHOLDER.sub("", o.key)))
     return tuple((re.compile(".+".join(map(re.escape, PLACEHOLDER.split(option.key)))), option) for option in families)
 
 
 def find_option(key: str) -> Option | None:
-    """The option of that key or older key, or the family that it belongs to; None for what Paimon does not know."""
+    """The option with this current or older key, or the family that the key belongs to; None if Paimon has no such option."""
     found = _BY_KEY.get(key)
     return found or next((option for pattern, option in _families() if pattern.fullmatch(key)), None)
 
 
-def nearest_key(key: str, likeness: float) -> str | None:
-    """A known key that looks like this one."""
-    found = get_close_matches(key, [known for known, option in _BY_KEY.items() if not option.is_family], 1, likeness)
+def nearest_key(key: str, cutoff: float) -> str | None:
+    """The known key most similar to this one, None if none has a similarity of `cutoff` (0 to 1)."""
+    found = get_close_matches(key, [known for known, option in _BY_KEY.items() if not option.is_family], 1, cutoff)
     return found[0] if found else None
 
 
 OPEN = "open"
-"""Whatever is done with the files of a table."""
+"""Any access to the files of a table."""
 SCAN = "scan"
 """Reading rows."""
 WRITE = "write"
-"""Making data files from rows."""
+"""Writing rows to new data files."""
 COMPACT = "compact"
-"""Making data files from data files."""
+"""Rewriting data files."""
 COMMIT = "commit"
 """Publishing a snapshot."""
 TAG = "tag"
-"""Making a tag."""
+"""Creating a tag."""
 
-_DONE = {
+_MESSAGES = {
     OPEN: "table {} has the option {}",
     SCAN: "cannot read table {} with {}",
     WRITE: "cannot write table {} with {}",
@@ -142,21 +142,21 @@ _DONE = {
     COMMIT: "cannot commit to table {} with {}",
     TAG: "cannot tag table {} with {}",
 }
-_MAY_BE_LEFT_OUT = (SCAN, COMMIT, TAG)
-"""Work whose option may be left out for once: the data files do not depend on it."""
+_OVERRIDABLE = (SCAN, COMMIT, TAG)
+"""Operations for which a dynamic option may reset the option to its default, because the data files do not depend on it."""
 
 
 def refuse(at: str, options: Mapping[str, str], table: str) -> None:
-    """Raise `NotSupported` that names the first option for which this work is refused."""
+    """Raise `NotSupported`, naming the first option that forbids the operation `at`."""
     for key, value, option in _refused(at, options):
         hint = "use a Paimon engine that supports the option"
-        if at in _MAY_BE_LEFT_OUT:
-            hint = f"to go without it this once, add --option {key}={option.default or ''}"
-        raise NotSupported(_DONE[at].format(table, f"{key}={value}"), option.reason, hint, option=key)
+        if at in _OVERRIDABLE:
+            hint = f"to ignore the option for this command, add --option {key}={option.default or ''}"
+        raise NotSupported(_MESSAGES[at].format(table, f"{key}={value}"), option.reason, hint, option=key)
 
 
 def refusals(at: str, options: Mapping[str, str]) -> list[str]:
-    """One sentence for each option for which this work would be refused."""
+    """One sentence for each option that forbids the operation `at`."""
     return [f"with {key}={value} {option.reason}" for key, value, option in _refused(at, options)]
 
 

@@ -1,6 +1,6 @@
-"""Reads the texts of options: numbers, sizes, durations, choices and lists (Java MemorySize, TimeUtils).
+"""Parses values of options: numbers, sizes, durations, choices and lists (Java MemorySize, TimeUtils).
 
-Also writes sizes and counts for people: `14.2 MB`, `1 file`.
+Also formats sizes and counts for people: `14.2 MB`, `1 file`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _DURATION_UNITS = {unit: factor for factor, units in _NANOS.items() for unit in 
 
 
 def plain_number(text: str) -> int | None:
-    """A whole number of 64 bits in ASCII digits, blanks around it ignored; None for any other text.
+    """A 64-bit integer in ASCII digits, without regard to surrounding whitespace; None for any other text.
 
-    `str.isdigit` and `isdecimal` are no guards for `int`: it fails for `²`, and for thousands of digits.
+    `str.isdigit` and `isdecimal` do not guard `int`, which fails for `²`, and for thousands of digits.
     """
     found = _WHOLE_NUMBER.fullmatch(text.strip())
     number = int(found[0]) if found else None
@@ -49,20 +49,20 @@ def plain_number(text: str) -> int | None:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size; units are powers of 1024, none means bytes. Raises `UsageError`."""
+    """A size in bytes. Units are powers of 1024; a number without unit is bytes. Raises `UsageError`."""
     number = _scaled(text, _SIZE_UNITS)
     if number is None or number > _MAX_LONG:
         hint = "write sizes like 128 mb, 1 gb or 500 b"
-        raise UsageError(f"cannot read the size '{text}'", "it needs a whole number and a unit", hint)
+        raise UsageError(f"cannot parse the size '{text}'", "a size is a whole number and a unit", hint)
     return number
 
 
 def parse_duration(text: str) -> int:
-    """Milliseconds of a duration, cut to whole ones; no unit means milliseconds. Raises `UsageError`."""
+    """A duration in whole milliseconds, rounded down; a number without unit is milliseconds. Raises `UsageError`."""
     nanos = _scaled(text, _DURATION_UNITS)
     if nanos is None or nanos // 10**6 > _MAX_LONG:
         hint = "write durations like 1 h, 10 s or 500 ms"
-        raise UsageError(f"cannot read the duration '{text}'", "it needs a whole number and a unit", hint)
+        raise UsageError(f"cannot parse the duration '{text}'", "a duration is a whole number and a unit", hint)
     return nanos // 10**6
 
 
@@ -82,7 +82,7 @@ def human_size(size_bytes: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """The count and its noun, such as `1 file` or `1,200 files`."""
+    """The number with its noun, as in `1 file` and `1,200 files`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
@@ -90,7 +90,7 @@ T = TypeVar("T")
 
 
 def read_option(key: str, text: str, read: Callable[[str], T]) -> T:
-    """`read(text)`; a failure names the option."""
+    """`read(text)`. Raises `UsageError`, naming the option, if the text is not a valid value."""
     try:
         return read(text)
     except ValueError as error:
@@ -107,10 +107,10 @@ def _invalid(key: str, text: str, allowed: str) -> UsageError:
 
 @dataclass(frozen=True, eq=False)
 class TypedOption(Generic[T]):
-    """Declares one option: the value set under `key` or an older key, else `default`, which may depend on other options.
+    """Declares one option: its value is set under `key` or an older key, else it is `default`, possibly computed from others.
 
-    `TableOptions` holds the values as plain attributes. A text that does not fit has none there, so Python asks this descriptor,
-    which raises `UsageError` with key, value and what is allowed.
+    `TableOptions` stores valid values as plain attributes, which take precedence. For an invalid value it stores none, so that
+    reading the attribute calls this descriptor, which raises `UsageError` with the key, the value and what is allowed.
     """
 
     key: str
@@ -139,7 +139,7 @@ def boolean(value: str) -> bool:
 
 
 def whole_number(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
-    """Reader of whole numbers from `low` to `high`."""
+    """A parser of whole numbers from `low` to `high`, both included."""
 
     def read(value: str) -> int:
         text = value.strip()
@@ -152,21 +152,21 @@ def whole_number(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
 
 
 def number(value: str) -> float:
-    """A decimal number, as Java's `Double.parseDouble` reads it; names for infinity and the like are refused."""
+    """A decimal number, as `Double.parseDouble` of Java reads it, except for `Infinity` and `NaN`."""
     if not _DECIMAL.fullmatch(value):
         raise ValueError("a number such as 0.5")
     return float(value)
 
 
 def share(value: str) -> float:
-    """A number from 0 to 1."""
+    """A fraction, from 0 to 1."""
     if not _DECIMAL.fullmatch(value) or not 0.0 <= float(value) <= 1.0:
         raise ValueError("a number from 0 to 1")
     return float(value)
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
-    """Reader of one of `choices`, given in any case."""
+    """A parser of one of the lower-case `choices`, without regard to case."""
 
     def read(value: str) -> str:
         if value.strip().lower() not in choices:

@@ -14,19 +14,19 @@ MB = 1024 * 1024
 _MAX_LONG = 2**63 - 1
 HASHED, MODULO, HIVE = "default", "mod", "hive"
 BUCKET_FUNCTIONS = (HASHED, MODULO, HIVE)
-"""Values of `bucket-function.type`: a hash of the binary row, the remainder of one whole number, the hash of Hive."""
+"""Values of `bucket-function.type`: the hash of the binary row, an integer modulo the bucket count, the hash of Hive."""
 NULLABLE_KEYS = "primary-key.nullable"
 PAGE_ROWS = 20_000
-"""Rows of a Parquet page, as other writers have them."""
+"""Rows of a Parquet page: the default of Parquet's Java writer."""
 VECTORS_ENABLED = "deletion-vectors.enabled"
 MANIFEST_THRESHOLD = "manifest.full-compaction-threshold-size"
 SNAPSHOT_ORDERING = "sequence.snapshot-ordering"
 BATCH_WRITE_FIXED_BUCKET = "postpone.batch-write-fixed-bucket"
 MOST_BUCKETS = 2**31 - 1
 DATA_CONFLICT_CHECK = "commit.data-conflict-check"
-"""Option of this tool only: Paimon's writers never ask whether the rows that they replace were changed meanwhile."""
+"""Option of paimon-cli only: Paimon's writers never check whether the rows that they replace have changed meanwhile."""
 DATA_CONFLICT_CHECKS = ("off", "partition", "bucket", "range", "key")
-"""Its values: what two commits must not both have written. The later ones refuse less and read more."""
+"""Its values: the unit that concurrent commits must not both write to. Later ones cause fewer conflicts, but read more."""
 _STATS_MODE = re.compile(r"none|counts|full|truncate\(([1-9][0-9]*)\)")
 
 
@@ -52,10 +52,10 @@ def _unlimited_or_positive(value: str) -> int:
 
 
 class TableOptions:
-    """The options of one table, parsed once; sizes are bytes, durations millis. Immutable.
+    """The options of one table, parsed once; sizes in bytes, durations in milliseconds. Immutable.
 
-    A text that does not fit raises `UsageError` when its attribute is read, so that a bad option stands in the way only of the
-    work that depends on it.
+    An invalid value raises `UsageError` when its attribute is read, so that a bad option prevents only the operations that
+    depend on it.
     """
 
     raw: Mapping[str, str]
@@ -68,17 +68,17 @@ class TableOptions:
                 self.__dict__[name] = getattr(self, name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"options of a table do not change: {name}")
+        raise AttributeError(f"TableOptions is immutable: {name}")
 
     def __reduce__(self) -> tuple[type[TableOptions], tuple[Mapping[str, str]]]:
         return TableOptions, (self.raw,)
 
     def with_overrides(self, mapping: Mapping[str, str]) -> TableOptions:
-        """These options with some of them replaced, as dynamic options do for one call."""
+        """A copy in which these options are replaced, as by dynamic options of one call."""
         return TableOptions({**self.raw, **mapping})
 
     def check(self) -> None:
-        """Raise `UsageError` for the first option, in the order of declaration, whose text does not fit."""
+        """Raise `UsageError` for the first option, in order of declaration, with an invalid value."""
         for name in TYPED_OPTIONS:
             getattr(self, name)
 
@@ -256,9 +256,9 @@ class TableOptions:
 
     @property
     def of_changelog_files(self) -> TableOptions:
-        """The options by which changelog files are written: a prefix, and maybe a format, codec and statistics of their own.
+        """The options for writing changelog files, with their own prefix and, if set, their own format, codec and statistics.
 
-        They have no indexes and are rolled by size only. No key is looked up in them, so their pages need not be small.
+        They have no file indexes and are rolled by size only. Keys are never looked up in them, so pages need not be small.
         """
         without = ("target-file-row-num", *(key for key in self.raw if key.startswith("file-index.")))
         own = {key: value for key, value in self.raw.items() if key not in without}
@@ -275,7 +275,7 @@ class TableOptions:
         return TableOptions(own)
 
     def of_postponed_files(self, file_format: str, prefix: str) -> TableOptions:
-        """The options by which files that wait in `bucket-postpone` are written: no statistics, no indexes."""
+        """The options for writing files to `bucket-postpone`: without statistics and file indexes."""
         left_out = ("file.format.per.level", "metadata.stats-mode.per.level")
         own = {key: value for key, value in self.raw.items() if key not in left_out and not key.startswith("file-index.")}
         own = {key: value for key, value in own.items() if not (key.startswith("fields.") and key.endswith(".stats-mode"))}
@@ -283,13 +283,13 @@ class TableOptions:
 
     @property
     def looks_up_keys(self) -> bool:
-        """Whether compactions of the table look for older rows of a key in files that they do not rewrite."""
+        """Whether compactions look up the previous row of a key in files that they do not rewrite."""
         looks_up = self.deletion_vectors_enabled or self.changelog_producer == "lookup" or self.force_lookup
         return looks_up or self.merge_engine == "first-row"
 
     @property
     def stop_trigger(self) -> int:
-        """Sorted runs at which writers wait: never below the compaction trigger, three above it when unset."""
+        """Number of sorted runs at which writers wait: at least the compaction trigger; by default three above it."""
         return max(self._stop_trigger, self.compaction_trigger)
 
     def format_at(self, level: int) -> str:
@@ -301,18 +301,18 @@ class TableOptions:
         return self.file_compression_per_level.get(level, self.file_compression).lower()
 
     def column_option(self, column: str, name: str) -> str | None:
-        """Text of `fields.<column>.<name>`, such as its `aggregate-function`; None when unset."""
+        """The value of `fields.<column>.<name>`, for example of its `aggregate-function`; None if unset."""
         return self.raw.get(f"fields.{column}.{name}")
 
     @property
     def sequence_groups(self) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
-        """Ordering fields and columns of each `fields.<s1,s2>.sequence-group=<c1,c2>`, by the option's key."""
+        """Sequence fields and grouped columns of each `fields.<s1,s2>.sequence-group=<c1,c2>`, by key of the option."""
         prefix, suffix = "fields.", ".sequence-group"
         keys = [key for key in self.raw if key.startswith(prefix) and key.endswith(suffix)]
         return {key: (read.names(key[len(prefix) : -len(suffix)]), read.names(self.raw[key])) for key in keys}
 
     def stats_mode(self, column: str, level: int | None = None) -> str:
-        """`none`, `counts`, `full` or `truncate(n)`: the column's own mode, else that of the level, else the table's."""
+        """`none`, `counts`, `full` or `truncate(n)`: the mode of the column, else of the level, else of the table."""
         own = self.column_option(column, "stats-mode")
         if own is not None:
             return read_option(f"fields.{column}.stats-mode", own, _stats_mode)
@@ -322,7 +322,7 @@ class TableOptions:
 
 
 TYPED_OPTIONS = {name: option for name, option in vars(TableOptions).items() if isinstance(option, TypedOption)}
-"""The options that this engine reads, by their attributes in `TableOptions`."""
+"""The options that paimon-cli reads, by attribute of `TableOptions`."""
 _NAME_OF_KEY = {key: name for name, option in TYPED_OPTIONS.items() for key in (option.key, *option.older_keys)}
 _DEPENDENT = {name for name, option in TYPED_OPTIONS.items() if callable(option.default)}
 _DEFAULTS = {name: option.default for name, option in TYPED_OPTIONS.items() if name not in _DEPENDENT}
@@ -335,7 +335,7 @@ NAMED_AND_LISTING = ("sequence-group", "nested-key")
 
 
 def renamed_in_options(options: Mapping[str, str], renamed: Mapping[str, str]) -> dict[str, str]:
-    """The options with column names replaced, in values that list columns and in keys `fields.<column>.<what>`."""
+    """The options with column names replaced, in values that list columns and in keys `fields.<column>.<name>`."""
 
     def names(text: str) -> str:
         return ",".join(renamed.get(name.strip(), name.strip()) for name in text.split(","))
@@ -344,7 +344,7 @@ def renamed_in_options(options: Mapping[str, str], renamed: Mapping[str, str]) -
 
 
 def without_sequence_fields(options: Mapping[str, str], unknown: Collection[str]) -> dict[str, str]:
-    """The options for columns that lack some of the sequence fields: null in every row, those decide nothing."""
+    """The options for rows without some of the sequence fields, which are null in every row and so have no effect."""
     names = options.get(SEQUENCE_FIELD, "").split(",")
     known = [name for name in names if name.strip() not in unknown]
     if len(known) == len(names):

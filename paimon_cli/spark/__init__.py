@@ -1,4 +1,4 @@
-"""Tables as Spark DataFrames, in a session of the caller's: classic or Spark Connect.
+"""Tables as Spark DataFrames, in the session of the caller: classic or Spark Connect.
 
 `read` and `write` are functions. `spark.read.format("paimon")`, `df.write.format("paimon")` and streams go through
 `PaimonDataSource`, which Spark finds by itself by the name `paimon`.

@@ -1,9 +1,9 @@
 """`spark.read.format("paimon")` and `df.write.format("paimon")`: a Python data source of Spark, found by its name.
 
-Spark makes these objects in processes of its own and pickles them from one to the next, so they hold nothing that must be shared
-by reference: a reader plans in `partitions`, and each partition brings what its task needs.
-Columns are pruned by the schema that the user gives, or by the option `columns`: Spark tells a Python source nothing else of
-what a query needs. `paimon_cli.spark.read` has no such limits.
+Spark creates these objects in separate processes and pickles them from one to the next, so they cannot share state: a reader
+plans in `partitions`, and each partition carries everything that its task needs.
+Columns are pruned by the schema that the user specifies, or by the option `columns`: Spark does not pass the columns of a query
+to a Python data source. `paimon_cli.spark.read` has no such limit.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PaimonDataSource(DataSource):
 
     @called_by_spark()
     def schema(self) -> StructType:
-        """The columns of the table, or only the option's `columns`."""
+        """The columns of the table, or those of the option `columns`."""
         from paimon_cli.spark.spark_types import nullable_schema
 
         options = SourceOptions.of(self.options)
@@ -67,8 +67,8 @@ class PaimonDataSource(DataSource):
     @called_by_spark()
     def reader(self, schema: StructType) -> DataSourceReader:
         options = SourceOptions.of(self.options)
-        kind = FilteringReader if _pushes_filters() else PaimonReader
-        return kind(options, schema)
+        reader_class = FilteringReader if _pushes_filters() else PaimonReader
+        return reader_class(options, schema)
 
     @called_by_spark()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -89,7 +89,7 @@ class PaimonDataSource(DataSource):
 
 
 class PaimonReader(DataSourceReader):
-    """Reads the columns of `schema`, in its order, by one task for each split."""
+    """Reads the columns of `schema`, in its order, with one task for each split."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -116,38 +116,38 @@ class PaimonReader(DataSourceReader):
 
 
 class FilteringReader(PaimonReader):
-    """For sessions with `spark.sql.python.filterPushdown.enabled`: Spark refuses a reader with `pushFilters` in any other."""
+    """For sessions with `spark.sql.python.filterPushdown.enabled`: in others Spark rejects a reader with `pushFilters`."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take the filters that SQL can express and that mean the same there; Spark applies the others."""
-        for one in filters:
-            text = condition_text(one)
+        """Accept the filters for which `condition_text` has a condition; yield the others, which Spark applies."""
+        for pushed in filters:
+            text = condition_text(pushed)
             if text is None:
-                yield one
+                yield pushed
             else:
                 self._conditions.append(text)
 
 
-def condition_text(one: Filter) -> str | None:
-    """The filter as a condition in SQL; None for one that this package computes in another way, or not at all."""
-    attribute: tuple[str, ...] = getattr(one, "attribute", ())
+def condition_text(pushed: Filter) -> str | None:
+    """The filter as a condition in SQL; None if this package cannot compute it, or not with the same result as Spark."""
+    attribute: tuple[str, ...] = getattr(pushed, "attribute", ())
     if len(attribute) != 1:
         return None
     name = quoted_name(attribute[0])
-    if isinstance(one, (IsNull, IsNotNull)):
-        return f"{name} IS {'NOT ' if isinstance(one, IsNotNull) else ''}NULL"
-    if isinstance(one, In):
-        values = [_literal(value) for value in one.value]
+    if isinstance(pushed, (IsNull, IsNotNull)):
+        return f"{name} IS {'NOT ' if isinstance(pushed, IsNotNull) else ''}NULL"
+    if isinstance(pushed, In):
+        values = [_literal(value) for value in pushed.value]
         known = [value for value in values if value is not None]
         return f"{name} IN ({', '.join(known)})" if known and len(known) == len(values) else None
-    if isinstance(one, (EqualTo, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual)):
-        value = _literal(one.value)
-        return None if value is None else f"{name} {_COMPARISONS[type(one)]} {value}"
+    if isinstance(pushed, (EqualTo, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual)):
+        value = _literal(pushed.value)
+        return None if value is None else f"{name} {_COMPARISONS[type(pushed)]} {value}"
     return None
 
 
 def _literal(value: Any) -> str | None:
-    """Whole numbers, texts, dates and booleans; Spark compares floating-point numbers and times in its own way."""
+    """The SQL literal of an integer, string, date or boolean; None for other types, which Spark compares differently."""
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, int):
@@ -158,7 +158,7 @@ def _literal(value: Any) -> str | None:
 
 
 def _pushes_filters() -> bool:
-    """Whether Spark asks for this reader in order to push filters. No session can be asked: this is a process of its own."""
+    """Whether Spark creates this reader to push filters. This process cannot read the setting, so it searches its stack."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_globals.get("__file__", "").endswith("data_source_pushdown_filters.py"):

@@ -21,18 +21,19 @@ from paimon_cli.storage.whole_file import ScratchStorage
 PLAIN_SCHEMES = ("hdfs://", "webhdfs://")
 """URLs that Spark reads with its own configuration, besides paths on this machine."""
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
-"""Spark would take a path with one of them for a pattern."""
+"""Spark would interpret a path with one of them as a pattern."""
 MOST_WORD_BYTES = 512 << 20
-"""Bitmaps that are broadcast to the executors; files whose vectors do not fit are read by Python workers."""
+"""The most bytes of bitmaps that are broadcast to the executors; files whose vectors exceed it are read by Python workers."""
 MOST_TWINS = 8
-"""Files with vectors that have one size, each of which takes a scan; further ones are read by Python workers."""
+"""The most files with vectors and the same size: each takes a scan of its own. Further ones are read by Python workers."""
 
 
 @dataclass(frozen=True)
 class NativeFile:
-    """A data file for Spark's Parquet reader. `old_names`: of its columns, in the order of those read; None where it lacks one.
+    """A data file for Spark's Parquet reader.
 
-    `has_retractions`: rows of it may be deletes, which are not to be shown.
+    `old_names`: for each column to read, its name in the file, None if the file does not have it. `has_retractions`: whether it
+    may contain rows that are deletes, which must be filtered out. `size`: in bytes.
     """
 
     path: str
@@ -59,7 +60,7 @@ def divided(scan: RowScan, native: bool | None) -> tuple[list[NativeFile], list[
 
 
 def _can_be_native(scan: RowScan) -> bool:
-    """Whether what is asked of every row can be computed by Spark, which knows no files that this process keeps for itself."""
+    """Whether Spark can compute the columns and the condition of the scan, and access its files."""
     if isinstance(scan.context.storage, ScratchStorage):
         return False
     plain = not scan.request.keep_kinds and not any(value.path for value in scan.selection.values)
@@ -67,7 +68,7 @@ def _can_be_native(scan: RowScan) -> bool:
 
 
 class _NativeSplits:
-    """Decides on each split of a scan."""
+    """Decides for each split of a scan whether Spark can read it."""
 
     def __init__(self, scan: RowScan, object_stores: bool) -> None:
         self._context = scan.context
@@ -114,7 +115,7 @@ class _NativeSplits:
         return f"{'s3a' if scheme == 's3' else scheme}://{rest}" if self._object_stores else None
 
     def _old_names(self, schema_id: int) -> tuple[str | None, ...] | None:
-        """What the columns were called in that schema; None if a value would have to be converted, or a name misleads."""
+        """The names of the columns in this schema (None: missing there); None in all if a column had another type."""
         if schema_id not in self._names:
             old = {column.id: column for column in self._context.schemas.get(schema_id).fields}
             self._names[schema_id] = _matched(self._fields, old)
@@ -132,12 +133,14 @@ def _matched(fields: Sequence[DataField], old: Mapping[int, DataField]) -> tuple
 
 
 def _may_hold_retractions(context: TableContext, file: DataFileMeta) -> bool:
-    """Whether a row of the file may be a delete. A compaction into the top level leaves none; elsewhere the count in the manifest
-    cannot be trusted, because some writers always write 0 (FORMAT.md, section 11.1).
+    """Whether a row of the file may be a delete.
+
+    A compaction into the top level leaves none. At other levels the count in the manifest is unreliable, because some writers
+    always write 0 (FORMAT.md, section 11.1).
     """
     return context.mode.has_keys and not (file.level == context.options.num_levels - 1 and file.delete_row_count == 0)
 
 
 def read_columns(scan: RowScan) -> tuple[str, ...]:
-    """Columns of the result, then those that only the condition needs."""
+    """The columns of the result, followed by those that only the condition needs."""
     return tuple(dict.fromkeys((*scan.selection.columns, *(scan.predicate.columns if scan.predicate else ()))))

@@ -1,10 +1,10 @@
-"""A table as a DataFrame: Spark's own Parquet reader for files that need no merge, Python workers for the rest.
+"""A table as a DataFrame: Spark's own Parquet reader for files that need no merge, Python workers for the others.
 
-1. plan: `Table.scan` finds the snapshot and its splits; what a condition rules out is not in them.
-2. divide: `native_files` says which files Spark reads.
-3. native: one Parquet scan for each set of like files. Deletion vectors are bitmaps, one for each file, in the
-   query or broadcast, that Spark tests with the row's position.
-4. the rest: merged by this package, in tasks that return Arrow batches.
+1. plan: `Table.scan` finds the snapshot and the splits that can contain matching rows.
+2. divide: `native_files` decides which files Spark reads.
+3. native: one Parquet scan for each group of similar files. Deletion vectors are bitmaps, one per file, in the query
+   itself or broadcast; Spark tests them with the position of each row.
+4. others: merged by this package, in tasks that return Arrow batches.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 MOST_LITERAL_FILES = 16
 MOST_LITERAL_ROWS = 4_000_000
-"""Vectors of so few files and rows become literals of the query, which saves the tenth of a second that a broadcast takes."""
+"""Up to these limits, deletion vectors become literals of the query, which saves the 0.1 s that a broadcast takes."""
 SIZE, POSITION, WORDS = "_paimon_size", "_paimon_position", "_paimon_words"
 SIZE_OF_FILE, PLACE_IN_FILE = "_metadata.file_size", "_metadata.row_index"
 OTHER_FILE = "a data file has another size, or more rows, than its manifest says; read it with native=False"
@@ -66,10 +66,10 @@ def read(
     branch: str | None = None,
     native: bool | None = None,
 ) -> DataFrame:
-    """The rows of a table, merged by key, at one snapshot that is found now: the same however often the DataFrame is used.
+    """The rows of a table, merged by key, at one snapshot. It is chosen now, so that every use of the DataFrame reads the same.
 
-    `name`, `options`, `warehouse` and `branch` are those of `Table.open`; the rest is as in `Table.scan`. `where` skips files by
-    the table's statistics; conditions of the DataFrame are pushed into Spark's scan of the files that remain.
+    `name`, `options`, `warehouse` and `branch` are those of `Table.open`; the others are those of `Table.scan`. `where` skips
+    files by their statistics; conditions of the DataFrame are pushed into Spark's scan of the remaining files.
 
     `native` says whether Spark's Parquet reader may open data files. By default it may on local disks and HDFS; True: in object
     stores too, with the session's own credentials (`spark.hadoop.fs.s3a...`); False: Python workers read all.
@@ -92,7 +92,7 @@ def read(
 
 
 _scratch_of_frames: list[ScratchStorage] = []
-"""Files of this process that DataFrames read, whenever that is: they live until the process ends."""
+"""Temporary files that DataFrames of this process may read at any time, so they are kept until the process ends."""
 
 
 def frame_of(spark: SparkSession, scan: RowScan, *, native: bool | None = None) -> DataFrame:
@@ -107,31 +107,31 @@ def frame_of(spark: SparkSession, scan: RowScan, *, native: bool | None = None) 
 
 
 def _native_frame(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) -> DataFrame:
-    """The files by Spark's Parquet reader: a scan for each set of columns, with and without retractions and vectors.
+    """The files read by Spark's Parquet reader: files that differ in column names, retractions or vectors take separate scans.
 
-    Files with vectors are told apart by their sizes, which takes Spark a fraction of the time that names would: of those of equal
-    size each is in a scan of its own.
+    Files with vectors are identified by their size, which takes Spark a fraction of the time that names would take; so those of
+    equal size take separate scans, too.
     """
-    alike: dict[tuple[Any, ...], list[NativeFile]] = defaultdict(list)
+    groups: dict[tuple[Any, ...], list[NativeFile]] = defaultdict(list)
     twins: Counter[tuple[Any, ...]] = Counter()
     for file in files:
-        kind = (file.old_names, file.has_retractions, file.vector is not None)
-        alike[kind, twins[kind, file.size]].append(file)
-        twins[kind, file.size] += file.vector is not None
-    parts = [_parquet(spark, scan, group) for group in alike.values()]
+        traits = (file.old_names, file.has_retractions, file.vector is not None)
+        groups[traits, twins[traits, file.size]].append(file)
+        twins[traits, file.size] += file.vector is not None
+    parts = [_parquet(spark, scan, group) for group in groups.values()]
     rows = reduce(DataFrame.unionByName, parts)
     if scan.predicate is not None:
         condition = spark_condition(scan.predicate.condition)
-        assert condition is not None, "a condition that Spark cannot compute rules native reads out"
+        assert condition is not None, "no file is native if Spark cannot compute the condition"
         rows = rows.where(condition)
     shown = tuple(scan.selection.columns)
     return rows if shown == read_columns(scan) else rows.select(*map(quoted_name, shown))
 
 
 def _parquet(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) -> DataFrame:
-    """Files of one kind: their columns under today's names, without rows that are deleted.
+    """The rows of one group of files that are not deleted, with the columns of the scan under their current names.
 
-    Conditions and columns are texts where they can be: PySpark takes 3 ms to make a `Column`, as it notes where that is called.
+    Conditions and columns are strings where possible: PySpark takes 3 ms to create a `Column`, because it records the call site.
     """
     fields = [scan.context.schema.field(name) for name in read_columns(scan)]
     old_names, marked = files[0].old_names, files[0].vector is not None
@@ -157,7 +157,7 @@ def _column(column: DataField, old_name: str | None) -> Column | str:
 
 
 def _without_marked(spark: SparkSession, rows: DataFrame, files: Sequence[NativeFile]) -> DataFrame:
-    """The rows that no vector marks."""
+    """The rows that are not deleted by a deletion vector."""
     words = [_words(file) for file in files]
     if len(files) <= MOST_LITERAL_FILES and sum(file.rows for file in files) <= MOST_LITERAL_ROWS:
         cases = (f"WHEN {file.size} THEN {_literal(bits)}" for file, bits in zip(files, words, strict=True))
@@ -177,20 +177,20 @@ def _is_unmarked(words: str, position: str) -> str:
 
 
 def _words(file: NativeFile) -> np.ndarray:
-    """The file's vector as 64-bit words, one bit for each row of the file."""
-    assert file.vector is not None, "files with and without vectors are read apart"
+    """The deletion vector of the file as 64-bit words, one bit for each row of the file."""
+    assert file.vector is not None, "files without vectors are in other groups"
     bits = np.zeros(-(-file.rows // 64) * 64, bool)
     bits[np.array(file.vector.positions.to_array(), np.int64)] = True
     return np.packbits(bits, bitorder="little").view(np.int64)
 
 
 def _literal(words: np.ndarray) -> str:
-    """An `array<bigint>` that Spark computes once, when it plans."""
+    """SQL for an `array<bigint>`, which Spark evaluates once, during planning."""
     return f"cast(split('{','.join(map(str, words.tolist()))}', ',') AS array<bigint>)"
 
 
 def _merged_frame(spark: SparkSession, scan: RowScan, splits: Sequence[Split]) -> DataFrame:
-    """The splits by Python workers, a task each."""
+    """The splits read by Python workers, one task for each."""
     schema = nullable_schema(scan.fields)
     if not splits:
         return spark.createDataFrame([], schema)
@@ -208,7 +208,7 @@ def _reading(tasks: Sequence[RowScan], schema: pa.Schema) -> Callable[[Iterable[
 
 
 def _spark_rows(part: RowScan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a part of a scan, in a task, in the Arrow types that Spark takes."""
+    """The rows of one part of a scan, in a task, in the Arrow types that Spark accepts."""
     with called_by_spark():
         for rows in part.rows():
             columns = [retyped(rows.column(column.name), column.type, pa.Array.cast) for column in schema]
@@ -216,24 +216,22 @@ def _spark_rows(part: RowScan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def split_partitions(scan: RowScan) -> list[InputPartition]:
-    """For a data source: a partition for each split of the scan, which brings all that its task needs.
-
-    Without any splits one that holds no rows, as Spark would make it.
-    """
+    """For a data source: one partition for each split of the scan, or one without rows if there are no splits."""
     return [InputPartition(part) for part in scan.parts()] or [InputPartition(None)]
 
 
 def read_partition(partition: InputPartition, schema: T.StructType) -> Iterator[pa.RecordBatch]:
-    """The rows of such a partition in the Arrow schema that Spark derives from `schema`."""
+    """The rows of a partition of `split_partitions`, in the Arrow schema that Spark derives from `schema`."""
     return iter(()) if partition.value is None else _spark_rows(partition.value, to_arrow_schema(schema, timezone="UTC"))
 
 
 def check_types(schema: T.StructType, scan: RowScan) -> None:
-    """`UsageError` if the user's schema gives a column another type than the table."""
-    for given, own in zip(schema, nullable_schema(scan.fields), strict=True):
-        if given.dataType != own.dataType:
+    """Raise `UsageError` if the type of a column in the user's schema is not that of the table."""
+    for requested, stored in zip(schema, nullable_schema(scan.fields), strict=True):
+        if requested.dataType != stored.dataType:
+            name, type_name = requested.name, requested.dataType.simpleString()
             raise UsageError(
-                f"column {given.name} is read as {given.dataType.simpleString()}",
-                f"in the table it is {own.dataType.simpleString()}",
-                f'give it that type, or cast it afterwards: .selectExpr("CAST({given.name} AS {given.dataType.simpleString()})")',
+                f"column {name} is read as {type_name}",
+                f"in the table it is {stored.dataType.simpleString()}",
+                f'give it that type, or cast it afterwards: .selectExpr("CAST({name} AS {type_name})")',
             )

@@ -16,46 +16,46 @@ TABLE_OPTIONS = ("path", "branch", "warehouse")
 SCAN_OPTIONS = ("columns", "where", "snapshot", "tag", "as_of", "incremental", "incremental_mode", "row_kind")
 WRITE_OPTIONS = ("op", "op_column", "on_error", "missing_columns", "commit_user", "commit_id", "assume_new")
 STREAM_OPTIONS = ("start", "consumer", "maxrowspertrigger")
-SPARKS_OWN = ("checkpointlocation",)
+OPTIONS_OF_SPARK = ("checkpointlocation",)
 OF_CREATE_TABLE = "owner"
-"""What Spark passes on when a table is made in its own catalog, where it keeps no path."""
+"""Option that Spark passes for a table created in Spark's own catalog, which has no path."""
 OF_JAVAS_CONNECTOR = {
     "read.changelog": "the option row_kind shows the kind of each row",
     "read.stream.": "the option maxRowsPerTrigger limits a batch",
     "write.merge-schema": "`paimon-cli alter TABLE add-column` adds columns",
 }
-"""What takes the place of options that Java's source has beside those of the table."""
+"""What to use instead of options that only Java's connector has, by prefix of the key."""
 _KNOWN = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS}
 _WHOLE_NUMBERS = {"snapshot", "commit_id", "maxrowspertrigger"}
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What was given by `option` and `load`; names of the source's own options are in lower case. Picklable."""
+    """The options from `option` and `load`; the names of the data source's own options are in lower case. Picklable."""
 
-    given: Mapping[str, str]
+    values: Mapping[str, str]
 
     @staticmethod
     def of(options: Mapping[str, str]) -> SourceOptions:
-        """Raises `UsageError` for an unknown name, and where no table is named; `NotSupported` for a table of Spark's catalog."""
-        given = {key if _is_option_of_table(key) else key.lower(): value for key, value in options.items()}
-        if OF_CREATE_TABLE in given:
+        """Raises `UsageError` for an unknown name, or if there is no `path`; `NotSupported` for a table in Spark's catalog."""
+        values = {key if _is_option_of_table(key) else key.lower(): value for key, value in options.items()}
+        if OF_CREATE_TABLE in values:
             hint = "CREATE TEMPORARY VIEW name USING paimon OPTIONS (path 'db.table')"
             raise NotSupported("CREATE TABLE ... USING paimon", "Spark's catalog does not pass on which table is meant", hint)
-        unknown = [key for key in given if not _is_option_of_table(key) and key not in _KNOWN and key not in SPARKS_OWN]
+        unknown = [key for key in values if not _is_option_of_table(key) and key not in _KNOWN and key not in OPTIONS_OF_SPARK]
         if unknown:
             known = ", ".join(sorted(_KNOWN))
             raise UsageError(f"unknown option {unknown[0]}", f"the data source knows {known}, and options of the table")
-        for key, hint in OF_JAVAS_CONNECTOR.items():
-            if given_key := next((name for name in given if name.lower().startswith(key)), None):
-                raise UsageError(f"unknown option {given_key}", "it is one of Paimon's own Spark connector", hint)
-        if "path" not in given:
-            raise UsageError("no table is named", "the data source needs its name or path", 'such as .load("db.table")')
-        return SourceOptions(given)
+        for prefix, hint in OF_JAVAS_CONNECTOR.items():
+            if key := next((name for name in values if name.lower().startswith(prefix)), None):
+                raise UsageError(f"unknown option {key}", "it belongs to Paimon's own Spark connector", hint)
+        if "path" not in values:
+            raise UsageError("no table is named", "the data source needs its name or path", 'for example .load("db.table")')
+        return SourceOptions(values)
 
     def get(self, name: str) -> Any:
-        """The value of an option, None if it is not given."""
-        text = self.given.get(name)
+        """The value of an option, an int where a whole number is expected; None if the option is not set."""
+        text = self.values.get(name)
         if text is None or name not in _WHOLE_NUMBERS:
             return text
         try:
@@ -64,24 +64,24 @@ class SourceOptions:
             raise UsageError(f"option {name} is {text}", "a whole number is expected") from None
 
     def table(self) -> Table:
-        """The table, opened with the options that are its own."""
-        options = {key: value for key, value in self.given.items() if _is_option_of_table(key)}
+        """The table, opened with the catalog and table options."""
+        options = {key: value for key, value in self.values.items() if _is_option_of_table(key)}
         warehouse, branch = self.get("warehouse"), self.get("branch")
-        return Table.open(self.given["path"], options, warehouse=warehouse, branch=branch, strict_options=True)
+        return Table.open(self.values["path"], options, warehouse=warehouse, branch=branch, strict_options=True)
 
     def scan_arguments(self) -> dict[str, Any]:
-        """Arguments for `Table.scan`. Raises `UsageError` for options of a write."""
+        """Arguments for `Table.scan`. Raises `UsageError` if an option of writes or streams is set."""
         self.refuse((*WRITE_OPTIONS, *STREAM_OPTIONS), "reading")
         found = {name: self.get(name) for name in SCAN_OPTIONS if self.get(name) is not None}
         return {**found, "row_kind": self.shows_kinds}
 
     @property
     def shows_kinds(self) -> bool:
-        """Whether rows begin with a column `rowkind`."""
+        """Whether the first column is `rowkind`."""
         return self.is_true("row_kind")
 
     def write_arguments(self) -> dict[str, Any]:
-        """Arguments for a `WriteRequest`. Raises `UsageError` for options of a read."""
+        """Arguments for `WriteRequest`. Raises `UsageError` if an option of reads or streams is set."""
         self.refuse((*SCAN_OPTIONS, *STREAM_OPTIONS), "writing")
         found = {name: self.get(name) for name in WRITE_OPTIONS if self.get(name) is not None}
         missing = found.pop("missing_columns", "null")
@@ -90,16 +90,16 @@ class SourceOptions:
         return {**found, "missing_are_null": missing == "null", "assume_new": self.is_true("assume_new")}
 
     def is_true(self, name: str) -> bool:
-        """The value of an option that is true or false, by default false. Raises `UsageError` for other values."""
-        text = self.given.get(name, "false").lower()
+        """The value of a boolean option, by default false. Raises `UsageError` for other values than `true` and `false`."""
+        text = self.values.get(name, "false").lower()
         check_choice(name.replace("_", "-"), text, ("true", "false"))
         return text == "true"
 
-    def refuse(self, names: Iterable[str], work: str, hint: str = "leave it out") -> None:
-        """`UsageError` if one of these options is given."""
+    def refuse(self, names: Iterable[str], operation: str, hint: str = "leave it out") -> None:
+        """Raise `UsageError` if one of these options is set."""
         for name in names:
-            if name in self.given:
-                raise UsageError(f"option {name} has no meaning for {work}", "it would be ignored", hint)
+            if name in self.values:
+                raise UsageError(f"option {name} has no meaning for {operation}", "it would be ignored", hint)
 
 
 def _is_option_of_table(key: str) -> bool:

@@ -1,15 +1,15 @@
 """`df.write.format("paimon")` and `writeStream`: tasks write files, and one commit in a process of the driver publishes them.
 
-Spark gives the rows to a Python source as they lie in its partitions. Each task adds level-0 files to all buckets that it has
-rows for; `paimon_cli.spark.write` has one writer for each bucket instead, and fewer files.
+A Python data source cannot shuffle rows before it writes them. So each task adds level-0 files to all buckets that its rows
+belong to, whereas `paimon_cli.spark.write` has one writer for each bucket, and creates fewer files.
 
-A stream commits each micro-batch as (query, number of the batch), so that one that Spark repeats counts once. What Spark calls
-when:
+A stream commits each micro-batch with the identity (query, number of the batch), so that a batch that Spark repeats takes effect
+once. Spark calls:
 
-- tasks: `write`. Its message says what was written, and as which commit.
-- all tasks succeeded: `commit`. If it fails, it has deleted the new files itself, unless a snapshot may name them.
-- a task or the commit failed: `abort`. If a task failed, no commit was tried, and the files of the others are deleted.
-- the driver dies: nothing. Spark repeats the batch, and when that is committed, what earlier attempts have left is deleted.
+- `write` in each task. It returns a message with the new files.
+- `commit` when all tasks have succeeded. If it fails, it deletes the new files, unless a snapshot may refer to them.
+- `abort` when a task or the commit has failed. If a task has failed, nothing was committed, and all new files are deleted.
+- nothing if the driver dies. Spark repeats the batch; the commit of the repeated batch deletes the files of earlier attempts.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ from paimon_cli.write.table_writer import TableWriter, Written, consecutively_nu
 from paimon_cli.write.write_plan import WritePlan
 
 ANY_TASK_WRITES_ANY_BUCKET = (BucketMode.FIXED, BucketMode.UNAWARE)
-"""Where tasks that know nothing of each other may add files to the same bucket."""
+"""Bucket modes in which uncoordinated tasks may add files to the same bucket."""
 log = logging.getLogger(__name__)
 
 ROWS_OF_TASK = 1 << 28
-"""Sequence numbers that a commit leaves to each partition. They must suffice for one commit a second over years."""
+"""Sequence numbers reserved for each partition of a commit: few enough for one commit per second over years."""
 TASK_END_SECONDS = 3
-"""Longer than Spark lets the Python process of a cancelled task run (`spark.python.task.killTimeout`, 2 s by default)."""
+"""More than the time that the Python process of a cancelled task may still run (`spark.python.task.killTimeout`, default 2 s)."""
 QUERY = "sql.streaming.queryId"
-"""Property of the tasks of a micro-batch: the id of the query, which the checkpoint keeps over restarts."""
+"""Local property of the tasks of a micro-batch: the id of the query, which the checkpoint preserves across restarts."""
 BATCH = "streaming.sql.batchId"
 BATCH_DIGITS, MOST_DIGITS = 14, 20
-"""How many digits of a stamp stand for the batch, and how many there are: 6 for the attempt, and 12 of a UUID for each writer."""
+"""Hex digits of a file stamp that identify the batch, and all its digits: the other 6 identify the attempt."""
 
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """What a task has written: pickled `Written`, the number of rows that it skipped, and the commit that it belongs to.
+    """The result of a task: its pickled `Written`, the number of skipped rows, and the commit that it belongs to.
 
-    `stamp`: in the names of the files of this attempt alone. In a stream it begins with `batch`, digits that all attempts of the
-    batch share: by them a repeated batch finds the files of earlier attempts, which may be in the table or left over.
+    `stamp` is in the names of all files of this attempt, and of no others. In a stream it begins with `batch`, digits that all
+    attempts of the batch share, so that a repeated batch finds the files of earlier attempts.
     """
 
     written: bytes
@@ -80,7 +80,7 @@ class TaskMessage(WriterCommitMessage):
 
 
 def batch_writer(options: SourceOptions, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-    """A writer for `df.write`. Raises what a write raises before it begins."""
+    """A writer for `df.write`. Raises the errors that `Table.write` raises before it reads rows."""
     return BatchWriter(*_planned(options, schema, overwrite))
 
 
@@ -100,10 +100,10 @@ def _planned(options: SourceOptions, schema: StructType, overwrite: bool) -> tup
     check_writable_table(context)
     mode = context.mode
     if mode.bucket_mode not in ANY_TASK_WRITES_ANY_BUCKET or (not mode.has_keys and mode.bucket_mode is BucketMode.FIXED):
-        kind = mode.bucket_mode.value if mode.has_keys else "buckets but without a primary key"
+        buckets = mode.bucket_mode.value if mode.has_keys else "buckets but without a primary key"
         raise NotSupported(
-            f"the data source does not write tables with {kind}",
-            "the rows of a bucket must come to one task, and Spark distributes them as it likes",
+            f"the data source does not write tables with {buckets}",
+            "one task must write all rows of a bucket, and a data source cannot tell Spark how to distribute them",
             "use paimon_cli.spark.write(df, name)",
         )
     request = WriteRequest(FrameRows(), overwrite=overwrite, allow_empty=True, compaction=NO_COMPACTION, **arguments)
@@ -114,13 +114,13 @@ def _planned(options: SourceOptions, schema: StructType, overwrite: bool) -> tup
 
 @dataclass
 class _Writing:
-    """What batches and streams have in common."""
+    """Common base of `BatchWriter` and `StreamWriter`."""
 
     plan: WritePlan
     request: WriteRequest
 
     def written(self, batches: Iterator[pa.RecordBatch], query: str = "", batch: str = "") -> TaskMessage:
-        """Write the rows of a task."""
+        """Write the rows of one task to new files."""
         plan = replace(self.plan, file_stamp=batch + self.plan.file_stamp[: MOST_DIGITS - len(batch)])
         tally, task = Tally(), TaskContext.get()
         partition = 0 if task is None else task.partitionId()
@@ -131,7 +131,7 @@ class _Writing:
         return TaskMessage(pickle.dumps(written), tally.bad_rows, plan.file_stamp, plan.read_snapshot_id, query, batch)
 
     def _commit(self, messages: Sequence[TaskMessage], identity: CommitIdentity) -> set[bytes]:
-        """The partitions that got rows."""
+        """Commit the new files. Returns the partitions with new rows, as serialized `BinaryRow`."""
         context = self.plan.context
         written = Written.of_tasks(pickle.loads(message.written) for message in messages)
         read = messages[0].read_snapshot_id if messages else self.plan.read_snapshot_id
@@ -146,7 +146,7 @@ class _Writing:
             done, _ = commit_rows(committer, plan, written.messages, self.request, identity)
             committed += [] if done.already_committed else written.messages
             if skipped := sum(message.skipped for message in messages):
-                log.warning("%s rows do not fit the table and were skipped", f"{skipped:,}")
+                log.warning("%s rows that do not fit the table were skipped", f"{skipped:,}")
         if messages and messages[0].batch:
             delete_unused(context, messages[0].batch, committed)
         if (hidden := show_level_0(context, (), LocalEngine(), NoProgress())) is not None:
@@ -154,10 +154,10 @@ class _Writing:
         return {message.partition for message in written.messages}
 
     def delete_written(self, messages: Sequence[WriterCommitMessage | None], *stamps: str) -> None:
-        """After a failure: delete the files that bear these stamps, or one of the messages' stamps.
+        """After a failure: delete the files with these stamps, or with the stamp of a message.
 
-        Nothing is deleted if all tasks succeeded, since a commit was tried then. A task that fails deletes its own files. Spark
-        does not wait for the other tasks: they may write until it has ended their Python processes.
+        Deletes nothing if all tasks have succeeded, because then a commit was attempted. A task that fails deletes its own files.
+        Spark does not wait for the other tasks, which may go on writing until their Python processes are killed.
         """
         if messages and all(message is not None for message in messages):
             return
@@ -186,7 +186,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
-    """The micro-batches of a stream. The commit user is that of the options, and the query."""
+    """The micro-batches of a stream. The commit user consists of the option `commit_user`, if set, and the id of the query."""
 
     @called_by_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -207,15 +207,15 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         self.delete_written(messages)
 
     def _user(self, query: str) -> str:
-        """A new checkpoint is a new query, whose batches count from 0 again: the name alone would not tell them apart."""
+        """With the query id: with a new checkpoint, a query numbers its batches from 0 again, which are not repetitions."""
         return query if self.request.commit_user is None else f"{self.request.commit_user}-{query}"
 
 
 def in_order_of_partitions(batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
-    """The rows numbered so that those of later partitions come later.
+    """The rows with sequence numbers that order them by partition. Raises `NotSupported` for more than `ROWS_OF_TASK` rows.
 
-    Tasks add to the same buckets and know nothing of each other. If two of them had the same numbers, the versions of a key in
-    both would have no order, and another one could win after a compaction.
+    Uncoordinated tasks add rows to the same buckets. If two of them used the same numbers, the order of the versions of a key
+    would be undefined, and a compaction could change the winner.
     """
     count = 0
     for rows in batches:
@@ -224,15 +224,15 @@ def in_order_of_partitions(batches: Iterable[pa.RecordBatch], partition: int) ->
         if count > ROWS_OF_TASK:
             raise NotSupported(
                 f"partition {partition} of the DataFrame has more than {ROWS_OF_TASK:,} rows",
-                "the data source cannot number more in one task",
+                "the data source has no more sequence numbers for one task",
                 "repartition the DataFrame, or use paimon_cli.spark.write(df, name)",
             )
 
 
 def delete_unused(context: TableContext, batch: str, committed: Sequence[CommitMessage]) -> None:
-    """Delete the files of a batch that no version of the table names. Files of `committed` are kept.
+    """Delete the files of earlier attempts of a batch, unless a snapshot, changelog or tag refers to them.
 
-    The batch has been committed, so none of its attempts can still commit.
+    Called after the batch was committed, so that no other attempt can still commit. Files of `committed` are kept.
     """
     with cleaning_up():
         left = stamped_files(context, batch, {file.file_name for message in committed for file in message.created_files()})

@@ -1,4 +1,4 @@
-"""Columns of a table as Spark sees them, and conditions that Spark can compute as this package does (Java SparkTypeUtils)."""
+"""Spark types of table columns, and conditions that Spark computes with the same result (Java SparkTypeUtils)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _PLAIN: dict[str, T.DataType] = {
 MICROSECONDS = 6
 """The precision of Spark's timestamps."""
 COMPARED_ROOTS = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "DECIMAL", "VARCHAR", "CHAR"})
-"""Types of which Spark compares values as this package does; it orders NaN, for instance, in its own way."""
+"""Types whose values Spark compares as this package does. It orders NaN differently, for example."""
 _COMPARISONS = {
     "=": Column.__eq__,
     "!=": Column.__ne__,
@@ -52,12 +52,12 @@ _COMPARISONS = {
 
 
 def spark_schema(fields: Iterable[DataField]) -> T.StructType:
-    """Raises `NotSupported` for a column that Spark cannot hold without loss."""
+    """The columns as a Spark schema. Raises `NotSupported` for a column that Spark cannot represent without loss."""
     return T.StructType([T.StructField(field.name, _column_type(field), field.type.nullable) for field in fields])
 
 
 def nullable_schema(fields: Iterable[DataField]) -> T.StructType:
-    """As `spark_schema`, with every column nullable: what Spark takes of a source without a check."""
+    """As `spark_schema`, with every column nullable, so that Spark does not check the rows for nulls."""
     return T.StructType([T.StructField(column.name, column.dataType) for column in spark_schema(fields)])
 
 
@@ -65,12 +65,12 @@ def _column_type(field: DataField) -> T.DataType:
     try:
         return spark_type(field.type)
     except NotSupported as error:
-        hint = "leave the column out, such as columns=['id', 'name']"
+        hint = "select other columns, for example columns=['id', 'name']"
         raise NotSupported(f"cannot read column '{field.name}' into Spark", error.why, hint, column=field.name) from error
 
 
 def spark_type(t: DataType) -> T.DataType:
-    """The Spark type that holds all values of `t`. Raises `NotSupported` where there is none."""
+    """The Spark type that represents all values of `t`. Raises `NotSupported` if there is none."""
     if t.root in _PLAIN:
         return _PLAIN[t.root]
     if isinstance(t, StringType):
@@ -91,7 +91,7 @@ def spark_type(t: DataType) -> T.DataType:
 
 
 def spark_condition(condition: Condition) -> Column | None:
-    """The condition as Spark computes it; None if it is not certain that Spark comes to the same answer for every row."""
+    """The condition as a Spark column; None unless Spark is certain to compute the same result for every row."""
     if isinstance(condition, Always):
         return F.lit(condition.value)
     if isinstance(condition, (And, Or)):

@@ -1,8 +1,8 @@
 """`spark.readStream.format("paimon")`: the snapshots of a table as a stream, whose offsets are snapshot ids.
 
-A stream begins with all rows of the table, unless the option `start` says otherwise, and goes on with the changes of each
-snapshot: from changelog files where the table has them, otherwise the rows that each commit added. Rows that left the table are
-shown only with the option `row_kind`, which puts a column `rowkind` first.
+A stream starts with all rows of the table, unless the option `start` says otherwise, and continues with the changes of each
+snapshot: the rows of its changelog files, or, in a table without changelog, the rows that the commit added. Deletes and old
+values of rows are shown only with the option `row_kind`, which adds a first column `rowkind`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceO
 FULL, LATEST = "full", "latest"
 SNAPSHOT = "snapshot"
 NOTHING_READ = -1
-"""The offset before the rows that the table holds when the stream begins."""
+"""The offset before the first batch, which contains all rows of the table."""
 NOT_OF_STREAMS = (*(name for name in SCAN_OPTIONS if name not in ("where", "columns", "row_kind")), *WRITE_OPTIONS)
 ADDED = pa.array(["+I", "+U"])
 
@@ -35,20 +35,20 @@ ADDED = pa.array(["+I", "+U"])
 class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are `{"snapshot": N}`: everything up to snapshot N has been read.
 
-    `start`: `full` (default), `latest`, the id of the first snapshot to read, or a time, whose later snapshots are read.
-    `consumer`: a name under which the table remembers what has been read, and for which snapshots do not expire; it goes before
-    `start`.
+    `start`: `full` (default), `latest`, the id of the first snapshot to read, or a time, after which all snapshots are read.
+    `consumer`: a name under which the table stores the progress, and which keeps unread snapshots from expiring; if it has
+    progress, `start` is ignored.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        """Options are checked when they are needed: what is raised here Spark replaces by an error of its own."""
-        self._given = options
+        """Options are checked when they are first used, because Spark hides errors that are raised in this constructor."""
+        self._source_options = options
         self._schema = schema
         self._last: int | None = None
 
     @property
     def _options(self) -> SourceOptions:
-        options = SourceOptions.of(self._given)
+        options = SourceOptions.of(self._source_options)
         options.refuse(NOT_OF_STREAMS, "a stream")
         options.refuse((*POSITION_OPTIONS, "consumer-id"), "a stream", "the options start and consumer say where a stream begins")
         return options
@@ -56,7 +56,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @called_by_spark()
     def initialOffset(self) -> dict[str, int]:
         table = self._options.table()
-        known = next((one for one in table.consumers if one.name == self._options.get("consumer")), None)
+        known = next((consumer for consumer in table.consumers if consumer.name == self._options.get("consumer")), None)
         return {SNAPSHOT: self._start(table) if known is None else known.next_snapshot - 1}
 
     def _start(self, table: Table) -> int:
@@ -127,7 +127,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 MOST_IDS = 10**9
-"""Greater numbers are times in epoch millis."""
+"""A `start` from this number on is a time in milliseconds since the epoch, not a snapshot id."""
 
 
 def _latest(table: Table) -> int:
@@ -135,7 +135,7 @@ def _latest(table: Table) -> int:
 
 
 def _within(table: Table, begin: int, last: int, most_rows: int) -> int:
-    """The last snapshot up to which there are at most this number of changes, but at least one snapshot."""
+    """The last snapshot of a batch of at most `most_rows` changes after `begin`; a batch has at least one snapshot."""
     rows = 0
     for number in range(begin + 1, last + 1):
         snapshot = table.catalog_table.snapshots.get(number)

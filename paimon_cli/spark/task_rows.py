@@ -1,4 +1,4 @@
-"""Rows of a DataFrame on their way into a table: what a task gets of Spark, checked and numbered."""
+"""The rows of a DataFrame as a source of a write: each task checks and numbers those that it receives from Spark."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.write.write_plan import WritePlan
 
 ROWS_OF_PARTITION = 1 << 40
-"""Numbers of arrival that a partition has: more than it can hold rows."""
+"""Arrival numbers reserved for each partition of the DataFrame: more than a partition can have rows."""
 
 
 @dataclass(frozen=True)
 class FrameRows:
-    """Rows that reach a task as Arrow batches; the job itself has none of them, and so no splits to plan.
+    """Rows that a task receives as Arrow batches. The driver has none of them, and so no splits to plan.
 
-    `timezone`: in which columns without zone show instants.
+    `timezone`: used to convert instants for columns without time zone.
     """
 
     timezone: str | None = None
@@ -52,12 +52,12 @@ class FrameRows:
 
 
 def checked_rows(plan: WritePlan, batches: Iterable[pa.RecordBatch], partition: int, tally: Tally) -> Iterator[pa.RecordBatch]:
-    """The rows of one partition of the DataFrame as the table takes them. Raises `BadInput`."""
+    """The rows of one partition of the DataFrame, converted to the types of the table. Raises `BadInput`."""
     return _checked(plan, batches, partition, f"partition {partition} of the DataFrame", tally)
 
 
 def check_columns(plan: WritePlan, schema: StructType) -> None:
-    """Before any task runs: `BadInput` for columns that the table lacks or needs, or whose types it cannot take."""
+    """Raise `BadInput`, before any task runs, for unknown or missing columns, and types that cannot be converted."""
     columns = to_arrow_schema(schema, timezone="UTC")
     no_rows = pa.RecordBatch.from_arrays([pa.nulls(0, column.type) for column in columns], schema=columns)
     for _ in _checked(plan, [no_rows], 0, "the DataFrame", Tally()):
@@ -75,5 +75,5 @@ def _checked(
 
 
 def is_of_frame(plan: WritePlan) -> bool:
-    """Whether the plan writes the rows of a DataFrame, not rows that a later step reads from files."""
+    """Whether the plan writes the rows of a DataFrame, rather than rows that tasks read from files."""
     return isinstance(plan.incoming, IncomingRows) and isinstance(plan.incoming.source, FrameRows)

@@ -1,11 +1,11 @@
-"""A DataFrame into a table, as one commit.
+"""Writes a DataFrame to a table, in one commit.
 
-1. Spark's tasks check their rows against the table and route them, each to the writer of its bucket.
-2. Writers, one for each bucket of a partition, sort their rows and write level-0 files; where any task may write any bucket, the
-   tasks that check the rows write them, too.
-3. The job commits as `Table.write` does.
+1. Spark tasks check their rows against the table and route each to the writer of its bucket.
+2. Writers, one for each bucket, sort their rows and write level-0 files. If any task may write to any bucket, there are no
+   writers: the tasks that check the rows also write them.
+3. The driver commits as `Table.write` does.
 
-The rows are computed once, in one Spark job: nothing has to be cached for that.
+The rows are computed once, in one Spark job, without caching.
 """
 
 from __future__ import annotations
@@ -58,32 +58,30 @@ def write(
 ) -> WriteSummary:
     """Write the rows of a DataFrame in one commit.
 
-    `name`, `options`, `warehouse` and `branch` are those of `Table.open`; the rest is as in `Table.write`: `op`, `op_column`,
-    `overwrite`, `partition`, `commit_user`, `commit_id`, ... Columns are matched by name. Spark's timestamps are instants: in a
-    column without time zone they are shown in the time zone of the session.
+    `name`, `options`, `warehouse` and `branch` are those of `Table.open`; the others are those of `Table.write`: `op`,
+    `op_column`, `overwrite`, `partition`, `commit_user`, `commit_id`, ... Columns are matched by name. Spark's timestamps
+    are instants: for a column without time zone they are converted to the time zone of the session.
 
-    In `foreachBatch` of a stream give `commit_user` (the query's id) and `commit_id` (the batch's), and a batch that Spark
-    repeats counts once.
-
-    Raises `BadInput` for rows that do not fit, and everything that `Table.write` raises.
+    In `foreachBatch` of a stream pass `commit_user` (the query id) and `commit_id` (the batch id), so that a batch that Spark
+    repeats is written once. Raises `BadInput` for rows that do not fit the table, and the other errors of `Table.write`.
     """
     given: object = frame
     if not isinstance(given, DataFrame):
         hint = "Table.write takes Arrow, pandas and polars data"
-        raise UsageError(f"{type(given).__name__} is no Spark DataFrame", "this function writes one", hint)
+        raise UsageError(f"{type(given).__name__} is not a Spark DataFrame", "this function writes only DataFrames", hint)
     engine = FrameEngine(frame)
     table = Table.open(name, options, warehouse=warehouse, branch=branch, runtime=Runtime(given_engine=engine))
     return table.write(FrameRows(frame.sparkSession.conf.get("spark.sql.session.timeZone")), **write)
 
 
 class FrameEngine(SessionEngine):
-    """The session of the DataFrame that is written."""
+    """Runs the write in the Spark session of the DataFrame."""
 
     def __init__(self, frame: DataFrame) -> None:
         super().__init__(frame.sparkSession)
         self._names = frame.columns
         self._columns = frame.schema
-        self._frame = frame.toDF(*(f"c{place}" for place in range(len(self._names))))  # mapInArrow finds no name with a dot
+        self._frame = frame.toDF(*(f"c{i}" for i in range(len(self._names))))  # mapInArrow fails for names with a dot
 
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         if not is_of_frame(plan):
@@ -100,7 +98,7 @@ class FrameEngine(SessionEngine):
         return written
 
     def _end_marks(self, shuffle: Shuffle) -> DataFrame:
-        """From a partition of their own: a DataFrame may have none."""
+        """End marks from an additional partition, because a DataFrame may have no partitions."""
 
         def marks(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for _ in numbers:
@@ -117,7 +115,7 @@ class FrameEngine(SessionEngine):
 
 
 def routing_task(shuffle: Shuffle, names: Sequence[str]) -> Task:
-    """Rows of a partition, with columns of these names -> chunks for those that get them first."""
+    """A task from the rows of a partition, with columns of these names, to chunks for the first receivers."""
 
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carrying_errors():
@@ -130,7 +128,7 @@ def routing_task(shuffle: Shuffle, names: Sequence[str]) -> Task:
 
 
 def writing_task(plan: WritePlan, names: Sequence[str]) -> Task:
-    """Rows of a partition, with columns of these names -> files."""
+    """A task that writes the rows of a partition, with columns of these names, to files."""
 
     def write_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carrying_errors():

@@ -144,7 +144,7 @@ def test_versions_joins_and_paths(warehouse: Path) -> None:
         ("SET threads = 1", UsageError, "SET is not a query"),
         ("SELECT 1; SELECT 2", UsageError, "2 statements"),
         ("", UsageError, "0 statements"),
-        ("SHOW TABLES", UsageError, "does not know the tables"),
+        ("SHOW TABLES", UsageError, "cannot list the tables"),
         ("SELEC 1", UsageError, "syntax error"),
         ("SELECT nope FROM shop.orders", UsageError, "nope"),
         ("SELECT 'a'::INT", UsageError, "Could not convert"),

@@ -109,18 +109,18 @@ def test_of_many_that_create_at_once_one_wins(tmp_path: Path) -> None:
         (["id INT"], {"options": {"bucket": "0"}}, "bucket 0"),
         (["id INT"], {"options": {"bucket": "-3"}}, "bucket"),
         (["id INT"], {"options": {"bucket": "many"}}, "bucket"),
-        (["id INT", "dt DATE"], {"key": ("dt",), "partition_by": ("dt",)}, "partition columns only"),
+        (["id INT", "dt DATE"], {"key": ("dt",), "partition_by": ("dt",)}, "has only partition columns"),
         (["id INT", "dt DATE"], {"partition_by": ("dt",)}, "lacks partition column dt"),
         (["id INT", "v INT"], {"options": {"bucket-key": "v"}}, "not in the primary key"),
         (["id INT", "v INT"], {"options": {"bucket-key": "w"}}, "unknown column 'w'"),
-        (["id INT"], {"options": {"bucket": "-1", "bucket-key": "id"}}, "without a number of buckets"),
+        (["id INT"], {"options": {"bucket": "-1", "bucket-key": "id"}}, "without a bucket count"),
         (["id INT"], {"key": ()}, "without a key"),
         (["id INT"], {"key": (), "options": {"bucket": "-2"}}, "needs a primary key"),
         (["id INT"], {"options": {"sequence.field": "at"}}, "unknown column 'at'"),
         (["id INT"], {"options": {"fields.nope.aggregate-function": "sum"}}, "unknown column 'nope'"),
         (["id INT"], {"options": {"rowkind.field": "op"}}, "unknown column 'op'"),
         (["id INT"], {"options": {"sequence.snapshot-ordering": "true"}}, "needs write-only=true"),
-        (["id INT", "v INT"], {"options": {**BY_SNAPSHOT, "sequence.field": "v"}}, "sequence.field exclude each other"),
+        (["id INT", "v INT"], {"options": {**BY_SNAPSHOT, "sequence.field": "v"}}, "cannot be combined with sequence.field"),
         (["id INT"], {"key": (), "options": {**BY_SNAPSHOT, "bucket": "-1"}}, "needs a primary key"),
         (["id INT"], {"options": {"merge-engine": "magic"}}, "merge-engine"),
         (["id INT"], {"options": {"target-file-size": "big"}}, "target-file-size"),
@@ -132,7 +132,7 @@ def test_of_many_that_create_at_once_one_wins(tmp_path: Path) -> None:
         (["id INT", "v INT"], {"options": {"primary-key": "v"}}, "'primary-key' is given twice"),
         (["id INT", "v INT"], {"options": {"rowkind.field": "v"}}, "rowkind.field 'v' is INT"),
         (["id INT"], {"options": {"file.format.per.level": "0:xls"}}, "file.format.per.level"),
-        (["id INT", "g INT", "h INT", "v INT"], {"options": CROSSED_GROUPS}, "orders another group"),
+        (["id INT", "g INT", "h INT", "v INT"], {"options": CROSSED_GROUPS}, "orders another sequence group"),
         (["id INT"], {"options": {"snapshot.num-retained.max": "5"}}, r"min=10 \(the default\) is above snapshot\.num-ret"),
         (["id INT"], {"options": {"changelog.num-retained.min": "3", "changelog.num-retained.max": "2"}}, "min=3 is above"),
     ],
@@ -173,7 +173,7 @@ def test_an_unwritable_table_that_exists_may_be_asked_for(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "warning"),
     [
-        ({"file.format.per.level": "99:orc"}, "level 99, the highest is 5"),
+        ({"file.format.per.level": "99:orc"}, "level 99; the highest is 5"),
         ({"num-sorted-run.compaction-triger": "7"}, "did you mean 'num-sorted-run.compaction-trigger'"),
     ],
 )
@@ -218,7 +218,7 @@ def test_rows_of_a_new_table_with_postponed_buckets_are_postponed(tmp_path: Path
     ("columns", "options", "hint"),
     [
         (["p STRING"], {"ignore-delete": "true"}, "set ignore-delete=false on a new table, or add the partition columns"),
-        (["p DOUBLE"], {}, "leave that out, or create the table with another Paimon engine"),
+        (["p DOUBLE"], {}, "change the definition, or use another Paimon engine"),
     ],
 )
 def test_the_hint_removes_what_stands_in_the_way(tmp_path: Path, columns: list[str], options: dict[str, str], hint: str) -> None:

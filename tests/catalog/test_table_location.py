@@ -106,10 +106,10 @@ def test_a_directory_in_reach_is_a_path_unless_a_warehouse_takes_the_name(elsewh
         ("a.b.c d", UsageError, "neither a path nor db.table"),
         ("", UsageError, "empty"),
         ("$ro", UsageError, "empty"),
-        ("a.b$snapshots", UsageError, "view of a table"),
-        ("./t$nonsense", UsageError, "view of a table"),
+        ("a.b$snapshots", UsageError, "cannot be opened as a table"),
+        ("./t$nonsense", UsageError, "cannot be opened as a table"),
         ("./t$branch_7", UsageError, "name of a branch"),
-        ("./t$branch_a$tags", UsageError, "view of a table"),
+        ("./t$branch_a$tags", UsageError, "cannot be opened as a table"),
     ],
 )
 def test_names_that_lead_nowhere(table: str, error: type[PaimonError], message: str) -> None:

@@ -31,16 +31,16 @@ def files(*names: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (files("thesis.txt", "src/a.py"), "it holds src/, thesis.txt"),
-        (files(".git/config"), "it holds .git/"),
-        (files(*"abcdefg"), "it holds a, b, c, d, e and 2 more"),
+        (files("thesis.txt", "src/a.py"), "it contains src/, thesis.txt"),
+        (files(".git/config"), "it contains .git/"),
+        (files(*"abcdefg"), "it contains a, b, c, d, e and 2 more"),
         (files("_delta_log/00000000000000000000.json"), "Delta Lake table"),
         (files("metadata/v1.metadata.json", "data/x.parquet"), "Iceberg table"),
         (files(".hoodie/hoodie.properties"), "Hudi table"),
         (files("a/schema/schema-0", "b/schema/schema-0", "c/x"), "a database directory with the tables a, b"),
         (files("shop.db/orders/schema/schema-0"), "a warehouse with the database shop"),
-        (files("snapshot/snapshot-1"), "it holds snapshot/"),
-        (files("schema/notes.txt"), "it holds schema/"),
+        (files("snapshot/snapshot-1"), "it contains snapshot/"),
+        (files("schema/notes.txt"), "it contains schema/"),
     ],
 )
 def test_a_directory_that_is_not_empty_is_refused(tmp_path: Path, content: Callable[[Path], None], told: str) -> None:
@@ -67,7 +67,7 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize("inner", ["bucket-0", "dt=1/bucket-0/deep", "x"])
 def test_a_table_inside_of_a_table_is_refused(tmp_path: Path, inner: str) -> None:
     create(tmp_path / "t", "id INT")
-    with pytest.raises(UsageError, match="lies inside the table"):
+    with pytest.raises(UsageError, match="is inside the table"):
         create(tmp_path / "t" / inner, "id INT")
     assert not (tmp_path / "t" / inner).exists()
 
@@ -76,7 +76,7 @@ def test_a_link_does_not_lead_into_a_table_either(tmp_path: Path) -> None:
     create(tmp_path / "t", "id INT")
     (tmp_path / "t" / "x").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "t" / "x")
-    with pytest.raises(UsageError, match="lies inside the table"):
+    with pytest.raises(UsageError, match="is inside the table"):
         create(tmp_path / "link", "id INT")
 
 
@@ -84,7 +84,7 @@ def test_object_stores_are_looked_at_alike() -> None:
     storage = MemoryStorage("site")
     storage.write_new("memory://b/wh/t/schema/schema-0", b"{}")
     assert check_site(storage, "memory://b/wh/u") == []
-    with pytest.raises(UsageError, match="lies inside the table memory://b/wh/t"):
+    with pytest.raises(UsageError, match="is inside the table memory://b/wh/t"):
         check_site(storage, "memory://b/wh/t/dt=1/u")
     with pytest.raises(UsageError, match="it is a database directory with the table t"):
         check_site(storage, "memory://b/wh")
@@ -105,7 +105,7 @@ class Narrow(LocalStorage):
 
 def test_a_directory_above_that_cannot_be_listed_is_a_warning(tmp_path: Path) -> None:
     warnings = check_site(Narrow(f"{tmp_path}/own"), f"{tmp_path}/own/t")
-    assert f"cannot tell whether {tmp_path} is a table around this one" in warnings[0]
+    assert f"cannot determine whether {tmp_path} is itself a table" in warnings[0]
 
 
 def test_an_existing_table_is_left_as_it_is_if_asked(tmp_path: Path) -> None:

@@ -115,5 +115,5 @@ def test_a_compaction_that_was_planned_before_the_switch_is_refused(tmp_path: Pa
 def test_without_modifiable_nothing_is_switched(tmp_path: Path) -> None:
     context = table(tmp_path, **{ENABLED: "true"})
     write(context, numbers(1))
-    with pytest.raises(UsageError, match="cannot change once there is data"):
+    with pytest.raises(UsageError, match="cannot change once the table has data"):
         switch(context, False)

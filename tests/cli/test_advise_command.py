@@ -50,7 +50,7 @@ def test_every_topic_is_answered_with_figures(tmp_path: Path) -> None:
 def test_too_many_buckets(tmp_path: Path) -> None:
     found = advice(made(tmp_path, 2, bucket=4), "buckets")["bucket size"]
     assert (found.code, found.command, found.figures["suggested_buckets"]) == ("PA002", "paimon-cli rescale T --buckets 1", 1)
-    assert "200 MB to 1.0 GB is good" in found.message
+    assert "200 MB to 1.0 GB is recommended" in found.message
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_short_history_makes_no_rate(tmp_path: Path, monkeypatch: pytest.Monke
     (found,) = advise(case, ["small-files"])
     assert found.figures.get("files_per_day") == told
     assert ("files a day" in found.message) == (told is not None)
-    assert ("too short for a rate" in found.message) == (told is None)
+    assert ("too few for a daily rate" in found.message) == (told is None)
 
 
 def test_nobody_expires(tmp_path: Path) -> None:

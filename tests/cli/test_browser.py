@@ -200,7 +200,7 @@ def test_watch_prints_a_line_for_each_look(table: Table, run: Run, monkeypatch: 
     assert [(look["snapshot_id"], look["most_runs"]) for look in looks] == [(5, 3), (6, 4)]
     assert run("watch", table.url, "--rounds", 1, "-o", "csv", "--fields", "snapshot_id,due").out == "snapshot_id,due\n6,0\n"
     assert "no field nothing" in run("watch", table.url, "--rounds", 1, "--fields", "nothing", code=2).err
-    assert "the pause must be longer than 0" in run("watch", table.url, "--interval", "0s", code=2).err
+    assert "the interval must be longer than 0" in run("watch", table.url, "--interval", "0s", code=2).err
 
 
 def test_watch_draws_commits_buckets_and_changes(table: Table) -> None:

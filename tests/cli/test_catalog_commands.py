@@ -62,7 +62,7 @@ def test_ls_lists_a_directory_and_a_database(warehouse: Path, run: Run) -> None:
     for arguments in (("shop",), ("--database", "shop")):
         assert "shop.returns" in run("ls", *arguments, "--warehouse", warehouse).out
     assert "no tables in database empty" in run("ls", "empty", "--warehouse", warehouse, code=3).err
-    assert "both name a place to look" in run("ls", "shop", "--database", "x", "--warehouse", warehouse, code=2).err
+    assert "cannot be combined with --database" in run("ls", "shop", "--database", "x", "--warehouse", warehouse, code=2).err
     assert "paimon-cli ls" not in run("ls", code=2).out
 
 

@@ -51,7 +51,7 @@ def test_a_healthy_table(run: Run, tmp_path: Path) -> None:
     assert findings(context) == {}
     before = sorted(str(path) for path in Path(context.url).rglob("*"))
     text = run("doctor", context.url).out
-    assert "put-if-absent had one winner in each of 8 races" in text and "0 findings" in text and "pyarrow" in text
+    assert "put-if-absent had exactly one winner in each of 8 races" in text and "0 findings" in text and "pyarrow" in text
     assert before == sorted(str(path) for path in Path(context.url).rglob("*")), "the probes are gone"
     assert run("doctor", "-o", "json").json["items"] == []
 
@@ -179,7 +179,7 @@ def test_one_damaged_file_is_one_finding(tmp_path: Path) -> None:
     context = made(tmp_path)
     Path(context.layout.snapshot(1)).write_text("{")
     metadata = [finding for finding in findings_of(ExaminedTable(reopened(context), "T")) if finding.code == "PD030"]
-    assert len(metadata) == 1 and re.search(r"; [4-9] checks could not be made$", metadata[0].message)
+    assert len(metadata) == 1 and re.search(r"; [4-9] checks could not run$", metadata[0].message)
 
 
 class ReadOnly(LocalStorage):

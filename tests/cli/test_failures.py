@@ -147,7 +147,7 @@ def test_streams_that_are_full_closed_or_of_another_encoding(
 @pytest.mark.parametrize(
     ("identity", "message"),
     [
-        (["--commit-user", "me", "--commit-id", 2**63], "too great"),
+        (["--commit-user", "me", "--commit-id", 2**63], "too large"),
         (["--commit-user", "", "--commit-id", 1], "--commit-user is empty"),
         (["--commit-user", ""], "--commit-user is empty"),
     ],

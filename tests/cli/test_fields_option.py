@@ -52,7 +52,7 @@ def test_results_with_a_text_of_their_own_become_tables(run: Run, table: Path) -
         (("read", "TABLE", "--fields", "nope"), "there is no field 'nope'"),
         (("read", "TABLE", "--fields", "id,id"), "names 'id' twice"),
         (("read", "TABLE", "--fields", " , "), "names no field"),
-        (("compact", "TABLE", "--watch", "--max-rounds", "1", "--fields", "round"), "rounds are shown as lines of text"),
+        (("compact", "TABLE", "--watch", "--max-rounds", "1", "--fields", "round"), "rounds are logged as text"),
         (("compact", "TABLE", "--watch", "--max-rounds", "1", "-o", "ndjson", "--fields", "x"), "there is no field 'x'"),
     ],
 )

@@ -25,7 +25,7 @@ def warehouse(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_a_warehouse_is_sorted_by_pain(run: Run, warehouse: str) -> None:
+def test_a_warehouse_is_sorted_by_urgency(run: Run, warehouse: str) -> None:
     shown = run("health", "--warehouse", warehouse, "-o", "json", code=4)
     assert [(row["table"], row["verdict"]) for row in shown.json["items"]] == [
         ("shop.broken", "unreadable"),

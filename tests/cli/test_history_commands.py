@@ -137,7 +137,7 @@ def test_a_repeated_deletion_says_that_it_was_made_before(run: Run, table: str, 
     assert run("read", table, "--count").out.strip() == ("0" if name == "truncate" else "2")
     write(TableContext.open(table), [{"dt": "2024-01-01", "k": 9, "v": "late"}])
     for more in ((), ("-y",), ("-n",)):
-        assert run(name, table, *what, *identity, *more).out.startswith("committed before")
+        assert run(name, table, *what, *identity, *more).out.startswith("already committed")
     item = run(name, table, *what, *identity, "-y", "-o", "json").json["item"]
     assert (item["already_committed"], item["snapshots"], item["files"]) == (True, [], 0)
     assert "late" in run("read", table, "-o", "ndjson").out

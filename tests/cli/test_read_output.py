@@ -105,7 +105,7 @@ def test_a_directory_of_files_with_a_size(run: Run, table: Path, tmp_path: Path,
     read = [pa.csv.read_csv(path)["k"].to_pylist() for path in sorted(target.iterdir())]
     assert sorted(k for keys in read for k in keys) == [0, 1, 2, 3]
     assert "is not empty" in run("read", table, "--output", target, code=2).err
-    assert "is one file" in run("read", table, "--output", tmp_path / "o.csv", "--file-size", "1 mb", code=2).err
+    assert "is a single file" in run("read", table, "--output", tmp_path / "o.csv", "--file-size", "1 mb", code=2).err
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_directory_of_files_with_a_size(run: Run, table: Path, tmp_path: Path,
     [
         (("--output", "rows"), "cannot tell the format of rows"),
         (("--output", "o.parquet.gz"), "not compressed as a whole"),
-        (("--force",), "they describe how it is written"),
+        (("--force",), "they apply only to output files"),
         (("--count", "--output", "o.csv"), "choose one of"),
         (("--order-by", "k", "--count"), "cannot be combined with --count"),
         (("--order-by", "k", "--output-path", "d"), "cannot be combined with --output-path"),
@@ -165,7 +165,7 @@ def test_nothing_is_written_into_a_table(run: Run, table: Path, tmp_path: Path) 
         ("--output", f"{table}/mine/", "--format", "csv"),
         ("--output-path", table / "bucket-0" / "mine"),
     ):
-        assert f"lies inside the table {table}" in run("read", table, *arguments, code=2).err
+        assert f"is inside the table {table}" in run("read", table, *arguments, code=2).err
     assert sorted(path for path in table.rglob("*")) == before
     assert (table / "snapshot" / "snapshot-1").read_bytes() == snapshot
 

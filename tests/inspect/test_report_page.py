@@ -108,7 +108,7 @@ def test_tables_of_every_kind(tmp_path: Path, writer: str, name: str) -> None:
 
 def test_a_table_without_commits(tmp_path: Path) -> None:
     text, page = page_of(keyed(tmp_path), tmp_path)
-    assert "Nothing was committed yet." in page.texts and "svg" not in page.tags
+    assert "Nothing has been committed yet." in page.texts and "svg" not in page.tags
     assert "none yet" in text
 
 
@@ -147,7 +147,7 @@ def test_figures_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [run.run for run in found.trees[0].runs] == [1, 2, 3, 8]
     assert [row.user for row in found.committers] == ["user 0", "user 1", "others"]
     assert found.committers[-1].users == 6 and sum(row.commits for row in found.committers) == 16
-    assert len(found.history) == 5 and found.history_ends == "of 16 snapshots, the newest 5"
+    assert len(found.history) == 5 and found.history_ends == "the newest 5 of 16 snapshots"
     assert found.history[-1].snapshot_id == 16
 
 

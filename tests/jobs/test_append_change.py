@@ -358,7 +358,7 @@ def test_a_table_with_rows_does_not_get_or_lose_buckets(tmp_path: Path, old: str
     context = made(tmp_path, old, times=1)
     with pytest.raises(UsageError, match="bucket cannot change") as refused:
         altered_schema(context.schema, [SetOption("bucket", new)], True, 0)
-    assert f"create another table with --bucket {new}" in refused.value.hint
+    assert f"create a new table with --bucket {new}" in refused.value.hint
 
 
 @pytest.mark.parametrize("kind", ["unaware with vectors", "fixed with vectors", "unaware"])

@@ -284,7 +284,7 @@ def test_lookups_begin_and_cease_where_one_level_holds_all(tmp_path: Path) -> No
     before = rows(context)
     assert before[0] == {"k": 0, "v": 3, "w": 1}
     opened = Table.open(context.url)
-    with pytest.raises(UsageError, match="compaction cannot begin or cease to look up older rows yet"):
+    with pytest.raises(UsageError, match="compactions cannot start or stop looking up older rows yet"):
         opened.alter.set({"changelog-producer": "none"})
     with pytest.raises(UsageError, match="for one call"):
         Table.open(context.url, options={"changelog-producer": "input"}).compact(strategy="full")

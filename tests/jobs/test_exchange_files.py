@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.jobs.spark.engine import scratch_directory
-from paimon_cli.jobs.spark.exchange_files import ChunkFile, is_for_nothing, mark_failed
+from paimon_cli.jobs.spark.exchange_files import ChunkFile, is_superseded, mark_failed
 
 
 def batch(*numbers: int) -> pa.RecordBatch:
@@ -36,9 +36,9 @@ def test_a_chunk_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
 
 
 def test_only_readers_behind_a_failed_one_work_for_nothing(tmp_path: Path) -> None:
-    assert not is_for_nothing(str(tmp_path), 99)
+    assert not is_superseded(str(tmp_path), 99)
     mark_failed(str(tmp_path), 10)
-    assert [is_for_nothing(str(tmp_path), task) for task in (9, 10, 11)] == [False, False, True]
+    assert [is_superseded(str(tmp_path), task) for task in (9, 10, 11)] == [False, False, True]
 
 
 @pytest.mark.parametrize(

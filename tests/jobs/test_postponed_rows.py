@@ -392,7 +392,7 @@ def test_rows_in_buckets_are_changed_unless_others_wait_there(options: dict[str,
     assert shown(context) == sorted(expected, key=json.dumps)
     with pytest.raises(Refused) as refusal:
         change("id = 1", "n = 0")
-    assert refusal.value.what == "rows of dt=b wait for their buckets"
+    assert refusal.value.what == "rows of dt=b are waiting for their buckets"
     compact(context)
     assert change("id = 0", "n = 0") == 2
     assert [r for r in shown(context) if r["id"] == 0] == [row(0, 0), row(0, 0, "b")]

@@ -222,9 +222,9 @@ def latest(context: TableContext) -> Snapshot:
 
 def test_only_the_whole_of_a_dynamic_table_gets_a_number(tmp_path: Path) -> None:
     made = make_table(tmp_path / "t", COLUMNS, ["p", "k"], ["p"], bucket=-1)
-    with pytest.raises(UsageError, match="no number of buckets yet"):
+    with pytest.raises(UsageError, match="no fixed bucket count"):
         plan_rescale(made, 3, [{"p": "a"}])
-    with pytest.raises(UsageError, match="no number of buckets yet"):
+    with pytest.raises(UsageError, match="no fixed bucket count"):
         plan_rescale(made)
 
 

@@ -92,7 +92,7 @@ class TestCommand:
             (("--option", "merge-engine=first-row"), "--option merge-engine is not supported here"),
             (("--option", "commit.nonsense=1"), "--option commit.nonsense is not supported here"),
             (("--option", "s3.endpoint=x"), "--option s3.endpoint is not supported here"),
-            (("--depth", "1", "--seed", "1"), "--depth and --seed together"),
+            (("--depth", "1", "--seed", "1"), "--depth cannot be combined with --seed"),
             (("--replay", "0,1x"), "this is no schedule"),
             (("--actors", "counter,overwriter"), "counter and overwriter together"),
         ],

@@ -145,7 +145,7 @@ def test_as_new_to_a_target_that_expires_meanwhile(tmp_path: Path) -> None:
     target = context.snapshots.get(1)
     expire_snapshots(context, Retention(at_least=1, at_most=1, millis=0, limit=None))
     before = files_on_disk(context)
-    with pytest.raises(NotFound, match=r"snapshot 1 of .* has expired meanwhile") as failure:
+    with pytest.raises(NotFound, match=r"snapshot 1 of .* has expired in the meantime") as failure:
         run_restore(context, target)
     assert failure.value.exit_code == 3 and files_on_disk(context) == before
 

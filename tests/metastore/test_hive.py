@@ -73,10 +73,10 @@ def test_a_table_of_hive_is_left_alone(flags: list[str], hive: HiveServer, run: 
     with HiveAddress.of({"uri": hive.uri}, {}).connected() as client:
         client.create_table(foreign)
     assert [item["table"] for item in run("tables", "ls", "other", "-o", "json", *flags).json["items"]] == ["other.orders"]
-    assert "not of Paimon" in run("read", "other.plain", *flags, code=8).err
+    assert "not a Paimon table" in run("read", "other.plain", *flags, code=8).err
     assert "already exists" in run("create", "other.plain", "-C", "id INT", *flags, code=2).err
     assert "already exists" in run("tables", "rename", "other.orders", "other.plain", *flags, code=2).err
-    assert "it has tables or views of other kinds: plain" in run("db", "drop", "other", "--cascade", "-y", *flags, code=2).err
+    assert "it has other tables or views: plain" in run("db", "drop", "other", "--cascade", "-y", *flags, code=2).err
 
 
 def test_an_external_table_is_not_dropped(flags: list[str], hive: HiveServer, run: Run, tmp_path: Path) -> None:

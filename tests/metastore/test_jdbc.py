@@ -77,7 +77,7 @@ def test_a_creation_that_died_before_its_entry_is_completed(call: Call, tmp_path
         database.execute("DELETE FROM paimon_tables")
     assert "there is no table shop.orders" in call("read", "shop.orders", code=3).err
     other = ("-C", "id INT", "--bucket", "-1")
-    assert "holds a table that the jdbc catalog does not know" in call("create", "shop.orders", *other, code=2).err
+    assert "contains a table that the jdbc catalog does not know" in call("create", "shop.orders", *other, code=2).err
     call("create", "shop.orders", *COLUMNS)
     assert names(call) == ["shop.orders"]
 
@@ -153,7 +153,7 @@ def test_a_store_without_directories_moves_none_and_holds_no_empty_database() ->
 
     catalog = FileSystemMetastore("memory://catalog/wh", flags=" --warehouse memory://catalog/wh")
     MemoryStorage().write_new("memory://catalog/wh/shop.db/orders/schema/schema-0", b"{}")
-    with pytest.raises(Refused, match="cannot move a directory in one step") as failure:
+    with pytest.raises(Refused, match="cannot move a directory atomically") as failure:
         catalog.rename_table(TableIdentifier("shop", "orders"), TableIdentifier("shop", "sales"))
     assert failure.value.hint.endswith("paimon-cli tables clone shop.orders shop.sales --warehouse memory://catalog/wh")
     with pytest.raises(NotSupported, match="an empty database on memory"):

@@ -1,1 +1,1 @@
-"""Spark: its session, jobs and errors, and the write as a shuffle."""
+"""Spark: sessions, jobs, errors, and the shuffle of a write."""

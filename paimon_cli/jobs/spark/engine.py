@@ -1,4 +1,4 @@
-"""The engine on Spark: tasks as an RDD, writes as a shuffle; Spark starts with the first job, not before."""
+"""The engine on classic Spark: tasks run as an RDD, writes as a shuffle. Spark starts with the first job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paimon_cli.jobs.spark.write import (
     WRITTEN,
     Shuffle,
     Steps,
-    check_places,
+    check_bucket_owners,
     chunks_of_splits,
     shuffle_of,
     write_on_spark,
@@ -32,17 +32,17 @@ from paimon_cli.write.write_plan import Tallies, WritePlan
 T = TypeVar("T")
 R = TypeVar("R")
 Outcome = tuple[int, R | PaimonError]
-"""Number of a task and what became of it."""
+"""The number of a task, and its result or error."""
 
 MOST_PARTITIONS = 1000
-"""Up to this number of tasks, each gets a Spark task of its own (about 30 ms each)."""
+"""Up to this number, each task gets its own Spark task (about 30 ms each)."""
 
 EXECUTOR_END_SECONDS = 1.0
-"""How long to wait for executors of a cluster, which are stopped without an acknowledgement."""
+"""How long to wait for the executors of a cluster, which stop without an acknowledgement."""
 
 
 class SparkEngine:
-    """Runs tasks on the Spark that `request` describes; after a failed job the next one gets a new session."""
+    """Runs tasks on the Spark that `request` describes. After a failed job, the next one starts a new session."""
 
     name = "spark"
     reason = ""
@@ -56,12 +56,12 @@ class SparkEngine:
 
     @property
     def retries_tasks(self) -> bool:
-        """Whether a task may have run twice and left files of the first time (here Spark does so only as `local[N,FAILURES]`)."""
+        """Whether a task may run twice and leave files of its first attempt; on this machine only with `local[N,FAILURES]`."""
         return self._is_on_cluster or "," in self._master
 
     @property
     def _is_on_cluster(self) -> bool:
-        """A session that this process had already may be a cluster's, whatever was asked for."""
+        """Whether tasks run on a cluster. An existing session of this process may, whatever was requested."""
         return not (self._request.is_local and is_local(self._master))
 
     def prepare(self, work: Work, progress: Progress) -> None:
@@ -113,9 +113,9 @@ class SparkEngine:
             progress.finish()
 
     def _write_through_files(self, running: RunningSpark, shuffle: Shuffle, tallies: Tallies, progress: Progress) -> Written:
-        place = scratch_directory(running.context.getConf().get("spark.local.dir", ""), os.environ)
-        with ScratchDirectory("exchange", place) as directory:
-            return check_places(write_through_files(self, shuffle, str(directory), tallies, progress))
+        parent = scratch_directory(running.context.getConf().get("spark.local.dir", ""), os.environ)
+        with ScratchDirectory("exchange", parent) as directory:
+            return check_bucket_owners(write_through_files(self, shuffle, str(directory), tallies, progress))
 
     def stop(self) -> None:
         running, self._running = self._running, None
@@ -129,14 +129,14 @@ class SparkEngine:
         return self._running
 
     def _abandon(self) -> None:
-        """Leave nothing running after a failed job: when its session ends, Spark ends the Python processes of the tasks."""
+        """Stop the session after a failed job, which ends the Python processes of its tasks."""
         self.stop()
         if self._is_on_cluster:
             time.sleep(EXECUTOR_END_SECONDS)
 
 
 class _Outcomes(Generic[R]):
-    """The outcomes of tasks, in the order in which they end."""
+    """Collects the outcomes of tasks as they end."""
 
     def __init__(self, reports: Accumulator[list[Outcome[R]]], on_done: Callable[[R], None] | None) -> None:
         self._reports = reports
@@ -164,7 +164,7 @@ class _Outcomes(Generic[R]):
 
 
 class _WriteSteps:
-    """Two phases for the user: splits read, writer tasks done."""
+    """Shows the two phases of a write: splits read, and writer tasks done."""
 
     def __init__(self, steps: Steps, progress: Progress, splits: int, writers: int) -> None:
         self._steps = steps
@@ -187,7 +187,7 @@ class _WriteSteps:
 def _partition_task(
     function: Callable[[T], R], reports: Accumulator[list[Outcome[R]]]
 ) -> Callable[[Iterable[tuple[int, T]]], None]:
-    """Return a task's `PaimonError` as its outcome, so that Spark does not repeat the task; Spark handles other exceptions."""
+    """Report a `PaimonError` as the outcome of its task, so that Spark does not retry it; Spark handles other exceptions."""
 
     def run(numbered: Iterable[tuple[int, T]]) -> None:
         freeze_modules()
@@ -205,6 +205,6 @@ def outcome_of(function: Callable[[T], R], task: T) -> R | PaimonError:
 
 
 def scratch_directory(setting: str, environment: Mapping[str, str]) -> str | None:
-    """The first directory that Spark would use for shuffles, from its environment or `spark.local.dir`; None: the system's."""
+    """The first directory that Spark would use for shuffles, from its environment or `spark.local.dir`; None for the default."""
     chosen = environment.get("SPARK_LOCAL_DIRS") or setting
     return chosen.split(",")[0].strip() or None

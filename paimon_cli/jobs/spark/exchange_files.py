@@ -1,7 +1,7 @@
-"""A write on a Spark of this machine: the rows go from task to task through files.
+"""The shuffle of a write on local Spark: rows travel from task to task through Arrow files.
 
-Each task that reads rows, or gives them their buckets, writes what the tasks of the next step get to one file of Arrow data.
-A chunk is named by the place in such a file where it begins; each task reads its own chunks, in the order of arrival.
+Each task that reads rows, or assigns their buckets, writes the rows for all tasks of the next step to one file. A chunk is a
+position in such a file; each task reads its own chunks in order of arrival.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
 FAILED = "failed-"
-"""Beginning of the names of marks: the reader task of that number met an error."""
+"""Prefix of marker files; the rest of the name is the number of a reader task that failed."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Where rows for one task begin in a file; `arrival` of the first of them orders chunks."""
+    """The position of some rows for one task: a byte offset in a file. `arrival`: the arrival number of the first row."""
 
     task: int
     arrival: int
@@ -47,7 +47,7 @@ class Chunk:
 
 
 class ChunkFile(AbstractContextManager["ChunkFile"]):
-    """The chunks that one task sends: a new file in `directory`, whichever attempt of the task this is."""
+    """The file with the chunks that one task sends; each attempt of a task creates a new file in `directory`."""
 
     def __init__(self, directory: str) -> None:
         handle, self._path = tempfile.mkstemp(dir=directory, prefix="chunks-", suffix=".arrows")
@@ -64,33 +64,35 @@ class ChunkFile(AbstractContextManager["ChunkFile"]):
 
 
 def mark_failed(directory: str, task: int) -> None:
-    """Tell the reader tasks that feed this task to stop."""
+    """Record that a reader task has failed, so that later tasks need not start."""
     (Path(directory) / f"{FAILED}{task}").touch()
 
 
-def is_for_nothing(directory: str, task: int) -> bool:
-    """Whether a task before this one has failed: then its error is the one to tell."""
+def is_superseded(directory: str, task: int) -> bool:
+    """Whether an earlier reader task has failed: its error will be reported, so this task need not run."""
     return any(int(mark.name.removeprefix(FAILED)) < task for mark in Path(directory).glob(FAILED + "*"))
 
 
 def write_through_files(engine: Engine, shuffle: Shuffle, directory: str, tallies: Tallies, progress: Progress) -> Written:
-    """Two jobs of `engine`, three with assigners; the rows in between lie in `directory`. Raises the error of the first task that
-    failed."""
+    """Run a write as two jobs of `engine` (three with assigners), which exchange rows through files in `directory`.
+
+    Raises the error of the first task that failed.
+    """
     with phase(progress, "Reading and routing", len(shuffle.plan.splits)) as done:
         found = engine.run_tasks(partial(read_split, shuffle, directory), range(len(shuffle.plan.splits)), done)
     tallies.update((number, tally) for number, (_, tally) in enumerate(found))
     chunks = [chunk for part, _ in found for chunk in part]
-    made: dict[BucketId, IndexFileMeta] = {}
+    index_files: dict[BucketId, IndexFileMeta] = {}
     if shuffle.assigns:
         tasks = _by_task(chunks)
         with phase(progress, "Assigning buckets", len(tasks)) as done:
             assigned = engine.run_tasks(partial(assign_chunks, shuffle, directory), tasks, done)
         chunks = [chunk for part, _ in assigned for chunk in part]
-        made = {bucket_id: file for _, files in assigned for bucket_id, file in files.items()}
+        index_files = {bucket_id: file for _, files in assigned for bucket_id, file in files.items()}
     tasks = _by_task(chunks)
     with phase(progress, "Sorting and writing", len(tasks)) as done:
         written = engine.run_tasks(partial(write_chunks, shuffle.writer_plan), tasks, done)
-    return Written.of_tasks(written).with_index_files(made)
+    return Written.of_tasks(written).with_index_files(index_files)
 
 
 def _by_task(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
@@ -100,9 +102,9 @@ def _by_task(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
 
 
 def read_split(shuffle: Shuffle, directory: str, number: int) -> tuple[list[Chunk], Tally]:
-    """Route the rows of a split of the plan; its chunks, none where an earlier split is known to have failed."""
+    """Route the rows of one split; returns its chunks and counts. Does nothing if an earlier split has failed."""
     tally = Tally()
-    if is_for_nothing(directory, number):
+    if is_superseded(directory, number):
         return [], tally
     router = shuffle.first_router()
     chunks: list[Chunk] = []
@@ -117,7 +119,7 @@ def read_split(shuffle: Shuffle, directory: str, number: int) -> tuple[list[Chun
 
 
 def assign_chunks(shuffle: Shuffle, directory: str, chunks: list[Chunk]) -> tuple[list[Chunk], IndexFiles]:
-    """Assign the rows of one assigner, which come in the order of arrival: chunks for the writers, and the hash indexes."""
+    """Assign buckets to the rows of one assigner, in order of arrival; returns chunks for the writers, and hash index files."""
     plan = shuffle.assigner_plan(chunks[0].task)
     router = plan.router()
     assigned: list[Chunk] = []
@@ -128,7 +130,7 @@ def assign_chunks(shuffle: Shuffle, directory: str, chunks: list[Chunk]) -> tupl
 
 
 def write_chunks(plan: WritePlan, chunks: list[Chunk]) -> Written:
-    """Sort and write the rows of one writer, which come in the order of arrival."""
+    """Sort and write the rows of one writer, in order of arrival."""
     with TableWriter(plan) as writer:
         for chunk in chunks:
             for rows in chunk.rows():

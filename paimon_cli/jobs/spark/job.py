@@ -1,4 +1,4 @@
-"""One Spark job that can be interrupted, and its failures as clear errors: a `PaimonError` of a task is raised unchanged."""
+"""Runs Spark jobs that can be interrupted, and explains their failures: the `PaimonError` of a task is raised unchanged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LOST = re.compile(
 
 
 class TaskError(Exception):
-    """Carries a `PaimonError` from a task to the driver inside its message, because Spark passes on only text."""
+    """Carries a `PaimonError` from a task to the driver in its message, because Spark transports only text."""
 
     def __init__(self, error: PaimonError) -> None:
         super().__init__(f"paimon-cli-error<{base64.b64encode(pickle.dumps(error)).decode()}>")
@@ -42,7 +42,7 @@ class TaskError(Exception):
 
 @contextmanager
 def carrying_errors() -> Iterator[None]:
-    """In a task: wraps a `PaimonError`, so that it reaches `explained` on the driver."""
+    """In a task: wrap a `PaimonError` so that `explained` can restore it on the driver."""
     try:
         yield
     except PaimonError as error:
@@ -56,7 +56,7 @@ _modules_frozen = 0
 
 
 def freeze_modules() -> None:
-    """In a Python process of Spark, which collects garbage after each call: spare all imported modules, most of its time."""
+    """Exempt all imported modules from the garbage collector, which Spark runs after each call of a Python process."""
     global _modules_frozen
     if len(sys.modules) > _modules_frozen:
         gc.freeze()
@@ -65,9 +65,9 @@ def freeze_modules() -> None:
 
 @contextmanager
 def called_by_spark() -> Iterator[None]:
-    """Around what a user's own query calls in a Python process of Spark: a `PaimonError` is shown as its text and hint alone.
+    """In Python processes of the user's own query: show a `PaimonError` as its text and hint, without a traceback.
 
-    Spark ends a Python process after an error, so that the variable counts for this error only.
+    Spark ends a Python process after an error, so the environment variable affects only this error.
     """
     freeze_modules()
     try:
@@ -80,28 +80,28 @@ def called_by_spark() -> Iterator[None]:
 
 
 def explained(failure: Exception) -> PaimonError:
-    """The error to show for an exception of PySpark or py4j; the caller chains it to `failure`, which has the traces."""
+    """The error to raise for an exception of PySpark or py4j. The caller chains it to `failure`, which has the tracebacks."""
     text = str(failure)
     if carried := _CARRIED.search(text):
         error = pickle.loads(base64.b64decode(carried[1]))
         if isinstance(error, PaimonError):
             return error
     if shown := _SHOWN.search(text):
-        kind = getattr(errors, shown[1], None)
-        if isinstance(kind, type) and issubclass(kind, PaimonError):
-            return kind(shown[2], hint=shown[3] or "")
+        error_class = getattr(errors, shown[1], None)
+        if isinstance(error_class, type) and issubclass(error_class, PaimonError):
+            return error_class(shown[2], hint=shown[3] or "")
     return _environment_error(text) or PaimonError(
         "a Spark task failed", _last_line(text), "run it again with --trace to see where; --engine local runs without Spark"
     )
 
 
 def _environment_error(text: str) -> PaimonError | None:
-    """The error for failures of executors or the JVM that have nothing to do with the table."""
+    """The error for a failure of executors or the JVM that is unrelated to the table; None for other failures."""
     if missing := _MISSING_MODULE.search(text):
         return UsageError(
             f"the Spark executors lack the Python module '{missing[1]}'",
             "they are sent the package itself, but not its dependencies",
-            "install paimon-cli in the executors' Python, or name one that has it: --spark-conf spark.pyspark.python=PATH",
+            "install paimon-cli in the executors' Python, or name a Python that has it: --spark-conf spark.pyspark.python=PATH",
         )
     if "PYTHON_VERSION_MISMATCH" in text:
         return UsageError(
@@ -116,16 +116,20 @@ def _environment_error(text: str) -> PaimonError | None:
             "give it more: --spark-conf spark.driver.memory=8g (local) or spark.executor.memory=8g (cluster)",
         )
     if lost := _LOST.search(text):
-        return StorageUnavailable("Spark lost its executors", lost[1], "the memory of executors is the usual cause")
+        return StorageUnavailable(
+            "Spark lost its executors", lost[1], "they usually run out of memory: raise spark.executor.memory"
+        )
     if "Python worker exited unexpectedly" in text:
         return StorageUnavailable(
             "a Python worker of Spark died",
             "it was killed or crashed",
-            "lack of memory is the usual cause: use fewer cores at once",
+            "the usual cause is lack of memory: use fewer cores, such as --master 'local[2]'",
         )
     if "Py4JNetworkError" in text or "Answer from Java side is empty" in text or "Connection refused" in text:
         return StorageUnavailable(
-            "Spark's JVM has exited", "it ended while a job was running", "lack of memory is the usual cause"
+            "Spark's JVM has exited",
+            "it ended while a job was running",
+            "the usual cause is lack of memory: --spark-conf spark.driver.memory=8g",
         )
     return None
 
@@ -137,8 +141,8 @@ def _matching_line(text: str, needle: str) -> str:
 def _last_line(text: str) -> str:
     """The last line of the innermost Python traceback, else the innermost Java exception, else the message's first line."""
     if traceback := _TRACEBACK.search(text):
-        told = [line for line in traceback[1].splitlines() if line and not line.startswith(" ")]
-        return told[-1] if told else "no reason was given"
+        messages = [line for line in traceback[1].splitlines() if line and not line.startswith(" ")]
+        return messages[-1] if messages else "no reason was given"
     causes = _JAVA_EXCEPTION.findall(text)
     return causes[-1] if causes else text.split("\n", 1)[0]
 
@@ -153,7 +157,7 @@ log = logging.getLogger(__name__)
 
 
 class Reports(AccumulatorParam[list[Any]]):
-    """Values that tasks report to the driver; Spark counts each successful task once, as soon as it ends."""
+    """Collects values that tasks report to the driver; Spark adds those of each successful task once, as soon as it ends."""
 
     def zero(self, value: list[Any]) -> list[Any]:
         return []
@@ -164,7 +168,7 @@ class Reports(AccumulatorParam[list[Any]]):
 
 
 class SparkJob(threading.Thread, Generic[T]):
-    """Runs `action`, which starts one Spark job, in a job group of its own."""
+    """Runs `action`, which starts one Spark job, in a separate job group and thread."""
 
     def __init__(self, context: SparkContext, description: str, action: Callable[[], T]) -> None:
         super().__init__(name=f"spark-job-{description}", daemon=True)
@@ -177,17 +181,17 @@ class SparkJob(threading.Thread, Generic[T]):
 
     def run(self) -> None:
         try:
-            # Tasks are not interrupted on cancelling: an interrupted JVM task ends at once and leaves its Python process
-            # running, whereas a task that is only marked has its Python process killed first.
+            # Cancelling does not interrupt tasks: an interrupted JVM task ends at once and leaves its Python process running,
+            # whereas a task that is only marked as cancelled kills its Python process first.
             self._context.setJobGroup(self._group, self._description, interruptOnCancel=False)
             self._results.append(self._action())
         except (Py4JError, PySparkException, OSError) as failure:
             self._failure = failure
 
     def wait(self, on_poll: Callable[[], None]) -> T:
-        """The result; `on_poll` is called now and then, and once more when the job is over. Raises a `PaimonError`.
+        """Wait for the result. `on_poll` is called repeatedly, and once more when the job is over. Raises a `PaimonError`.
 
-        Nothing here talks to the JVM while the job runs: Ctrl-C in the midst of a call would garble the connection.
+        This thread does not call the JVM while the job runs: Ctrl-C in the middle of a call would corrupt the connection.
         """
         self.start()
         idle_warning = threading.Timer(IDLE_SECONDS, self._warn_without_executors)
@@ -211,7 +215,7 @@ class SparkJob(threading.Thread, Generic[T]):
         return self._results[0]
 
     def end_tasks(self) -> None:
-        """Cancel the job and wait until none of its tasks runs any more (or the JVM is gone, or half a minute has passed)."""
+        """Cancel the job and wait until none of its tasks is running, the JVM is gone, or half a minute has passed."""
         deadline = time.monotonic() + END_SECONDS
         try:
             while (self.is_alive() or self._has_active_tasks()) and time.monotonic() < deadline:
@@ -221,7 +225,7 @@ class SparkJob(threading.Thread, Generic[T]):
             log.debug("the JVM does not answer any more: %s", failure)
 
     def _has_active_tasks(self) -> bool:
-        """Spark's counts of a stage are exact once its job has ended, and may lag before."""
+        """Whether tasks of the job are running. Spark's counts may lag until the job has ended."""
         tracker = self._context.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
         stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
@@ -229,7 +233,7 @@ class SparkJob(threading.Thread, Generic[T]):
         return is_running or any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
 
     def _warn_without_executors(self) -> None:
-        """Warn if the job does not start: a cluster without free resources accepts a job and lets it wait forever."""
+        """Warn if the job has no executors: a cluster without free resources lets a job wait forever."""
         try:
             executors = self._context._jsc.sc().getExecutorMemoryStatus().size()
         except (Py4JError, OSError):

@@ -1,6 +1,6 @@
-"""A Spark session for a command-line tool: quiet, quick to start, nothing written into the working directory.
+"""A Spark session for a command-line tool: quiet, quick to start, and without files in the working directory.
 
-The JVM keeps an archive of Spark's classes in the user's cache. Executors get this package as a zip.
+The JVM keeps a class data archive of Spark in the user's cache. Executors get this package as a zip.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from paimon_cli.storage.whole_file import ScratchDirectory
 
 PREFIX, SUFFIX = "spark-classes-", ".jsa"
 MOST_ARCHIVES = 3
-"""About 70 MB each; one is needed per pair of Java and PySpark."""
+"""Archives take about 70 MB each; each pair of Java and PySpark needs one."""
 NOT_YET = b"\0\0\0\0"
-"""The first bytes of an archive until the rest of it is written."""
+"""The first bytes of an archive that is still being written."""
 
 
 def archive_options(java: JavaRuntime, cache: Path | None, only_use: bool = False) -> list[str]:
-    """The JVM options to use the archive in `cache`, or else (unless `only_use`) to write it.
+    """The JVM options to use the archive in `cache` or, unless `only_use`, to write it when the JVM exits.
 
-    Nothing where there is no cache. Writing has a JVM say a few words on its output.
+    Empty without a cache. A JVM that writes the archive prints some lines to its output.
     """
     if cache is None:
         return []
@@ -51,20 +51,20 @@ def archive_options(java: JavaRuntime, cache: Path | None, only_use: bool = Fals
     key = PREFIX + hashlib.sha256(installation.encode()).hexdigest()[:16]
     archives = sorted(cache.glob(f"{PREFIX}*{SUFFIX}"), key=_written, reverse=True)
     usable = [path for path in archives if path.name.startswith(key) and _is_whole(path)]
-    # JVMs that started at the same time have each written one; what others are still writing is not whole yet.
+    # JVMs that started at the same time may each have written an archive; unfinished ones are not usable.
     for path in {*archives[MOST_ARCHIVES:], *usable[1:]} - {*usable[:1]}:
-        with contextlib.suppress(OSError):  # another process removes it too, or it belongs to another user
+        with contextlib.suppress(OSError):  # removed by another process, or owned by another user
             path.unlink()
     if usable:
         return [f"-XX:SharedArchiveFile={usable[0]}"]
     if only_use:
         return []
-    # A name of its own: two JVMs that write into one file would spoil it.
+    # A unique name, because two JVMs writing to the same file would corrupt it.
     return [f"-XX:ArchiveClassesAtExit={cache / f'{key}-{SystemRandom().uuid()}{SUFFIX}'}"]
 
 
 def _written(path: Path) -> int:
-    """The time of the last change in nanoseconds; 0 if the file is gone."""
+    """The modification time in nanoseconds; 0 if the file is gone."""
     try:
         return path.stat().st_mtime_ns
     except OSError:
@@ -81,7 +81,7 @@ def _is_whole(path: Path) -> bool:
 
 WORKERS_PYTHON_VARIABLE = "PYSPARK_PYTHON"
 _SENT = "_paimon_cli_was_sent"
-"""Name of the attribute of a context or Connect session that has the package."""
+"""Attribute that marks a context or Connect session that has the package."""
 
 
 def classic_context(session: SparkSession) -> SparkContext | None:
@@ -90,7 +90,7 @@ def classic_context(session: SparkSession) -> SparkContext | None:
 
 
 def send_package(session: SparkSession) -> None:
-    """Make this package known to the executors of a session, once."""
+    """Ship this package to the executors of a session, once."""
     context = classic_context(session)
     if context is not None:
         send_to_executors(context)
@@ -101,14 +101,14 @@ def send_package(session: SparkSession) -> None:
 
 
 def send_to_executors(context: SparkContext) -> None:
-    """Make this package known to the executors of a context, once. On this machine they run the Python of this process."""
-    is_here = is_local(str(context.master))
-    if WORKERS_PYTHON_VARIABLE not in os.environ:  # PySpark takes any python3 that is on the path then, whatever its settings say
-        context.pythonExec = context.getConf().get(WORKERS_PYTHON) or (sys.executable if is_here else context.pythonExec)
-    if not is_here and not runs_from_archive() and not hasattr(context, _SENT):
+    """Ship this package to the executors of a context, once. Local executors run the Python of this process instead."""
+    runs_here = is_local(str(context.master))
+    if WORKERS_PYTHON_VARIABLE not in os.environ:  # PySpark would use the first python3 on the path and ignore its own setting
+        context.pythonExec = context.getConf().get(WORKERS_PYTHON) or (sys.executable if runs_here else context.pythonExec)
+    if not runs_here and not runs_from_archive() and not hasattr(context, _SENT):
         directory = ScratchDirectory("package")
         context.addPyFile(str(write_package_archive(directory.path)))
-        setattr(context, _SENT, directory)  # executors get the file from there whenever they start
+        setattr(context, _SENT, directory)  # keeps the directory: executors that start later fetch the file from it
 
 
 LOCAL_MASTER = "local[*]"
@@ -121,16 +121,16 @@ FIXED_CONFS = {
     "spark.app.name": "paimon-cli",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.python.task.killTimeout": "100ms",  # a cancelled Python task is not asked to end, so waiting for it is useless
+    "spark.python.task.killTimeout": "100ms",  # Spark does not ask a cancelled Python task to end, so waiting is useless
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    "spark.sql.adaptive.enabled": "false",  # it would merge and split the partitions that give each bucket one writer
+    "spark.sql.adaptive.enabled": "false",  # it would merge and split partitions, but each bucket needs one writer
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8",  # chunks of rows of a write: up to 16 MiB each
 }
 
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1",)
-"""Options of a local Spark, whose JVM only distributes tasks and ends before better compiled code would pay off."""
+"""Options for local Spark, whose JVM only distributes tasks and exits before further optimisation would pay off."""
 LOCAL_CONFS = {
     "spark.python.unix.domain.socket.enabled": "true",  # over TCP each task waits some 40 ms for a delayed acknowledgement
 }
@@ -140,7 +140,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SparkRequest:
-    """Where and how to run Spark. `confs` win over everything set here; `verbose` lets the JVM write to stderr."""
+    """Where and how to run Spark. `confs` override all other settings; `verbose`: the JVM logs to stderr."""
 
     master: str = LOCAL_MASTER
     confs: Mapping[str, str] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class SparkRequest:
 
 
 class RunningSpark:
-    """A context and the temporary directory it owns. `is_ours` is false for a context this process had already."""
+    """A context and its temporary directory. `is_ours`: whether this package started it."""
 
     def __init__(self, context: SparkContext, directory: ScratchDirectory | None) -> None:
         self.context = context
@@ -163,13 +163,13 @@ class RunningSpark:
 
     @property
     def session(self) -> SparkSession:
-        """Created on first use: it costs the JVM half as much as the context, and plain tasks do not need it."""
+        """The SQL session, created on first use: it takes the JVM half as long as the context, and plain tasks do not need it."""
         if self._session is None:
             self._session = SparkSession.getActiveSession() or SparkSession(self.context)
         return self._session
 
     def stop(self) -> None:
-        """Stop our session; a session that existed before keeps running."""
+        """Stop the session if this package started it."""
         if self._directory is None:
             return
         try:
@@ -181,9 +181,9 @@ class RunningSpark:
 
 
 def start_spark(request: SparkRequest) -> RunningSpark:
-    """Start Spark, or use the session that runs in this process already.
+    """Start Spark, or use the session that already runs in this process.
 
-    `UsageError` without Java; `StorageUnavailable` with the end of the JVM's log when Spark does not come up.
+    Raises `UsageError` without Java, `StorageUnavailable` with the errors in the JVM's log if Spark does not start.
     """
     if SparkContext._active_spark_context is not None:
         send_to_executors(SparkContext._active_spark_context)
@@ -195,7 +195,7 @@ def start_spark(request: SparkRequest) -> RunningSpark:
         confs = spark_confs(request, directory.path, archive_options(java, user_cache(os.environ), request.verbose))
         with _environment(_spark_environment(request, java)):
             context = _spark_context(request, confs, jvm_log)
-        context._accumulatorServer.handle_error = _report_broke_off  # type: ignore[method-assign]
+        context._accumulatorServer.handle_error = _log_broken_connection  # type: ignore[method-assign]
         send_to_executors(context)
         return RunningSpark(context, directory)
     except (Py4JError, PySparkException, OSError) as error:
@@ -207,7 +207,7 @@ def start_spark(request: SparkRequest) -> RunningSpark:
 
 
 def spark_confs(request: SparkRequest, directory: Path, jvm_options: Sequence[str] = ()) -> dict[str, str]:
-    """All settings, overridden by the user's. `jvm_options`: additional ones for a JVM on this machine."""
+    """All Spark settings, with the user's last. `jvm_options`: additional options for a JVM on this machine."""
     confs = {
         **FIXED_CONFS,
         "spark.master": request.master,
@@ -222,11 +222,11 @@ def spark_confs(request: SparkRequest, directory: Path, jvm_options: Sequence[st
 
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""`spark-submit` sets this variable for the Python process that it starts beside its JVM."""
+"""`spark-submit` sets this variable for the Python process that it starts next to its JVM."""
 
 
 def requested_spark(master: str | None, confs: Mapping[str, str], environment: Mapping[str, str]) -> SparkRequest:
-    """The Spark that the user names; else that of `spark-submit`, if it has started this process; else one in this process."""
+    """The Spark that the user named, else that of the `spark-submit` that started this process, else embedded Spark."""
     if SUBMITTED in environment:
         SparkContext._ensure_initialized()
         submitted = dict(SparkConf().getAll())
@@ -235,17 +235,17 @@ def requested_spark(master: str | None, confs: Mapping[str, str], environment: M
 
 
 def _quoted(option: str) -> str:
-    """Split options as Spark's launcher does."""
+    """Quote an option for Spark's launcher, which splits options at spaces."""
     return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def default_heap(memory: int | None = None) -> int:
-    """Bytes for the JVM: a quarter of the memory (by default the machine's or container's), within 1 to 4 GiB."""
+    """The heap of the JVM in bytes: a quarter of the memory (default: that of the machine or container), within 1 to 4 GiB."""
     return max(SMALLEST_HEAP, min(LARGEST_HEAP, (memory or usable_memory()) // 4))
 
 
 def _spark_context(request: SparkRequest, confs: Mapping[str, str], jvm_log: Path) -> SparkContext:
-    """A JVM of our own, its output kept out of the terminal; a JVM that this process has already is used again."""
+    """Create a context in a new JVM, whose output stays out of the terminal, or in the JVM that this process already has."""
     if SparkContext._gateway is None:
         conf = SparkConf(loadDefaults=False).setAll(list(confs.items()))
         with jvm_log.open("wb") as sink:
@@ -274,7 +274,7 @@ def _spark_environment(request: SparkRequest, java: JavaRuntime) -> dict[str, st
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables during the block; other variables that are set meanwhile are kept."""
+    """Set environment variables during the block; changes to other variables are kept."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -295,12 +295,12 @@ def _errors_in(jvm_log: Path) -> str:
     return " | ".join(dict.fromkeys(errors[:MOST_ERRORS_SHOWN] or lines[-1:]))
 
 
-def _report_broke_off(request: object, client_address: object) -> None:
-    """Suppress the traceback on stderr when the JVM dies while it sends reports of tasks; the job's own error says so."""
-    log.debug("the JVM at %s broke off", client_address, exc_info=True)
+def _log_broken_connection(request: object, client_address: object) -> None:
+    """Replace the traceback on stderr if the JVM dies while sending accumulator updates; the job reports the error itself."""
+    log.debug("the JVM at %s closed the connection", client_address, exc_info=True)
 
 
 def _forget_jvm() -> None:
-    """Let the next session launch a new JVM: PySpark keeps the one of this process, even when it is dead."""
+    """Make the next session launch a new JVM: PySpark would keep using the one of this process even if it is dead."""
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None

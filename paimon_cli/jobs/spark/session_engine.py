@@ -1,6 +1,6 @@
-"""The engine in a session that is already there, classic or Spark Connect: DataFrames alone, no SparkContext and no JVM.
+"""The engine in an existing session, classic or Spark Connect: it uses only DataFrames, no SparkContext and no JVM access.
 
-A task is a row number; what it works on travels inside the function, and its outcome comes back as a row.
+A task is a row number; the tasks themselves are pickled with the function, and outcomes come back as rows.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 CONNECT_PORT, CONNECT_SECONDS = 15002, 10
 CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
-"""PySpark sets this variable for a Connect session and leaves it; no classic session can start in the process while it is set."""
+"""PySpark sets this variable for a Connect session and never removes it; while it is set, no classic session can start."""
 OUTCOMES_SQL = "number long, outcome binary"
 
 
 class SessionEngine:
-    """Runs tasks in the session of the caller, who also ends it. Its executors get this package."""
+    """Runs tasks in the caller's session and ships this package to its executors. The caller stops the session."""
 
     name = "spark"
     reason = ""
@@ -52,7 +52,7 @@ class SessionEngine:
         return self._given
 
     def prepare(self, work: Work, progress: Progress) -> None:
-        """The session runs already."""
+        """Nothing to prepare: the session is running."""
 
     def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
         if not tasks:
@@ -91,21 +91,21 @@ class SessionEngine:
         return written
 
     def stop(self) -> None:
-        """The session is the caller's."""
+        """The caller stops the session."""
 
     def parallelism(self) -> int:
-        """How many tasks run at a time, as far as Spark tells: the number of partitions that it makes by default."""
+        """The number of partitions that Spark creates by default, as an estimate of how many tasks it runs at a time."""
         numbers = self.session.range(0, MOST_PARTITIONS).select(F.spark_partition_id().alias("number"))
         with self.one_job():
             return int(numbers.distinct().count())
 
     def _results_of(self, outcomes: DataFrame) -> Iterable[Row]:
-        """As they come over Spark Connect; a classic session would run one task after the other for that."""
+        """Stream the rows over Spark Connect; collect them in a classic session, which would stream one task after the other."""
         return outcomes.collect() if classic_context(self.session) is not None else outcomes.toLocalIterator()
 
     @contextmanager
     def one_job(self) -> Iterator[None]:
-        """Around what starts one Spark job: failures are raised as `PaimonError`, and an interrupt ends the job."""
+        """Wrap one Spark job: its failures are raised as `PaimonError`, and an interrupt cancels it."""
         tag = f"paimon-cli-{uuid.uuid4()}"
         self.session.addTag(tag)
         try:
@@ -120,7 +120,7 @@ class SessionEngine:
 
 
 class ConnectEngine(SessionEngine):
-    """A session of its own on a Spark Connect server, from the first job until `stop`."""
+    """Opens its own session on a Spark Connect server with the first job, and closes it with `stop`."""
 
     def __init__(self, url: str, confs: Mapping[str, str]) -> None:
         self._url = url
@@ -148,7 +148,10 @@ class ConnectEngine(SessionEngine):
 
 
 def connected(url: str, confs: Mapping[str, str]) -> SparkSession:
-    """A session on the server at `sc://host:port/;key=value`. Raises `StorageUnavailable` or `UsageError`."""
+    """A new session on the server at `sc://host:port/;key=value`.
+
+    Raises `UsageError` for an invalid URL or missing packages, `StorageUnavailable` if the server cannot be reached.
+    """
     try:
         host, port = urlsplit(url).hostname, urlsplit(url).port or CONNECT_PORT
     except ValueError as error:
@@ -171,7 +174,7 @@ def connected(url: str, confs: Mapping[str, str]) -> SparkSession:
 
 
 def _outcomes_of(function: Callable[[T], R], tasks: Sequence[T]) -> Task:
-    """Task numbers -> outcomes. A `PaimonError` is an outcome, so that Spark does not repeat the task."""
+    """A function from task numbers to pickled outcomes. A `PaimonError` is an outcome, so that Spark does not retry the task."""
 
     def run(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_modules()

@@ -1,7 +1,7 @@
-"""This package on other machines: an archive that executors import, and jobs for `spark-submit`. Nothing here needs PySpark.
+"""Ships this package to other machines: an archive for executors, and command lines for `spark-submit`. Works without PySpark.
 
-`spark-submit` starts a driver, here or in the cluster. Its Python runs `ENTRY` with the arguments of the command, finds the JVM
-that `spark-submit` has started, and takes the master and the settings from there (`jobs/spark/session`).
+`spark-submit` starts a driver, here or in the cluster. Its Python runs `ENTRY` with the arguments of the command, connects to
+the JVM that `spark-submit` started, and takes master and settings from it (`jobs/spark/session`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from paimon_cli.storage.clock_and_random import SystemRandom
 
 EARLIEST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 ENTRY = "run_paimon_cli.py"
-"""A file of `pyspark_paimon`: Python puts the folder of a script on its path, where the rooms of this package do not belong."""
+"""A script in `pyspark_paimon`: Python adds the folder of a script to its path, where the rooms of this package do not belong."""
 ENVIRONMENT, UNPACKED = "environment.tar.gz", "environment"
-"""The archive of a Python environment, and the folder beside each process into which Spark unpacks it."""
+"""The archive of a Python environment, and the folder in the working directory of each process into which Spark unpacks it."""
 DRIVER_IN_CLUSTER = ("yarn", "k8s://")
-"""Beginnings of masters that run the driver in the cluster, too."""
+"""Prefixes of masters that run the driver in the cluster by default."""
 WORKERS_PYTHON, DRIVERS_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 DEPLOY_MODE, FILES = "spark.submit.deployMode", "spark.files"
 OWN_OPTIONS = {
@@ -36,7 +36,7 @@ OWN_OPTIONS = {
     "spark.submit.pyFiles": "py-files",
     FILES: "files",
 }
-"""Settings that `spark-submit` takes as options."""
+"""Settings that have an option of their own in `spark-submit`."""
 
 
 def package_files(root: Path) -> list[Path]:
@@ -45,7 +45,7 @@ def package_files(root: Path) -> list[Path]:
 
 
 def archive_bytes(root: Path) -> bytes:
-    """A zip with the directory `root` at its top; the same files give the same bytes."""
+    """A reproducible zip of the directory `root`, with its name at the top."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in package_files(root):
@@ -57,7 +57,7 @@ def archive_bytes(root: Path) -> bytes:
 
 
 def write_package_archive(directory: Path) -> Path:
-    """Write the archive of the running paimon_cli into `directory`; its name is derived from its content."""
+    """Write an archive of the running paimon_cli into `directory`, named after its content."""
     content = archive_bytes(Path(paimon_cli.__file__).parent)
     path = directory / f"paimon_cli-{hashlib.sha256(content).hexdigest()[:16]}.zip"
     if not path.exists():
@@ -68,15 +68,15 @@ def write_package_archive(directory: Path) -> Path:
 
 
 def runs_from_archive() -> bool:
-    """Whether this process has the package from such an archive; then its executors have it, too."""
+    """Whether this process imported the package from such an archive; its executors then have it too."""
     return not Path(paimon_cli.__file__).parent.is_dir()
 
 
 def spark_submit(arguments: Sequence[str], master: str, confs: Mapping[str, str], files: Sequence[str] = ()) -> list[str]:
-    """The words of a `spark-submit` that runs this command; the archive of the package is written into the user's cache.
+    """The words of a `spark-submit` command that runs this command; writes the archive of the package into the user's cache.
 
-    `arguments`: the command and its options. `files`: those that a driver in the cluster must find in its working directory.
-    `confs` override what is set here; a Python that they name takes the place of the packed environment.
+    `arguments`: the command and its options. `files`: input files that a driver in the cluster needs in its working directory.
+    `confs` override the defaults; a Python named there replaces the packed environment.
     """
     settings = {**_defaults(master, confs, files), **confs}
     options = [("master", master), *((option, settings.pop(key)) for key, option in OWN_OPTIONS.items() if key in settings)]
@@ -109,7 +109,7 @@ def is_local(master: str) -> bool:
 def _archives() -> Path:
     cache = user_cache(os.environ)
     if cache is None:
-        raise UsageError("no place for the archive of the package", "the user's cache cannot be written", "set XDG_CACHE_HOME")
+        raise UsageError("cannot write the archive of the package", "the user's cache is not writable", "set XDG_CACHE_HOME")
     return cache
 
 

@@ -1,10 +1,10 @@
-"""A write on Spark: reader tasks route rows, writer tasks sort them and write data files.
+"""A write on Spark: reader tasks route rows; writer tasks sort them and write data files.
 
-Where any task may add files to any bucket, those that read the rows also write them (`write_where_read`). Rows of tables with
-dynamic buckets go to the assigner of their key, and from there to the writer of the bucket that it gave them. The rows
-travel as chunks of Arrow data: through files on a Spark of this machine (`exchange_files`), through Spark's shuffle on a
-cluster (`write_on_spark`). A chunk is one value to Spark, so no row is ever converted between Python and the JVM: with rows in
-columns of Spark that conversion took most of the time (measured: five times the whole write).
+If any task may add files to any bucket, the tasks that read rows also write them (`write_where_read`). In tables with dynamic
+buckets, rows go to the assigner of their key first, then to the writer of the assigned bucket. Rows travel as chunks of Arrow
+data: through files on local Spark (`exchange_files`), through Spark's shuffle on a cluster (`write_on_spark`). A chunk is a
+single binary value to Spark, so rows are never converted between Python and the JVM; with Spark columns, that conversion took
+five times as long as the whole write does now.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from paimon_cli.write.write_plan import Tallies, WritePlan
 
 IndexFiles = Mapping[BucketId, IndexFileMeta]
 Note = tuple[int, Tally] | IndexFiles
-"""What a task has found out beside the rows: what is in a split that it has read, or the hash indexes that it has written as an
-assigner. Notes travel with the rows to the first writer, which returns them: sessions of Spark Connect have no accumulators."""
+"""Side results of a task: the number and counts of a split that it read, or the hash index files that it wrote as an assigner.
+
+Notes travel with the rows to the first writer, which returns them, because Spark Connect has no accumulators."""
 READ, WRITTEN = "read", "written"
 Steps = Accumulator[list[str]]
-"""For the display of progress alone: that a split was read (once more if its task is repeated), or that a writer task is done."""
+"""For the progress display only: a split was read (counted again if its task is repeated), or a writer task is done."""
 
 CHUNKS = pa.schema([pa.field("task", pa.int32()), pa.field("arrival", pa.int64()), pa.field("rows", pa.binary())])
 CHUNKS_SQL = "task int, arrival long, rows binary"
@@ -48,7 +49,7 @@ NOTE = -1
 """`arrival` of a note."""
 
 ROUTED_BYTES = 16 << 20
-"""Arrow bytes that a reader task collects before it cuts them into one chunk per writer."""
+"""Arrow bytes that a reader task collects before it cuts them into one chunk for each writer."""
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -61,12 +62,11 @@ class Shuffle:
     reader_tasks: int
     writer_tasks: int
     numbers_rows: bool = False
-    """Whether rows are numbered as they come, because nothing was known of them when they got their places in the order of
-    arrival: by the writers, or by assigners whose rows must keep their order on the way to the writers."""
+    """Whether rows get their final arrival numbers only after the shuffle, because the number of rows was not known before."""
 
     @property
     def assigners_number(self) -> bool:
-        """Where a row may move, what deletes it must come before the row that may follow it in the same bucket."""
+        """Whether assigners number the rows: if keys can move, a deletion must precede a later row in the same bucket."""
         return self.numbers_rows and self.plan.lookup_buckets is not None
 
     @property
@@ -74,18 +74,18 @@ class Shuffle:
         return self.numbers_rows and not self.assigners_number
 
     def writer_of(self, routed: Routed) -> np.ndarray:
-        """The writer task of each row: the same for all rows of a bucket, neighbouring buckets in different tasks."""
+        """The writer task of each row (int64): the same for all rows of a bucket; neighbouring buckets get different tasks."""
         partitioned = bool(self.plan.context.schema.partition_keys)
         offsets = np.array([zlib.crc32(p) if partitioned else 0 for p in routed.partitions.to_pylist()], np.int64)
         return (offsets[routed.codes] + routed.buckets) % self.writer_tasks
 
     def receivers(self, routed: Routed) -> np.ndarray:
-        """The task that gets each row from those that read them: its assigner, if there are any, or its writer."""
+        """The task that receives each row from the readers: its assigner if there are assigners, else its writer."""
         return routed.buckets if self.assigns else self.writer_of(routed)
 
     @property
     def assigns(self) -> bool:
-        """Whether rows go by way of assigners to the writers."""
+        """Whether rows go to assigners before they go to the writers."""
         return self.plan.assigns
 
     @property
@@ -93,34 +93,34 @@ class Shuffle:
         return self.plan.assigners if self.assigns else self.writer_tasks
 
     def first_router(self) -> Router:
-        """What the tasks that read the rows route them by."""
+        """The router of the reader tasks."""
         return self.plan.assigner_router() if self.assigns else self.plan.router()
 
     def assigner_plan(self, number: int) -> WritePlan:
-        """What one assigner works by."""
+        """The plan of one assigner."""
         return replace(self.plan, assigner=number)
 
     @property
     def writer_plan(self) -> WritePlan:
-        """What the writers work by."""
+        """The plan of the writers."""
         return replace(self.plan, rows_are_assigned=self.assigns)
 
     def first_pieces(self, rows: pa.RecordBatch, router: Router) -> Iterator[Piece]:
-        """The rows for those that get them first; `router` is a `first_router`."""
+        """The rows for each receiver; `router` comes from `first_router`."""
         return pieces(rows, self.receivers(router.route(rows)))
 
     def assigned_pieces(self, rows: pa.RecordBatch, router: Router) -> Iterator[Piece]:
-        """The rows of an assigner for the writers."""
+        """The rows of an assigner for each writer."""
         routed = router.route(rows)
         return pieces(with_buckets(routed.rows, routed.buckets), self.writer_of(routed))
 
 
 Piece = tuple[int, int, pa.RecordBatch]
-"""Rows for one task: its number, the first arrival, and the rows in the order of arrival."""
+"""Rows for one task: its number, the arrival number of the first row, and the rows in order of arrival."""
 
 
 def pieces(rows: pa.RecordBatch, tasks: np.ndarray) -> Iterator[Piece]:
-    """The rows of each task that gets some; `tasks` has the task of each row."""
+    """The rows of each task that gets any; `tasks`: the task number of each row (int array)."""
     order = stable_order([tasks])
     grouped, tasks = rows.take(pa.array(order)), tasks[order]
     starts = np.flatnonzero(np.append(True, tasks[1:] != tasks[:-1]))
@@ -131,18 +131,18 @@ def pieces(rows: pa.RecordBatch, tasks: np.ndarray) -> Iterator[Piece]:
 
 
 def chunks_of(found: Iterable[Piece]) -> pa.RecordBatch:
-    """The pieces as Spark rows."""
+    """The pieces as Spark rows, in the schema `CHUNKS`."""
     numbers, arrivals, rows = zip(*found, strict=True)
     return pa.record_batch([numbers, arrivals, [_packed(piece) for piece in rows]], schema=CHUNKS)
 
 
 def end_marks(tasks: int) -> pa.RecordBatch:
-    """One mark for each task, which sorts after its chunks."""
+    """One end mark for each task, which sorts after all its chunks."""
     return pa.record_batch([range(tasks), [END_OF_ROWS] * tasks, [b""] * tasks], schema=CHUNKS)
 
 
 def shuffle_of(plan: WritePlan, parallelism: int) -> Shuffle:
-    """Several splits share a reader task when there are many; a writer task gets at least one bucket of a partition."""
+    """Choose the number of reader and writer tasks. With many splits, several share a reader task."""
     reader_tasks = max(1, min(len(plan.splits), 16 * parallelism))
     writers = plan.parallelism or 2 * parallelism
     plan = plan.with_assigners(plan.parallelism or parallelism)
@@ -152,15 +152,15 @@ def shuffle_of(plan: WritePlan, parallelism: int) -> Shuffle:
 
 
 def chunks_of_splits(session: SparkSession, shuffle: Shuffle, steps: Steps | None = None) -> DataFrame:
-    """The rows of the plan's splits for those that get them first; reader task i reads a range of the splits."""
+    """The rows of the plan's splits as chunks for their receivers; each reader task reads a range of the splits."""
     numbers = session.range(0, max(1, len(shuffle.plan.splits)), 1, shuffle.reader_tasks)
     return numbers.mapInArrow(reader_task(shuffle, steps), CHUNKS_SQL)
 
 
 def write_on_spark(chunks: DataFrame, shuffle: Shuffle, steps: Steps | None = None) -> tuple[Written, Tallies]:
-    """Run the whole write as one Spark job: what makes the chunks, assigners of dynamic buckets, writers. Also what was found.
+    """Run a write as one Spark job: the source of the chunks, assigners if there are any, and writers.
 
-    Each writer gets the rows of its buckets in the order of arrival.
+    Each writer gets the rows of its buckets in order of arrival. Also returns the counts of each split.
     """
     received = _exchanged(chunks, shuffle.receiver_tasks)
     if shuffle.assigns:
@@ -168,9 +168,9 @@ def write_on_spark(chunks: DataFrame, shuffle: Shuffle, steps: Steps | None = No
     tasks = received.mapInArrow(writer_task(shuffle, steps), "written binary").collect()
     results: list[tuple[Written, list[Note]]] = [pickle.loads(row.written) for row in tasks]
     notes = [note for _, found in results for note in found]
-    made = {bucket_id: file for note in notes if isinstance(note, Mapping) for bucket_id, file in note.items()}
-    written = Written.of_tasks(written for written, _ in results).with_index_files(made)
-    return check_places(written), dict(note for note in notes if isinstance(note, tuple))
+    index_files = {bucket_id: file for note in notes if isinstance(note, Mapping) for bucket_id, file in note.items()}
+    written = Written.of_tasks(written for written, _ in results).with_index_files(index_files)
+    return check_bucket_owners(written), dict(note for note in notes if isinstance(note, tuple))
 
 
 def _exchanged(chunks: DataFrame, tasks: int) -> DataFrame:
@@ -178,7 +178,7 @@ def _exchanged(chunks: DataFrame, tasks: int) -> DataFrame:
 
 
 def reader_task(shuffle: Shuffle, steps: Steps | None) -> Task:
-    """Split numbers -> chunks. The first split's task also sends every receiver its end mark."""
+    """A function from split numbers to chunks. The task of the first split also sends each receiver its end mark."""
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plan = shuffle.plan
@@ -199,7 +199,7 @@ def reader_task(shuffle: Shuffle, steps: Steps | None) -> Task:
 
 
 def assigner_task(shuffle: Shuffle) -> Task:
-    """Chunks -> the same rows with their buckets, as chunks for the writers; each assigner sends every writer an end mark."""
+    """A function from chunks to chunks with a bucket for each row; each assigner sends each writer an end mark."""
 
     def assign(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carrying_errors():
@@ -219,7 +219,7 @@ def assigner_task(shuffle: Shuffle) -> Task:
 
 
 def writer_task(shuffle: Shuffle, steps: Steps | None) -> Task:
-    """Chunks -> files; gives what it has `Written`, and the notes that it got, pickled."""
+    """A function from chunks to data files; it returns the pickled `Written` and the notes that it received."""
 
     def write(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carrying_errors():
@@ -236,7 +236,7 @@ def writer_task(shuffle: Shuffle, steps: Steps | None) -> Task:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of at least `ROUTED_BYTES`, except the last: small chunks would cost more than their rows."""
+    """The rows in batches of at least `ROUTED_BYTES`, except the last: the overhead of small chunks would dominate."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -250,9 +250,10 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Received:
-    """The rows of a task's chunks, read once; `notes` is complete then. An input that breaks off before its end mark is an error.
+    """The rows of a task's chunks, which can be read once; `notes` is complete after that.
 
-    Arrow's stream just ends when the JVM side of a task dies: without the mark the rows so far would look like all.
+    Arrow's stream simply ends if the JVM side of a task dies, so the last chunk must be an end mark; without one,
+    `EOFError` is raised.
     """
 
     def __init__(self, chunks: Iterable[pa.RecordBatch]) -> None:
@@ -269,21 +270,21 @@ class Received:
                 elif not ended:
                     yield from pa.ipc.open_stream(rows.as_buffer())
         if not ended:
-            raise EOFError("the shuffled rows broke off: the Spark task was cancelled or its JVM died")
+            raise EOFError("the shuffled rows are incomplete: the Spark task was cancelled or its JVM died")
 
 
 def numbered_from_0(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows with other numbers of arrival: those that tell partitions apart would use up the table's sequence numbers."""
+    """Renumber rows by arrival from 0: the numbers given by Spark partitions are sparse and would exhaust sequence numbers."""
     count = 0
     for batch in batches:
         numbers = pa.array(np.arange(count, count + batch.num_rows))
-        place = batch.schema.get_field_index(SEQUENCE_NUMBER)
-        yield batch.set_column(place, batch.schema.field(place), numbers)
+        index = batch.schema.get_field_index(SEQUENCE_NUMBER)
+        yield batch.set_column(index, batch.schema.field(index), numbers)
         count += batch.num_rows
 
 
 def note_chunk(note: Note) -> pa.RecordBatch:
-    """A note for the first of the next tasks, which sorts before its chunks."""
+    """A note for the first task of the next step, which sorts before its chunks."""
     return pa.record_batch([[0], [NOTE], [pickle.dumps(note)]], schema=CHUNKS)
 
 
@@ -295,7 +296,7 @@ def _packed(rows: pa.RecordBatch) -> bytes:
 
 
 def write_where_read(engine: Engine, plan: WritePlan, parallelism: int, tallies: Tallies, progress: Progress) -> Written:
-    """Each task writes the rows of the splits that it reads: nothing is shuffled."""
+    """Run a write without a shuffle: each task writes the rows of the splits that it reads."""
     portions = portions_of(plan, parallelism)
     with phase(progress, "Writing rows", len(portions)) as done:
         results = engine.run_tasks(partial(write_portion, plan), portions, done)
@@ -305,7 +306,7 @@ def write_where_read(engine: Engine, plan: WritePlan, parallelism: int, tallies:
 
 
 def portions_of(plan: WritePlan, parallelism: int) -> list[range]:
-    """Numbers of neighbouring splits, about the same bytes in each portion: as few as keep all cores busy and fill files."""
+    """Ranges of split numbers with about the same bytes each: as few as keep all cores busy and fill files."""
     if not plan.splits:
         return []
     sizes = np.array([max(1, split.size) for split in plan.splits])
@@ -318,15 +319,15 @@ def portions_of(plan: WritePlan, parallelism: int) -> list[range]:
 
 
 def write_portion(plan: WritePlan, numbers: range) -> tuple[Written, Tallies]:
-    """Write some splits of the plan; also what was found in each."""
+    """Write some splits of the plan; also returns the counts of each split."""
     found: Tallies = {}
     portion = replace(plan, splits=plan.splits[numbers.start : numbers.stop], writer_id=numbers.start)
     written = write_rows(portion, found)
-    return written, {numbers.start + place: tally for place, tally in found.items()}
+    return written, {numbers.start + offset: tally for offset, tally in found.items()}
 
 
-def check_places(written: Written) -> Written:
-    """Each bucket must come from exactly one task; anything else would lose the order of its rows."""
+def check_bucket_owners(written: Written) -> Written:
+    """Check that each bucket was written by exactly one task; otherwise the order of its rows would be lost."""
     bucket_ids = {message.bucket_id for message in written.messages}
     if len(bucket_ids) != len(written.buckets):
         raise PaimonError("rows of one bucket were written by several tasks", "the shuffle did not keep them together")
