@@ -1,5 +1,6 @@
-"""Decides which manifests, partitions, buckets and files may hold a matching row, by bounds in metadata (FORMAT.md, section
-5.4).
+"""Decides by bounds in metadata which manifests, partitions, buckets and files may hold a matching row.
+
+The bounds are those of FORMAT.md, section 5.4.
 """
 
 from __future__ import annotations
