@@ -1,11 +1,11 @@
-"""Where Spark finds the data source `paimon`: it takes `DefaultSource` of every top-level package that begins with `pyspark_`.
+"""Registers the data source `paimon`: Spark loads `DefaultSource` from every top-level package whose name starts with `pyspark_`.
 
-An installation that cannot provide the source does not stop Spark from finding others.
+If the source cannot be imported, Spark still finds the other data sources.
 """
 
 try:
     from paimon_cli.spark.data_source import PaimonDataSource as DefaultSource
-except ImportError:  # such as an older PySpark: an error here would break every Python data source of the session
+except ImportError:  # such as on an older PySpark; an error here would disable every Python data source in the session
     pass
 else:
     __all__ = ["DefaultSource"]

@@ -1,4 +1,4 @@
-"""The script that `spark-submit` runs; its arguments are those of `paimon-cli`, whose `--print-spark-submit` names it."""
+"""The script that `--print-spark-submit` passes to `spark-submit`; it takes the same arguments as `paimon-cli`."""
 
 from paimon_cli.__main__ import main
 

@@ -1,6 +1,6 @@
-"""The clauses of SQL that commands take: SET of an update, and the SELECT list and ORDER BY of a read.
+"""SQL clauses that commands accept: SET for an update, the SELECT list and ORDER BY for a read.
 
-Every type is checked before a row is read.
+All types are checked before the first row is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from paimon_cli.sql.expressions import NUMERIC, WHOLE, ColumnValue, Expression, 
 
 
 class BadRow(Exception):
-    """An expression that cannot be computed for a row; `row` counts from 0 within the batch, `why` as in "overflow"."""
+    """An expression cannot be evaluated for a row. `row`: its index in the batch; `why`: the reason, such as "overflow"."""
 
     def __init__(self, row: int, why: str) -> None:
         super().__init__(row, why)
@@ -34,16 +34,16 @@ class BadRow(Exception):
 
 @dataclass(frozen=True)
 class Assignment:
-    """One column and its new value; `sql` is the expression as the user wrote it."""
+    """Assigns an expression to a column; `sql` is the expression as the user wrote it."""
 
     column: DataField
     expression: Expression
     sql: str
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """The new values, of the column's kind but not yet of its width; decimals are rounded half up to its digits.
+        """The new values, converted to the column's kind but not yet to its width; decimals are rounded half up to its scale.
 
-        All expressions read the values from before the update. Raises `BadRow` for the first row that cannot be computed.
+        Expressions read the values from before the update. Raises `BadRow` for the first row that cannot be evaluated.
         """
         try:
             return self._evaluate(batch)
@@ -60,14 +60,14 @@ class Assignment:
         return values
 
     def _first_bad_row(self, batch: pa.RecordBatch) -> int:
-        """The first row that the expression cannot compute, found by halving."""
+        """Find the first row that cannot be evaluated, by binary search."""
         low, high = 0, batch.num_rows
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self._computes(batch.slice(low, middle - low)) else (low, middle)
+            low, high = (middle, high) if self._can_evaluate(batch.slice(low, middle - low)) else (low, middle)
         return low
 
-    def _computes(self, batch: pa.RecordBatch) -> bool:
+    def _can_evaluate(self, batch: pa.RecordBatch) -> bool:
         try:
             self._evaluate(batch)
         except pa.ArrowInvalid:
@@ -75,7 +75,7 @@ class Assignment:
         return True
 
     def columns(self) -> Iterator[str]:
-        """Columns that the expression reads."""
+        """The columns that the expression reads."""
         yield from self.expression.columns()
 
 
@@ -83,8 +83,10 @@ UPDATE = "UPDATE t SET "
 
 
 def assignments_of(texts: Sequence[str], schema: TableSchema) -> tuple[Assignment, ...]:
-    """Parse the assignments. `UsageError` for broken or unsupported SQL, unknown, fixed or repeated columns, and kinds that do
-    not fit.
+    """Parse the assignments.
+
+    Raises `UsageError` for invalid or unsupported SQL, for columns that are unknown, cannot be changed or are set twice, and for
+    values of a kind that the column cannot hold.
     """
     found: list[Assignment] = []
     for text in texts:
@@ -93,7 +95,7 @@ def assignments_of(texts: Sequence[str], schema: TableSchema) -> tuple[Assignmen
     names = [assignment.column.name for assignment in found]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"column '{name}' is set twice", "a column takes a single new value")
+            raise UsageError(f"column '{name}' is set twice", "each column can be assigned only once")
     return tuple(found)
 
 
@@ -115,8 +117,9 @@ def _assignment(node: exp.Expr, sql: SqlText, schema: TableSchema) -> Assignment
     expression = reader.expression(right, column.type)
     kind, wanted = expression.kind, kind_of(column.type)
     if not can_become(kind, wanted):
-        hint = "round(...), floor(...) and ceil(...) make whole numbers" if wanted == WHOLE and kind in NUMERIC else ""
-        raise UsageError(f"column '{column.name}' ({type_to_sql(column.type)}) takes no {kind}: {sql.text}", hint=hint)
+        hint = "round(...), floor(...) and ceil(...) return integers" if wanted == WHOLE and kind in NUMERIC else ""
+        what = f"cannot set column '{column.name}' ({type_to_sql(column.type)}) to a value of type {kind}"
+        raise UsageError(f"{what}: {sql.text}", hint=hint)
     assignment = Assignment(column, expression, sql_of(right))
     _check_digits(assignment, schema)
     return assignment
@@ -137,17 +140,17 @@ def _target(reader: ExpressionReader, node: exp.Expr, schema: TableSchema) -> Da
 
 
 def _check_digits(assignment: Assignment, schema: TableSchema) -> None:
-    """Evaluate on no rows, because products and quotients of decimals can exceed every type."""
-    nothing = pa.schema([arrow_field(field) for field in schema.fields if field.name in set(assignment.columns())])
+    """Evaluate on an empty batch: the product or quotient of two decimals may need more digits than any type has."""
+    empty = pa.schema([arrow_field(field) for field in schema.fields if field.name in set(assignment.columns())])
     try:
-        assignment.expression.evaluate(pa.RecordBatch.from_pylist([], schema=nothing))
+        assignment.expression.evaluate(pa.RecordBatch.from_pylist([], schema=empty))
     except pa.ArrowInvalid as problem:
         raise UsageError(f"cannot compute {assignment.sql}", str(problem), "its decimals have too many digits") from problem
 
 
 @dataclass(frozen=True)
 class SetClause:
-    """One assignment for each column that is set. It is pickled as its texts."""
+    """The assignments of an update, at most one per column. It is pickled as its SQL."""
 
     texts: tuple[str, ...]
     schema: TableSchema
@@ -158,52 +161,55 @@ class SetClause:
 
 
 def parse_set_clause(texts: Sequence[str], schema: TableSchema) -> SetClause:
-    """Parse texts of the form `column = expression`; each may hold several, separated by commas.
+    """Parse strings of the form `column = expression`; each may hold several assignments, separated by commas.
 
     Expressions: columns, fields (a.b), literals, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, round, floor,
-    ceil. `UsageError` for other SQL, unknown columns, values of another type, key columns, and partition columns unless rows may
-    move to another partition.
+    ceil. Raises `UsageError` for other SQL, unknown columns, values of another type, key columns, and for partition columns
+    unless the table lets rows move to another partition.
     """
     return SetClause(tuple(texts), schema, assignments_of(texts, schema))
 
 
 class NullsLast(SQLite):
-    """By default nulls come last, in either direction."""
+    """The SQLite dialect, except that nulls sort last by default, both ascending and descending."""
 
     NULL_ORDERING = "nulls_are_last"
 
 
 def selected_values(text: str, schema: TableSchema) -> tuple[ColumnValue, ...]:
-    """`a, b.c` as columns and fields. Raises UsageError for anything else."""
+    """Parse a list of columns and fields such as `a, b.c`. Raises `UsageError` for anything else."""
     sql = SqlText(text, "list of columns", "SELECT ")
     statement = sql.parsed()
     reader = ExpressionReader(schema, sql)
     if not isinstance(statement, exp.Select) or any(value for name, value in statement.args.items() if name != "expressions"):
         raise UsageError(
-            f"cannot read the {sql.what}: {text}", "names separated by commas are expected", "such as id,a.b,`last name`"
+            f"cannot read the {sql.what}: {text}", "expected names separated by commas", "such as id,a.b,`last name`"
         )
     for node in statement.expressions:
         if not is_column(node):
-            raise sql.refused(node, "names separated by commas are expected", "such as id,a.b,`last name`")
+            raise sql.refused(node, "expected names separated by commas", "such as id,a.b,`last name`")
     return tuple(reader.column(node) for node in statement.expressions)
 
 
 def sort_keys(text: str, schema: TableSchema) -> tuple[SortKey, ...]:
-    """`a, b DESC NULLS FIRST, c + d`. Raises UsageError for broken SQL, unknown columns and values without an order."""
+    """Parse an ORDER BY list such as `a, b DESC NULLS FIRST, c + d`.
+
+    Raises `UsageError` for invalid SQL, unknown columns and values that cannot be ordered.
+    """
     sql = SqlText(text, "order", "SELECT 1 ORDER BY ", NullsLast)
     statement = sql.parsed()
     extra = {name for name, value in statement.args.items() if value} - {"expressions", "order", "kind"}
     order = statement.args.get("order")
     if not isinstance(statement, exp.Select) or extra or order is None:
         raise UsageError(
-            f"cannot read the order: {text}", "values separated by commas are expected, each optionally followed by ASC or DESC"
+            f"cannot read the order: {text}", "expected values separated by commas, each optionally followed by ASC or DESC"
         )
     reader = ExpressionReader(schema, sql)
     keys = []
     for node in order.expressions:
-        value = reader.expression(node.this, reader.type_beside(node.this))
+        value = reader.expression(node.this, reader.literal_type(node.this))
         if isinstance(value, ColumnValue) and isinstance(value.type, NestedType):
-            raise UsageError(f"{sql.part(node.this)} is nested", "values of its type have no order")
+            raise UsageError(f"{sql.part(node.this)} is nested", "values of nested types cannot be ordered")
         if not list(value.columns()):
             raise sql.refused(node.this, "it is the same for every row", "order by a column, such as id DESC")
         keys.append(SortKey(value, bool(node.args.get("desc")), bool(node.args.get("nulls_first"))))

@@ -1,4 +1,4 @@
-"""Columns spelled in SQL, `id BIGINT NOT NULL COMMENT 'x'`, and the tokens that they are parsed from."""
+"""Parses SQL column definitions such as `id BIGINT NOT NULL COMMENT 'x'`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Token:
-    """A token of a column definition: `text` without quotes; `start` and `end` are offsets into the source."""
+    """A token of a column definition. `text` is unquoted; `start` and `end` are offsets into the source."""
 
     kind: str
     text: str
@@ -40,7 +40,7 @@ class Token:
 
 
 class SqlTokens:
-    """A cursor over the tokens of `source`; `what` names the source in messages. Keywords are passed in upper case."""
+    """A cursor over the tokens of `source`, which messages call `what`. Callers pass keywords in upper case."""
 
     def __init__(self, source: str, what: str) -> None:
         self.source = source
@@ -59,7 +59,7 @@ class SqlTokens:
         return token
 
     def accept(self, *words: str) -> bool:
-        """Consume these keywords or signs if all of them come next."""
+        """Consume these keywords or symbols if they are the next tokens."""
         ahead = self._tokens[self._next : self._next + len(words)]
         if len(ahead) < len(words) or not all(_matches(token, word) for token, word in zip(ahead, words, strict=True)):
             return False
@@ -91,7 +91,7 @@ class SqlTokens:
         return tuple(names)
 
     def unexpected(self, expected: str, token: Token | None = None) -> UsageError:
-        """The error for an unexpected token; its hint marks the position."""
+        """The error for an unexpected token; it gives the line and column."""
         found = token or self.peek
         line = self.source.count("\n", 0, found.start) + 1
         column = found.start - (self.source.rfind("\n", 0, found.start) + 1) + 1
@@ -103,7 +103,7 @@ class SqlTokens:
         while position < len(self.source):
             match = _TOKEN.match(self.source, position)
             if match is None:
-                raise self.unexpected("SQL (names with other signs stand in backticks)", self._character(position))
+                raise self.unexpected("SQL (quote names with other characters in backticks)", self._character(position))
             if match.lastgroup != "space":
                 tokens.append(_token(match))
             position = match.end()
@@ -129,12 +129,12 @@ def _matches(token: Token, word: str) -> bool:
     return token.is_word(word) or token.is_sign(word)
 
 
-_BEHIND_TYPE = ("NOT", "NULL", "COMMENT", "PRIMARY", "AS", "METADATA", "GENERATED", "DEFAULT")
+_AFTER_TYPE = ("NOT", "NULL", "COMMENT", "PRIMARY", "AS", "METADATA", "GENERATED", "DEFAULT")
 
 
 @dataclass(frozen=True)
 class SqlColumn:
-    """A column as declared; `is_key` if PRIMARY KEY follows it, `declared_null` if NULL was written out.
+    """A column as declared. `is_key`: it has PRIMARY KEY; `declared_null`: NULL was written explicitly.
 
     `nullable` is None if neither NULL nor NOT NULL was written.
     """
@@ -146,7 +146,7 @@ class SqlColumn:
 
 
 def parse_column(text: str) -> SqlColumn:
-    """Parse one `-C` argument. `UsageError` with the position of what does not fit."""
+    """Parse one `-C` argument. Raises `UsageError` with the position of the first unexpected token."""
     tokens = SqlTokens(text, f"column '{text}'")
     column = read_column(tokens)
     _expect_end(tokens)
@@ -162,7 +162,7 @@ def parse_path(text: str) -> tuple[str, ...]:
 
 
 def parse_nested_column(text: str) -> tuple[tuple[str, ...], SqlColumn]:
-    """Parse the path and declaration of `a.b TYPE ...`."""
+    """Parse `a.b TYPE ...` into its path and its declaration."""
     tokens = SqlTokens(text, f"column '{text}'")
     path = _path(tokens)
     column = read_declaration(tokens, path[-1])
@@ -219,10 +219,10 @@ def read_declaration(tokens: SqlTokens, name: str) -> SqlColumn:
 
 
 def _default(tokens: SqlTokens) -> str | None:
-    """The text of a literal, which is how schemas store it. NULL is no default."""
+    """The literal as text, which is how schemas store defaults. DEFAULT NULL is the same as no default."""
     token = tokens.take()
     if token.kind not in (NUMBER, STRING, WORD):
-        raise tokens.unexpected("a value, text in single quotes", token)
+        raise tokens.unexpected("a value (strings in single quotes)", token)
     if token.is_word("NULL"):
         return None
     quoted = len(token.text) > 1 and token.text.startswith("'") and token.text.endswith("'")
@@ -230,13 +230,13 @@ def _default(tokens: SqlTokens) -> str | None:
 
 
 def _type_text(tokens: SqlTokens) -> str:
-    """The source up to a token that cannot belong to the type: a constraint, or the comma or bracket of the enclosing list."""
+    """The source text of the type, which ends at a constraint, or at the comma or parenthesis of the enclosing list."""
     first = last = tokens.peek
     if first.kind != WORD:
         raise tokens.unexpected("a type")
     depth = 0
     while (token := tokens.peek).kind != END:
-        if depth == 0 and (token.is_sign(",", ")", ";") or token.is_word(*_BEHIND_TYPE)):
+        if depth == 0 and (token.is_sign(",", ")", ";") or token.is_word(*_AFTER_TYPE)):
             break
         depth += token.is_sign("<", "(") - token.is_sign(">", ")")
         last = tokens.take()

@@ -1,4 +1,4 @@
-"""The predicate tree: each node evaluates the rows of a batch, and gives a conservative answer for bounds of columns."""
+"""The predicate tree. Each node can be evaluated on a batch of rows and, conservatively, on column bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import UsageError
-from paimon_cli.sql.expressions import BoundsOf, ColumnBounds, ColumnValue, Expression, alike, bounds_of_term
+from paimon_cli.sql.expressions import BoundsOf, ColumnBounds, ColumnValue, Expression, bounds_of_term, with_common_type
 
 COMPARISONS: dict[str, Callable[..., pa.Array]] = {
     "=": pc.equal,
@@ -45,18 +45,18 @@ class Condition(Protocol):
 
     @property
     def can_fail(self) -> bool:
-        """Whether the condition may fail for some rows, such as by a division by zero."""
+        """Whether evaluation may fail for some rows, such as by a division by zero."""
         ...
 
 
 def _values(term: Expression, batch: pa.RecordBatch) -> pa.Array:
-    """The values to compare: stored values if a scalar of the same type is compared with a column."""
+    """The values to compare: those of a column as stored, since the other side is a scalar of the same type."""
     return term.stored(batch) if isinstance(term, ColumnValue) else term.evaluate(batch)
 
 
 @dataclass(frozen=True)
 class Always:
-    """TRUE or FALSE. NULL counts as FALSE, because it selects no row."""
+    """The constant TRUE or FALSE. NULL is represented as FALSE, because neither selects a row."""
 
     value: bool
     can_fail = False
@@ -76,7 +76,7 @@ class Always:
 
 @dataclass(frozen=True)
 class _TermCondition:
-    """A condition on the values of one term. Unless it asks for nulls, no null fulfils it."""
+    """A condition on the values of one expression. Except for IS NULL, nulls never satisfy it."""
 
     term: Expression
     can_fail = False
@@ -86,7 +86,7 @@ class _TermCondition:
         return bounds is None or (not bounds.only_nulls and self._may_hold(bounds))
 
     def _may_hold(self, bounds: ColumnBounds) -> bool:
-        """False only if no value within the bounds fulfils the condition."""
+        """False only if no value within the bounds satisfies the condition."""
         return True
 
     def must_match(self, bounds_of: BoundsOf) -> bool:
@@ -96,7 +96,7 @@ class _TermCondition:
         return bounds is not None and bounds.no_nulls and self._must_hold(bounds)
 
     def _must_hold(self, bounds: ColumnBounds) -> bool:
-        """True only if every value within the bounds fulfils the condition; none of them is null."""
+        """True only if every value within the bounds, which include no null, satisfies the condition."""
         return False
 
     def columns(self) -> Iterator[str]:
@@ -105,9 +105,9 @@ class _TermCondition:
 
 @dataclass(frozen=True)
 class Compare(_TermCondition):
-    """`term op value`, op one of = != < <= > >=; `value` internal, `scalar` the Arrow form of it.
+    """`term op value`, where op is = != < <= > or >=. `value` is an internal value, and `scalar` is the same value in Arrow.
 
-    `negated`: NOT of it, kept for floating columns only, where NaN makes NOT (x < 1) differ from x >= 1.
+    `negated` is used only for floating-point columns: with NaN, NOT (x < 1) differs from x >= 1.
     """
 
     op: str
@@ -135,7 +135,7 @@ class Compare(_TermCondition):
 
     def _must_hold(self, bounds: ColumnBounds) -> bool:
         low, high = bounds.low, bounds.high
-        if low is None or high is None or isinstance(self.value, float):  # a NaN may lie outside of the bounds
+        if low is None or high is None or isinstance(self.value, float):  # NaN is not covered by the bounds
             return False
         if self.op in ("=", "!="):
             return (low == high == self.value) if self.op == "=" else (self.value < low or self.value > high)
@@ -146,9 +146,7 @@ class Compare(_TermCondition):
 
 @dataclass(frozen=True)
 class OneOf(_TermCondition):
-    """`term [NOT] IN (values)`: one or more values, none of them null or floating (Arrow looks floating values up by their
-    bits).
-    """
+    """`term [NOT] IN (values)`. One or more values; none is null or floating-point, which Arrow would compare bitwise."""
 
     values: tuple[Any, ...]
     scalars: pa.Array
@@ -200,7 +198,7 @@ class IsNull(_TermCondition):
 
 @dataclass(frozen=True)
 class IsNan(_TermCondition):
-    """`[NOT] isnan(term)` of a floating number; null for null. A NaN may lie outside of all bounds."""
+    """`[NOT] isnan(term)` for a floating-point expression; null for null. Bounds never prune it: they do not cover NaN."""
 
     negated: bool = False
 
@@ -211,7 +209,7 @@ class IsNan(_TermCondition):
 
 @dataclass(frozen=True)
 class Like(_TermCondition):
-    """`term [NOT] LIKE pattern`; `regex` is equivalent, `prefix` is the start of every match."""
+    """`term [NOT] LIKE pattern`. `regex` is the equivalent regular expression; every match starts with `prefix`."""
 
     regex: str
     prefix: str
@@ -233,7 +231,7 @@ class Like(_TermCondition):
 
 @dataclass(frozen=True)
 class Related:
-    """`left op right` of two values compared as `kind`; `text` is the comparison as written, `fields` what it reads."""
+    """`left op right`, two expressions compared as `kind`. `text`: the comparison as written; `fields`: the columns it reads."""
 
     left: Expression
     op: str
@@ -246,15 +244,15 @@ class Related:
 
     def matches(self, batch: pa.RecordBatch) -> pa.Array:
         try:
-            left, right = alike([self.left.evaluate(batch), self.right.evaluate(batch)], self.kind)
+            left, right = with_common_type([self.left.evaluate(batch), self.right.evaluate(batch)], self.kind)
             compared = COMPARISONS[self.op](left, right)
         except pa.ArrowInvalid as problem:
-            hint = "AND evaluates only the rows that its other conditions accept: b <> 0 AND a / b > 1"
-            raise UsageError(f"{self.text} cannot be computed for every row", str(problem), hint) from problem
+            hint = "exclude such rows with AND, which evaluates it only where the other conditions hold: b <> 0 AND a / b > 1"
+            raise UsageError(f"{self.text} cannot be evaluated for every row", str(problem), hint) from problem
         return pc.invert(compared) if self.negated else compared
 
     def may_match(self, bounds_of: BoundsOf) -> bool:
-        """A definite answer only if each column has one value for all rows, as within a partition."""
+        """False only if each column has a single value in all rows, as partition columns do, and these values do not match."""
         known = [bounds_of(field.name) for field in self.fields]
         values: list[Any] = []
         for bounds in known:
@@ -291,7 +289,7 @@ class Joined:
 
 
 class And(Joined):
-    """AND. Parts that can fail are evaluated only for rows that the other parts accept."""
+    """AND. Parts that can fail are evaluated only for rows that satisfy the other parts."""
 
     def matches(self, batch: pa.RecordBatch) -> pa.Array:
         return _joined(self.parts, batch, pc.and_kleene, neutral=True)
@@ -304,7 +302,7 @@ class And(Joined):
 
 
 class Or(Joined):
-    """OR. Parts that can fail are evaluated only for rows that the other parts have not accepted."""
+    """OR. Parts that can fail are evaluated only for rows that do not satisfy the other parts."""
 
     def matches(self, batch: pa.RecordBatch) -> pa.Array:
         return _joined(self.parts, batch, pc.or_kleene, neutral=False)
@@ -317,7 +315,7 @@ class Or(Joined):
 
 
 def _joined(parts: Sequence[Condition], batch: pa.RecordBatch, join: Callable[..., pa.Array], neutral: bool) -> pa.Array:
-    """The parts joined by `join`; `neutral` is the answer that leaves the result to the other parts."""
+    """Combine the parts by `join`; `neutral` is its neutral element: TRUE for AND, FALSE for OR."""
     found = _constant(batch, neutral)
     for part in sorted(parts, key=lambda part: part.can_fail):
         if not part.can_fail:

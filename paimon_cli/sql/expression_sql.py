@@ -1,4 +1,4 @@
-"""SQL values as expressions: the only reader of what conditions, assignments and sort keys compute, on top of sqlglot."""
+"""Parses SQL values into expressions with sqlglot, for conditions, assignments and sort keys alike."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from paimon_cli.sql.expressions import (
 from paimon_cli.sql.literals import Literal, units_of, whole_number
 
 DIALECT = "sqlite"
-"""sqlglot's dialect that takes both "name" and `name` for a column and X'..' for bytes."""
+"""The sqlglot dialect that accepts both "name" and `name` for a column, and X'..' for bytes."""
 
 REQUIRED = re.compile(r"Required keyword: '\w+' missing")
 
@@ -43,7 +43,7 @@ TYPED_TEXTS = {
 
 @dataclass(frozen=True)
 class SqlText:
-    """SQL as the user wrote it; `what` names it in messages, `prefix` is put before it for parsing."""
+    """SQL as the user wrote it. Messages call it `what`; `prefix` completes it to a statement that sqlglot can parse."""
 
     text: str
     what: str
@@ -51,7 +51,7 @@ class SqlText:
     dialect: str | type[Dialect] = DIALECT
 
     def parsed(self) -> exp.Expr:
-        """Parse the text. `UsageError` quotes the part that cannot be parsed."""
+        """Parse the text. Raises `UsageError`, which quotes the part that cannot be parsed."""
         if not self.text.strip():
             raise UsageError(f"cannot read the {self.what}: it is empty")
         try:
@@ -90,16 +90,16 @@ class SqlText:
             return f"something is missing after {at}" if not first["end_context"] else f"something is missing at {at}"
         if (first["description"] or "").startswith("Expecting"):
             return f"{first['description'].split()[-1]} is missing after {at}"
-        return f"{at} (character {position}) is not expected there"
+        return f"unexpected {at} at character {position}"
 
 
 def sql_of(node: exp.Expr) -> str:
-    """The node as text, for messages."""
+    """The node as SQL text, for messages."""
     return node.sql(dialect=DIALECT)
 
 
 def literal_of(node: exp.Expr) -> Literal | None:
-    """The literal of this node, or None for other nodes. `UsageError` for X'..' without pairs of hex digits."""
+    """The literal of a node, or None if it is not a literal. Raises `UsageError` for X'..' without pairs of hex digits."""
     if isinstance(node, exp.Paren):
         return literal_of(node.this)
     if isinstance(node, exp.Null):
@@ -130,13 +130,13 @@ def _bytes(node: exp.HexString) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError as problem:
-        raise UsageError(f"X'{text}' is not a binary value", "pairs of hex digits are expected") from problem
+        raise UsageError(f"X'{text}' is not a binary value", "expected pairs of hex digits") from problem
 
 
 OPERATORS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 TEXT_FUNCTIONS: dict[type[exp.Expr], str] = {exp.Upper: "upper", exp.Lower: "lower"}
 ROUNDINGS: dict[type[exp.Expr], str] = {exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil"}
-UNDERSTOOD = (
+SUPPORTED = (
     "a value is a column, a field such as a.b, a literal, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, "
     "round, floor or ceil"
 )
@@ -147,14 +147,14 @@ LARGEST_WHOLE = 2**63 - 1
 
 
 class ExpressionReader:
-    """Reads the values of one SQL text over the columns of a schema; every kind is checked before a row is read."""
+    """Builds the expressions of one SQL text on the columns of a schema; kinds are checked here, before any row is read."""
 
     def __init__(self, schema: TableSchema, sql: SqlText) -> None:
         self._schema = schema
         self.sql = sql
 
     def expression(self, node: exp.Expr, wanted: DataType) -> Expression:
-        """The expression of a node; literals without a type of their own are read as `wanted`. Raises `UsageError`."""
+        """The expression of a node; untyped literals are read as `wanted`. Raises `UsageError`."""
         if isinstance(node, exp.Paren):
             return self.expression(node.this, wanted)
         if is_column(node):
@@ -181,10 +181,10 @@ class ExpressionReader:
             return Function("abs", (operand,), operand.kind)
         if isinstance(node, exp.Coalesce):
             return self._coalesce([node.this, *node.expressions], wanted, node)
-        raise self.sql.refused(node, UNDERSTOOD)
+        raise self.sql.refused(node, SUPPORTED)
 
     def column(self, node: exp.Expr) -> ColumnValue:
-        """A column, or a field of a nested column: `a.b`. `UsageError` for unknown names."""
+        """Resolve a column, or a field of a nested column such as `a.b`. Raises `UsageError` for unknown names."""
         names = column_path(node)
         first = self._schema.find(names[0].name)
         if first is None:
@@ -197,8 +197,8 @@ class ExpressionReader:
             t = inner[name.name]
         return ColumnValue(first.name, t, tuple(name.name for name in names[1:]))
 
-    def type_beside(self, *nodes: exp.Expr) -> DataType:
-        """The type of the first column among these values; literals next to it are read as that type."""
+    def literal_type(self, *nodes: exp.Expr) -> DataType:
+        """The type that untyped literals next to these nodes are read as: that of the first column in them."""
         for node in nodes:
             for found in node.walk(prune=is_column):
                 if is_column(found):
@@ -207,24 +207,24 @@ class ExpressionReader:
 
     def _unknown_column(self, name: exp.Identifier) -> UsageError:
         columns = f"columns: {', '.join(self._schema.field_names)}"
-        why = "the table does not have it"
+        why = "the table has no such column"
         if name.quoted and self.sql.part(name).startswith('"'):
             text = "'" + name.name.replace("'", "''") + "'"
-            columns = f"texts are written in single quotes: {text}"
+            columns = f"write strings in single quotes: {text}"
             why = "double quotes enclose column names"
         return UsageError(f"no column '{name.name}' in the {self.sql.what}: {self.sql.text}", why, columns, column=name.name)
 
     def _unknown_field(self, names: Sequence[exp.Identifier], t: DataType, field: str, inner: dict[str, DataType]) -> UsageError:
         whole = ".".join(name.name for name in names)
         if inner:
-            return UsageError(f"no field '{field}' in {whole}", "the ROW does not have it", f"fields: {', '.join(inner)}")
-        hint = f"a column whose name holds a dot is written `{whole}.{field}`"
+            return UsageError(f"no field '{field}' in {whole}", "the ROW has no such field", f"fields: {', '.join(inner)}")
+        hint = f"if the name of a column contains a dot, write `{whole}.{field}`"
         return UsageError(f"{whole} has no fields", f"it is of type {type_to_sql(t.with_nullable(True))}", hint)
 
     def _arithmetic(self, node: exp.Expr, op: str) -> Expression:
         found = Arithmetic(op, self._operand(node.this, node), self._operand(node.args["expression"], node))
         if op == "%" and found.kind != WHOLE:
-            raise UsageError(f"cannot compute {self.sql.part(node)}", "% takes whole numbers")
+            raise UsageError(f"cannot compute {self.sql.part(node)}", "% expects integers")
         return found
 
     def _operand(self, node: exp.Expr, whole: exp.Expr) -> Expression:
@@ -237,7 +237,7 @@ class ExpressionReader:
         arguments = tuple(self.expression(node, STRING) for node in nodes)
         for node, argument in zip(nodes, arguments, strict=True):
             if argument.kind != TEXT:
-                raise UsageError(f"cannot compute {self.sql.part(whole)}", f"{self.sql.part(node)} is not a text")
+                raise UsageError(f"cannot compute {self.sql.part(whole)}", f"{self.sql.part(node)} is not a string")
         return Function(name, arguments, kind)
 
     def _coalesce(self, nodes: Sequence[exp.Expr], wanted: DataType, whole: exp.Expr) -> Expression:
@@ -249,21 +249,21 @@ class ExpressionReader:
 
 
 def is_column(node: exp.Expr) -> bool:
-    """Whether the node names a column or a field: `a`, `a.b`, and deeper."""
+    """Whether the node is a reference to a column or a nested field, such as `a`, `a.b` or `a.b.c`."""
     if isinstance(node, exp.Dot):
         return is_column(node.this) and isinstance(node.args["expression"], exp.Identifier)
     return isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier)
 
 
 def column_path(node: exp.Expr) -> list[exp.Identifier]:
-    """The names of a column path, the outermost first."""
+    """The names in a reference to a column or field, outermost first."""
     if isinstance(node, exp.Dot):
         return [*column_path(node.this), node.args["expression"]]
     return [part for part in (node.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
 
 
 def constant(literal: Literal, wanted: DataType) -> Constant:
-    """A constant. Dates and times are read exactly as the wanted type; other values have a type of their own."""
+    """The constant for a literal. Dates and times must fit `wanted` exactly; other literals have a type of their own."""
     value = literal.value
     if value is None:
         return Constant(None, wanted)
@@ -281,12 +281,12 @@ def constant(literal: Literal, wanted: DataType) -> Constant:
     except UsageError as problem:
         raise UsageError(f"{literal} is not a valid {name}", hint=problem.hint) from problem
     if units.denominator != 1 or not whole.low <= units <= whole.high:
-        raise UsageError(f"{literal} does not fit {name} exactly")
+        raise UsageError(f"{literal} cannot be represented exactly as {name}")
     return Constant(whole.value(int(units)), wanted)
 
 
 def _constant_number(value: Decimal) -> Constant:
-    """The smallest of BIGINT, DECIMAL and DOUBLE that holds the number."""
+    """The number as BIGINT or DECIMAL if one of them can hold it, else as DOUBLE."""
     _, digits, exponent = value.as_tuple()
     scale = -int(exponent)
     if scale == 0 and abs(value) <= LARGEST_WHOLE:
@@ -294,12 +294,12 @@ def _constant_number(value: Decimal) -> Constant:
     if scale >= 0 and max(len(digits), scale) <= MOST_DIGITS:
         return Constant(value, DecimalType(max(len(digits), scale, 1), scale))
     if math.isinf(float(value)):
-        raise UsageError(f"{value} does not fit any number type")
+        raise UsageError(f"{value} is out of range for every numeric type")
     return Constant(float(value), DOUBLE)
 
 
 def comparable_kind(left: Expression, right: Expression) -> str | None:
-    """The kind in which two values are compared; None if they cannot be."""
+    """The kind as which two values are compared; None if they cannot be compared."""
     if can_become(left.kind, right.kind):
         return right.kind
     return left.kind if can_become(right.kind, left.kind) else None

@@ -1,7 +1,7 @@
-"""Values that SQL computes from a row for conditions, assignments and sort keys, and what bounds of columns say of them.
+"""SQL expressions, as used in conditions, assignments and sort keys, and the column bounds that conditions are checked against.
 
-Numbers are computed in the widest form of their kind (int64, decimal256, float64) by kernels that fail on overflow; only an
-assignment brings the result into its column's type.
+Numbers are computed in the widest type of their kind (int64, decimal256, float64) by kernels that fail on overflow; only an
+assignment casts the result to its column's type.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from paimon_cli.datatypes.data_type import (
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 
-WHOLE, DECIMAL, FLOATING, TEXT, BINARY = "whole number", "decimal number", "floating number", "text", "binary value"
+WHOLE, DECIMAL, FLOATING, TEXT, BINARY = "integer", "decimal", "floating-point number", "string", "binary"
 NUMERIC = (WHOLE, DECIMAL, FLOATING)
-"""Each kind of number can be used as any kind after it."""
+"""Each of these kinds converts implicitly to those after it."""
 
 WIDE_WHOLE = pa.decimal256(19, 0)
 QUOTIENT_DIGITS = 12
-"""Least number of digits after the decimal point of a dividend; its quotient has some more."""
+"""Decimal dividends are extended to at least this scale; their quotients have a larger one."""
 
 
 class Expression(Protocol):
-    """A computed value: `kind` is one of the constants above, or the text of any other type. Columns are looked up by name."""
+    """A value computed from a row. `kind` is one of the constants above, or the SQL name of any other type."""
 
     @property
     def kind(self) -> str: ...
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """One value per row. `pa.ArrowInvalid` if a value of the batch cannot be computed."""
+        """One value per row. Raises `pa.ArrowInvalid` if the value of any row cannot be computed."""
         ...
 
     def columns(self) -> Iterator[str]: ...
 
 
 def kind_of(t: DataType) -> str:
-    """The kind of a column's values, regardless of their width."""
+    """The kind of a type, regardless of its width."""
     if t.root in INTEGER_ROOTS:
         return WHOLE
     if isinstance(t, DecimalType):
@@ -65,14 +65,14 @@ def kind_of(t: DataType) -> str:
 
 
 def can_become(kind: str, wanted: str) -> bool:
-    """Whether values of one kind can be used as another without a change of meaning."""
+    """Whether values of one kind convert implicitly to another."""
     return kind == wanted or (kind in NUMERIC and wanted in NUMERIC and NUMERIC.index(kind) < NUMERIC.index(wanted))
 
 
 def as_kind(values: pa.Array, kind: str) -> pa.Array:
-    """Numbers in the form in which that kind is computed; other values unchanged.
+    """Numbers cast to the type that this kind is computed in; other values unchanged.
 
-    Whole numbers that `round` makes of a decimal stay decimals: they may be wider than int64.
+    The integers that `round` returns for a decimal stay decimals, because they may be wider than int64.
     """
     t = values.type
     if kind == WHOLE:
@@ -84,7 +84,7 @@ def as_kind(values: pa.Array, kind: str) -> pa.Array:
 
 @dataclass(frozen=True)
 class ColumnValue:
-    """The value of a column, or of the field that `path` leads to. `type` is the type of that value."""
+    """A column, or the field at `path` in a nested column; `type` is the type of the column or field."""
 
     name: str
     type: DataType
@@ -110,7 +110,7 @@ class ColumnValue:
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant: the internal value `value` of `type` for every row."""
+    """The same internal value `value` of `type` for every row."""
 
     value: Any
     type: DataType
@@ -131,7 +131,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """`left op right`, op one of + - * / %. Dividing whole numbers gives a whole number, rounded toward zero."""
+    """`left op right`, where op is + - * / or %. Dividing two integers gives an integer, rounded toward zero."""
 
     op: str
     left: Expression
@@ -159,7 +159,7 @@ class Arithmetic:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of values of one kind: `kind` is the kind of its result, which is null where an argument is null."""
+    """A function call; `kind` is the kind of its result, which is null where an argument is null."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -175,7 +175,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Coalesce:
-    """The first argument that is not null; all are of one kind, or numbers."""
+    """The first argument that is not null. The arguments are all of one kind, or all numbers."""
 
     arguments: tuple[Expression, ...]
 
@@ -184,7 +184,7 @@ class Coalesce:
         return reduce(lambda known, other: other if can_become(known, other) else known, (a.kind for a in self.arguments))
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        return pc.coalesce(*alike([argument.evaluate(batch) for argument in self.arguments], self.kind))
+        return pc.coalesce(*with_common_type([argument.evaluate(batch) for argument in self.arguments], self.kind))
 
     def columns(self) -> Iterator[str]:
         for argument in self.arguments:
@@ -193,7 +193,7 @@ class Coalesce:
 
 @dataclass(frozen=True)
 class SortKey:
-    """Nulls come last in either direction if not asked for first; NaN is greater than every number."""
+    """One element of ORDER BY. Nulls sort last unless `nulls_first`; NaN sorts above every number."""
 
     value: Expression
     descending: bool = False
@@ -205,8 +205,8 @@ def _with_digits(values: pa.Array, digits: int) -> pa.Array:
     return values.cast(pa.decimal256(values.type.precision + more, values.type.scale + more))
 
 
-def alike(values: list[pa.Array], kind: str) -> list[pa.Array]:
-    """The values in one common form of the kind; decimals get the same precision and scale, wide enough for all."""
+def with_common_type(values: list[pa.Array], kind: str) -> list[pa.Array]:
+    """The arrays cast to one type of this kind; decimals get a precision and scale wide enough for all of them."""
     shaped = [as_kind(value, kind) for value in values]
     if not any(pa.types.is_decimal(value.type) for value in shaped):
         return shaped
@@ -218,7 +218,7 @@ def alike(values: list[pa.Array], kind: str) -> list[pa.Array]:
 
 
 def _whole_operands(left: pa.Array, right: pa.Array, *, exact: bool) -> list[pa.Array]:
-    """Both operands as int64, or as decimals for an operator whose result on decimals is whole too."""
+    """Both operands as int64; as decimals if one is a decimal and the operator is `exact`: its results stay whole."""
     if exact and pa.types.is_decimal(left.type) | pa.types.is_decimal(right.type):
         return [as_kind(side, DECIMAL) for side in (left, right)]
     return [side.cast(pa.int64()) for side in (left, right)]
@@ -233,17 +233,17 @@ def _infinite(values: pa.Array) -> np.ndarray:
     return np.isinf(values.to_numpy(zero_copy_only=False))
 
 
-def _rounded(how: Callable[[pa.Array], pa.Array]) -> Callable[[list[pa.Array]], pa.Array]:
-    return lambda arguments: _as_whole(how(_with_room(arguments[0])))
+def _rounded(rounding: Callable[[pa.Array], pa.Array]) -> Callable[[list[pa.Array]], pa.Array]:
+    return lambda arguments: _as_integers(rounding(_with_spare_digit(arguments[0])))
 
 
-def _with_room(values: pa.Array) -> pa.Array:
-    """The decimal type with one more digit, because rounding up may need it."""
+def _with_spare_digit(values: pa.Array) -> pa.Array:
+    """Decimals with one more digit of precision, which rounding up may need."""
     t = values.type
     return values.cast(pa.decimal256(min(t.precision + 1, 76), t.scale)) if pa.types.is_decimal(t) else values
 
 
-def _as_whole(values: pa.Array) -> pa.Array:
+def _as_integers(values: pa.Array) -> pa.Array:
     t = values.type
     return values.cast(pa.decimal256(max(t.precision - t.scale, 1), 0) if pa.types.is_decimal(t) else pa.int64())
 
@@ -265,14 +265,14 @@ FUNCTIONS: dict[str, Callable[[list[pa.Array]], pa.Array]] = {
     "floor": _rounded(pc.floor),
     "ceil": _rounded(pc.ceil),
 }
-"""By name: arguments evaluated -> values."""
+"""Function name -> implementation, which takes the evaluated arguments."""
 
 
 @dataclass(frozen=True)
 class ColumnBounds:
-    """Bounds of a column: of `rows` values `nulls` are null (None: unknown), the others lie in [`low`, `high`] (None: unknown).
+    """What is known of the `rows` values of a column: `nulls` of them are null, the others are in [`low`, `high`]; None: unknown.
 
-    Bounds are internal values (`datatypes.arrow_types`). `exact`: low and high occur and are no truncated texts.
+    Bounds are internal values (`datatypes.arrow_types`). `exact`: both occur in the column, so neither is a truncated string.
     """
 
     rows: int
@@ -281,7 +281,7 @@ class ColumnBounds:
     high: Any = None
     exact: bool = False
     holds: Callable[[tuple[Any, ...]], bool] | None = None
-    """An index of the column: False only if none of the values is in it."""
+    """A lookup in the file index of the column; False only if the column holds none of these values."""
 
     @property
     def only_nulls(self) -> bool:
@@ -293,7 +293,7 @@ class ColumnBounds:
 
     @property
     def single(self) -> bool:
-        """Every value that is not null is `low`."""
+        """Whether every value that is not null equals `low`."""
         return self.exact and self.low is not None and self.low == self.high
 
     def may_hold(self, *values: Any) -> bool:
@@ -302,16 +302,16 @@ class ColumnBounds:
 
     @staticmethod
     def of_value(value: Any) -> ColumnBounds:
-        """Bounds of a column that holds a single value: a partition column within a partition."""
+        """Bounds of a column with a single value, such as a partition column within a partition."""
         return ColumnBounds(1, int(value is None), value, value, exact=True)
 
 
 BoundsOf = Callable[[str], ColumnBounds | None]
-"""Bounds of a column by name; None: nothing is known."""
+"""Column name -> its bounds, or None if nothing is known."""
 
 
 def bounds_of_term(term: Expression, bounds_of: BoundsOf) -> ColumnBounds | None:
-    """The bounds of a column. Fields and functions of a column have none, but are null at least where the column is."""
+    """The bounds of an expression. Of fields and functions only this is known: they are null where their column is."""
     if isinstance(term, Function) and isinstance(term.arguments[0], ColumnValue) and len(term.arguments) == 1:
         found = bounds_of_term(term.arguments[0], bounds_of)
         return None if found is None else ColumnBounds(found.rows, found.nulls)

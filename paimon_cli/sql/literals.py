@@ -1,6 +1,6 @@
-"""SQL literals in terms of a column: exact for every type but FLOAT and DOUBLE, which take the nearest value.
+"""Converts SQL literals to values of a column's type: exactly, except for FLOAT and DOUBLE, which get the nearest value.
 
-INT, DECIMAL, DATE, TIME and TIMESTAMP columns are whole numbers of a unit, so that `int_col < 3.5` becomes `int_col < 4`.
+Columns of type INT, DECIMAL, DATE, TIME and TIMESTAMP hold whole numbers of a unit, so `int_col < 3.5` becomes `int_col < 4`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ZONE = re.compile(r"^(.*\d{2}:\d{2}\S*?) ?(Z|[+-]\d{2}:?\d{2})$")
 class Literal:
     """The value of a SQL literal: bool, Decimal, str, bytes, or None for NULL.
 
-    `keyword`: DATE, TIME, TIMESTAMP or TIMESTAMP_LTZ if the keyword preceded the text, else empty.
+    `keyword`: DATE, TIME, TIMESTAMP or TIMESTAMP_LTZ if that keyword precedes the string, else empty.
     """
 
     value: bool | Decimal | str | bytes | None
@@ -53,14 +53,14 @@ class Literal:
 
 @dataclass(frozen=True)
 class WholeNumber:
-    """A column type as whole numbers of a unit, from `low` to `high`."""
+    """A column type whose values are whole numbers of a unit, from `low` to `high`."""
 
     type: DataType
     low: int
     high: int
 
     def value(self, number: int) -> Any:
-        """The internal value of a number of units."""
+        """The internal value for this number of units."""
         if isinstance(self.type, DecimalType):
             return decimal_of(number, self.type.scale)
         if isinstance(self.type, TimestampType):
@@ -70,12 +70,12 @@ class WholeNumber:
 
 
 def _per_second(t: TimestampType) -> int:
-    """Stored units per second: millis, micros or nanos."""
+    """Stored units per second: milliseconds, microseconds or nanoseconds."""
     return 10 ** (3 if t.precision <= 3 else 6 if t.precision <= 6 else 9)
 
 
 def whole_number(t: DataType) -> WholeNumber | None:
-    """The whole-number form of a type; None for texts, binaries, booleans and floats."""
+    """The range of a type that holds whole numbers of a unit; None for strings, binaries, booleans and floats."""
     if isinstance(t, DecimalType):
         largest = 10**t.precision - 1
         return WholeNumber(t, -largest, largest)
@@ -84,7 +84,7 @@ def whole_number(t: DataType) -> WholeNumber | None:
 
 
 def units_of(literal: Literal, t: DataType) -> Fraction:
-    """The literal in units of a whole-number type, exactly. `UsageError` if it cannot be compared with the column."""
+    """The exact number of units that a literal stands for. Raises `UsageError` if it cannot be compared with the column."""
     try:
         if t.root in INTEGER_ROOTS:
             return _number(literal)
@@ -92,7 +92,7 @@ def units_of(literal: Literal, t: DataType) -> Fraction:
             return _number(literal) * 10**t.scale
         nanos = _nanos(literal, t)
     except (ValueError, ArithmeticError) as problem:
-        raise nonsense(literal, t) from problem
+        raise _not_comparable(literal, t) from problem
     if isinstance(t, TimestampType):
         return Fraction(nanos * _per_second(t), 10**9)
     return Fraction(nanos, NANOS_OF_DAY if t.root == "DATE" else 10**6)
@@ -109,21 +109,21 @@ def _number(literal: Literal) -> Fraction:
 
 
 def _nanos(literal: Literal, t: DataType) -> int:
-    """Nanoseconds since the epoch, or of the day for TIME."""
+    """Nanoseconds since the epoch; for TIME, since midnight."""
     text = literal.value
     if not isinstance(text, str) or ((literal.keyword == "TIME") != isinstance(t, TimeType) and literal.keyword):
-        raise ValueError("not a text")
+        raise ValueError("not a string")
     if isinstance(t, TimeType):
         return parse_time(text) * 10**6
     if literal.keyword == "DATE":
         return parse_date(text) * NANOS_OF_DAY
     if ZONE.match(text) and t.root != "TIMESTAMP_LTZ":
-        raise ValueError("a time zone compared with a column without one")
+        raise ValueError("a time zone, but the column has none")
     return epoch_nanos(text)
 
 
 def epoch_nanos(text: str) -> int:
-    """Nanoseconds since the epoch of `YYYY-MM-DD[THH:MM[:SS[.f]][Z|+HH:MM]]`; UTC where no zone is given. ValueError."""
+    """Parse `YYYY-MM-DD[THH:MM[:SS[.f]][Z|+HH:MM]]` to nanoseconds since the epoch; UTC is the default. Raises `ValueError`."""
     zone = ZONE.match(text)
     moment = parse_timestamp(zone[1] if zone else text)
     return moment.millis * 10**6 + moment.nano_of_milli - (_offset_minutes(zone[2]) * 60 * 10**9 if zone else 0)
@@ -136,7 +136,7 @@ def _offset_minutes(zone: str) -> int:
 
 
 def value_of(literal: Literal, t: DataType) -> Any:
-    """The internal value to compare with a text, binary, boolean or floating column. `UsageError` if there is none."""
+    """The internal value to compare with a string, binary, boolean or floating-point column. Raises `UsageError`."""
     value = literal.value
     if isinstance(t, StringType) and isinstance(value, str) and not literal.keyword:
         return value
@@ -150,14 +150,14 @@ def value_of(literal: Literal, t: DataType) -> Any:
         try:
             return values_to_arrow([float(value)], t)[0].as_py()
         except ValueError as problem:
-            raise nonsense(literal, t) from problem
-    raise nonsense(literal, t)
+            raise _not_comparable(literal, t) from problem
+    raise _not_comparable(literal, t)
 
 
 def scalar_of(value: Any, t: DataType) -> pa.Scalar:
     return values_to_arrow([value], t)[0]
 
 
-def nonsense(literal: Literal, t: DataType) -> UsageError:
-    hint = "texts are written in single quotes, binaries as X'0aff', dates as DATE '2024-01-31'"
+def _not_comparable(literal: Literal, t: DataType) -> UsageError:
+    hint = "write strings in single quotes, binary values as X'0aff', dates as DATE '2024-01-31'"
     return UsageError(f"cannot compare {literal} with {type_to_sql(t.with_nullable(True))}", hint=hint)

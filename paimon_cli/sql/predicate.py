@@ -1,4 +1,4 @@
-"""A filter over a table's columns: which rows match, and which partitions, buckets and files may be skipped."""
+"""A filter on a table: which rows match, and which partitions, buckets and files can be skipped."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ from paimon_cli.sql.expressions import BoundsOf, ColumnValue
 
 _MARK_WIDTHS = {"INT": 4, "DATE": 4, "BIGINT": 8}
 MOST_BUCKET_KEYS = 1000
-"""With more combinations of bucket-key values hashing does not help: most buckets are hit."""
+"""With more combinations of bucket-key values than this, hashing them rules out hardly any bucket."""
 
 
 @dataclass(frozen=True)
 class Predicate:
-    """A parsed condition; a row matches when it is TRUE, as in SQL's WHERE. It is pickled as its text."""
+    """A parsed condition. A row matches if the condition is TRUE, as in a WHERE clause. It is pickled as its SQL."""
 
     sql: str
     schema: TableSchema
     condition: Condition
     warnings: tuple[str, ...] = ()
-    """What the user may not have meant."""
+    """Warnings about conditions that probably do not mean what the user intended."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return parse_predicate, (self.sql, self.schema)
 
     def filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that match. `UsageError` for rows for which the condition cannot be computed."""
+        """The rows that match. Raises `UsageError` if the condition cannot be evaluated for a row."""
         matches = self.condition.matches(batch)
         return batch if matches.true_count == len(matches) else batch.filter(matches)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Columns that the condition reads, without duplicates."""
+        """The columns that the condition reads, without duplicates."""
         return tuple(dict.fromkeys(self.condition.columns()))
 
     def may_match(self, bounds_of: BoundsOf) -> bool:
-        """False only if no row whose columns lie within the bounds can match."""
+        """False only if no row within these column bounds can match."""
         return self.condition.may_match(bounds_of)
 
     def must_match(self, bounds_of: BoundsOf) -> bool:
-        """True only if every row whose columns lie within the bounds matches."""
+        """True only if every row within these column bounds matches."""
         return self.condition.must_match(bounds_of)
 
     def buckets(self, total_buckets: int) -> frozenset[int] | None:
-        """The buckets that matching rows can be in; None if the condition does not fix the bucket key."""
+        """The buckets that can hold matching rows; None if the condition does not determine the bucket key."""
         names, function = self.schema.bucket_key_names, self.schema.typed_options.bucket_function
         types = self.schema.types_of(names)
         if not names or total_buckets < 1 or bucket_key_limit(function, types) is not None:
             return None
         fixed = _fixed_values(self.condition)
         candidates = [fixed.get(name) for name in names]
-        # 0.0 and -0.0 are equal but have two hashes.
+        # 0.0 and -0.0 are equal but hash differently.
         if any(values is None for values in candidates) or any(t.root in ("FLOAT", "DOUBLE") for t in types):
             return None
         keys = list(product(*(values for values in candidates if values is not None)))
@@ -70,9 +70,9 @@ class Predicate:
 
     @cached_property
     def partition_marks(self) -> frozenset[bytes] | None:
-        """Byte strings of which one occurs in every serialised partition that can match, regardless of the writer.
+        """Byte strings one of which occurs in the serialised form of every partition that can match, whichever engine wrote it.
 
-        None if the condition does not fix a partition column of a type whose bytes are known.
+        None if the condition does not determine the value of a partition column whose type has a known encoding.
         """
         fixed = _fixed_values(self.condition)
         marks = [_marks(self.schema.field(name).type.root, fixed.get(name)) for name in self.schema.partition_keys]
@@ -92,7 +92,7 @@ def _marks(root: str, values: tuple[Any, ...] | None) -> frozenset[bytes] | None
 
 
 def _fixed_values(condition: Condition) -> dict[str, tuple[Any, ...]]:
-    """The columns that must have one of certain values for the condition to hold, with these values."""
+    """The columns that the condition restricts to a set of values, with these values."""
     if isinstance(condition, And):
         merged: dict[str, tuple[Any, ...]] = {}
         for part in condition.parts:
@@ -110,11 +110,11 @@ def _fixed_values(condition: Condition) -> dict[str, tuple[Any, ...]]:
 
 
 def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
-    """A SQL condition over the table's columns.
+    """Parse a SQL condition on the columns of a table.
 
-    Comparisons, IN, BETWEEN, LIKE, IS NULL, isnan(..) with AND, OR, NOT, of columns, fields (a.b) and what `parse_set_clause`
-    computes; typed literals DATE '..', TIMESTAMP '..', TIME '..', X'..'; names quoted by "" or ``. Raises UsageError for other
-    SQL, unknown columns and values that cannot be compared with their column.
+    Supported are comparisons, IN, BETWEEN, LIKE, IS NULL and isnan(..), combined by AND, OR and NOT. Operands are columns, fields
+    (a.b), the expressions of `parse_set_clause` and typed literals: DATE '..', TIMESTAMP '..', TIME '..' and X'..'. Names may be
+    quoted by "" or ``. Raises `UsageError` for other SQL, unknown columns and values that cannot be compared with their column.
     """
     from paimon_cli.sql.predicate_sql import condition_of  # sqlglot takes long to import, and most reads have no filter
 

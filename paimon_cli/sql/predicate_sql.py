@@ -1,5 +1,6 @@
-"""Parses a SQL condition into the predicate tree. NOT is pushed down to the leaves, literals become values of the columns'
-types.
+"""Parses a SQL condition into a predicate tree.
+
+NOT is pushed down to the leaves, and literals are converted to the types of the columns that they are compared with.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 TYPED_FUNCTIONS = {"lower": STRING, "upper": STRING, "length": BIGINT}
-"""Functions of a column whose values are compared as precisely as a column's own."""
-QUOTES = "texts, dates and times are written in single quotes: "
-UNDERSTOOD = "conditions are = != < <= > >= IN BETWEEN LIKE IS NULL isnan(..), joined by AND OR NOT"
+"""Functions whose result, for a column argument, is compared exactly, like the column itself."""
+QUOTES = "write strings, dates and times in single quotes: "
+SUPPORTED = "conditions are = != < <= > >= IN BETWEEN LIKE IS NULL isnan(..), combined by AND OR NOT"
 
 
 def condition_of(sql: str, schema: TableSchema) -> tuple[Condition, tuple[str, ...]]:
-    """The condition, and a warning about what the user may not have meant.
+    """Parse a condition; also returns warnings about comparisons that the user probably did not intend.
 
-    `UsageError` for broken or unsupported SQL, unknown columns, and values that do not fit their column.
+    Raises `UsageError` for invalid or unsupported SQL, unknown columns, and values that cannot be compared with their column.
     """
     text = SqlText(sql, "condition")
     reader = _Reader(schema, text)
@@ -49,7 +50,7 @@ class _Reader:
         self.warnings: list[str] = []
 
     def condition(self, node: exp.Expr, negated: bool) -> Condition:
-        """The node of the tree for this SQL, or its negation."""
+        """The predicate for this SQL node, or its negation."""
         if isinstance(node, exp.Paren):
             return self.condition(node.this, negated)
         if isinstance(node, exp.Not):
@@ -77,12 +78,10 @@ class _Reader:
             return Always(bool(node.this) != negated)
         if is_column(node):
             return self._boolean_column(node, negated)
-        raise self._sql.refused(node, UNDERSTOOD)
+        raise self._sql.refused(node, SUPPORTED)
 
     def _comparison(self, left: exp.Expr, op: str, right: exp.Expr, whole: exp.Expr, negated: bool) -> Condition:
-        """A comparison. A column with a literal is compared exactly, in the column's own type, and prunes; other values by
-        kind.
-        """
+        """Compare a column with a literal exactly, in the column's type, so that the comparison can prune; others by kind."""
         literals = literal_of(left), literal_of(right)
         if literals[0] is not None and literals[1] is None:
             return self._comparison(right, MIRRORED[op], left, whole, negated)
@@ -98,18 +97,18 @@ class _Reader:
         if literal.value is None:
             return Always(False)
         if t.root in FLOATING_ROOTS:
-            value = self._fitting(value_of, literal, t, nodes)
-            self._warn_of_nan(value, *nodes)
+            value = self._converted(value_of, literal, t, nodes)
+            self._warn_about_nan(value, *nodes)
             return Compare(term, op, value, scalar_of(value, t), negated)
         op = OPPOSITE[op] if negated else op
         whole = whole_number(t)
         if whole is None:
-            value = self._fitting(value_of, literal, t, nodes)
+            value = self._converted(value_of, literal, t, nodes)
             return Compare(term, op, value, scalar_of(value, t))
-        units = self._fitting(units_of, literal, t, nodes)
+        units = self._converted(units_of, literal, t, nodes)
         if units.denominator != 1 and op in ("=", "!="):
             return Always(False) if op == "=" else IsNull(term, negated=True)
-        # Between two whole numbers < and <= mean the same; so do > and >=.
+        # `units` may lie between two whole numbers: there < and <= are the same, and so are > and >=.
         number = math.ceil(units) if op in ("<", ">=") else math.floor(units)
         if not whole.low <= number <= whole.high:
             holds_always = op == "!=" or (number > whole.high) == (op in ("<", "<="))
@@ -117,7 +116,7 @@ class _Reader:
         value = whole.value(number)
         return Compare(term, op, value, scalar_of(value, t))
 
-    def _fitting(
+    def _converted(
         self, read: Callable[[Literal, DataType], Any], literal: Literal, t: DataType, nodes: tuple[exp.Expr, exp.Expr]
     ) -> Any:
         try:
@@ -128,7 +127,7 @@ class _Reader:
             hint = f"{QUOTES}'{right}'" if isinstance(literal.value, Decimal) else problem.hint
             raise UsageError(what, hint=hint) from problem
 
-    def _warn_of_nan(self, value: float, left: exp.Expr, right: exp.Expr) -> None:
+    def _warn_about_nan(self, value: float, left: exp.Expr, right: exp.Expr) -> None:
         if math.isnan(value):
             column = self._sql.part(left)
             warning = (
@@ -137,7 +136,7 @@ class _Reader:
             self.warnings.append(f"{warning}; isnan({column}) finds it")
 
     def _related(self, left: exp.Expr, op: str, right: exp.Expr, whole: exp.Expr, negated: bool) -> Condition:
-        wanted = self._values.type_beside(left, right)
+        wanted = self._values.literal_type(left, right)
         sides = [self._values.expression(node, wanted) for node in (left, right)]
         if any(isinstance(side, Constant) and side.value is None for side in sides):
             return Always(False)
@@ -168,9 +167,9 @@ class _Reader:
         values = []
         for literal, item in given:
             if whole is None:
-                values.append(self._fitting(value_of, literal, t, (node.this, item)))
+                values.append(self._converted(value_of, literal, t, (node.this, item)))
                 continue
-            units = self._fitting(units_of, literal, t, (node.this, item))
+            units = self._converted(units_of, literal, t, (node.this, item))
             if units.denominator == 1 and whole.low <= units <= whole.high:
                 values.append(whole.value(int(units)))
         if not values:
@@ -179,13 +178,13 @@ class _Reader:
 
     def _is(self, node: exp.Is, negated: bool) -> Condition:
         if isinstance(node.expression, exp.Null):
-            return IsNull(self._values.expression(node.this, self._values.type_beside(node.this)), negated)
+            return IsNull(self._values.expression(node.this, self._values.literal_type(node.this)), negated)
         if isinstance(node.expression, exp.Boolean):
-            # IS TRUE and IS FALSE are never null, so their negation includes the nulls.
+            # IS TRUE and IS FALSE are never NULL, so their negation matches nulls.
             term, _ = self._term(node.this)
             found = self._comparison(node.this, "=", node.expression, node, negated)
             return Or((found, IsNull(term))) if negated else found
-        raise self._sql.refused(node, UNDERSTOOD)
+        raise self._sql.refused(node, SUPPORTED)
 
     def _is_nan(self, node: exp.IsNan, negated: bool) -> Condition:
         term = self._values.expression(node.this, DOUBLE)
@@ -198,17 +197,17 @@ class _Reader:
         if isinstance(node, exp.Escape):
             given = literal_of(node.expression)
             if given is None or not isinstance(given.value, str) or len(given.value) != 1 or not isinstance(node.this, exp.Like):
-                raise UsageError("ESCAPE takes one character", hint="LIKE 'a!%%' ESCAPE '!'")
+                raise UsageError("ESCAPE expects a single character", hint="LIKE 'a!%%' ESCAPE '!'")
             escape, node = given.value, node.this
         term = self._values.expression(node.this, STRING)
         pattern = literal_of(node.expression)
         if pattern is None:
-            raise self._sql.refused(node.expression, "LIKE takes a pattern in single quotes, such as 'a%'")
+            raise self._sql.refused(node.expression, "LIKE expects a pattern in single quotes, such as 'a%'")
         if pattern.value is None:
             return Always(False)
         if term.kind != TEXT or not isinstance(pattern.value, str):
             wrong = node.expression if term.kind == TEXT else node.this
-            raise UsageError(f"cannot compute {self._sql.part(node)}", f"{self._sql.part(wrong)} is not a text")
+            raise UsageError(f"cannot compute {self._sql.part(node)}", f"{self._sql.part(wrong)} is not a string")
         regex, prefix = _regex(pattern.value, escape)
         return Like(term, regex, prefix, negated != bool(node.args.get("negate")))
 
@@ -216,13 +215,13 @@ class _Reader:
         value = self._values.column(node)
         if value.type.root != "BOOLEAN":
             part = self._sql.part(node)
-            why = f"{part} is of type {type_to_sql(value.type.with_nullable(True))}; only a BOOLEAN is a condition by itself"
+            why = f"its type is {type_to_sql(value.type.with_nullable(True))}; only a BOOLEAN column is a condition by itself"
             raise UsageError(f"{part} is not a condition", why, f"compare it with a value, or write {part} IS NOT NULL")
         return self._comparison(node, "=", exp.true(), node, negated)
 
     def _term(self, node: exp.Expr) -> tuple[Expression, DataType | None]:
-        """The value, and its type if it is a column, or one of `TYPED_FUNCTIONS` of a column."""
-        term = self._values.expression(node, self._values.type_beside(node))
+        """The expression of a node, and its type if it is a column or one of `TYPED_FUNCTIONS` applied to a column."""
+        term = self._values.expression(node, self._values.literal_type(node))
         self._refuse_nested(node, term)
         if isinstance(term, ColumnValue):
             return term, term.type
@@ -233,14 +232,16 @@ class _Reader:
     def _refuse_nested(self, node: exp.Expr, term: Expression) -> None:
         if isinstance(term, ColumnValue) and isinstance(term.type, NestedType):
             fields = [field.name for field in term.type.fields] if isinstance(term.type, RowType) else []
-            hint = f"compare a field of it, such as {self._sql.part(node)}.{fields[0]}" if fields else ""
+            hint = f"compare one of its fields, such as {self._sql.part(node)}.{fields[0]}" if fields else ""
             raise UsageError(
-                f"{self._sql.part(node)} is nested", "as a whole it can only be tested with IS NULL or IS NOT NULL", hint
+                f"{self._sql.part(node)} is nested",
+                "it can only be tested with IS NULL or IS NOT NULL",
+                hint,
             )
 
 
 def _regex(pattern: str, escape: str) -> tuple[str, str]:
-    """A LIKE pattern as a regular expression, and the fixed text at its beginning."""
+    """Convert a LIKE pattern to a regular expression; also returns its literal prefix."""
     parts: list[str] = []
     prefix: Sequence[str] | None = None
     fixed: list[str] = []
