@@ -1,4 +1,4 @@
-"""The cases of `lab run` by name, in the order of `lab ls`."""
+"""The catalog of `lab run` cases, in the order in which `lab ls` prints them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 OFF, PARTITION, BUCKET, *_ = DATA_CONFLICT_CHECKS
 BOTH = (OFF, BUCKET)
 WHOLE_BUCKETS = (OFF, PARTITION, BUCKET)
-"""The granularities of cases without a table of their own."""
+"""The granularities of cases with `has_table=False`."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A case. `anomaly`: what goes wrong without the check; `function`: the module and function of this room that run it, which
-    are imported only then; `writers`, `rounds`: their defaults, None if the number is fixed; `is_seeded`: whether it depends on
-    the seed; `has_table`: whether table options and all granularities apply.
+    """A case of `lab run`.
+
+    `anomaly`: what goes wrong without the data conflict check; `function`: the module and function that run it, imported on
+    demand; `writers`, `rounds`: defaults, None if the number is fixed; `is_seeded`: whether it depends on the seed; `has_table`:
+    whether table options and all granularities apply.
     """
 
     name: str
@@ -44,7 +46,7 @@ class Case:
 
     @property
     def honours(self) -> list[str]:
-        """Options of `lab run` that apply to this case."""
+        """The options of `lab run` that apply to this case."""
         choices = {
             "--writers": self.writers is not None,
             "--rounds": self.rounds is not None,
@@ -84,7 +86,7 @@ CASES = (
     ),
     Case(
         "snapshot-conflict",
-        "Commits reach for one snapshot number",
+        "Commits compete for one snapshot number",
         "none",
         "cases.snapshot_conflict",
         writers=2,
@@ -103,7 +105,7 @@ CASES = (
     ),
     Case(
         "snapshot-ordering",
-        "The same, with and without sequence.snapshot-ordering",
+        "Merge disorder with and without sequence.snapshot-ordering",
         "merge disorder",
         "cases.snapshot_ordering",
         writers=2,
@@ -151,7 +153,7 @@ CASES = (
     Case("crash", "A writer dies at every one of its storage calls", "none", "cases.crash"),
     Case(
         "unsafe-rename",
-        "A store without atomic rename, beside one with a conditional put",
+        "A store without atomic rename, compared with one that has a conditional put",
         "lost snapshot",
         "cases.unsafe_rename",
     ),
@@ -159,11 +161,11 @@ CASES = (
 
 
 def find_case(name: str) -> Case:
-    """Find a case by name, with or without hyphens: topology2. `UsageError` lists the names if there is no such case."""
+    """Find a case by name; hyphens may be omitted (`topology2`). Raises `UsageError` with all names if there is none."""
     for case in CASES:
         if case.name.replace("-", "") == name.replace("-", ""):
             return case
-    raise UsageError(f"no case '{name}'", f"there are {', '.join(case.name for case in CASES)}", "paimon-cli lab ls")
+    raise UsageError(f"no case '{name}'", f"cases are {', '.join(case.name for case in CASES)}", "paimon-cli lab ls")
 
 
 def run_case(
@@ -174,9 +176,9 @@ def run_case(
     rounds: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> list[Story]:
-    """Run the case under each granularity, or once if that makes no difference. The same choices give the same stories.
+    """Run a case under each granularity and combine equal stories. Equal arguments give equal stories.
 
-    `UsageError` for a choice that does not apply to the case.
+    Raises `UsageError` for an argument that does not apply to the case.
     """
     from paimon_cli.lab.lab_table import LabSetting, check_options
 
@@ -185,11 +187,11 @@ def run_case(
     for flag, value in chosen.items():
         if value is not None and flag not in case.honours:
             raise UsageError(
-                f"{flag} means nothing to the case {name}", f"it honours {', '.join(case.honours)}", f"leave {flag} out"
+                f"{flag} does not apply to the case {name}", f"its options are {', '.join(case.honours)}", f"remove {flag}"
             )
     unknown = [check for check in checks if check not in (DATA_CONFLICT_CHECKS if case.has_table else WHOLE_BUCKETS)]
     if unknown:
-        raise UsageError(f"the case {name} has no granularity {unknown[0]}", f"it knows {', '.join(WHOLE_BUCKETS)}")
+        raise UsageError(f"the case {name} has no granularity {unknown[0]}", f"choose from {', '.join(WHOLE_BUCKETS)}")
     check_options(options or {})
     setting = LabSetting(
         seed=seed,
@@ -197,11 +199,11 @@ def run_case(
         rounds=rounds or case.rounds or 0,
         options=options or {},
     )
-    told: list[Story] = []
+    stories: list[Story] = []
     for story in (story for check in checks for story in case.run(replace(setting, check=check))):
-        same = [index for index, other in enumerate(told) if story.tells_the_same_as(other)]
+        same = [index for index, other in enumerate(stories) if story.is_same_as(other)]
         if same:
-            told[same[0]] = replace(told[same[0]], checks=told[same[0]].checks + story.checks)
+            stories[same[0]] = replace(stories[same[0]], checks=stories[same[0]].checks + story.checks)
         else:
-            told.append(story)
-    return told
+            stories.append(story)
+    return stories

@@ -1,4 +1,4 @@
-"""The cases of `lab run`: lost races, conflicting compactions, crashes, and which writer may write to which bucket."""
+"""The cases of `lab run`: lost races, conflicting compactions, crashes, and assignments of writers to buckets."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def _rows(keys: range, value: str) -> list[dict[str, object]]:
 
 
 def _ended(table: LabTable, expected: dict[int, str], good: str, bad: str) -> Story:
-    """Compare what readers see in the end with what was acknowledged."""
-    seen = {row["k"]: row["v"] for row in table.rows()}
+    """Compare the rows that readers see at the end with the acknowledged ones."""
+    visible = {row["k"]: row["v"] for row in table.rows()}
     errors = [violation for violation in table.end() if violation.severity == ERROR]
-    correct = seen == expected and not errors
+    correct = visible == expected and not errors
     return table.story.end(correct, good if correct else bad)
 
 
 def snapshot_conflict(setting: LabSetting) -> list[Story]:
-    """Writers of different buckets try the same snapshot number: each commits between the check and the put of the other."""
+    """Writers of different buckets try to publish the same snapshot number: each commits just before the put of another."""
     options = {"bucket": str(setting.writers)}
     table = LabTable(Story("snapshot-conflict", (setting.check,)), setting, COLUMNS, "k", options)
     writers, keys = writers_of(table, setting.writers), table.keys_of_buckets()
@@ -54,7 +54,7 @@ def snapshot_conflict(setting: LabSetting) -> list[Story]:
     for writer in refused:
         writer.write([{"k": keys[writers.index(writer)], "v": writer.name[-1]}])
     count = "both" if len(writers) == 2 else f"all {len(writers)}"
-    good = f"{count} commits are there, once each: the losers wrote their metadata again on top of the winner's snapshot"
+    good = f"{count} commits are in the table exactly once: the losers rewrote their metadata on top of the winner's snapshot"
     return [_ended(table, expected, good, "a commit is missing")]
 
 
@@ -69,14 +69,14 @@ def files_conflict(setting: LabSetting) -> list[Story]:
     second.prepare()
     first.commit()
     if not second.commit():
-        second.tell("starts again from the latest snapshot")
+        second.record("starts again from the latest snapshot")
         second.compact()
     expected = {0: "old", 1: "new", 2: "new", 3: "new"}
     return [_ended(table, expected, "the second job failed and left no file; no row is lost or doubled", "rows are wrong")]
 
 
 def single_committer(setting: LabSetting) -> list[Story]:
-    """Concurrent writes, serial commits: one writer per bucket, one committer for all of them."""
+    """Concurrent writes, serial commits: one writer per bucket, and a single committer."""
     options = {"bucket": str(setting.writers)}
     table = LabTable(Story("single-committer", (setting.check,)), setting, COLUMNS, "k", options)
     writers, keys = writers_of(table, setting.writers), table.keys_of_buckets()
@@ -85,16 +85,14 @@ def single_committer(setting: LabSetting) -> list[Story]:
         for writer, key in zip(writers, keys, strict=True):
             writer.prepare([{"k": key, "v": f"{writer.name[-1]}{round_number}"}])
         messages = [message for writer in writers for message in writer.messages]
-        committer.tell("receives the commit messages of all writers", f"{len(messages)} buckets")
+        committer.record("receives the commit messages of all writers", f"{len(messages)} buckets")
         Committer(committer.context).commit(messages, fresh_identity(committer.context))
     expected = {key: f"{writer.name[-1]}{setting.rounds}" for writer, key in zip(writers, keys, strict=True)}
     return [_ended(table, expected, "one snapshot a round for all buckets, no race", "rows are wrong")]
 
 
 def write_only(setting: LabSetting) -> list[Story]:
-    """Writers only add level-0 files (write-only), and one dedicated job compacts, so that no job deletes files that another one
-    needs.
-    """
+    """Writers only add level-0 files and a dedicated job compacts, so no job deletes files that another job needs."""
     table = LabTable(Story("write-only", (setting.check,)), setting, COLUMNS, "k", {"write-only": "true"})
     writer, compactor = Writer(table, "writer"), Compactor(table, "compactor")
     expected: dict[int, str] = {}
@@ -107,12 +105,12 @@ def write_only(setting: LabSetting) -> list[Story]:
         writer.write([{"k": 0, "v": value}])
         expected[0] = value
         conflicts += not compactor.commit()
-    good = f"no conflict in {setting.rounds} rounds: appends and a compaction of older files never contradict each other"
+    good = f"no conflict in {setting.rounds} rounds: appends never conflict with a compaction of older files"
     return [_ended(table, expected, good, f"{conflicts} conflicts")]
 
 
 def crash(setting: LabSetting) -> list[Story]:
-    """A writer dies before each of its storage calls in turn, and its job is run again under the same user and identifier."""
+    """A writer crashes before each of its storage calls in turn, and its job is repeated with the same user and identifier."""
     story = Story("crash", (setting.check,))
     whole: list[bool] = []
     for call in itertools.count():
@@ -122,12 +120,12 @@ def crash(setting: LabSetting) -> list[Story]:
         table.end()
         if not has_crashed:
             break
-    good = f"{len(whole)} runs: the table was whole after each crash, and the row of the repeated job is there once"
-    return [story.end(all(whole), good if all(whole) else "a crash broke the table")]
+    good = f"{len(whole)} runs: the table was intact after each crash, and the row of the repeated job is there exactly once"
+    return [story.end(all(whole), good if all(whole) else "a crash damaged the table")]
 
 
 def _crash(table: LabTable, call: int, story: Story, whole: list[bool]) -> bool:
-    """Die after this number of calls of the commit, then repeat the job; False if the commit makes no further calls."""
+    """Crash after this number of the commit's calls, then repeat the job; returns False if the commit finished before."""
     writer, identity = Writer(table, "writer"), CommitIdentity("job", 1)
     writer.prepare([{"k": 1, "v": "new"}])
     writer.storage.calls.clear()
@@ -136,7 +134,7 @@ def _crash(table: LabTable, call: int, story: Story, whole: list[bool]) -> bool:
     with contextlib.suppress(ActorCrashed):
         Committer(writer.context).commit(writer.messages, identity)
         has_crashed = False
-    seen = "; ".join(str(row["v"]) for row in table.rows())
+    visible = "; ".join(str(row["v"]) for row in table.rows())
     orphans = len(table.orphans())
     again = Writer(table, "again")
     again.prepare([{"k": 1, "v": "new"}])
@@ -144,14 +142,14 @@ def _crash(table: LabTable, call: int, story: Story, whole: list[bool]) -> bool:
     commits = [snapshot.commit_user for snapshot in table.context.snapshots.newest_first()].count("job")
     whole.append(commits == 1 and [row["v"] for row in table.rows()] == ["new"])
     last = writer.storage.calls[-1] if call else "nothing done yet"
-    what = f"dies after call {call}: {last}" if has_crashed else "lives"
-    after = "is recognised as made" if result.already_committed else f"makes snapshot {result.snapshots[0].id}"
-    story.tell("writer", what, f"readers see {seen}, {orphans} files are orphans; the job, repeated, {after}")
+    what = f"crashes after call {call}: {last}" if has_crashed else "finishes without a crash"
+    after = "is recognised as committed" if result.already_committed else f"publishes snapshot {result.snapshots[0].id}"
+    story.record("writer", what, f"readers see {visible}, {orphans} files are orphans; the job, repeated, {after}")
     return has_crashed
 
 
 def unsafe_rename(setting: LabSetting) -> list[Story]:
-    """An object store whose rename is a check and an overwrite, compared with one that has a conditional put."""
+    """A store whose rename is a check followed by an overwrite, compared with one that has a conditional put."""
     stories = []
     for store in (RENAMING, CONDITIONAL):
         table = LabTable(Story("unsafe-rename", (setting.check,), store), setting, COLUMNS, "k", {"bucket": "2"})
@@ -167,7 +165,7 @@ def unsafe_rename(setting: LabSetting) -> list[Story]:
 
 
 SHARED_KEYS, SHARED_BUCKETS = 8, 2
-"""What the writers of topology 2 choose from."""
+"""The numbers of keys and buckets in topology 2, all shared by its writers."""
 
 
 def topology_1(setting: LabSetting) -> list[Story]:
@@ -183,23 +181,21 @@ def topology_1(setting: LabSetting) -> list[Story]:
             writers[number].prepare([{"k": keys[number], "v": value}])
             expected[keys[number]] = value
         committed = _commit_in_pairs([writers[number] for number in order])
-        while len(committed) < len(writers):  # a check of whole partitions also refuses writers of other buckets
+        while len(committed) < len(writers):  # a check of whole partitions refuses writers of other buckets too
             for number in (n for n in order if writers[n] not in committed):
                 writers[number].prepare([{"k": keys[number], "v": expected[keys[number]]}])
                 if writers[number].commit():
                     committed.append(writers[number])
     attempts = sum(writer.attempts for writer in writers)
-    seen = {row["k"]: row["v"] for row in table.rows()}
-    correct = not table.end() and seen == expected
+    visible = {row["k"]: row["v"] for row in table.rows()}
+    correct = not table.end() and visible == expected
     commits = setting.writers * setting.rounds
-    good = f"{commits} commits in {attempts} attempts; what readers see is what was written last by each"
+    good = f"{commits} commits in {attempts} attempts; readers see the last row of each writer"
     return [table.story.end(correct, good if correct else "rows are wrong")]
 
 
 def topology_2(setting: LabSetting) -> list[Story]:
-    """Any writer writes to any bucket and commits on its own; the seed decides what they write and which writers interrupt each
-    other.
-    """
+    """Any writer writes to any bucket and commits on its own; the seed decides what they write and in which order they commit."""
     chance = random.Random(setting.seed or 0)
     table = LabTable(Story("topology-2", (setting.check,)), setting, COLUMNS, "k", {"bucket": str(SHARED_BUCKETS)})
     writers = writers_of(table, setting.writers)
@@ -219,19 +215,21 @@ def topology_2(setting: LabSetting) -> list[Story]:
                 writer.prepare([{"k": key, "v": value} for key, value in values[writer.name].items()])
             last |= values[writer.name]
     Compactor(table, "compactor").compact()
-    seen = {row["k"]: row["v"] for row in table.rows()}
+    visible = {row["k"]: row["v"] for row in table.rows()}
     wrong = [
-        f"k={key} is {seen.get(key)}, committed last was {value}" for key, value in sorted(last.items()) if seen.get(key) != value
+        f"k={key} is {visible.get(key)}, the last commit wrote {value}"
+        for key, value in sorted(last.items())
+        if visible.get(key) != value
     ]
     broken = [violation for violation in table.end() if violation.severity == ERROR]
     commits = setting.writers * setting.rounds
-    good = f"{commits} commits, {refused} refused on the way; each key has the value that was committed last"
+    good = f"{commits} commits and {refused} refusals; each key has the value of the last commit"
     bad = f"merge disorder in {len(wrong)} of {len(last)} keys: {'; '.join(wrong)}"
     return [table.story.end(not wrong and not broken, bad if wrong else good)]
 
 
 def _commit_in_pairs(order: Sequence[Writer]) -> list[Writer]:
-    """The second of two writers commits between the check and the put of the first one; returns who committed."""
+    """Of each two writers, the second one commits just before the put of the first one. Returns the writers that committed."""
     committed = []
 
     def commit(writer: Writer) -> None:
@@ -247,17 +245,17 @@ def _commit_in_pairs(order: Sequence[Writer]) -> list[Writer]:
 
 
 def merge_disorder(setting: LabSetting) -> list[Story]:
-    """Topology 2: writers number their rows without knowing of each other, and a later commit does not win."""
+    """Topology 2: writers assign sequence numbers independently, so the row of a later commit can lose."""
     return [_disorder(setting, Story("merge-disorder", (setting.check,)))]
 
 
 def snapshot_ordering(setting: LabSetting) -> list[Story]:
-    """The merge disorder in a table whose rows are ordered by their numbers, and in one that orders them by snapshots."""
+    """The merge disorder in a table that orders rows by sequence number, and in one that orders them by snapshot first."""
     stories = []
     for ordering in ("false", "true"):
         options = {**setting.options, "sequence.snapshot-ordering": ordering}
         story = Story("snapshot-ordering", (setting.check,))
-        story.tell("table", f"has the option sequence.snapshot-ordering={ordering}")
+        story.record("table", f"has the option sequence.snapshot-ordering={ordering}")
         stories.append(_disorder(replace(setting, options=options), story))
     return stories
 
@@ -269,25 +267,25 @@ def _disorder(setting: LabSetting, story: Story) -> Story:
     newest = 7
     for _ in range(setting.rounds):
         values = range(newest + 1, newest + 1 + len(writers))
-        for place, (writer, value) in enumerate(zip(writers, values, strict=True)):
-            # each has fewer rows before the shared one than the previous writer, hence a lower number
-            before = [{"k": 5 + number, "v": 0} for number in range(2 * (len(writers) - 1 - place))]
+        for position, (writer, value) in enumerate(zip(writers, values, strict=True)):
+            # each writes fewer rows before the shared one than the previous writer, hence a lower sequence number
+            before = [{"k": 5 + number, "v": 0} for number in range(2 * (len(writers) - 1 - position))]
             writer.prepare([*before, {"k": 1, "v": value}])
         for writer, value in zip(writers, values, strict=True):
             if not writer.commit():
                 writer.write([{"k": 1, "v": value}])
             written[value], newest = writer, value
     last = writers[-1]
-    last.tell(f"committed k=1, v={newest} last", f"readers see {_value(table, 1)}")
+    last.record(f"committed k=1, v={newest} last", f"readers see {_value(table, 1)}")
     Compactor(table, "compactor").compact()
-    seen = _value(table, 1)
+    visible = _value(table, 1)
     table.end()
-    name, winner = last.name[-1], written[seen].name[-1]
-    bad = f"{name} committed last and was acknowledged, readers see {winner}'s {seen}: its sequence numbers are higher"
-    good = f"{name} began again on what the others had committed, and its row wins"
+    name, winner = last.name[-1], written[visible].name[-1]
+    bad = f"{name} committed last and was acknowledged, readers see {winner}'s {visible}: its sequence numbers are higher"
+    good = f"{name} wrote its row again after the other commits, and its row wins"
     if setting.check == OFF:
         good = f"{name} committed last, and its row wins, although its sequence number is lower"
-    return table.story.end(seen == newest, good if seen == newest else bad)
+    return table.story.end(visible == newest, good if visible == newest else bad)
 
 
 def _value(table: LabTable, key: int) -> Any:
@@ -295,19 +293,19 @@ def _value(table: LabTable, key: int) -> Any:
 
 
 def lost_update_columns(setting: LabSetting) -> list[Story]:
-    """Two read-modify-writes of one row change different columns; each writes the whole row."""
+    """Two read-modify-writes change different columns of one row; each writes the whole row."""
     columns = {"name": "STRING NOT NULL", "fav_color": "STRING", "fav_hobby": "STRING"}
     row = {"name": "jack", "fav_color": "Red", "fav_hobby": "Football"}
     changes: list[tuple[str, Callable[[Any], Any]]] = [("fav_color", lambda old: "Blue"), ("fav_hobby", lambda old: "Cycling")]
     table = LabTable(Story("lost-update-columns", (setting.check,)), setting, columns, "name")
     refused = _changes(table, setting, row, changes)
-    seen = [(found["fav_color"], found["fav_hobby"]) for found in table.rows()]
-    bad = f"a change is lost: readers see {', '.join(map(str, seen[0]))}"
-    return [_judged(table, seen == [("Blue", "Cycling")], "both changes are there", refused, bad)]
+    visible = [(found["fav_color"], found["fav_hobby"]) for found in table.rows()]
+    bad = f"a change is lost: readers see {', '.join(map(str, visible[0]))}"
+    return [_judged(table, visible == [("Blue", "Cycling")], "both changes are there", refused, bad)]
 
 
 def lost_update_counter(setting: LabSetting) -> list[Story]:
-    """Increments of one counter: in each round all writers read it, then each writes it back, raised by one."""
+    """Increments of one counter: in each round all writers read it, then each writes it back, incremented by one."""
     columns = {"name": "STRING NOT NULL", "points": "INT"}
     add_one: list[tuple[str, Callable[[Any], Any]]] = [("points", lambda old: old + 1)] * setting.writers
     table = LabTable(Story("lost-update-counter", (setting.check,)), setting, columns, "name")
@@ -320,9 +318,7 @@ def lost_update_counter(setting: LabSetting) -> list[Story]:
 def _changes(
     table: LabTable, setting: LabSetting, row: dict[str, Any], changes: Sequence[tuple[str, Callable[[Any], Any]]]
 ) -> int:
-    """All writers read the same snapshot before any of them commits; a refused one reads and tries again. Returns the number of
-    refusals.
-    """
+    """All writers read the same snapshot before any of them commits; a refused one retries. Returns the number of refusals."""
     Writer(table, "setup").write([row])
     refused = 0
     actors = list(zip(writers_of(table, len(changes)), changes, strict=True))

@@ -1,8 +1,8 @@
-"""What each granularity of the data conflict check costs and prevents: the same read-modify-writes under all of them.
+"""Compares the granularities of the data conflict check on one workload of read-modify-writes.
 
-In each round every writer reads the latest snapshot and prepares an increment of a few counters. Then they commit one after the
-other; a writer whose commit is refused waits for the next round. Without the check, increments are lost; the coarser the check,
-the more commits are refused although no other commit changed their counters.
+In each round every writer reads the latest snapshot and increments a few counters. Then the writers commit one after another; a
+writer whose commit is refused waits for the next round. Without the check, increments are lost. The coarser the check, the more
+commits are refused although no other commit changed their counters.
 """
 
 from __future__ import annotations
@@ -20,14 +20,12 @@ from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS
 COLUMNS = {"p": "INT NOT NULL", "k": "INT NOT NULL", "v": "INT"}
 PARTITIONS, BUCKETS = 2, 2
 NEARBY = 3
-"""The keys of a commit lie in a window this many times their number: ranges meet more often than keys."""
+"""A commit draws its keys from a window this many times as large, so key ranges overlap more often than keys collide."""
 
 
 @dataclass(frozen=True)
 class GranularityShape:
-    """The workload. `keys`: number of counters; `touched`: how many of them a commit raises, next to each other in one
-    partition.
-    """
+    """The workload. `keys`: the number of counters; `touched`: how many of them a commit increments, all in one partition."""
 
     writers: int = 4
     rounds: int = 10
@@ -52,10 +50,10 @@ class GranularityRow:
 def compare_granularities(
     shape: GranularityShape, setting: LabSetting, on_round: Callable[[], None] = lambda: None
 ) -> list[GranularityRow]:
-    """One row per granularity, `off` first. The seed decides what each writer changes, and is the same for all."""
+    """One row per granularity, `off` first. All of them run the same workload, which the seed determines."""
     if shape.keys < shape.touched * PARTITIONS:
         raise UsageError(
-            f"{shape.touched} keys a commit of {shape.keys} keys", f"there are {PARTITIONS} partitions", "raise --keys"
+            f"{shape.keys} keys are too few", f"each of {PARTITIONS} partitions needs {shape.touched}", "raise --keys"
         )
     check_options(setting.options)
     return [_row(shape, replace(setting, check=check), on_round) for check in DATA_CONFLICT_CHECKS]

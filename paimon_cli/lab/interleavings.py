@@ -1,7 +1,7 @@
-"""`lab check`: explores what can happen when actors work on one table at the same time, by running the orders of their calls.
+"""`lab check`: searches for anomalies of concurrent work on one table by running many interleavings of storage calls.
 
 The actors run the shipped jobs and the shipped commit on a simulated storage; only the rows inside data files are simplified. An
-oracle knows what each commit should add, and checks every change that a reader could notice.
+oracle knows what each commit is to add, and checks every change that a reader could observe.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from paimon_cli.lab.simulation.actor import (
     tagger,
     writer,
 )
-from paimon_cli.lab.simulation.exploration import GoOn, Result, explore, sample
+from paimon_cli.lab.simulation.exploration import Result, ShouldContinue, explore, sample
 from paimon_cli.lab.simulation.publication import COUNTER
-from paimon_cli.lab.simulation.run import Run, ToldStep, after, narrate
+from paimon_cli.lab.simulation.run import NarratedStep, Run, after, narrate
 from paimon_cli.lab.simulation.scenario import PUT_IF_ABSENT, UNSAFE, Scenario
 from paimon_cli.lab.simulation.schedule import CRASH, PUT_FAULTS, Step, parse_schedule
 from paimon_cli.options.option_catalog import find_option
@@ -39,16 +39,16 @@ MOST_ACTORS = 6
 RANDOM_SCHEDULES = 1_000
 FIRST_DEPTH = 1
 HONOURED_OPTIONS = ("commit.", "manifest.", "snapshot.", "compaction.", "num-sorted-run.", "num-levels", "write-only")
-"""Beginnings of table options that mean something to commits, plans and expiry; the rest is about rows and data files."""
+"""Prefixes of the table options that affect commits, plans and expiry; all others concern rows and data files."""
 
 KINDS: Mapping[str, str] = {
     "writer": "writes to a bucket of its own",
     "rival": "writes a key that every rival writes",
-    "counter": "reads a counter, adds one and writes it back; begins again after a data conflict",
-    "twin": "makes the very commit that every twin makes",
-    "overwriter": "puts its rows in the place of all others",
-    "compactor": "compacts every bucket fully; plans again after a conflict",
-    "expirer": "expires all snapshots but the newest",
+    "counter": "reads a counter, adds one and writes it back; retries after a data conflict",
+    "twin": "makes a commit with the same identity as every other twin",
+    "overwriter": "replaces all rows with its own",
+    "compactor": "compacts every bucket fully; makes a new plan after a conflict",
+    "expirer": "expires all snapshots except the newest",
     "tagger": "tags an old snapshot",
     "cleaner": "removes orphan files",
 }
@@ -58,8 +58,10 @@ _NEED_HISTORY = {"expirer", "tagger", "cleaner"}
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """The request of `lab check`. `depth`: how often actors may be interrupted in the middle of their work, None: any number.
-    `seed`: draw random schedules instead of trying all. `faults`: the most crashes and lost answers in one schedule.
+    """The request of `lab check`.
+
+    `depth`: the most interruptions of unfinished actors in one schedule, None for no limit. `seed`: run random schedules instead
+    of all. `faults`: the most crashes and lost responses in one schedule.
     """
 
     actors: tuple[str, ...] = ("writer", "writer", "compactor")
@@ -75,8 +77,8 @@ class CheckRequest:
 
     @property
     def is_safe(self) -> bool:
-        """Whether nothing should be found: commits are kept apart, and actors that share rows run under the data conflict
-        check.
+        """Whether no violation is possible: the store makes commits atomic, and actors that share rows run under the data
+        conflict check.
         """
         sharing = sum(kind in _SHARING for kind in self.actors)
         return self.store != UNSAFE and (self.data_conflict_check != OFF or sharing < 2)
@@ -94,7 +96,7 @@ class CheckRequest:
 
 @dataclass(frozen=True)
 class Find:
-    """A schedule with violations, and the command that shows it again."""
+    """A schedule with violations, and the command that replays it."""
 
     schedule: str
     violations: list[str]
@@ -103,8 +105,8 @@ class Find:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """The result of `lab check`. `is_complete`: all orders of calls (within `depth` and `faults`) were tried. `states`: the
-    number of different states reached.
+    """The result of `lab check`. `is_complete`: all interleavings within `depth` and `faults` were covered. `states`: the number
+    of distinct states reached.
     """
 
     actors: tuple[str, ...]
@@ -120,7 +122,7 @@ class CheckReport:
 
 @dataclass(frozen=True)
 class ReplayedStep:
-    """One step of a replayed schedule: the storage call of the actor, and the fault that affects it, '' if there is none."""
+    """One step of a replayed schedule: the actor's storage call, and its fault (empty if there is none)."""
 
     step: str
     actor: str
@@ -137,19 +139,19 @@ class Replay:
     steps: list[ReplayedStep]
 
 
-def check_interleavings(request: CheckRequest, go_on: GoOn) -> CheckReport:
-    """Run schedules until all are done, or `go_on` returns False. The same request gives the same finds in the same order."""
+def check_interleavings(request: CheckRequest, should_continue: ShouldContinue) -> CheckReport:
+    """Run schedules until all are done or `should_continue` returns False. Equal requests give equal finds in the same order."""
     scenario = scenario_of(request)
     if request.seed is not None:
         count = RANDOM_SCHEDULES if request.schedules is None else request.schedules
-        result = sample(scenario, count, request.seed, most_findings=request.finds, go_on=go_on)
+        result = sample(scenario, count, request.seed, most_findings=request.finds, should_continue=should_continue)
     else:
-        result = _explored(request, scenario, go_on)
+        result = _explored(request, scenario, should_continue)
     return _report(request, result)
 
 
-def _explored(request: CheckRequest, scenario: Scenario, go_on: GoOn) -> Result:
-    """All orders, those with one interruption first: most anomalies need no more. The figures are those of the last search."""
+def _explored(request: CheckRequest, scenario: Scenario, should_continue: ShouldContinue) -> Result:
+    """Search all interleavings, those with one interruption first. The figures are of the last search."""
     depths = (FIRST_DEPTH, None) if request.depth is None else (request.depth,)
     for depth in depths:
         result = explore(
@@ -158,7 +160,7 @@ def _explored(request: CheckRequest, scenario: Scenario, go_on: GoOn) -> Result:
             most_switches=depth,
             private_crashes=request.faults > 0,
             most_findings=request.finds,
-            go_on=go_on,
+            should_continue=should_continue,
         )
         if result.findings or not result.complete:
             break
@@ -180,31 +182,31 @@ def _report(request: CheckRequest, result: Result) -> CheckReport:
 
 
 def replay_schedule(request: CheckRequest, schedule: str) -> Replay:
-    """Run one schedule. `UsageError` for text that is none."""
+    """Run one schedule. Raises `UsageError` if the text is not a schedule."""
     try:
         steps: list[Step] = parse_schedule(schedule)
     except ValueError as error:
-        raise UsageError("this is no schedule", str(error), "copy the replay line that `lab check` printed") from error
+        raise UsageError("not a schedule", str(error), "copy the replay command that `lab check` printed") from error
     run = Run(scenario_of(request))
     names = actor_names(request.actors)
-    told: list[ToldStep] = list(narrate(run, steps))
+    narrated: list[NarratedStep] = list(narrate(run, steps))
     run.discard()
-    replayed = [ReplayedStep(t.step, names[t.actor], t.call, t.befalls, t.own_calls) for t in told]
+    replayed = [ReplayedStep(t.step, names[t.actor], t.call, t.befalls, t.own_calls) for t in narrated]
     return Replay(list(run.violations), replayed)
 
 
 def actor_names(kinds: Sequence[str]) -> list[str]:
     """Names of the actors, numbered if there are several of a kind: `writer 1`, `writer 2`, `compactor`."""
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     names = []
     for kind in kinds:
-        seen[kind] += 1
-        names.append(f"{kind} {seen[kind]}" if kinds.count(kind) > 1 else kind)
+        counts[kind] += 1
+        names.append(f"{kind} {counts[kind]}" if kinds.count(kind) > 1 else kind)
     return names
 
 
 def scenario_of(request: CheckRequest) -> Scenario:
-    """The table at the beginning, and the jobs of the actors. `UsageError` for what is not supported here."""
+    """The initial table and the jobs of the actors. Raises `UsageError` for unsupported actors and options."""
     _validate(request)
     options = {**request.options, "bucket": str(_bucket_count(request)), DATA_CONFLICT_CHECK: request.data_conflict_check}
     scenario = Scenario(
@@ -214,16 +216,14 @@ def scenario_of(request: CheckRequest) -> Scenario:
         files_vanish=bool({"expirer", "cleaner"} & set(request.actors)),
         faults=(CRASH, *PUT_FAULTS) if request.faults else (),
         most_faults=request.faults,
-        tolerates=frozenset({"PV023"}),  # overlapping sequence numbers are only a risk; the oracle checks what readers see of it
+        tolerates=frozenset({"PV023"}),  # overlapping sequence numbers are only a risk; the oracle checks whether readers notice
         store=request.store,
     )
     return after(scenario, [_beginning(request)])
 
 
 def _beginning(request: CheckRequest) -> Job:
-    """Two level-0 files of the shared bucket; a compaction, the snapshot of an old tag, and orphans for the actors that clean
-    up.
-    """
+    """Writes two level-0 files to the shared bucket; for actors that need history, also compacts and leaves orphan files."""
     first = writer("first", rows(SHARED_BUCKET, COUNTER, 2, value="0"), rows(SHARED_BUCKET, 2, 3))
     if not _NEED_HISTORY & set(request.actors):
         return first
@@ -243,7 +243,7 @@ def _jobs(request: CheckRequest) -> Iterator[Job]:
             own_bucket += 1
             yield writer(user, *batches)
         elif kind == "rival":
-            # different row counts give the rivals different sequence numbers
+            # with different row counts, the rivals assign different sequence numbers to the shared key
             keys = range(2, 2 + len(request.actors) - number)
             yield writer(user, *(rows(SHARED_BUCKET, *reversed(keys), value=f"{value}{r}") for r in range(request.rounds)))
         elif kind == "twin":
@@ -269,18 +269,20 @@ _MAINTENANCE: Mapping[str, Callable[[], Job]] = {
 def _validate(request: CheckRequest) -> None:
     unknown = [kind for kind in request.actors if kind not in KINDS]
     if unknown:
-        raise UsageError(f"there is no actor '{unknown[0]}'", f"there are {', '.join(KINDS)}")
+        raise UsageError(f"unknown actor '{unknown[0]}'", f"actors are {', '.join(KINDS)}")
     if not 1 <= len(request.actors) <= MOST_ACTORS:
         raise UsageError(f"{len(request.actors)} actors", f"1 to {MOST_ACTORS} can be interleaved")
     if request.data_conflict_check == KEY:
-        why = "it reads the keys of data files, and those of the simulation are not real files"
-        raise UsageError("--data-conflict-check key cannot be checked", why, "take range, bucket or partition")
+        why = "it reads keys from data files, and the data files of the simulation are not Parquet"
+        raise UsageError("--data-conflict-check key cannot be checked", why, "use range, bucket or partition")
     if {"counter", "overwriter"} <= set(request.actors):
-        raise UsageError("counter and overwriter together", "an overwrite sets the counter back, so increments cannot be judged")
+        raise UsageError(
+            "counter and overwriter cannot be combined", "an overwrite resets the counter, so lost increments cannot be detected"
+        )
     for key in request.options:
         if not key.startswith(HONOURED_OPTIONS) or find_option(key) is None or key == DATA_CONFLICT_CHECK:
             raise UsageError(
                 f"--option {key} is not supported here",
-                f"options of commits, plans and expiry can be: {', '.join(HONOURED_OPTIONS)}",
+                f"only options of commits, plans and expiry are: {', '.join(HONOURED_OPTIONS)}",
                 f"--data-conflict-check sets {DATA_CONFLICT_CHECK}" if key == DATA_CONFLICT_CHECK else "leave the option out",
             )

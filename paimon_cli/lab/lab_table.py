@@ -1,4 +1,4 @@
-"""A small table in memory with the same clocks and names in every run, and the writers and compactors that work on it."""
+"""A small table in memory whose clock and names are the same in every run, and its writers and compactors."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LabClock:
 
 
 class LabRandom:
-    """UUIDs that count; `number` keeps those of different actors apart."""
+    """UUIDs made from a counter; `number` distinguishes the actors."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -82,7 +82,7 @@ class LabRandom:
 
 @dataclass(frozen=True)
 class LabSetting:
-    """The user's choices for a case. `options` of the table override those of the case."""
+    """The user's choices for a case. `options` are table options, which override those of the case."""
 
     check: str = OFF
     seed: int | None = None
@@ -96,25 +96,23 @@ class LabSetting:
 
 
 _IDLE = ("snapshot.", "tag.", "consumer.", "changelog.", "partition.expiration", "source.", "bucket", DATA_CONFLICT_CHECK)
-"""Nothing expires or streams in a case; buckets and the data conflict check are the case's own."""
+"""Options without effect, as nothing expires or streams in a case, and options that the case itself sets."""
 _READ_KEYS = {option.key for option in TYPED_OPTIONS.values()}
 
 
 def check_options(options: Mapping[str, str]) -> None:
-    """`UsageError` for options that would change nothing in a case: options that no write, merge, compaction or commit reads."""
+    """Raise `UsageError` for options without effect in a case: no write, merge, compaction or commit reads them."""
     for key in options:
         is_read = key in _READ_KEYS or key.startswith("fields.")
         if key.startswith(_IDLE) or not is_read:
-            why = "a case honours the options that writes, merges, compactions and commits read; buckets are its own"
-            hint = "--data-conflict-check sets it" if key == DATA_CONFLICT_CHECK else "leave the option out"
+            why = "a case uses only options that writes, merges, compactions and commits read, and sets its buckets itself"
+            hint = "--data-conflict-check sets it" if key == DATA_CONFLICT_CHECK else "remove the option"
             raise UsageError(f"--option {key} is not supported here", why, hint)
     check_option_values(options)
 
 
 class LabTable:
-    """A table of the lab. `key` is its primary key, `partition` its partition key. The shipped router chooses the buckets of
-    rows.
-    """
+    """A table of a case. `key` is its primary key, `partition` its partition key. The shipped router assigns rows to buckets."""
 
     def __init__(
         self,
@@ -150,24 +148,24 @@ class LabTable:
         return TableContext(self._layout.root, self._memory, self._schema, options, self._clock, LabRandom(0), read_threads=1)
 
     def rows(self, snapshot: Snapshot | None = None, context: TableContext | None = None) -> list[dict[str, Any]]:
-        """The rows that readers see, in key order of each bucket; by default at the latest snapshot."""
-        seen = context or self.context
-        names = seen.schema.field_names
+        """The rows that readers see at a snapshot, by default the latest, sorted by key."""
+        reader = context or self.context
+        names = reader.schema.field_names
         found: list[dict[str, Any]] = []
-        for bucket in bucket_files(seen, snapshot or seen.snapshots.latest()).values():
-            for batch in read_bucket(seen, bucket, names):
-                found += canonical_rows(batch, seen.schema.fields)
+        for bucket in bucket_files(reader, snapshot or reader.snapshots.latest()).values():
+            for batch in read_bucket(reader, bucket, names):
+                found += canonical_rows(batch, reader.schema.fields)
         return sorted(found, key=lambda row: json.dumps([row[name] for name in self._schema.primary_keys]))
 
     def keys_of_buckets(self) -> list[int]:
-        """One key for each bucket of a table whose key is one INT, by the shipped hash."""
+        """One key per bucket, for a table whose key is a single INT."""
         count = self.context.options.bucket
         hashes = hash_rows([pa.array(range(100 * count), pa.int32())], list(self.context.key_types))
         buckets = bucket_of(hashes, count).tolist()
         return [buckets.index(bucket) for bucket in range(count)]
 
     def orphans(self) -> set[str]:
-        """Paths of data files and manifests that no snapshot needs."""
+        """Paths of data files and manifests that no snapshot references."""
         layout, named = self._layout, set[str]()
         for snapshot in self.context.snapshots.newest_first():
             named.update(metadata_paths(self.context, snapshot))
@@ -178,7 +176,7 @@ class LabTable:
         return found - named
 
     def end(self) -> list[Violation]:
-        """Record what readers see and what a check of the table finds; then drop the table."""
+        """Record the rows that readers see and the violations found in the table; then drop the table."""
         found = list(check_table(self.context, rows=True))
         self.story.rows = [row_text(row) for row in self.rows()]
         self.story.violations = [self.story.named(f"{v.code} {v.severity}: {v.message}") for v in found]
@@ -195,7 +193,7 @@ def row_texts(rows: Sequence[Row]) -> str:
 
 
 class Actor:
-    """One process at the table: prepares, then commits what it prepared."""
+    """One process that works on the table: it prepares files, then commits them."""
 
     def __init__(self, table: LabTable, name: str) -> None:
         self.name = name
@@ -204,25 +202,26 @@ class Actor:
         self.messages: list[CommitMessage] = []
         self.attempts = 0
 
-    def tell(self, what: str, outcome: str = "") -> None:
-        self._table.story.tell(self.name, what, outcome)
+    def record(self, what: str, outcome: str = "") -> None:
+        self._table.story.record(self.name, what, outcome)
 
     def commit(self) -> bool:
-        """Commit as the jobs do; False after a conflict, which is recorded and leaves none of its files. If only the compaction
-        conflicts with another one, the rows are committed all the same.
+        """Commit as the jobs do. Returns False after a conflict, which is recorded, and removes the files.
+
+        If only the compaction conflicts, the rows are committed nevertheless, and it returns True.
         """
         try:
             with removed_on_refusal(self.context, self.messages):
                 result = Committer(self.context).commit(self.messages, CommitIdentity(self.name))
         except Conflict as conflict:
             if conflict.details.get("published_snapshots"):
-                self.tell("committed its rows; the compaction that followed is lost", str(conflict))
+                self.record("committed its rows; the compaction that followed is lost", str(conflict))
                 return True
-            self.tell(f"aborts, exit {conflict.exit_code} {conflict.code}", str(conflict))
+            self.record(f"aborts, exit {conflict.exit_code} {conflict.code}", str(conflict))
             return False
         self.attempts += result.attempts
         if result.attempts > len(result.snapshots):
-            self.tell("had to try again", f"{result.attempts} attempts; data files untouched, metadata rewritten")
+            self.record("had to try again", f"{result.attempts} attempts; data files untouched, metadata rewritten")
         return True
 
 
@@ -235,15 +234,15 @@ class Writer(Actor):
         self._rows: list[dict[str, Any]] = []
 
     def read(self) -> None:
-        """Read the latest snapshot, which `change` starts from."""
+        """Read the latest snapshot, on which `change` is based."""
         self.storage.is_quiet = True
         self._read = self.context.snapshots.latest()
         self._rows = self._table.rows(self._read, self.context)
         self.storage.is_quiet = False
-        self.tell(f"reads snapshot {self._read.id if self._read else 0}", row_texts(self._rows))
+        self.record(f"reads snapshot {self._read.id if self._read else 0}", row_texts(self._rows))
 
     def prepare(self, rows: Sequence[Row], read_snapshot: int | None = None) -> None:
-        """The write phase: data files that no snapshot names yet."""
+        """The write phase: write data files that no snapshot references yet."""
         source = f"memory://lab-input/{self.context.random.uuid()}.jsonl"
         inputs = MemoryStorage()
         inputs.overwrite(source, "".join(json.dumps(dict(row)) + "\n" for row in rows).encode())
@@ -254,11 +253,11 @@ class Writer(Actor):
             inputs.delete(source)
         files = [file for message in self.messages for file in message.new_files]
         numbers = ", ".join(f"{file.min_sequence_number} to {file.max_sequence_number}" for file in files)
-        self.tell(f"wrote {row_texts(rows)}", f"numbered {numbers}; no reader sees it yet")
+        self.record(f"wrote {row_texts(rows)}", f"numbered {numbers}; no reader sees it yet")
 
     def change(self, key: str, value: Any, column: str, new_value: Callable[[Any], Any]) -> None:
-        """The write phase of a read-modify-write: the row as it was read, with one column changed; partial-update needs only that
-        column.
+        """The write phase of a read-modify-write: write the row as read, with one column changed; in a partial-update table write
+        only the key and that column.
         """
         row = next(row for row in self._rows if row[key] == value)
         kept = {key: value} if self.context.options.merge_engine == "partial-update" else row
@@ -288,11 +287,11 @@ class Compactor(Actor):
     """Compacts every bucket to the top level."""
 
     def prepare(self) -> int:
-        """Plan at the latest snapshot and write the merged files; returns the number of buckets to compact."""
+        """Plan on the latest snapshot and write the merged files; returns the number of buckets to compact."""
         stamp = new_stamp(self.context)
         plan = plan_compaction(self.context, CompactRequest("full"), stamp)
         files = [file.file_name for task in plan.tasks for file in task.files]
-        self.tell(f"plans at snapshot {plan.snapshot_id}", f"merge {', '.join(files)}" if files else "nothing to compact")
+        self.record(f"plans at snapshot {plan.snapshot_id}", f"merge {', '.join(files)}" if files else "nothing to compact")
         self.messages = LocalEngine().run_tasks(functools.partial(run_compaction, self.context), plan.tasks)
         return len(plan.tasks)
 

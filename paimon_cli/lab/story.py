@@ -1,4 +1,4 @@
-"""The story of a case, step by step; actors record it through their storage."""
+"""The recorded steps of a case, and the storage that records them for each actor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
 
 @dataclass(frozen=True)
 class StoryStep:
-    """One step of a story: the actor, what it did, and the outcome; numbered from 1."""
+    """One step of a story: the actor, its action and the outcome. Steps are numbered from 1."""
 
     step: int
     who: str
@@ -23,10 +23,10 @@ class StoryStep:
 
 @dataclass
 class Story:
-    """One run of a case on one kind of store. `checks`: the granularities of the data conflict check that it holds for.
+    """One run of a case on one kind of store. `checks`: the granularities of the data conflict check that give this story.
 
-    `rows`: what readers see in the end, as text. `violations`: findings of the checks of the table. `is_correct`: every
-    acknowledged change is there and nothing is damaged.
+    `rows`: the rows that readers see at the end, as text. `violations`: what verifying the table reports. `is_correct`: every
+    acknowledged change is in the table, and nothing is damaged.
     """
 
     case: str
@@ -39,14 +39,14 @@ class Story:
     verdict: str = ""
     _labels: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def tells_the_same_as(self, other: Story) -> bool:
+    def is_same_as(self, other: Story) -> bool:
         return (self.store, self.steps, self.rows, self.verdict) == (other.store, other.steps, other.rows, other.verdict)
 
-    def tell(self, who: str, what: str, outcome: str = "") -> None:
+    def record(self, who: str, what: str, outcome: str = "") -> None:
         self.steps.append(StoryStep(len(self.steps) + 1, who, self.named(what), self.named(outcome)))
 
     def name_file(self, file_name: str, owner: str) -> None:
-        """Give data files short names: A1 is the first of writer A, C1 the first of a compactor."""
+        """Give a data file a short name: A1 is the first file of writer A, C1 the first file of a compactor."""
         last = owner.rpartition(" ")[2]
         initial = last if last.isalpha() and len(last) == 1 else owner[0].upper()
         count = sum(label.startswith(initial) for label in self._labels.values())
@@ -63,18 +63,19 @@ class Story:
 
 
 RENAMING, CONDITIONAL = "rename", "put-if-absent"
-"""Kinds of store: one that checks whether a name is free and then renames, and one that does both in one step."""
+"""Kinds of store: one checks whether a name is free and then renames, the other does both atomically."""
 
 _UNIQUE_PART = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]+")
 
 
 class ActorCrashed(BaseException):
-    """The process died: whatever it would still do has no effect."""
+    """The process of an actor died; nothing that it does afterwards has an effect."""
 
 
 class NarratedStorage(WrappedStorage):
-    """A storage that records the calls of one actor. `before_put` is called once, before the next snapshot is put; `calls_left`
-    calls are made before the actor dies.
+    """A storage that records the calls of one actor.
+
+    `before_put` is called once, before the next file is put. `calls_left`: the number of calls after which the actor crashes.
     """
 
     def __init__(self, inner: Storage, story: Story, actor: str, store: str = CONDITIONAL) -> None:
@@ -92,9 +93,9 @@ class NarratedStorage(WrappedStorage):
             raise ActorCrashed
         self.calls.append(f"{call} {_UNIQUE_PART.sub('', path.rpartition('/')[2])}")
 
-    def _tell(self, what: str, outcome: str = "") -> None:
+    def _record(self, what: str, outcome: str = "") -> None:
         if not self.is_quiet:
-            self._story.tell(self._actor, what, outcome)
+            self._story.record(self._actor, what, outcome)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         self.before("put_if_absent", path)
@@ -104,19 +105,19 @@ class NarratedStorage(WrappedStorage):
         self._let_others_go_first()
         outcome = self.inner.put_if_absent(path, data)
         if name.startswith(SNAPSHOT_PREFIX):
-            self._tell(f"puts {name}", "it is published" if outcome is PutOutcome.CREATED else "the number is taken")
+            self._record(f"puts {name}", "it is published" if outcome is PutOutcome.CREATED else "the number is taken")
         return outcome
 
     def _put_by_renaming(self, path: str, data: bytes, name: str) -> PutOutcome:
-        """Create a file the way a rename on an object store does: in two steps."""
+        """Create a file in two steps, as a rename does on an object store."""
         taken = self.inner.exists(path)
-        self._tell(f"looks for {name}", "the number is taken" if taken else "the number is free")
+        self._record(f"looks for {name}", "the number is taken" if taken else "the number is free")
         if taken:
             return PutOutcome.EXISTS
         self._let_others_go_first()
         overwritten = self.inner.exists(path)
         self.inner.overwrite(path, data)
-        self._tell(
+        self._record(
             f"renames its file to {name}", "another writer's snapshot is overwritten" if overwritten else "it is published"
         )
         return PutOutcome.CREATED
@@ -130,12 +131,12 @@ class NarratedStorage(WrappedStorage):
         self.before("open_output", path)
         directory, _, name = path.rpartition("/")
         self._story.name_file(name, self._actor)
-        self._tell(f"writes data file {name}", directory.rpartition("/")[2])
+        self._record(f"writes data file {name}", directory.rpartition("/")[2])
         return self.inner.open_output(path)
 
     def delete(self, path: str) -> None:
         self.before("delete", path)
         name = path.rpartition("/")[2]
         if name.endswith(".parquet"):
-            self._tell(f"deletes data file {name}")
+            self._record(f"deletes data file {name}")
         self.inner.delete(path)

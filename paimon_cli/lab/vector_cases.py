@@ -1,9 +1,7 @@
-"""The anomalies of deletion vectors and lookups: two compactions of a bucket that interrupt each other, on shipped code with real
-files.
+"""Anomalies of deletion vectors and lookups: two compactions of one bucket interrupt each other. All code and files are real.
 
-`off` takes the check of vectors, and of where older rows were looked for, out of the commit. It then looks at the data files only
-and lets the vectors of the last commit stand, as Java does for tables with a primary key. Under any other granularity the commit
-is the shipped one.
+With granularity `off`, the commit checks only data files, not deletion vectors or the levels that lookups have read, and the
+vectors of the last commit win, as in Java for tables with a primary key. With any other granularity it is the shipped commit.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ MARKED = in_turn(
 """Keys 1 to 3 at level 5, where key 1 is marked; its new row at level 4, and one of key 2 at level 0."""
 MOST_FINDINGS = 10_000
 INTERRUPTIONS = 1
-"""How often one compaction interrupts the other in the middle of its work; the simulation of the tests sets no limit."""
+"""The most interruptions of one compaction by the other; the simulation in the tests has no such limit."""
 TWO_ROWS, DANGLING, OLDER_BELOW = "PV033", "PV016", "PV059"
 
 LOOKUP_OPTIONS = {"bucket": "1", "write-only": "true", "changelog-producer": "lookup"}
@@ -50,11 +48,11 @@ TWICE = in_turn(
     real_writer("second", rows(0, 1, value="old")),
     real_writer("third", rows(0, 1, value="new")),
 )
-"""Two files of level 0, the newer of which replaces the row of the older one."""
+"""Two level-0 files; the newer one replaces the row of the older one."""
 
 
 class DataFilesCommitter(Committer):
-    """Commits a compaction as an engine that does not check vectors: those of the last commit of a bucket stand."""
+    """Commits compactions without checking deletion vectors, so the last commit to a bucket replaces its vectors."""
 
     def commit(self, messages: Sequence[CommitMessage], identity: CommitIdentity, **options: Any) -> CommitResult:
         compact = compact_changes(messages)
@@ -75,24 +73,28 @@ class DataFilesCommitter(Committer):
 
 
 def lost_vectors(setting: LabSetting) -> list[Story]:
-    """One compaction marks rows of a file that another one rewrites; the vectors of the last commit replace the others."""
-    return [_told("lost-deletion-vectors", setting, [5], TWO_ROWS, "two rows of one key are shown to readers")]
+    """One compaction marks rows of a file that another one rewrites, and the last commit discards the vectors of the first."""
+    return [_vector_story("lost-deletion-vectors", setting, [5], TWO_ROWS, "readers see two rows with the same key")]
 
 
 def dangling_vectors(setting: LabSetting) -> list[Story]:
     """One compaction marks rows of a file that another one merges away."""
-    return [_told("dangling-deletion-vectors", setting, [4, 5], DANGLING, "a deletion vector marks rows of a file that is gone")]
+    return [
+        _vector_story(
+            "dangling-deletion-vectors", setting, [4, 5], DANGLING, "a deletion vector marks rows of a file that no longer exists"
+        )
+    ]
 
 
 def older_row_below(setting: LabSetting) -> list[Story]:
-    """Each compaction takes the file of level 0 that it knows, and the one with the older file writes to the lower level."""
+    """Two compactions each take one level-0 file, and the one with the newer file writes to the deeper level."""
     compactor = functools.partial(level_compactor, [0], committer=_committer(setting))
     jobs = (compactor(3, picks=(0,)), compactor(4, picks=(1,)))
     scenario = after(Scenario("older-row-below", jobs, LOOKUP_OPTIONS, real_files=True), (TWICE,))
-    return [_story(setting, scenario, OLDER_BELOW, "level 3 holds an older row than level 4, and lookups take it")]
+    return [_story(setting, scenario, OLDER_BELOW, "level 3 holds an older row than level 4, and lookups return the older row")]
 
 
-def _told(case: str, setting: LabSetting, levels: Sequence[int], sign: str, damage: str) -> Story:
+def _vector_story(case: str, setting: LabSetting, levels: Sequence[int], sign: str, damage: str) -> Story:
     compactor = functools.partial(level_compactor, committer=_committer(setting))
     jobs: tuple[Job, ...] = (compactor([0], 3), compactor(levels, 5))
     return _story(setting, after(Scenario(case, jobs, OPTIONS, real_files=True), (MARKED,)), sign, damage)
@@ -107,18 +109,18 @@ def _story(setting: LabSetting, scenario: Scenario, sign: str, damage: str) -> S
     story = Story(scenario.name, (setting.check,))
     shown = [finding for finding in found.findings if sign in finding.violations[0]]
     if shown:
-        _tell(story, scenario, shown[0].schedule)
+        _record_steps(story, scenario, shown[0].schedule)
     if found.findings:
-        damaged = f"{len(found.findings)} of {found.schedules} schedules end with damage, {len(shown)} of them with this one"
+        damaged = f"{len(found.findings)} of {found.schedules} schedules end with damage, {len(shown)} of them with this kind"
         return story.end(False, f"{damage}; {damaged}")
     return story.end(
-        True, f"no damage in any of {found.schedules} schedules with {found.states:,} states, which are all with one interruption"
+        True, f"no damage in any of {found.schedules} schedules with {found.states:,} states: all that have one interruption"
     )
 
 
-def _tell(story: Story, scenario: Scenario, schedule: str) -> None:
+def _record_steps(story: Story, scenario: Scenario, schedule: str) -> None:
     run = Run(scenario)
-    for told in narrate(run, parse_schedule(schedule)):
-        story.tell(f"compactor {told.actor + 1}", told.call)
+    for step in narrate(run, parse_schedule(schedule)):
+        story.record(f"compactor {step.actor + 1}", step.call)
     story.violations = list(run.violations)
     run.discard()

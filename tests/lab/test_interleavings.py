@@ -86,15 +86,15 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (("--actors", "nobody"), "there is no actor 'nobody'"),
+            (("--actors", "nobody"), "unknown actor 'nobody'"),
             (("--actors", ""), "0 actors"),
             (("--data-conflict-check", "key"), "cannot be checked"),
             (("--option", "merge-engine=first-row"), "--option merge-engine is not supported here"),
             (("--option", "commit.nonsense=1"), "--option commit.nonsense is not supported here"),
             (("--option", "s3.endpoint=x"), "--option s3.endpoint is not supported here"),
             (("--depth", "1", "--seed", "1"), "--depth cannot be combined with --seed"),
-            (("--replay", "0,1x"), "this is no schedule"),
-            (("--actors", "counter,overwriter"), "counter and overwriter together"),
+            (("--replay", "0,1x"), "not a schedule"),
+            (("--actors", "counter,overwriter"), "counter and overwriter cannot be combined"),
         ],
     )
     def test_what_cannot_be_honoured_is_an_error(self, arguments: tuple[str, ...], message: str) -> None:

@@ -225,7 +225,7 @@ def repeated_commit_not_recognised() -> Patch:
 def repeated_commit_looked_for_in_the_newest_snapshot_only() -> Patch:
     def newest(self: Any) -> bool:
         latest = self._context.snapshots.latest()
-        self._seen = latest.id if latest else 0
+        self._checked = latest.id if latest else 0
         same = latest is not None and latest.commit_user == self.identity.user
         return same and latest.commit_identifier >= self.identity.identifier
 

@@ -99,5 +99,5 @@ def test_schedules_as_text(text: str) -> None:
 
 
 def test_no_schedule() -> None:
-    with pytest.raises(ValueError, match="'1x' is no step"):
+    with pytest.raises(ValueError, match="'1x' is not a step"):
         parse_schedule("0,1x")

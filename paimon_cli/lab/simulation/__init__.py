@@ -1,1 +1,1 @@
-"""Interleavings of the shipped commit code: a simulated storage, actors, a scheduler, and an oracle."""
+"""Simulation of concurrent jobs: a simulated storage, actors, a scheduler and an oracle."""

@@ -33,23 +33,23 @@ from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
 from paimon_cli.storage.storage import Storage
 
 Job = Callable[["Actor"], None]
-"""What an actor does from its start to its end, with `actor.context`; it reports to `actor.oracle` how its commits ended."""
+"""All work of an actor on `actor.context`; it reports the outcomes of its commits to `actor.oracle`."""
 
 BEGIN_MILLIS = 1_700_000_000_000
 SKEW_MILLIS = 5_000
-"""Clocks of two actors differ by so much: no order of times follows from the order of events."""
+"""The difference between the clocks of two actors, so that the order of timestamps is not the order of events."""
 
 
 class Actor:
-    """The process in which a job runs: it stops at each call of its storage, and goes on with the answer.
+    """The process in which a job runs: it stops at each storage call, and continues with the answer.
 
-    An actor that begins at a later line of its script first hears all answers that lead there.
+    An actor that starts at a later line of its script first receives all answers that lead there.
     """
 
     def __init__(self, scenario: Scenario, disk: SimDisk, number: int, life: int, line: Line | None = None) -> None:
         self.scenario = scenario
         self.disk = disk
-        """Only to know what is the same as before: an actor learns what is on it by calls."""
+        """Only for recognising tasks that have run before; jobs access the disk by storage calls."""
         self.number = number
         self.oracle = Reports()
         self.had_outage = False
@@ -64,7 +64,7 @@ class Actor:
         if line is None:
             self.line = Line(first, hash((life, first)), None, self.oracle.taken())
         else:
-            self._rehearse(first, line)
+            self._replay_to(first, line)
 
     def _storage(self, clock: ActorClock, random: ActorRandom) -> Storage:
         storage, root = SimStorage(self._ask), self.scenario.layout.root
@@ -82,52 +82,54 @@ class Actor:
             self.oracle.failed(self.number, error)
 
     def _ask(self, call: Call) -> Any:
-        """Called by its own storage: wait for the answer."""
+        """Called by the actor's storage: wait for the answer."""
         if self._is_discarded:
             raise Discarded
         answer = getcurrent().parent.switch(call)
         self.had_outage = self.had_outage or answer in (OUTAGE, REFUSAL)
         return answer
 
-    def _rehearse(self, first: Call | None, line: Line) -> None:
-        for place in line.way():
+    def _replay_to(self, first: Call | None, line: Line) -> None:
+        for place in line.lines_to_here():
             call = first if place.before is None else self._greenlet.switch(place.before[1])
             if call != place.call:
-                raise RuntimeError(f"actor {self.number} calls {call}, and called {place.call} after the same answers")
+                raise RuntimeError(
+                    f"actor {self.number} made call {call}, but after the same answers before it made {place.call}"
+                )
         self.oracle.taken()
         self.line = line
 
-    def go_on(self, answer: Any) -> Line:
-        """The next line, which is written into the script."""
+    def proceed(self, answer: Any) -> Line:
+        """Run to the next call, and add its line to the script."""
         call = self._greenlet.switch(answer)
         self.line = self.line.follow(answer, call, self.oracle.taken())
         count_lines(1)
         return self.line
 
     def discard(self) -> None:
-        """End it, without any effect."""
+        """End the process without any further effect."""
         self._is_discarded = True
         if self._greenlet:
             self._greenlet.throw(Discarded)
 
 
 class Discarded(BaseException):
-    """What an actor still does has no effect."""
+    """Ends a discarded actor, whose calls have no effect."""
 
 
 class Reports:
-    """Notes what a job tells the oracle, for all runs in which it does the same."""
+    """Records the reports of a job to the oracle, to be repeated in all runs that follow the same script."""
 
     def __init__(self) -> None:
         self._made: list[Report] = []
 
     def taken(self) -> list[Report]:
-        """The reports since the last time."""
+        """Return the reports since the last call, and clear them."""
         made, self._made = self._made, []
         return made
 
-    def wants(self, user: str, identifier: int, rows: BucketRows, overwrites: bool = False) -> None:
-        self._made.append(Report("wants", (user, identifier, rows, overwrites)))
+    def announces(self, user: str, identifier: int, rows: BucketRows, overwrites: bool = False) -> None:
+        self._made.append(Report("announces", (user, identifier, rows, overwrites)))
 
     def ended(self, user: str, identifier: int, end: str) -> None:
         self._made.append(Report("ended", (user, identifier, end)))
@@ -156,9 +158,9 @@ class ActorClock:
 
 
 class ActorRandom:
-    """UUIDs with actor, count and life in their first digits, so that names in messages can be read.
+    """UUIDs whose first digits are the actor, a counter and the life, so that file names in messages are readable.
 
-    The last digits are the count too, because files of one job share the first half of their UUID.
+    The last digits repeat the counter, because files of one job share the first half of their UUID.
     """
 
     def __init__(self, number: int, life: int) -> None:
@@ -187,8 +189,9 @@ def rows(bucket: int, *keys: int, value: str = "", kind: int = INSERT) -> Bucket
 
 
 def writer(user: str, *batches: BucketRows, repeatable: bool = False) -> Job:
-    """One `write` after the other. `repeatable`: under one user with identifiers, so that a restart continues where it
-    stopped.
+    """Runs one `write` per batch.
+
+    `repeatable`: all writes have one commit user and numbered identifiers, so a restart continues where the job stopped.
     """
 
     def run(actor: Actor) -> None:
@@ -202,7 +205,7 @@ def writer(user: str, *batches: BucketRows, repeatable: bool = False) -> Job:
 
 
 def overwriter(user: str, batch: BucketRows) -> Job:
-    """Replace all rows with these."""
+    """Replaces all rows with these."""
 
     def run(actor: Actor) -> None:
         write(actor, batch, WriteRequest(FileRows(), commit_user=user, overwrite=True))
@@ -211,7 +214,7 @@ def overwriter(user: str, batch: BucketRows) -> Job:
 
 
 def write(actor: Actor, batch: BucketRows, request: WriteRequest) -> str:
-    """Run `write`; returns how it ended."""
+    """Run `write`; returns its outcome."""
     user, identifier = str(request.commit_user), request.commit_id or BATCH_IDENTIFIER
 
     def job() -> None:
@@ -229,15 +232,15 @@ def run_and_report(
     identifier: int = BATCH_IDENTIFIER,
     overwrites: bool = False,
 ) -> str:
-    """Run a job that is to commit these rows; the oracle is notified before and after."""
-    actor.oracle.wants(user, identifier, batch, overwrites)
+    """Run a job that is to commit these rows, and report its start and outcome to the oracle."""
+    actor.oracle.announces(user, identifier, batch, overwrites)
     end = end_of(actor, job)
     actor.oracle.ended(user, identifier, end)
     return end
 
 
 def compactor(strategy: str = "full", buckets: tuple[int, ...] = ()) -> Job:
-    """Run `compact`; after a conflict it plans again."""
+    """Runs `compact`, which makes a new plan after a conflict."""
 
     def run(actor: Actor) -> None:
         request = CompactRequest(strategy=strategy, buckets=buckets)
@@ -247,7 +250,7 @@ def compactor(strategy: str = "full", buckets: tuple[int, ...] = ()) -> Job:
 
 
 def end_of(actor: Actor, job: Callable[[], object]) -> str:
-    """Run and return how it ended. Errors that only an expiry or an outage explains count as refusals there, else as failures."""
+    """Run a job; returns its outcome. Errors that an expiry or outage can cause are failures only in scenarios without one."""
     oracle, scenario = actor.oracle, actor.scenario
     try:
         job()
@@ -270,7 +273,7 @@ def end_of(actor: Actor, job: Callable[[], object]) -> str:
 
 
 def expirer(keep: int = 1, limit: int | None = None) -> Job:
-    """Expire all snapshots but the newest `keep`, whatever their age."""
+    """Expires all snapshots except the newest `keep`, regardless of their age."""
 
     def run(actor: Actor) -> None:
         retention = Retention(at_least=keep, at_most=keep, millis=0, limit=limit)
@@ -280,7 +283,7 @@ def expirer(keep: int = 1, limit: int | None = None) -> Job:
 
 
 def tagger(name: str, snapshot_id: int) -> Job:
-    """Tag a snapshot, which may be gone, or be deleted at the same time."""
+    """Tags a snapshot, which may have expired, or may expire at the same time."""
 
     def run(actor: Actor) -> None:
         end_of(actor, lambda: create_tag(actor.context, name, snapshot_id))
@@ -292,7 +295,7 @@ LITTER = ("bucket-0/data-litter.paper", "manifest/manifest-litter-0")
 
 
 def litterer() -> Job:
-    """Leave the files of a writer that dies before its commit."""
+    """Leaves files like a writer that crashed before its commit."""
 
     def run(actor: Actor) -> None:
         for path in LITTER:
@@ -302,7 +305,7 @@ def litterer() -> Job:
 
 
 def orphan_remover() -> Job:
-    """Delete files as old as the beginning that no version names; if this finishes, none of the orphans may be left."""
+    """Deletes initial files that nothing references; once it finishes, all files of `litterer` must be gone."""
 
     def run(actor: Actor) -> None:
         def clean() -> None:
@@ -328,9 +331,9 @@ def in_turn(*jobs: Job) -> Job:
 
 
 def read_modify_write(user: str, bucket: int, key: int) -> Job:
-    """Raise a counter by one: read it at the latest snapshot, write it as a job that has read that snapshot.
+    """Increments a counter: reads it at the latest snapshot, and writes it with that snapshot as the one that was read.
 
-    After a data conflict it starts again, as `update` does; the oracle counts the acknowledged increments.
+    After a data conflict it retries, as `update` does; the oracle counts the acknowledged increments.
     """
 
     def run(actor: Actor) -> None:
@@ -347,7 +350,7 @@ def read_modify_write(user: str, bucket: int, key: int) -> Job:
 
 
 def _value(actor: Actor, version: Version, bucket: int, key: int) -> str:
-    """The value that a reader sees of one key, through the actor's own storage."""
+    """The value of a key, read through the actor's storage."""
     storage = actor.context.storage
     entries = version.buckets[BucketId(EMPTY_ROW, bucket)]
     found = merged((entry.file, paper_rows(storage.read_bytes(version.file_path(entry)))) for entry in entries)

@@ -1,7 +1,7 @@
-"""Searches through schedules: all of them, up to states that were visited before, or a random sample by seed.
+"""Searches the schedules of a scenario: exhaustively, pruning states that were visited before, or as a random sample.
 
-Two prefixes that lead to the same disk, and in which every actor has received the same answers, have the same continuations: the
-second one is not followed. So a complete search covers all orders of all calls, although it does not run each of them.
+Two prefixes that lead to the same disk, and in which every actor has received the same answers, have the same continuations, so
+only the first one is followed. A complete search thus covers all orders of all calls without running each of them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from paimon_cli.lab.simulation.scenario import Scenario
 from paimon_cli.lab.simulation.schedule import CRASH, GO, Step
 
 OnEnd = Callable[[Run], None]
-GoOn = Callable[[], bool]
-"""Asked before each schedule."""
+ShouldContinue = Callable[[], bool]
+"""Called before each schedule; False ends the search."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Finding:
 
 @dataclass
 class Result:
-    """The result of a search. `schedules`: the number of different schedules run; `ended` of them to the end, the others up to a
-    known state.
+    """The result of a search. `schedules`: the number of different schedules run; `ended`: how many of them ran to the end and
+    not only to a known state.
     """
 
     scenario: str
@@ -64,41 +64,41 @@ def explore(
     private_crashes: bool = False,
     most_findings: int = 1,
     on_end: OnEnd = lambda run: None,
-    go_on: GoOn = lambda: True,
+    should_continue: ShouldContinue = lambda: True,
 ) -> Result:
-    """Depth-first search through all states, without recursion.
+    """Search all states depth first, without recursion.
 
-    `most_switches`: only schedules in which actors are interrupted at most this often; most bugs need one or two interruptions.
-    `private_crashes`: also crash between calls that no other actor can notice. `on_end` is called with every run that ends.
+    `most_switches`: the most interruptions of unfinished actors in one schedule; most bugs need only one or two.
+    `private_crashes`: also crash between calls that no other actor can observe. `on_end` is called with every run that ends.
     """
     result = Result(scenario.name)
-    seen: set[int] = set()
-    open_ways: list[Way] = [(Run(scenario, most_switches), None)]
-    while open_ways:
-        if result.schedules == most_schedules or len(result.findings) >= most_findings or not go_on():
+    visited: set[int] = set()
+    open_branches: list[Branch] = [(Run(scenario, most_switches), None)]
+    while open_branches:
+        if result.schedules == most_schedules or len(result.findings) >= most_findings or not should_continue():
             break
-        _follow(open_ways, seen, result, private_crashes, on_end)
+        _follow(open_branches, visited, result, private_crashes, on_end)
     else:
         result.complete = True
-    result.states = len(seen)
+    result.states = len(visited)
     return result
 
 
-Way = tuple[Run, Step | None]
-"""A state, and a step that was not taken from it yet."""
+Branch = tuple[Run, Step | None]
+"""A state, and a step not yet taken from it."""
 
 
-def _follow(open_ways: list[Way], seen: set[int], result: Result, private_crashes: bool, on_end: OnEnd) -> None:
-    """Take the last open step, then the first choice until a state is known; the other choices of that run stay open."""
-    state, step = open_ways.pop()
+def _follow(open_branches: list[Branch], visited: set[int], result: Result, private_crashes: bool, on_end: OnEnd) -> None:
+    """Take the last open step, then always the first choice, up to a known state; the other choices stay open."""
+    state, step = open_branches.pop()
     run = state.fork()
     if step is not None:
         run.take(step)
     while not run.violations:
         key = run.key
-        if key in seen:
+        if key in visited:
             break
-        seen.add(key)
+        visited.add(key)
         choices = run.choices()
         if run.is_over:
             result.ended += 1
@@ -107,10 +107,10 @@ def _follow(open_ways: list[Way], seen: set[int], result: Result, private_crashe
         if not choices or run.violations:
             break
         state, first = run.fork(), choices[0]
-        open_ways += [(state, choice) for choice in reversed(choices[1:])]
+        open_branches += [(state, choice) for choice in reversed(choices[1:])]
         passed = run.take(first)
         if private_crashes and first.fault == GO and run.faults < run.scenario.most_faults:
-            open_ways += [(state, Step(first.actor, CRASH, place)) for place in range(1, passed + 1)]
+            open_branches += [(state, Step(first.actor, CRASH, place)) for place in range(1, passed + 1)]
     result.count(run)
     if run.violations:
         result.report(run)
@@ -125,14 +125,14 @@ def sample(
     most_findings: int = 1,
     fault_probability: float = 0.02,
     on_end: OnEnd = lambda run: None,
-    go_on: GoOn = lambda: True,
+    should_continue: ShouldContinue = lambda: True,
 ) -> Result:
-    """Random schedules, each run to its end; equal ones are counted once."""
+    """Run random schedules to their ends; equal ones are counted once."""
     result = Result(scenario.name)
     drawn: set[tuple[Step, ...]] = set()
     chance, beginning = random.Random(seed), Run(scenario)
     for _ in range(count):
-        if not go_on():
+        if not should_continue():
             break
         run = beginning.fork()
         _take_at_random(run, chance, fault_probability)
@@ -151,7 +151,7 @@ def sample(
 
 
 def _take_at_random(run: Run, chance: random.Random, fault_probability: float) -> None:
-    """Take steps to the end of the schedule."""
+    """Take random steps to the end of the schedule."""
     while not run.violations:
         calls, mishaps = run.calls(), run.mishaps()
         if not calls and not (mishaps and chance.random() < 0.5):

@@ -1,7 +1,7 @@
-"""Knows what the table must contain, and checks every change that a reader could notice.
+"""Knows what the table must contain, and checks every change that a reader could observe.
 
-The acknowledged rows are folded along the published snapshots. Each version is checked by the shipped invariants, the final table
-by all of them.
+The announced rows are applied in the order of the published snapshots. Each version is checked by the shipped invariants for
+versions, the final table by all of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from paimon_cli.lab.simulation.paper_files import BucketRows
 from paimon_cli.lab.simulation.publication import Publication, TableEnd, table_end, wrong_rows
-from paimon_cli.lab.simulation.scenario import Memory, Published, Scenario, Wanted
+from paimon_cli.lab.simulation.scenario import Announcement, Memory, Published, Scenario
 from paimon_cli.lab.simulation.script import count_lines, observed, scripts_of
 from paimon_cli.lab.simulation.sim_storage import Ask, SimDisk
 from paimon_cli.metadata.snapshot import Snapshot
@@ -20,9 +20,7 @@ ACKNOWLEDGED, REFUSED, UNKNOWN = "acknowledged", "refused", "unknown"
 
 
 class Oracle:
-    """Checks a run. `violations` gets an entry as soon as something is wrong. `digest` is equal for disks that no reader can
-    distinguish.
-    """
+    """Checks a run and collects `violations`. `digest` is equal for disks that no reader can distinguish."""
 
     def __init__(self, scenario: Scenario, disk: SimDisk) -> None:
         self.scenario = scenario
@@ -34,14 +32,14 @@ class Oracle:
         self._shared: dict[str, int] = {}
         self._tags: dict[str, frozenset[str]] = {}
         self._undead: dict[int, int] = {}
-        """Numbers that had expired when a slow writer put its snapshot there, which has to take it back; and that actor."""
+        """Expired snapshot number -> the slow writer that published it again, and must withdraw it."""
         self._gave_up: frozenset[int] = frozenset()
         for path in disk.files:
             if path.startswith(self._layout.tag_directory):
                 self._tagged(path, disk.files[path])
 
     def fork(self, disk: SimDisk) -> Oracle:
-        """The oracle of another run that has come to the same state."""
+        """A copy of the oracle for a fork of the run."""
         fork = Oracle.__new__(Oracle)
         fork.__dict__.update(self.__dict__)
         fork.memory, fork.violations, fork._disk = self.memory.copy(), self.violations.copy(), disk
@@ -50,9 +48,9 @@ class Oracle:
 
     # reports of jobs
 
-    def wants(self, user: str, identifier: int, rows: BucketRows, overwrites: bool = False) -> None:
-        """A job starts that is to commit these rows."""
-        self.memory.wanted[user, identifier] = Wanted(rows, overwrites)
+    def announces(self, user: str, identifier: int, rows: BucketRows, overwrites: bool = False) -> None:
+        """A job that is to commit these rows starts."""
+        self.memory.announced[user, identifier] = Announcement(rows, overwrites)
         self.memory.tries[user, identifier] = self.memory.tries.get((user, identifier), 0) + 1
 
     def ended(self, user: str, identifier: int, end: str) -> None:
@@ -60,29 +58,29 @@ class Oracle:
         self.digest ^= hash((user, identifier, end))
         is_published = self._is_published(user, identifier)
         if end == ACKNOWLEDGED and not is_published:
-            self._object(f"commit of {user} was acknowledged and is in no snapshot")
+            self._report(f"commit of {user} was acknowledged but is in no snapshot")
         if end == REFUSED and is_published and self.memory.tries[user, identifier] == 1:
-            self._object(f"commit of {user} was refused and is in the table")
+            self._report(f"commit of {user} was refused but is in the table")
 
     def incremented(self, key: int) -> None:
-        """A read-modify-write that raised a counter by one was acknowledged."""
+        """An increment of a counter was acknowledged."""
         self.memory.increments[key] = self.memory.increments.get(key, 0) + 1
         self.digest ^= hash((key, self.memory.increments[key]))
 
     def gave_up(self, number: int) -> None:
-        """An actor crashed, or knew too little to clean up after itself: it had no answer to a put."""
+        """An actor crashed, or could not clean up because a put was never answered."""
         if number not in self._gave_up:
             self._gave_up |= {number}
             self.digest ^= hash(("gave up", number))
 
     def failed(self, number: int, error: BaseException) -> None:
-        self._object(f"actor {number} failed: {type(error).__name__}: {error}")
+        self._report(f"actor {number} failed: {type(error).__name__}: {error}")
 
     def _is_published(self, user: str, identifier: int) -> bool:
         snapshots = (published.snapshot for published in self.memory.published.values())
         return any((s.commit_user, s.commit_identifier) == (user, identifier) for s in snapshots)
 
-    def _object(self, message: str) -> None:
+    def _report(self, message: str) -> None:
         self.violations.append(message)
 
     # changes of the storage
@@ -107,12 +105,12 @@ class Oracle:
         elif directory == self._layout.tag_directory:
             self._tagged(path, data)
             self._note(path, hash(data))
-        elif data is None and (naming := self._who_names(path)):
-            self._object(f"{path} was deleted, {naming} names it")
+        elif data is None and (naming := self._referrer(path)):
+            self._report(f"{path} was deleted, but {naming} references it")
         elif data is None and path in self._shared:
             self._note(path, 0)
 
-    def _who_names(self, path: str) -> str:
+    def _referrer(self, path: str) -> str:
         snapshots = [f"snapshot {number}" for number, names in self.memory.names.items() if path in names]
         return next(iter([*snapshots, *(tag for tag, names in self._tags.items() if path in names)]), "")
 
@@ -123,43 +121,46 @@ class Oracle:
 
     def _check_hint(self, path: str, data: bytes | None) -> None:
         if data is not None and (not data.isdigit() or int(data) > self.memory.newest):
-            self._object(f"{path} says {data!r}, the newest snapshot is {self.memory.newest}")
+            self._report(f"{path} contains {data!r}, but the newest snapshot is {self.memory.newest}")
 
     def _tagged(self, path: str, data: bytes | None) -> None:
-        """A tag protects its snapshot once `tagger` has seen that the snapshot exists; otherwise it deletes the tag again."""
+        """A tag protects its snapshot if that still exists; otherwise `tagger` deletes the tag again."""
         self._tags.pop(path, None)
         if data is not None:
             number = Snapshot.from_json(data, path).id
             if number in self.memory.names:
-                self._tags[path] = self.memory.published[number].version_names
+                self._tags[path] = self.memory.published[number].version_files
 
     def _vanished(self, number: int) -> None:
         if self._undead.pop(number, None) is not None:
             return
         if number != min(self.memory.names, default=0):
-            self._object(f"snapshot {number} was deleted while older ones are there")
+            self._report(f"snapshot {number} was deleted before older ones")
         if number == self.memory.newest:
-            self._object(f"snapshot {number} was deleted, it is the newest")
+            self._report(f"snapshot {number} was deleted although it is the newest")
         self.memory.names.pop(number, None)
         self.memory.gone = max(self.memory.gone, number)
 
     def _published(self, number: int, data: bytes) -> int:
-        """Judge a new snapshot; returns a digest of what it names."""
+        """Check a new snapshot; returns a digest of the files that it references."""
         memory = self.memory
         if number in memory.published:
             lost = memory.published[number].snapshot.commit_user
-            self._object(f"snapshot {number} was published twice: that of {lost} is overwritten")
+            self._report(f"snapshot {number} was published twice: that of {lost} is overwritten")
             return hash(data)
         if number != memory.newest + 1:
-            self._object(f"snapshot {number} does not follow {memory.newest}")
+            self._report(f"snapshot {number} does not follow {memory.newest}")
             return hash(data)
         snapshot = Snapshot.from_json(data, self._layout.snapshot(number))
-        wanted, before = memory.wanted.get((snapshot.commit_user, snapshot.commit_identifier)), memory.published.get(number - 1)
-        is_before_there = number - 1 > memory.gone
-        key = ("published", before, data, wanted and wanted.signature, is_before_there)
+        announced, before = (
+            memory.announced.get((snapshot.commit_user, snapshot.commit_identifier)),
+            memory.published.get(number - 1),
+        )
+        has_previous = number - 1 > memory.gone
+        key = ("published", before, data, announced and announced.signature, has_previous)
 
         def judged(ask: Ask) -> Published:
-            return Publication(self.scenario, Published(before, snapshot, wanted), is_before_there, ask).judge()
+            return Publication(self.scenario, Published(before, snapshot, announced), has_previous, ask).judge()
 
         found = observed(scripts_of(self.scenario), key, self._disk, judged)
         memory.published[number] = found
@@ -169,10 +170,10 @@ class Oracle:
 
     # the end of a run
 
-    def look_at_the_end(self) -> None:
-        self.violations += self._at_the_end()
+    def check_final_table(self) -> None:
+        self.violations += self._final_violations()
 
-    def _at_the_end(self) -> Iterator[str]:
+    def _final_violations(self) -> Iterator[str]:
         for (user, identifier), end in self.memory.ends.items():
             if end == ACKNOWLEDGED and not self._is_published(user, identifier):
                 yield f"acknowledged commit of {user} is lost"
@@ -183,16 +184,14 @@ class Oracle:
                 yield f"lost update: {count} increments were acknowledged, the counter is {value}"
         found = self._end()
         if found.latest != newest:
-            yield f"a reader takes snapshot {found.latest} for the newest, it is {newest}"
+            yield f"readers find snapshot {found.latest} as the newest, but it is {newest}"
         yield from found.violations
         for name, number, rows in found.rows:
             if rows != self.memory.published[number].rows:
                 yield wrong_rows(name, rows, self.memory.published[number].rows)
 
     def _end(self) -> TableEnd:
-        """The table without the resurrected snapshots of writers that crashed or knew too little to withdraw them, a known
-        limit.
-        """
+        """The final table without snapshots published again after expiry that their writers could not withdraw, a known limit."""
         left = {self._layout.snapshot(number) for number, actor in self._undead.items() if actor in self._gave_up}
         files = {path: data for path, data in self._disk.files.items() if path not in left}
         known, key = scripts_of(self.scenario).results, (frozenset(files.items()), *self._tags)

@@ -1,7 +1,7 @@
-"""Simplified data files: a few rows as JSON, written and merged without Parquet, so that thousands of schedules are cheap.
+"""Paper files: simplified data files of a few JSON rows, so that thousands of schedules are cheap.
 
-`PaperEngine` replaces Spark or the local engine: jobs, plans, conflicts and commits are the shipped code, only the rows inside
-files are simplified. With `real_files` the same actors write real Parquet.
+`PaperEngine` replaces Spark or the local engine: jobs, plans, conflicts and commits are the shipped code; only the rows inside
+files are simplified.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def key_bytes(key: int) -> bytes:
 
 @functools.cache
 def paper_rows(content: bytes) -> tuple[PaperRow, ...]:
-    """The rows of a file."""
+    """Parse the rows of a file."""
     return tuple((k, s, d, v) for k, s, d, v in json.loads(content))
 
 
 def write_paper_file(
     context: TableContext, bucket: int, name: str, level: int, source: int, rows: Sequence[PaperRow]
 ) -> DataFileMeta:
-    """Write a file of `rows`, which are sorted by key."""
+    """Write a file of these rows, which must be sorted by key."""
     content = _content(tuple(rows))
     context.storage.write_new(context.data_file_path_of(EMPTY_ROW, bucket, name), content)
     sequences = [row[1] for row in rows]
@@ -82,8 +82,9 @@ def _content(rows: tuple[PaperRow, ...]) -> bytes:
 
 
 def merged(files: Iterable[tuple[DataFileMeta, tuple[PaperRow, ...]]]) -> list[PaperRow]:
-    """The newest row of each key, retractions kept, by key; of equal numbers the row of the newer run wins, as in shipped
-    merges.
+    """The newest row of each key, including retractions, sorted by key.
+
+    If sequence numbers are equal, the row of the newer run wins, as in the shipped merge.
     """
     newest: dict[int, PaperRow] = {}
     for _, rows in sorted(files, key=lambda item: item[0].max_sequence_number):

@@ -1,7 +1,7 @@
-"""Judges versions of a table: each snapshot when it is published, and the whole table at the end.
+"""Checks each snapshot when it is published, and the whole table at the end.
 
-Rows, vectors and changelogs are read by the shipped readers and checked by the shipped invariants, and compared with what the
-commits up to there were to do.
+Rows, vectors and changelogs are read by the shipped readers, checked by the shipped invariants, and compared with what the
+commits so far were to do.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ COUNTER = 1
 UNREADABLE = "PV005"
 
 
-def table_as_seen(scenario: Scenario, ask: Ask) -> TableContext:
-    """The table in the eyes of a reader that has not read anything of it yet."""
+def new_reader(scenario: Scenario, ask: Ask) -> TableContext:
+    """The table for a new reader, which has cached nothing yet."""
     return TableContext(scenario.layout.root, ReadOnly(ask), scenario.schema, scenario.options, read_threads=1)
 
 
 def incremented(before: Rows) -> Rows:
-    """The rows after a commit that did not announce any: the counter, key 1, is raised by one, if it is a number."""
+    """The rows after a commit that announced none: the counter, key 1, is incremented if it is a number."""
     is_counted = before.get(COUNTER, "").isdigit()
     return {**before, COUNTER: str(int(before[COUNTER]) + 1)} if is_counted else before
 
 
-def taken_in(before: Rows, changes: list[Change]) -> tuple[Rows, list[str]]:
-    """The rows after changes that say nothing of what was there before."""
+def input_applied(before: Rows, changes: list[Change]) -> tuple[Rows, list[str]]:
+    """The rows after changes that do not depend on the rows before, as in an input changelog."""
     rows = dict(before)
     for kind, key, value in changes:
         if kind & 1:
@@ -50,15 +50,15 @@ def taken_in(before: Rows, changes: list[Change]) -> tuple[Rows, list[str]]:
 
 
 def replayed(before: Rows, changes: list[Change]) -> tuple[Rows, list[str]]:
-    """The rows after changes, and which of these do not fit what was there before."""
+    """The rows after changes, and descriptions of the changes that contradict the rows before."""
     rows, wrong = dict(before), list[str]()
     for place, (kind, key, value) in enumerate(changes):
         follows = changes[place + 1][:2] if place + 1 < len(changes) else None
         precedes = changes[place - 1][:2] if place else None
         if kind in (UPDATE_BEFORE, DELETE) and rows.pop(key, None) != value:
-            wrong.append(f"{'-U' if kind == UPDATE_BEFORE else '-D'} of key {key} says {value}, which was not its row")
+            wrong.append(f"{'-U' if kind == UPDATE_BEFORE else '-D'} of key {key} has value {value}, which its row did not have")
         if kind == INSERT and key in rows:
-            wrong.append(f"+I of key {key}, which is there")
+            wrong.append(f"+I of key {key}, which already exists")
         if kind == UPDATE_BEFORE and follows != (UPDATE_AFTER, key):
             wrong.append(f"-U without +U of key {key}")
         if kind == UPDATE_AFTER and precedes != (UPDATE_BEFORE, key):
@@ -69,14 +69,14 @@ def replayed(before: Rows, changes: list[Change]) -> tuple[Rows, list[str]]:
 
 
 class Publication:
-    """The check of a new snapshot. `new` is filled in."""
+    """Checks a new snapshot, and fills in the derived fields of `new`."""
 
-    def __init__(self, scenario: Scenario, new: Published, is_before_there: bool, ask: Ask) -> None:
+    def __init__(self, scenario: Scenario, new: Published, has_previous: bool, ask: Ask) -> None:
         self._scenario = scenario
         self._new = new
-        self._context = table_as_seen(scenario, ask)
+        self._context = new_reader(scenario, ask)
         self._version = Version(self._context, new.snapshot)
-        self._before = Version(self._context, new.before.snapshot) if new.before and is_before_there else None
+        self._before = Version(self._context, new.before.snapshot) if new.before and has_previous else None
 
     def judge(self) -> Published:
         try:
@@ -92,8 +92,8 @@ class Publication:
         new.violations = tuple(map(str, found))
         if any(v.code == UNREADABLE for v in found):
             return new
-        new.version_names = self._named_by_version()
-        new.names = new.version_names | self._named_by_changelog()
+        new.version_files = self._named_by_version()
+        new.names = new.version_files | self._named_by_changelog()
         new.mark = hash(frozenset((path, self._content(path)) for path in (self._version.path, *new.names)))
         new.violations += (*self._commits_made_twice(), *self._wrong_rows())
         if self._scenario.real_files and not new.violations:
@@ -116,7 +116,7 @@ class Publication:
         return frozenset([*map(layout.manifest, (*lists, *manifests)), *data])
 
     def _named_by_changelog(self) -> frozenset[str]:
-        """What a snapshot names besides; a tag of it does not keep that."""
+        """The changelog files of the snapshot, which a tag of it does not keep."""
         listed, context = self._new.snapshot.changelog_manifest_list, self._context
         if listed is None:
             return frozenset()
@@ -135,8 +135,8 @@ class Publication:
     def _wrong_rows(self) -> Iterator[str]:
         new = self._new
         new.rows = new.before.rows if new.before else {}
-        if new.snapshot.commit_kind != COMPACT and new.wanted:
-            new.rows = new.wanted.applied_to(new.rows)
+        if new.snapshot.commit_kind != COMPACT and new.announced:
+            new.rows = new.announced.applied_to(new.rows)
         elif new.snapshot.commit_kind != COMPACT:
             new.rows = incremented(new.rows)
         found = rows_at(self._scenario, self._version)
@@ -146,14 +146,14 @@ class Publication:
     # deletion vectors and changelogs
 
     def _wrong_files(self) -> Iterator[str]:
-        """What plain readers, readers of the changelog and the checks of the table's rows find wrong."""
+        """The errors found by plain readers, by changelog readers and by the checks of rows."""
         new, version, number = self._new, self._version, self._new.snapshot.id
         added = (e for e in version.delta if e.kind == ADD and e.file.level == 0)
         new.flushed = frozenset((e.bucket, e.file.file_name) for e in added)
         yield from (str(v) for v in real_violations(version) if v.code not in self._scenario.tolerates)
         mode, visible = self._context.mode, self._above_level_0()
         if mode.hides_level_0 and (shown := real_rows(version, level_0=False)) != visible:
-            yield f"plain readers of snapshot {number} see {shown}, compacted are {visible}"
+            yield f"plain readers of snapshot {number} see {shown}, but the compacted rows are {visible}"
         if mode.changelog_producer == "none":
             return
         changes = list(real_changes(version, changelog_entries(self._context, new.snapshot)))
@@ -162,30 +162,34 @@ class Publication:
         if new.snapshot.commit_kind == OVERWRITE:
             new.changes = expected
             return
-        replay = taken_in if is_input else replayed
+        replay = input_applied if is_input else replayed
         new.changes, wrong = replay(new.before.changes if new.before else {}, changes)
         yield from (f"changelog of snapshot {number}: {text}" for text in wrong)
         if new.changes != expected:
-            yield f"the changelogs up to snapshot {number} replay to {new.changes}, the state is {expected}"
+            yield f"the changelogs up to snapshot {number} replay to {new.changes}, but the state is {expected}"
         if is_input:
             yield from self._wrong_input(changes)
 
     def _wrong_input(self, changes: list[Change]) -> Iterator[str]:
-        """Each written row is in the changelog once, and no other."""
-        wanted, snapshot = self._new.wanted, self._new.snapshot
-        is_write = wanted is not None and snapshot.commit_kind != COMPACT
-        rows = [(kind, key, value) for batch in wanted.rows.values() for key, kind, value in batch] if wanted and is_write else []
+        """Report a changelog that does not consist of exactly the written rows."""
+        announced, snapshot = self._new.announced, self._new.snapshot
+        is_write = announced is not None and snapshot.commit_kind != COMPACT
+        rows = (
+            [(kind, key, value) for batch in announced.rows.values() for key, kind, value in batch]
+            if announced and is_write
+            else []
+        )
         if sorted(rows) != sorted(map(tuple, changes)):
-            yield f"changelog of snapshot {snapshot.id} is {changes}, written were {rows}"
+            yield f"changelog of snapshot {snapshot.id} is {changes}, but the commit wrote {rows}"
 
     def _above_level_0(self) -> Rows:
         """The rows of all commits whose files have left level 0."""
         waiting = {(entry.bucket, entry.file.file_name) for entry in self._version.live if entry.file.level == 0}
         found: Rows = {}
         for earlier in self._new.history():
-            if earlier.snapshot.commit_kind != COMPACT and earlier.wanted is not None:
+            if earlier.snapshot.commit_kind != COMPACT and earlier.announced is not None:
                 hidden = {bucket for bucket, _ in earlier.flushed & waiting}
-                found = earlier.wanted.without(hidden).applied_to(found)
+                found = earlier.announced.without(hidden).applied_to(found)
         return found
 
 
@@ -205,13 +209,13 @@ def _rows_on_paper(version: Version) -> Rows:
     return found
 
 
-def wrong_rows(name: str, found: Rows | str, wanted: Rows) -> str:
-    return f"rows at {name} are {found}, the commits give {wanted}"
+def wrong_rows(name: str, found: Rows | str, expected: Rows) -> str:
+    return f"rows at {name} are {found}, but the commits result in {expected}"
 
 
 @dataclass(frozen=True)
 class TableEnd:
-    """What readers find at the end. `rows`: those of each tag and snapshot, with its name and number."""
+    """The final table as readers see it. `rows`: for each tag and snapshot, its name, its number and its rows."""
 
     latest: int
     violations: tuple[str, ...]
@@ -219,8 +223,8 @@ class TableEnd:
 
 
 def table_end(scenario: Scenario, disk: SimDisk, tags: Iterable[str]) -> TableEnd:
-    """The whole table under all checks."""
-    context = table_as_seen(scenario, disk.look)
+    """Run all checks on the final table, and read it at every tag and snapshot."""
+    context = new_reader(scenario, disk.look)
     violations = tuple(str(v) for v in check_table(context) if v.code not in scenario.tolerates)
     named = [(path, Snapshot.from_json(disk.files[path], path)) for path in tags]
     named += [(f"snapshot {number}", context.snapshots.get(number)) for number in context.snapshots.ids()]

@@ -1,9 +1,9 @@
-"""Real data files in a simulation: what a job writes and what readers see is computed once for each different input.
+"""Real data files in a simulation: tasks and reads are computed once per distinct input.
 
-A schedule runs the shipped tasks on a few rows, and thousands of schedules run the same tasks on the same files. So the storage
-calls of a task are noted with their answers. When a task begins with the same files under the same names, the calls are made
-again, one by one, so that other actors and faults come in between as usual; its result is known as long as each call is answered
-as it was before. If one is not, the task runs again from its start, and gets the answers that it has seen so far.
+Thousands of schedules run the same shipped tasks on the same few files. So the storage calls of a task and their answers are
+recorded. When a task starts again with the same files under the same names, its calls are repeated one by one, so that other
+actors and faults can intervene as usual. As long as every answer is the recorded one, the result is too. At the first different
+answer the task runs again from its start, and receives the answers given so far.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MANY_ROWS = 1 << 16
 
 
 class Call(NamedTuple):
-    """A call of the storage and its answer, which is an error if it was raised."""
+    """A storage call and its answer; the answer is the exception if one was raised."""
 
     operation: str
     path: str
@@ -65,8 +65,8 @@ def _is_same(call: Call, answer: Any) -> bool:
     return bool(answer == call.answer)
 
 
-class NotedStorage:
-    """The storage of an actor, whose calls are noted. `known`: calls that were made before; they are not made again."""
+class RecordingStorage:
+    """Records the calls to an actor's storage. `known`: calls already made, whose answers are returned without a new call."""
 
     is_remote = False
 
@@ -78,7 +78,7 @@ class NotedStorage:
     def _call(self, operation: str, path: str, *arguments: bytes) -> Any:
         call = next(self._known, None) or Call(operation, path, arguments, _answer(self._inner, operation, path, arguments))
         if (call.operation, call.path) != (operation, path):
-            raise AssertionError(f"a task that ran again calls {operation} {path} in place of {call.operation} {call.path}")
+            raise AssertionError(f"a task run again called {operation} {path} instead of {call.operation} {call.path}")
         self.calls.append(call)
         if isinstance(call.answer, Exception):
             raise call.answer
@@ -119,29 +119,29 @@ class NotedStorage:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """A task that has run: its calls, how many UUIDs it took, and its result."""
+class _RecordedTask:
+    """A task that has run: its calls, the number of UUIDs that it drew, and its result."""
 
     calls: tuple[Call, ...]
     uuids: int
     result: Any
 
 
-_KNOWN: dict[Any, _Known] = {}
+_TASKS: dict[Any, _RecordedTask] = {}
 
 
 def forget() -> None:
-    """Forget all scripts, tasks and rows: from now on other code may run in them."""
-    _KNOWN.clear()
-    _FOUND.clear()
+    """Forget all scripts, tasks and rows, so that changed code can run in their place."""
+    _TASKS.clear()
+    _READS.clear()
     forget_scripts()
 
 
-def remembered(key: tuple[Any, ...], context: TableContext, run: Callable[[TableContext], Any]) -> Any:
-    """The result of `run` on this table. `key` names everything that it depends on but the answers of the storage."""
+def cached_result(key: tuple[Any, ...], context: TableContext, run: Callable[[TableContext], Any]) -> Any:
+    """The result of `run` on this table. `key` holds everything that it depends on except the answers of the storage."""
     random: Any = context.random
-    place = (*key, str(random), context.clock.now_millis())
-    known = _KNOWN.get(place)
+    task_key = (*key, str(random), context.clock.now_millis())
+    known = _TASKS.get(task_key)
     made: list[Call] = []
     if known is not None:
         for call in known.calls:
@@ -154,17 +154,17 @@ def remembered(key: tuple[Any, ...], context: TableContext, run: Callable[[Table
             for _ in range(known.uuids):
                 random.uuid()
             return known.result
-    storage, before = NotedStorage(context.storage, made), random.count
+    storage, before = RecordingStorage(context.storage, made), random.count
     result = run(replace(context, storage=storage))
     if known is None and not any(isinstance(call.answer, Exception) for call in storage.calls):
-        if len(_KNOWN) >= MOST_KEPT:
-            _KNOWN.clear()
-        _KNOWN[place] = _Known(tuple(storage.calls), random.count - before, result)
+        if len(_TASKS) >= MOST_KEPT:
+            _TASKS.clear()
+        _TASKS[task_key] = _RecordedTask(tuple(storage.calls), random.count - before, result)
     return result
 
 
 class RealEngine(LocalEngine):
-    """The local engine, which remembers tasks. `rows` names the rows that a write takes in."""
+    """The local engine with a memory of tasks. `rows` identifies the rows of a write."""
 
     def __init__(self, disk: SimDisk, rows: object = None) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ class RealEngine(LocalEngine):
 
         def known(task: CompactionTask) -> Any:
             key = ("compact", _table(context), task, self._contents(context, task))
-            return remembered(key, context, lambda noted: shipped(noted, task))
+            return cached_result(key, context, lambda recorded: shipped(recorded, task))
 
         return super().run_tasks(known, tasks, on_done)
 
@@ -199,18 +199,18 @@ class RealEngine(LocalEngine):
         key = ("write", _table(context), self._rows, started, tuple(existing), _routes(plan))
         write = super().write_rows
 
-        def written(noted: TableContext) -> tuple[Written, Tallies]:
+        def written(recorded: TableContext) -> tuple[Written, Tallies]:
             counted: Tallies = {}
-            incoming = WaitingRows(noted) if isinstance(plan.incoming, WaitingRows) else plan.incoming
-            return write(replace(plan, context=noted, incoming=incoming), counted, progress), counted
+            incoming = WaitingRows(recorded) if isinstance(plan.incoming, WaitingRows) else plan.incoming
+            return write(replace(plan, context=recorded, incoming=incoming), counted, progress), counted
 
-        result, counted = remembered(key, context, written)
+        result, counted = cached_result(key, context, written)
         tallies.update(copy.deepcopy(counted))
         return result
 
 
 def _routes(plan: WritePlan) -> tuple[object, ...]:
-    """What else the buckets of rows follow from."""
+    """What the buckets of rows depend on besides their keys."""
     return (plan.total_buckets, repr(plan.splits), repr(plan.hash_indexes), repr(plan.bucket_counts))
 
 
@@ -221,21 +221,21 @@ def _table(context: TableContext) -> tuple[object, ...]:
 # what readers see
 
 
-_FOUND: dict[Any, Any] = {}
+_READS: dict[Any, Any] = {}
 
 
 def _found(what: str, version: Version, paths: Sequence[str], read: Callable[[], Any]) -> Any:
-    """What `read` finds in these files, by their content. A file that is missing raises as it does in `read`."""
+    """The result of `read`, cached by the content of these files. If one is missing, `read` runs and raises."""
     storage = version.context.storage
     try:
         key = (what, _table(version.context), tuple((path, storage.read_bytes(path)) for path in paths))
     except FileNotFoundError:
         return read()
-    if key not in _FOUND:
-        if len(_FOUND) >= MOST_KEPT:
-            _FOUND.clear()
-        _FOUND[key] = read()
-    return _FOUND[key]
+    if key not in _READS:
+        if len(_READS) >= MOST_KEPT:
+            _READS.clear()
+        _READS[key] = read()
+    return _READS[key]
 
 
 def _paths(version: Version, bucket_id: BucketId) -> list[str]:
@@ -248,7 +248,7 @@ def _levels(version: Version, bucket_id: BucketId) -> str:
 
 
 def real_rows(version: Version, *, level_0: bool) -> Rows:
-    """Rows of real data files, read by the shipped reader. `level_0`: also those that plain reads of the table hide."""
+    """The rows of real data files, as the shipped reader returns them. `level_0`: include those that plain reads hide."""
     shown = replace(version.context, shows_level_0=level_0)
     rows: dict[int, str] = {}
     for place, entries in version.buckets.items():
@@ -271,7 +271,7 @@ def real_rows(version: Version, *, level_0: bool) -> Rows:
 
 
 def _with_waiting(version: Version, rows: dict[int, str]) -> dict[int, str]:
-    """The rows with those that wait for their buckets, in the order in which they will get them."""
+    """Add the rows that wait for a bucket, in the order in which they will be assigned."""
     waiting = {place: entries for place, entries in version.buckets.items() if place.bucket == POSTPONE_BUCKET}
     for entries in waiting.values():
         by_name = {entry.file.file_name: entry for entry in entries}
@@ -285,7 +285,7 @@ def _with_waiting(version: Version, rows: dict[int, str]) -> dict[int, str]:
 
 
 def real_violations(version: Version) -> list[Violation]:
-    """What the shipped checks of rows and vectors say of every bucket."""
+    """The violations that the shipped checks of rows and vectors find in all buckets."""
     found: list[Violation] = []
     for place in sorted(version.buckets):
         read = functools.partial(_checked, version, place)
@@ -299,7 +299,7 @@ def _checked(version: Version, place: BucketId) -> list[Violation]:
 
 
 class Change(NamedTuple):
-    """A row of a changelog."""
+    """A changelog row."""
 
     kind: int
     key: int
@@ -307,7 +307,7 @@ class Change(NamedTuple):
 
 
 def real_changes(version: Version, entries: Sequence[Any]) -> Iterator[Change]:
-    """The rows of changelog files, in their order."""
+    """The rows of changelog files, in file order."""
     context = version.context
     for entry in entries:
         path = context.data_file_path(entry.partition, entry.bucket, entry.file)

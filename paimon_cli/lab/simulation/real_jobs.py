@@ -1,4 +1,4 @@
-"""Jobs of actors with nothing on paper: `write`, `compact` and `update` with the local engine and real Parquet."""
+"""Jobs of actors on real Parquet files: `write`, `compact`, `update` and `delete` with the local engine."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ OPS = {0: "+I", 3: "-D"}
 
 
 def real_writer(user: str, *batches: BucketRows, numbers: bool = False, repeatable: bool = False, overwrite: bool = False) -> Job:
-    """One `write` of JSON rows after the other; the bucket of a row follows from its key, and only the oracle reads the one that
-    it names. `repeatable`: under one user with identifiers, so that a restart continues where it stopped.
+    """Runs one `write` of JSON rows per batch. The table derives buckets from keys; the buckets of `batches` are for the oracle.
+
+    `repeatable`: all writes have one commit user and numbered identifiers, so a restart continues where the job stopped.
     """
 
     def run(actor: Actor) -> None:
@@ -68,7 +69,7 @@ def _source(batch: BucketRows, numbers: bool, scenario: Scenario) -> str:
 
 
 def real_compactor(strategy: str = "full", buckets: tuple[int, ...] = (), order: SortOrder | None = None) -> Job:
-    """Run `compact`; after a conflict it plans again."""
+    """Runs `compact`, which makes a new plan after a conflict."""
 
     def run(actor: Actor) -> None:
         request = CompactRequest(strategy=strategy, buckets=buckets, order=order)
@@ -84,8 +85,9 @@ def level_compactor(
     picks: tuple[int, ...] | None = None,
     committer: type[Committer] = Committer,
 ) -> Job:
-    """Merge some levels of a bucket into one, as a compaction by another plan than ours might; without a second try. `picks`:
-    the numbers of the files to take from these levels, oldest first; None for all.
+    """Merges some levels of a bucket into one, as another engine's plan might, without a retry.
+
+    `picks`: the indexes of the files to take from these levels, oldest first; None for all.
     """
 
     def run(actor: Actor) -> None:
@@ -135,12 +137,12 @@ def _task(context: TableContext, bucket: BucketFiles, files: Sequence[DataFileMe
 
 
 def real_deleter(user: str, *keys: int) -> Job:
-    """`delete` of rows that are there; after a conflict it reads again."""
+    """Runs `delete` on existing rows, which reads again after a conflict."""
     return _changer(user, rows(0, *keys, kind=DELETE), keys)
 
 
 def real_updater(user: str, *keys: int) -> Job:
-    """`update` of rows that are there, whose value becomes the user; after a conflict it reads again."""
+    """Runs `update`, which sets the value of existing rows to the user and reads again after a conflict."""
     return _changer(user, rows(0, *keys, value=user), keys, f"v = '{user}'")
 
 
@@ -154,7 +156,7 @@ def _changer(user: str, effect: BucketRows, keys: Sequence[int], *assignments: s
 
 
 def real_incrementer(user: str, key: int) -> Job:
-    """`update --set "v = v + 1"` adds one to a counter; the oracle counts what was acknowledged, the rows follow from it."""
+    """Increments a counter by `update --set "v = v + 1"`; the oracle counts the acknowledged increments."""
 
     def run(actor: Actor) -> None:
         request = UpdateRequest(f"k = {key}", ("v = v + 1",), commit_user=user)

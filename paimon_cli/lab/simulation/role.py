@@ -1,4 +1,4 @@
-"""What actors do in one run, and what befalls them: each stands at a line of its script, and its calls change the disk."""
+"""The part of each actor in one run: its position in its script, the effects of its calls on the disk, and its faults."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX
 from paimon_cli.storage.storage import PutOutcome
 
 OUTAGE_CALLS = 9
-"""Calls that fail after the put that began an outage: all tries of a publication, so that its clean-up finds the storage."""
+"""The length of an outage in calls: all retries of a publication fail, but its clean-up reaches the storage again."""
 
 
 class Role:
-    """An actor in one run, with the reduction that the scenario allows: only calls that others can notice wait for the
-    scheduler.
-    """
+    """An actor in one run. Only calls that others can observe wait for the scheduler, unless the scenario says otherwise."""
 
     def __init__(self, disk: SimDisk, lock: LockRow, oracle: Oracle, number: int) -> None:
         self.disk = disk
@@ -35,13 +33,13 @@ class Role:
         self.dead = False
         self.outage = 0
         self.passed = 0
-        """Calls that it made since its last step without any other actor noticing."""
+        """The number of calls since its last step that no other actor could observe."""
         self.pending: Call | None = None
         """The call that waits for the scheduler."""
         self.mishaps: Sequence[Step] = ()
-        """The faults that can befall it."""
+        """The faults that its pending call may suffer."""
         self._actor: Actor | None = None
-        """Only there while the script is not known."""
+        """None while the script already knows what the job does next."""
         layout = self.scenario.layout
         self._schemas = layout.schema_directory
         self._snapshots = layout.snapshot_directory + f"/{SNAPSHOT_PREFIX}"
@@ -49,13 +47,13 @@ class Role:
         self.begin()
 
     def fork(self, disk: SimDisk, lock: LockRow, oracle: Oracle) -> Role:
-        """The same actor in another run."""
+        """A copy of the role for a fork of the run."""
         fork = copy.copy(self)
         fork.disk, fork.lock, fork.oracle, fork._actor = disk, lock, oracle, None
         return fork
 
     def begin(self) -> None:
-        """Start a new life, as a fresh process that knows nothing of the one that crashed."""
+        """Start the job, after a crash in a new process without any memory of the old one."""
         self.life += 1
         self.dead = False
         self.outage = 0
@@ -65,20 +63,21 @@ class Role:
             self._actor = Actor(self.scenario, self.disk, self.number, self.life)
             first = lines[place] = self._actor.line
         self._go_to(first)
-        self._go_on()
+        self._advance()
 
     def resume(self, fault: str = GO, place: int = 0) -> None:
-        """Make the call that waits, as far as the fault allows, and go on to the next one that waits, or to the end. `place`: a
-        crash comes so many calls later.
+        """Make the pending call, subject to the fault, and continue to the next one that must wait, or to the end.
+
+        `place`: for a crash, the number of calls after which it happens.
         """
         assert self.pending is not None
         if fault == CRASH and not place:
             self._die()
             return
         self._follow(self._answer(self.pending, GO if place else fault))
-        self._go_on(place)
+        self._advance(place)
 
-    def _go_on(self, crash_after: int = 0) -> None:
+    def _advance(self, crash_after: int = 0) -> None:
         self.passed = 0
         while (call := self._line.call) is not None and not self._is_shared(self._line, call):
             self.passed += 1
@@ -98,7 +97,7 @@ class Role:
         self.discard()
 
     def discard(self) -> None:
-        """Let the process of the job end, without any effect."""
+        """End the process of the job without any effect."""
         if self._actor is not None:
             self._actor.discard()
             self._actor = None
@@ -111,7 +110,7 @@ class Role:
 
     @property
     def state(self) -> Any:
-        """What its future follows from, besides the disk."""
+        """Everything but the disk that determines its further calls."""
         if self.dead:
             return "dead"
         return (self._line.history, self.outage) if self.pending is not None else "done"
@@ -124,7 +123,7 @@ class Role:
             if self._actor is None or self._actor.line is not self._line:
                 self.discard()
                 self._actor = Actor(self.scenario, self.disk, self.number, self.life, self._line)
-            line = self._actor.go_on(answer)
+            line = self._actor.proceed(answer)
         self._go_to(line)
 
     def _go_to(self, line: Line) -> None:
@@ -135,7 +134,7 @@ class Role:
     # calls and their effects
 
     def _is_shared(self, line: Line, call: Call) -> bool:
-        """Whether another actor can notice the call, or change its answer."""
+        """Whether another actor can observe the call, or change its answer."""
         if line.is_shared is None:
             line.is_shared = self._is_always_shared(call)
         if line.is_shared is not None:
@@ -145,8 +144,10 @@ class Role:
         return self.disk.makers.get(call.path) != self.number
 
     def _is_always_shared(self, call: Call) -> bool | None:
-        """None if that depends on whether its answer is final. Snapshots never change, and stay if there is no expiry, so that an
-        actor that finds one would find the same at any later time; a file of the actor itself is known to no other one.
+        """Whether the call is shared whatever its answer; None if that depends on the answer.
+
+        Snapshots never change, and without expiry they stay, so an actor that finds one would find the same at any later time. No
+        other actor knows the files that an actor has just written.
         """
         operation, path, _ = call
         scenario = self.scenario

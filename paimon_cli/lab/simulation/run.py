@@ -1,4 +1,4 @@
-"""Runs one schedule: actors take their steps in its order, and the oracle checks them."""
+"""Runs one schedule: actors take steps in the given order, and the oracle checks each of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paimon_cli.lab.simulation.sim_lock import LockRow
 from paimon_cli.lab.simulation.sim_storage import SimDisk
 
 MOST_STEPS = 2_000
-"""A schedule that is longer than this runs in circles."""
+"""A longer schedule is considered an endless loop."""
 MOST_ACTORS = 64
 
 
@@ -32,13 +32,13 @@ class Run:
         self.faults = 0
         self.restarts = 0
         self.switches = 0
-        """How often an actor had to wait in the middle of its work because another one was let go on; counted if limited."""
+        """How often an unfinished actor was interrupted by another one; counted only if limited."""
         self.last: int | None = None
         self._lock = LockRow()
         self.roles = [Role(self.disk, self._lock, self.oracle, number) for number in range(len(scenario.jobs))]
 
     def fork(self) -> Run:
-        """Another run that has come to the same state, and goes its own way."""
+        """An independent run in the same state."""
         fork = copy.copy(self)
         fork.disk, fork._lock, fork.steps = self.disk.fork(), self._lock.fork(), self.steps.copy()
         fork.oracle = self.oracle.fork(fork.disk)
@@ -47,7 +47,7 @@ class Run:
 
     @property
     def key(self) -> int:
-        """A key that is equal for states with the same continuations."""
+        """Equal for states with the same continuations."""
         bounded = (self.switches, self.last) if self._most_switches is not None else None
         return hash((self.oracle.digest, self.faults, self.restarts, tuple([role.state for role in self.roles]), bounded))
 
@@ -57,7 +57,7 @@ class Run:
         return on_their_way if self._lock.is_free else [role for role in on_their_way if role.waits]
 
     def choices(self) -> list[Step]:
-        """All possible next steps, those of the last actor first, without crashes between two steps."""
+        """All possible next steps, that of the last actor first; crashes between two steps are not included."""
         return [*self.calls(), *self.mishaps()]
 
     def calls(self) -> list[Step]:
@@ -71,7 +71,7 @@ class Run:
         return [next_of_last, *going]
 
     def mishaps(self) -> list[Step]:
-        """Faults of the calls that wait, and new lives of actors that crashed."""
+        """Faults of pending calls, and restarts of crashed actors."""
         found: list[Step] = []
         if self.faults < self.scenario.most_faults:
             for role in self._waiting():
@@ -88,7 +88,7 @@ class Run:
         return role.waits and (is_put or step.fault not in PUT_FAULTS)
 
     def take(self, step: Step) -> int:
-        """Run a step; returns the number of calls that the actor made afterwards without any other actor noticing."""
+        """Run a step; returns the number of calls after it that no other actor could observe."""
         role = self.roles[step.actor]
         self.steps.append(step)
         if len(self.steps) > MOST_STEPS:
@@ -114,9 +114,9 @@ class Run:
         return self.oracle.violations
 
     def finish(self) -> list[str]:
-        """The thorough check at the end of a schedule."""
+        """Run the checks of the final table."""
         if not self.violations:
-            self.oracle.look_at_the_end()
+            self.oracle.check_final_table()
         return self.violations
 
     def discard(self) -> None:
@@ -130,8 +130,8 @@ class Run:
 _CALLS = [Step(number) for number in range(MOST_ACTORS)]
 
 
-class ToldStep(NamedTuple):
-    """A step as text: the call, its fault, and how many calls the actor made afterwards that no other actor can notice."""
+class NarratedStep(NamedTuple):
+    """A step as text: the call, its fault, and the number of calls after it that no other actor could observe."""
 
     step: str
     actor: int
@@ -140,28 +140,28 @@ class ToldStep(NamedTuple):
     own_calls: int
 
 
-def narrate(run: Run, steps: Sequence[Step]) -> Iterator[ToldStep]:
-    """Take the steps, without impossible ones, and go on to the end; each is reported as it was taken."""
+def narrate(run: Run, steps: Sequence[Step]) -> Iterator[NarratedStep]:
+    """Take the possible ones of these steps, then any steps to the end; yields each step as it is taken."""
     root = run.scenario.layout.root + "/"
 
-    def told(step: Step) -> ToldStep:
+    def narrated(step: Step) -> NarratedStep:
         pending = run.roles[step.actor].pending
         call = "" if pending is None else f"{pending.operation} {pending.path.removeprefix(root)}"
         befalls = f"{MEANING[step.fault]} {step.place} calls later" if step.place else MEANING[step.fault]
-        return ToldStep(str(step), step.actor, call, befalls, run.take(step))
+        return NarratedStep(str(step), step.actor, call, befalls, run.take(step))
 
     for step in steps:
         if run.violations:
             return
         if run.can_take(step):
-            yield told(step)
+            yield narrated(step)
     while not run.violations and not run.is_over:
-        yield told(run.calls()[0])
+        yield narrated(run.calls()[0])
     run.finish()
 
 
 def replay(scenario: Scenario, steps: Sequence[Step]) -> Run:
-    """Take the given steps, without impossible ones (of a schedule of other code), then any possible steps, to the end."""
+    """Replay a schedule: take those steps that are still possible with this code, then any steps to the end."""
     run = Run(scenario)
     for _ in narrate(run, steps):
         pass
@@ -170,7 +170,7 @@ def replay(scenario: Scenario, steps: Sequence[Step]) -> Run:
 
 
 def after(scenario: Scenario, setup: Sequence[Job]) -> Scenario:
-    """The same scenario on a table on which these jobs were run before, one after the other."""
+    """The scenario on a table on which these set-up jobs have been run, one after another."""
     run = Run(replace(scenario, jobs=tuple(setup), faults=(), most_faults=0, first_name=900))
     for role in run.roles:
         while role.waits:

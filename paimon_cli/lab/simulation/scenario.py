@@ -1,4 +1,4 @@
-"""What a simulation explores: the table at the beginning, concurrent jobs, and the possible faults."""
+"""What a simulation explores: the initial table, concurrent jobs and possible faults."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from paimon_cli.options.table_options import TableOptions
 
 ROOT = "/warehouse/db.db/t"
 PUT_IF_ABSENT, LOCK, UNSAFE = "put-if-absent", "lock", "unsafe"
-"""What keeps two commits apart: the store's primitive, Paimon's lock in a database, or nothing but a check before the write."""
+"""What makes commits atomic: the store's put-if-absent, Paimon's lock in a database, or nothing but a check before the write."""
 
 Rows = Mapping[int, str]
 """Key -> value of the live rows."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The rows that a commit is to add; an overwrite replaces all others with them."""
+class Announcement:
+    """The rows that a job announced to commit; an overwrite replaces all others with them."""
 
     rows: BucketRows
     overwrites: bool = False
 
     @cached_property
     def signature(self) -> tuple[object, ...]:
-        """Equal for equal wishes."""
+        """Equal for equal announcements."""
         return (self.overwrites, *((bucket, *rows) for bucket, rows in self.rows.items()))
 
-    def without(self, buckets: Collection[int]) -> Wanted:
+    def without(self, buckets: Collection[int]) -> Announcement:
         return replace(self, rows={bucket: rows for bucket, rows in self.rows.items() if bucket not in buckets})
 
     def applied_to(self, before: Rows) -> Rows:
@@ -50,23 +50,23 @@ class Wanted:
 
 @dataclass(eq=False)
 class Published:
-    """A snapshot and what follows from its publication. Equal only to itself: it stands for the whole history up to it."""
+    """A published snapshot and what was derived from it. Equal only to itself: it represents the history up to it."""
 
     before: Published | None
     snapshot: Snapshot
-    wanted: Wanted | None
-    """What its commit was to add, if a job announced that."""
+    announced: Announcement | None
+    """What its commit was to add, if a job announced it."""
     rows: Rows = field(default_factory=dict)
     changes: Rows = field(default_factory=dict)
-    """The rows that the changelogs of all snapshots up to this one replay to."""
+    """The rows that result from replaying the changelogs of all snapshots up to this one."""
     flushed: frozenset[tuple[int, str]] = frozenset()
-    """Files that it added to level 0, with their buckets."""
-    version_names: frozenset[str] = frozenset()
-    """Files that a tag of it names."""
+    """The buckets and names of the files that it added to level 0."""
+    version_files: frozenset[str] = frozenset()
+    """The files that it references without its changelog, which a tag of it keeps."""
     names: frozenset[str] = frozenset()
-    """These, and the files of its changelog."""
+    """`version_files` and the files of its changelog."""
     mark: int = 0
-    """A digest of all that it names."""
+    """A digest of all files that it references."""
     violations: tuple[str, ...] = ()
 
     def history(self) -> list[Published]:
@@ -79,19 +79,19 @@ class Published:
 
 @dataclass
 class Memory:
-    """The known past: snapshots, announced commits and how they ended."""
+    """The past of a run: published snapshots, announced commits and their outcomes."""
 
     published: dict[int, Published] = field(default_factory=dict)
-    wanted: dict[tuple[str, int], Wanted] = field(default_factory=dict)
+    announced: dict[tuple[str, int], Announcement] = field(default_factory=dict)
     ends: dict[tuple[str, int], str] = field(default_factory=dict)
     tries: dict[tuple[str, int], int] = field(default_factory=dict)
-    """How many lives of actors tried each commit."""
+    """How many times each commit was started, counting restarts of the actor."""
     gone: int = 0
     """Snapshots up to this one have expired."""
     names: dict[int, frozenset[str]] = field(default_factory=dict)
-    """Files that each snapshot names that has not expired."""
+    """The files that each unexpired snapshot references."""
     increments: dict[int, int] = field(default_factory=dict)
-    """How often a counter was raised, by key."""
+    """The number of acknowledged increments of each counter, by key."""
 
     @property
     def newest(self) -> int:
@@ -101,7 +101,7 @@ class Memory:
     def copy(self) -> Memory:
         return Memory(
             self.published.copy(),
-            self.wanted.copy(),
+            self.announced.copy(),
             self.ends.copy(),
             self.tries.copy(),
             self.gone,
@@ -112,34 +112,32 @@ class Memory:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario. `jobs[i]` is the job of actor i. `files_vanish`: there is an expiry, so reads of any file must be
-    interleaved.
-    """
+    """A scenario. `jobs[i]` is the job of actor i. `files_vanish`: some job deletes files, so every read must be interleaved."""
 
     name: str
     jobs: tuple[Callable[[Any], None], ...]
     table_options: Mapping[str, str] = field(default_factory=dict)
     files_vanish: bool = False
     every_call_waits: bool = False
-    """Without any reduction: what only the actor itself can notice is interleaved, too."""
+    """Whether to interleave all calls, even those that no other actor can observe."""
     faults: tuple[str, ...] = ()
     most_faults: int = 0
     most_restarts: int = 0
     tolerates: frozenset[str] = frozenset()
-    """Codes of violations that this scenario is known to have."""
+    """Codes of the violations that are expected in this scenario."""
     value_type: str = "STRING"
     has_key: bool = True
-    """Whether `k` is the primary key; in an append table all rows stay that no one deletes."""
+    """Whether `k` is the primary key; otherwise it is an append table, which keeps all rows that are not deleted."""
     partitioned: bool = False
-    """Whether rows have a partition `p` that is no part of the key: the bucket that a job names."""
+    """Whether the table is partitioned by `p`, which is not part of the key; its value is the bucket in the job's rows."""
     real_files: bool = False
-    """Data files are Parquet and not on paper."""
+    """Whether data files are real Parquet files instead of paper files."""
     beginning: Mapping[str, bytes] | None = None
     memory: Memory | None = None
     """What the oracle knows at the beginning."""
     store: str = PUT_IF_ABSENT
     first_name: int = 0
-    """Makes the names of this scenario's actors different from those of the actors that set it up."""
+    """The first actor number in UUIDs; set-up jobs use another, so that their file names differ."""
 
     @cached_property
     def layout(self) -> TableLayout:

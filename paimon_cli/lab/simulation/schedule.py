@@ -1,13 +1,13 @@
-"""Schedules as text: `0,1,1c,0c3,1u` says which actor takes the next step, and which fault affects it.
+"""Schedules as text, such as `0,1,1c,0c3,1u`: the actor that takes each step, and the fault that affects it.
 
-3     actor 3 makes its pending call, and continues to its next call that other actors can notice
+3     actor 3 makes its pending call, and continues to its next call that other actors can observe
 3c    it crashes instead of making the call
-3c2   it makes the call and crashes at the second call after it, one that no other actor can notice
+3c2   it makes the call and crashes at the second call after it, one that no other actor can observe
 3u    (a put) it takes effect, the answer is lost
-3n    (a put) it has no effect, and there is no answer
+3n    (a put) it has no effect, and no answer arrives
 3o    (a put) it takes effect, the answer is lost, and the actor's next calls fail: an outage
 3e    (a put) it fails without effect, and reports that
-3r    a crashed actor comes back and runs its job again
+3r    a crashed actor restarts and runs its job again
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ MEANING = {
     GO: "",
     CRASH: "crashes",
     LOST_ANSWER: "takes effect, the answer is lost",
-    LOST_REQUEST: "takes no effect, no answer comes",
-    OUTAGE: "takes effect, then an outage",
+    LOST_REQUEST: "has no effect, no answer arrives",
+    OUTAGE: "takes effect, then an outage starts",
     REFUSAL: "fails without effect",
-    RESTART: "begins again",
+    RESTART: "restarts",
 }
 
 _STEP = re.compile(r"(\d+)([cunoer]?)(\d*)")
@@ -38,7 +38,7 @@ class Step(NamedTuple):
     actor: int
     fault: str = GO
     place: int = 0
-    """For a crash: how many calls later; 0 is the call itself."""
+    """For a crash: how many calls later it happens; 0 is at the call itself."""
 
     def __str__(self) -> str:
         return f"{self.actor}{self.fault}{self.place or ''}"
@@ -49,12 +49,12 @@ class Step(NamedTuple):
 
 
 def parse_schedule(text: str) -> list[Step]:
-    """Parse a replay line; `ValueError` names the part that is no step."""
+    """Parse a schedule. Raises `ValueError` for a part that is not a step."""
     steps = []
     for word in filter(None, text.split(",")):
         found = _STEP.fullmatch(word.strip())
         if found is None:
-            raise ValueError(f"'{word}' is no step of a schedule")
+            raise ValueError(f"'{word}' is not a step of a schedule")
         actor, fault, place = found.groups()
         steps.append(Step(int(actor), fault, int(place or 0)))
     return steps

@@ -1,8 +1,8 @@
-"""Scripts: what programs do that know nothing of the world but the answers of their storage.
+"""Scripts: the recorded storage calls of programs whose behaviour depends only on the answers.
 
-Such a program makes the same calls when it gets the same answers. Its calls form a tree that branches where answers differ, and
-where the tree is known, the program need not run: a simulation walks along its lines, and lets the program itself run only after
-an answer that it has never had at that place. Jobs of actors have scripts, and so have the checks of the oracle.
+Such a program makes the same calls whenever it gets the same answers. Its calls form a tree that branches where answers differ.
+Where the tree is known the program need not run: a simulation follows its lines, and runs the program only after an answer that
+is new at that line. The jobs of actors have scripts, and so have the checks of the oracle.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 MOST_LINES = 400_000
-"""When there are more, all scripts are thrown away: they save time and decide nothing."""
+"""With more lines, all scripts are discarded: they only save time, and do not affect results."""
 
 
 class Call(NamedTuple):
-    """A call of a storage."""
+    """A storage call."""
 
     operation: str
     path: str
@@ -23,16 +23,16 @@ class Call(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a job tells the oracle between two calls: a method of the oracle, and its arguments."""
+    """A report of a job to the oracle between two calls: a method of the oracle and its arguments."""
 
     method: str
     arguments: tuple[Any, ...]
 
 
 class Line:
-    """A place in a script: the call that the program makes there, or its result at its end.
+    """A node of a script: the call that the program makes there or, at its end, its result.
 
-    `history` is a digest of all answers so far; what comes next follows from it. `reports` are made on the way here.
+    `history`: a digest of all answers so far, which determines the rest. `reports`: those made since the previous line.
     """
 
     __slots__ = ("answers", "before", "call", "history", "is_shared", "reports", "result")
@@ -47,16 +47,16 @@ class Line:
         self.result = result
         self.answers: dict[Any, Line] = {}
         self.is_shared: bool | None = None
-        """Whether other actors can notice the call in every run; None if that depends, or is not known yet."""
+        """Whether other actors can observe the call in every run; None if that depends on the run, or is not known yet."""
 
     def follow(self, answer: Any, call: Call | None, reports: Iterable[Report] = (), result: Any = None) -> Line:
-        """Write the line that comes after this answer."""
+        """Add the line that follows this answer."""
         assert self.call is not None
         history = hash((self.history, self.call.operation, self.call.path, answer))
         line = self.answers[answer] = Line(call, history, (self, answer), reports, result)
         return line
 
-    def way(self) -> list[Line]:
+    def lines_to_here(self) -> list[Line]:
         """All lines from the beginning of the script to this one."""
         found = [self]
         while (before := found[-1].before) is not None:
@@ -65,26 +65,26 @@ class Line:
 
 
 class Scripts:
-    """The scripts of one scenario by what they depend on besides answers, and what else was computed once."""
+    """The scripts of one scenario, by what they depend on besides answers, and other cached results."""
 
     def __init__(self) -> None:
         self.first_lines: dict[Any, Line] = {}
         self.results: dict[Any, Any] = {}
 
 
-_OF: dict[int, tuple[object, Scripts]] = {}
+_SCRIPTS: dict[int, tuple[object, Scripts]] = {}
 _lines = 0
 
 
 def scripts_of(scenario: object) -> Scripts:
-    """The scripts of this very scenario."""
-    if id(scenario) not in _OF:
-        _OF[id(scenario)] = (scenario, Scripts())
-    return _OF[id(scenario)][1]
+    """The scripts of this scenario object."""
+    if id(scenario) not in _SCRIPTS:
+        _SCRIPTS[id(scenario)] = (scenario, Scripts())
+    return _SCRIPTS[id(scenario)][1]
 
 
 def count_lines(number: int) -> None:
-    """Take note of new lines (or of what takes their place in memory)."""
+    """Count new lines, or other cached data of about the same size."""
     global _lines
     _lines += number
     if _lines > MOST_LINES:
@@ -92,23 +92,23 @@ def count_lines(number: int) -> None:
 
 
 def forget_scripts() -> None:
-    """Forget all scripts: from now on other code may run in their programs."""
+    """Forget all scripts, so that programs can run with changed code."""
     global _lines
     _lines = 0
-    for _, scripts in _OF.values():
+    for _, scripts in _SCRIPTS.values():
         scripts.first_lines.clear()
         scripts.results.clear()
-    _OF.clear()
+    _SCRIPTS.clear()
 
 
 class Observed(Protocol):
-    """The world that a program observes without changing it."""
+    """What a program observes without changing it."""
 
     def look(self, call: Call) -> Any: ...
 
 
 def observed(scripts: Scripts, key: Any, world: Observed, program: Callable[[Callable[[Call], Any]], Any]) -> Any:
-    """The result of a program that only asks, by the function that it is given. `key`: what it depends on besides the answers."""
+    """The result of a program that only reads, by the function it is given. `key`: what it depends on besides the answers."""
     line = scripts.first_lines.get(key)
     while line is not None and line.call is not None:
         line = line.answers.get(world.look(line.call))

@@ -1,8 +1,8 @@
 """Stores without put-if-absent: the shipped guard on the simulated storage, and the shipped lock on a simulated database.
 
-Only the statements on the row of the lock are simulated. A waiting actor continues as soon as the row is free, so that schedules
-do not differ in the number of attempts. The row of a dead holder expires at once, that of a live one never: a lock cannot prevent
-what a holder does that was paused for longer than its lock is valid (`storage.commit_lock`).
+Only the statements on the lock's row are simulated. A waiting actor continues as soon as the row is free, so that schedules do
+not differ only in the number of attempts. The row of a crashed holder expires at once, that of a live one never: no lock protects
+against a holder that is paused for longer than its lock is valid (`storage.commit_lock`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STATEMENTS = frozenset({LOCK, UNLOCK, LOOK_AT_LOCK})
 
 
 class LockRow:
-    """The row of one table in `paimon_distributed_locks`: its holder, and the name that this gave to the lock."""
+    """The row of one table in `paimon_distributed_locks`: the actor that holds the lock, and the owner name that it wrote."""
 
     def __init__(self, holder: int | None = None, owner: str = "") -> None:
         self._holder = holder
@@ -35,12 +35,12 @@ class LockRow:
         return self._holder is None
 
     def expire(self, actor: int) -> None:
-        """An actor died, and what it holds is free."""
+        """Release the lock if this actor, which crashed, holds it."""
         if self._holder == actor:
             self._holder = None
 
     def execute(self, actor: int, call: Call) -> bool:
-        """Execute the statement of an actor; whether the row is, or was, its own."""
+        """Execute an actor's statement; returns whether the row belongs, or belonged, to it."""
         owner = call.arguments[0]
         if call.operation == LOCK:
             self._holder, self._owner = actor, owner
@@ -59,7 +59,7 @@ class UnprovenStorage(GuardedStorage):
 
 
 class SimulatedLock(CommitLock):
-    """The shipped lock, with a database of one row in memory."""
+    """The shipped lock on a simulated database."""
 
     def __init__(self, ask: Ask, root: str, clock: Any, random: Any) -> None:
         super().__init__(SETTINGS, root, clock, random)
@@ -70,7 +70,7 @@ class SimulatedLock(CommitLock):
 
 
 class _Statements:
-    """Stands for `LockTable` and its connection."""
+    """Replaces `LockTable` and its connection."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -79,7 +79,7 @@ class _Statements:
         """There is no connection to close."""
 
     def remove_expired(self, connection: Any, lock_id: str) -> None:
-        """A dead holder has lost its row already."""
+        """The row of a crashed holder has been removed already."""
 
     def insert(self, connection: Any, lock_id: str, owner: str, expiry_seconds: int) -> bool:
         return bool(self._ask(Call(LOCK, lock_id, (owner,))))

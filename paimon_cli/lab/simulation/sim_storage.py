@@ -1,4 +1,4 @@
-"""A simulated store and its disk: every call may be the last one, and may be lost, late or half done."""
+"""A simulated store and its disk, in which any call may crash, fail or lose its answer."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from paimon_cli.lab.simulation.script import Call
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 YOUNG = 1 << 60
-"""Modification time of what was written since the beginning; what was there then is as old as time."""
+"""The modification time of files written during the simulation; that of initial files is 0."""
 
 READS = frozenset({"read_bytes", "open_input", "file_size"})
 CHANGES = frozenset({"write_new", "put_if_absent", "overwrite", "delete"})
 MISSING, NO_ANSWER, TWO_OF_A_NAME = "missing", "no answer", "two files of one name"
-"""Answers that are no result: of a call on a file that is not there, of any call in an outage, and of what no job may do. The
-letters of faults (`schedule`) are answers, too.
+"""Answers instead of a result: the file does not exist; an outage; a second file of the same name, which no job may write. The
+letters of faults (`schedule`) are such answers too.
 """
 
 
 class SimDisk:
-    """Files by absolute path, with the directories that follow from them."""
+    """Files by absolute path, and the directories that they imply."""
 
     def __init__(self, files: Mapping[str, bytes] | None = None) -> None:
         self.files: dict[str, bytes] = {}
         self._old = frozenset(files or ())
         self.makers: dict[str, int] = {}
-        """Which actor made a file; files of the beginning have no maker."""
+        """Path -> the actor that wrote the file; initial files have none."""
         self._directories: dict[str, dict[str, bool]] = {}
         for path, data in (files or {}).items():
             self.put(path, data)
 
     def fork(self) -> SimDisk:
-        """A disk with the same files, which goes its own way."""
+        """An independent copy of the disk."""
         fork = SimDisk.__new__(SimDisk)
         fork.files, fork.makers, fork._old = self.files.copy(), self.makers.copy(), self._old
         fork._directories = {path: entries.copy() for path, entries in self._directories.items()}
@@ -65,7 +65,7 @@ class SimDisk:
         return True
 
     def look(self, call: Call) -> Any:
-        """The answer of a call that changes nothing."""
+        """The answer to a call that changes nothing."""
         operation, path, _ = call
         if operation in READS:
             return self.files.get(path, MISSING)
@@ -83,7 +83,7 @@ class SimDisk:
         return name, len(self.files[path]), False, 0 if path in self._old else YOUNG
 
     def image(self) -> str:
-        """A digest of every byte, the same for equal disks in all processes."""
+        """A digest of all bytes, equal for equal disks in all processes."""
         digest = hashlib.blake2b(digest_size=16)
         for path, data in sorted(self.files.items()):
             digest.update(f"{path}\0{len(data)}\0".encode() + data)
@@ -94,7 +94,7 @@ Ask = Callable[[Call], Any]
 
 
 class SimStorage:
-    """A `Storage` that asks somebody else for every answer, and gives it to the program as a store would."""
+    """A `Storage` that gets every answer from a callback, and passes it on as a real store would."""
 
     is_remote = False
 
@@ -108,7 +108,7 @@ class SimStorage:
         if answer == TWO_OF_A_NAME:
             raise AssertionError(f"two files of one name: {path}")
         if answer == REFUSAL:
-            raise StorageUnavailable("the put failed", "it was not made")
+            raise StorageUnavailable("the put failed", "nothing was written")
         if answer == NO_ANSWER and operation != "put_if_absent":
             raise StorageUnavailable(f"{operation} failed", "an outage")
         return PutOutcome.UNKNOWN if answer in (LOST_ANSWER, LOST_REQUEST, OUTAGE, NO_ANSWER) else answer
@@ -149,7 +149,7 @@ class SimStorage:
 
 
 class NewFile(io.BytesIO):
-    """A file that appears on the disk when it is closed; a dying writer leaves nothing (the fault tests cover partial files)."""
+    """A file that appears on the disk when it is closed; a crashing writer leaves nothing (fault tests cover partial files)."""
 
     def __init__(self, write_new: Callable[[str, bytes], None], path: str) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class NewFile(io.BytesIO):
 
 
 class ReadOnly(SimStorage):
-    """The store as an observer sees it, outside of the schedule."""
+    """The store for an observer, which is not part of the schedule."""
 
     def _call(self, operation: str, path: str, *arguments: Any) -> Any:
         if operation in CHANGES:
