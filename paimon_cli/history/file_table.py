@@ -324,9 +324,9 @@ def _is_deleted(table: FileTable, adds: np.ndarray, deletes: np.ndarray, hashes:
         same = _are_same(table, adds, ordered[np.searchsorted(hashes[ordered], hashes[adds])])
     unsure = np.flatnonzero(~same)
     if len(unsure):
-        asked = np.isin(hashes[deletes], hashes[adds[unsure]])
-        gone = set(map(table.identity, deletes[asked].tolist()))
-        same[unsure] = [table.identity(row) in gone for row in adds[unsure].tolist()]
+        candidates = deletes[np.isin(hashes[deletes], hashes[adds[unsure]])]
+        deleted = set(map(table.identity, candidates.tolist()))
+        same[unsure] = [table.identity(row) in deleted for row in adds[unsure].tolist()]
     return same
 
 

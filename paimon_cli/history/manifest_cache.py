@@ -155,9 +155,9 @@ class ManifestCache:
         big = [meta for meta, count in zip(missing, counts, strict=True) if count >= few]
         for meta, pieces in zip(small, self._reader.tables_of_each(small), strict=True):
             found[_key(meta)].add(FileTable.of(pieces))
-        asked = {partition for meta in big for partition in partitions if partition not in found[_key(meta)].partitions}
-        for meta, pieces in zip(big, self._reader.tables_of_each(big, asked), strict=True):
-            found[_key(meta)].add(FileTable.of(pieces, FileFilter(asked.__contains__)), asked)
+        uncached = {partition for meta in big for partition in partitions if partition not in found[_key(meta)].partitions}
+        for meta, pieces in zip(big, self._reader.tables_of_each(big, uncached), strict=True):
+            found[_key(meta)].add(FileTable.of(pieces, FileFilter(uncached.__contains__)), uncached)
 
     def _keep(self, found: dict[tuple[str, int], CachedManifest]) -> None:
         """Cache these manifests as the most recently used ones, and drop the least recently used ones."""

@@ -1,7 +1,8 @@
-"""Decodes many blocks of Avro records side by side: step i walks through record i of every block, field by field.
+"""Decodes many blocks of Avro records in parallel with numpy: step i reads record i of every block, field by field.
 
-Python then takes one step per record of a *block*, however many blocks there are. A step only notes where each wanted value is,
-or the bytes of a number; the numbers of all records are decoded at once. The result holds only numbers and byte ranges.
+The number of Python steps is the number of records in the longest block, however many blocks there are. A step only records the
+position of each wanted value, or the bytes of a number; the numbers of all records are decoded in one go at the end. The result
+consists of numbers and byte ranges.
 """
 
 from __future__ import annotations
@@ -14,21 +15,22 @@ import numpy as np
 from paimon_cli.metadata.avro_writer import AvroSchema
 
 LONGEST = 8
-"""Bytes that a number may take here; Avro's own limit is ten, which no count, size or time needs."""
+"""The most bytes that an encoded number may take here. Avro allows ten, but no count, size or time needs more than eight."""
 
 _STOP_BITS = np.uint64(0x8080808080808080)
-_SHORT = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], dtype=np.int8)
-_AT_ONCE = 8192
+_ONE_BYTE_NUMBERS = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], dtype=np.int8)
+_CHUNK = 8192
 
 
 class NotColumnar(Exception):
-    """Bytes or a schema that have to be read record by record; never shown to users."""
+    """Raised for bytes or a schema that must be read record by record; callers catch it, users never see it."""
 
 
 class NumberBuffer:
-    """Bytes with numbers in them. Cursors are places in `bytes` (uint8), at least `LONGEST` before its end; never none.
+    """A buffer of bytes (uint8) that holds Avro numbers.
 
-    Raises `NotColumnar` for numbers that are longer.
+    Cursors are positions in `bytes`: a non-empty array, each at least `LONGEST` bytes before the end. Methods raise `NotColumnar`
+    for a number of more than `LONGEST` bytes.
     """
 
     def __init__(self, data: np.ndarray) -> None:
@@ -36,7 +38,7 @@ class NumberBuffer:
         self._words = np.ndarray((len(data) - LONGEST + 1,), dtype="<u8", buffer=data.data, strides=(1,))
 
     def words(self, cursors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Cursors after the number at each, and words that begin with the numbers, for `numbers_in`."""
+        """The cursors after the number at each cursor, and words that begin with these numbers, for `numbers_in`."""
         first = self.bytes[cursors]
         if np.maximum.reduce(first) < 0x80:
             return cursors + 1, first
@@ -44,22 +46,22 @@ class NumberBuffer:
         return cursors + (np.bitwise_count(_groups(words)) >> 3), words
 
     def numbers(self, cursors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Cursors after the number at each, and the numbers."""
+        """The cursors after the number at each cursor, and the numbers."""
         after, words = self.words(cursors)
         return after, numbers_in(words)
 
 
 def numbers_in(words: np.ndarray) -> np.ndarray:
-    """The numbers that words, little-endian, begin with: integers of any width. Some at a time, which stay in the cache."""
+    """The number at the beginning of each little-endian word, as integers of any width; decoded in chunks that fit the cache."""
     if np.maximum.reduce(words, initial=0) < 0x80:
-        return _SHORT[words]
-    if len(words) <= _AT_ONCE:
+        return _ONE_BYTE_NUMBERS[words]
+    if len(words) <= _CHUNK:
         return _unzigzag(words & _groups(words))
-    return np.concatenate([numbers_in(words[start : start + _AT_ONCE]) for start in range(0, len(words), _AT_ONCE)])
+    return np.concatenate([numbers_in(words[start : start + _CHUNK]) for start in range(0, len(words), _CHUNK)])
 
 
 def _groups(words: np.ndarray) -> np.ndarray:
-    """All bits of the bytes of the number that each word begins with: up to the first byte without its top bit."""
+    """For each word a mask of the bytes of its first number, which ends with the first byte whose top bit is clear."""
     stops = ~words & _STOP_BITS
     if not np.logical_and.reduce(stops):
         raise NotColumnar
@@ -67,7 +69,7 @@ def _groups(words: np.ndarray) -> np.ndarray:
 
 
 def _unzigzag(groups: np.ndarray) -> np.ndarray:
-    """Eight groups of seven bits, the lowest first, as signed numbers."""
+    """Signed numbers from words that hold eight groups of seven bits each, the lowest group first."""
     bits = groups & np.uint64(0x7F7F7F7F7F7F7F7F)
     bits = (bits & np.uint64(0x007F007F007F007F)) | ((bits & np.uint64(0x7F007F007F007F00)) >> np.uint64(1))
     bits = (bits & np.uint64(0x00003FFF00003FFF)) | ((bits & np.uint64(0x3FFF00003FFF0000)) >> np.uint64(2))
@@ -77,38 +79,39 @@ def _unzigzag(groups: np.ndarray) -> np.ndarray:
 
 
 BEGIN, END = "begin", "end"
-"""Columns of the byte range of each record."""
+"""Names of the two columns that give the byte range of each record."""
 ABSENT = np.iinfo(np.int64).min
-"""The number that stands for a null."""
+"""The number that represents null."""
 
-_MOST_PARTS = 500
-_DEEPEST = 10
-_LONGEST_SHORT = 63
-"""Strings of more bytes are checked against the end of their block at once."""
-PADDING = (_MOST_PARTS + 2) * (LONGEST + _LONGEST_SHORT)
-"""Zero bytes needed after the blocks: cursors may pass their end by the short parts of one record before that is noticed."""
+_MAX_PARTS = 500
+_MAX_DEPTH = 10
+_MAX_SHORT_BYTES = 63
+"""Strings of more bytes than this are checked against the end of their block immediately."""
+PADDING = (_MAX_PARTS + 2) * (LONGEST + _MAX_SHORT_BYTES)
+"""Zero bytes needed after the blocks: a cursor may overrun its block by the short fields of one record before that is noticed."""
 _FIXED_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _CACHE_LINE = 64
-_WIDEST, _MOST_COPIED = 4096, 64 << 20
+_MAX_WIDTH, _MAX_COPIED_BYTES = 4096, 64 << 20
 _NOWHERE, _NO_NUMBER = np.int32(-1), np.uint64(2**64 - 1)
-"""Table entries for the null of a union; the second is longer than any number."""
+"""Table entries for null in a union, among positions and among words; no number has as many bytes as the second."""
 
 _Found = dict[str, np.ndarray]
-"""By column, what is wanted of a value in each lane: a word with a number (see `numbers_in`), or a position."""
+"""Column -> one entry per lane: a word that begins with a number (see `numbers_in`), or a position."""
 _Reader = Callable[[NumberBuffer, np.ndarray, np.ndarray], tuple[np.ndarray, _Found]]
-"""Cursors and their limits -> the cursors after one value, and what was found in it."""
+"""(buffer, cursors, ends of their blocks) -> the cursors after one value, and the wanted columns found in it."""
 _Skip = Callable[[NumberBuffer, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Cursors and their limits -> the cursors after one value, and where its content begins."""
+"""(buffer, cursors, ends of their blocks) -> the cursors after one value, and where its content begins."""
 
 
 def decode_columns(
     data: np.ndarray, schema: AvroSchema, counts: np.ndarray, sizes: np.ndarray, wanted: Collection[str]
 ) -> dict[str, np.ndarray]:
-    """Columns of all records in the order of `data`: the blocks (uint8) one after the other, then `PADDING`.
+    """The wanted columns of all records, in the order of `data` (uint8): concatenated blocks, then `PADDING` zero bytes.
 
-    `counts`, `sizes`: records and bytes of each block. `wanted`: paths such as `_FILE._LEVEL`; a number gives one column of
-    integers, anything else its byte range, in columns `PATH.begin` and `PATH.end`; a column that is null everywhere is missing.
-    Raises `NotColumnar` where a block is not exactly its records.
+    `counts` and `sizes` are the numbers of records and bytes of each block. `wanted` are paths such as `_FILE._LEVEL`: a number
+    gives one column of integers (`ABSENT` for null), anything else two columns of positions in `data`, `PATH.begin` and
+    `PATH.end`. A column of nothing but nulls may be missing. Raises `NotColumnar` for a block that does not hold exactly its
+    records, and for a schema with types that are not supported here.
     """
     if (counts < 0).any() or (counts > sizes).any() or len(data) > np.iinfo(np.int32).max:
         raise NotColumnar
@@ -133,7 +136,7 @@ def decode_columns(
 
 
 def _places_of_records(counts: np.ndarray, by_count: np.ndarray) -> np.ndarray:
-    """Where each record of each block stands in tables of (number in its block, block in the order `by_count`)."""
+    """Flat index of each record in tables of shape (record number in its block, block in the order `by_count`)."""
     lanes = np.empty(len(counts), dtype=np.int64)
     lanes[by_count] = np.arange(len(counts))
     numbers = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -141,7 +144,7 @@ def _places_of_records(counts: np.ndarray, by_count: np.ndarray) -> np.ndarray:
 
 
 class _Blocks:
-    """Blocks side by side, the longest first: each is a lane, with a cursor."""
+    """Blocks that are decoded in parallel, longest first; each is a lane with a cursor."""
 
     def __init__(self, data: np.ndarray, counts: np.ndarray, begins: np.ndarray, sizes: np.ndarray) -> None:
         self._counts, self._cursors, self._ends = counts, begins.astype(np.int64), (begins + sizes).astype(np.int64)
@@ -149,7 +152,7 @@ class _Blocks:
         self._lines = _Lines(data, len(counts), int(sizes.sum()) // max(int(counts.sum()), 1))
 
     def walked(self, walk: _RecordWalk) -> tuple[_Found, np.ndarray]:
-        """What was found, as tables of (records of the longest block, blocks), and what to add to all positions of a record."""
+        """Tables of shape (records of the longest block, blocks) by column, and the shift to add to each record's positions."""
         shape = int(self._counts.max(initial=0)), len(self._counts)
         tables, shifts = dict[str, np.ndarray](), np.zeros(shape, dtype=np.int64)
         for step in range(shape[0]):
@@ -168,20 +171,20 @@ class _Blocks:
         return tables, shifts
 
     def _step(self, walk: _RecordWalk, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, _Found]:
-        """One record of each lane: where it begins, where it ends and what was found in it, all in the same buffer."""
+        """Read one record of each lane: where it begins, where it ends, and its wanted values, as positions in one buffer."""
         if self._lines.width:
             lines, begin, limits = self._lines.copied(cursors, ends)
             try:
                 return begin, *walk.through(lines, begin, limits)
             except NotColumnar:
-                self._lines.widen()  # a record may just be too long
+                self._lines.widen()  # a record may simply be longer than a line
         return cursors.copy(), *walk.through(self._whole, cursors, ends)
 
 
 class _Lines:
-    """A copy of the bytes at each cursor, one row after the other.
+    """Copies the bytes at each cursor into consecutive lines of equal width.
 
-    In the blocks each cursor is in another page of memory: too many for the processor's cache.
+    In the blocks themselves each cursor is on a different page of memory, too many for the processor's cache.
     """
 
     def __init__(self, data: np.ndarray, lanes: int, record_size: int) -> None:
@@ -189,16 +192,16 @@ class _Lines:
         self._set_width(record_size * 5 // 4)
 
     def _set_width(self, least: int) -> None:
-        """An odd number of cache lines, so that the same byte of many lines does not compete for the same place in a cache.
+        """Use at least `least` bytes: an odd number of cache lines, so that equal offsets in lines map to different cache sets.
 
-        0, no copies, for records that are too long or too many: a copy then is no help, and positions in it must fit 32 bits.
+        The width is 0, for no copies, if records are too long or too many: a copy is no faster, and positions must fit 32 bits.
         """
-        fits = least < _WIDEST and self._lanes * least <= _MOST_COPIED
+        fits = least < _MAX_WIDTH and self._lanes * least <= _MAX_COPIED_BYTES
         self.width = (least // _CACHE_LINE | 1) * _CACHE_LINE if fits else 0
         self._windows = np.lib.stride_tricks.sliding_window_view(self._data, max(self.width, 1))
 
     def copied(self, cursors: np.ndarray, ends: np.ndarray) -> tuple[NumberBuffer, np.ndarray, np.ndarray]:
-        """The copy, where each line begins in it, and what its cursor must not pass."""
+        """The copy, where each line begins in it, and the limit of each cursor."""
         begins = np.arange(len(cursors)) * self.width
         with_padding = np.append(cursors, np.zeros(PADDING // self.width + 1, dtype=np.int64))
         lines = NumberBuffer(self._windows[with_padding].reshape(-1))
@@ -209,7 +212,7 @@ class _Lines:
 
 
 class _RecordWalk:
-    """The compiled schema: how to walk through a record, many at once."""
+    """A compiled schema, which reads one record of every lane at a time."""
 
     def __init__(self, schema: AvroSchema, wanted: Collection[str]) -> None:
         self.numbers: set[str] = set()
@@ -219,7 +222,7 @@ class _RecordWalk:
         self._read_record = self._compiled(schema, "")
 
     def through(self, buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, _Found]:
-        """The cursors after one record each, and where the wanted values are."""
+        """The cursors after one record of each lane, and its wanted values. Raises `NotColumnar` beyond the end of a block."""
         after, found = self._read_record(buffer, cursors, ends)
         if np.logical_or.reduce(after > ends):
             raise NotColumnar
@@ -229,8 +232,8 @@ class _RecordWalk:
         if isinstance(schema, str) and schema in self._named:
             return self._compiled(self._named[schema], path)
         self._parts += 1
-        if self._parts > _MOST_PARTS or path.count(".") > _DEEPEST:
-            raise NotColumnar  # it may be a record that holds itself
+        if self._parts > _MAX_PARTS or path.count(".") > _MAX_DEPTH:
+            raise NotColumnar  # the record may contain itself
         if isinstance(schema, list):
             return _union([self._compiled(branch, path) for branch in schema])
         kind = schema["type"] if isinstance(schema, dict) else schema
@@ -241,9 +244,9 @@ class _RecordWalk:
         if kind in ("int", "long"):
             return self._number(path)
         if kind in ("bytes", "string"):
-            return self._ranged(_behind_bytes, path)
+            return self._ranged(_skip_bytes, path)
         if kind == "array":
-            return self._ranged(_behind_array(self._compiled(schema["items"], f"{path}[]")), path)
+            return self._ranged(_array_skip(self._compiled(schema["items"], f"{path}[]")), path)
         if kind in _FIXED_SIZES:
             size = _FIXED_SIZES[kind]
             return lambda buffer, cursors, ends: (cursors + size, {})
@@ -287,7 +290,7 @@ class _RecordWalk:
         return read
 
 
-def _behind_bytes(buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _skip_bytes(buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     first = buffer.bytes[cursors]
     if not np.bitwise_or.reduce(first) & 0x81:  # all lengths are short, and none is negative
         begin = cursors + 1
@@ -298,21 +301,21 @@ def _behind_bytes(buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -
     return begin + lengths, begin
 
 
-def _behind_array(item: _Reader) -> _Skip:
+def _array_skip(item: _Reader) -> _Skip:
     def skip(buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         begin = cursors
         cursors, left = buffer.numbers(cursors)
-        while most := int(np.maximum.reduce(left)):
+        while longest := int(np.maximum.reduce(left)):
             if np.minimum.reduce(left) < 0 or np.logical_or.reduce(left > ends - cursors):
-                raise NotColumnar  # too long, or in the form with sizes, which Paimon does not write
-            if np.minimum.reduce(left) == most:
-                cursors = _behind_items(item, most, buffer, cursors, ends)
+                raise NotColumnar  # too long, or negative: the form with a byte size, which Paimon does not write
+            if np.minimum.reduce(left) == longest:
+                cursors = _skip_items(item, longest, buffer, cursors, ends)
                 cursors, left = buffer.numbers(cursors)
                 continue
             cursors, left = cursors.copy(), left.copy()
             for count in np.unique(left[left > 0]).tolist():
                 lanes = np.flatnonzero(left == count)
-                some = _behind_items(item, count, buffer, cursors[lanes], ends[lanes])
+                some = _skip_items(item, count, buffer, cursors[lanes], ends[lanes])
                 cursors[lanes], left[lanes] = buffer.numbers(some)
         if np.minimum.reduce(left) < 0:
             raise NotColumnar
@@ -321,7 +324,7 @@ def _behind_array(item: _Reader) -> _Skip:
     return skip
 
 
-def _behind_items(item: _Reader, count: int, buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def _skip_items(item: _Reader, count: int, buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> np.ndarray:
     for _ in range(count):
         cursors = item(buffer, cursors, ends)[0]
         if np.logical_or.reduce(cursors > ends):
@@ -343,7 +346,7 @@ def _union(branches: Sequence[_Reader]) -> _Reader:
 
 
 def _mixed(branches: Sequence[_Reader], buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, _Found]:
-    """Lanes of several branches, branch by branch."""
+    """Read a union whose lanes hold different branches, branch by branch."""
     cursors, tags = buffer.numbers(cursors)
     if ((tags < 0) | (tags >= len(branches))).any():
         raise NotColumnar

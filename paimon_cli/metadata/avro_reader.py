@@ -1,6 +1,6 @@
-"""Reads Avro object container files of any writer: manifests and their lists whole, data files block by block.
+"""Reads Avro object container files of any writer: manifests and manifest lists at once, data files block by block.
 
-Damaged files are reported as such, and small files that claim to hold very much are refused before memory is taken. Other
+Damaged files raise `DamagedFile`, and small files that claim huge contents are refused before memory is allocated for them. Other
 writers may order fields differently, wrap them in unions, or add fields of their own (FORMAT.md, section 4.1).
 """
 
@@ -25,26 +25,29 @@ from paimon_cli.metadata.avro_writer import (
     zstd_module,
 )
 
-_PIECE_BYTES = 64 << 10
-_MOST_READ = 64 << 20
-_LONGEST_NUMBER = 10
-_DEEPEST = 100
+_BUFFER_BYTES = 64 << 10
+_MAX_PIECE_BYTES = 64 << 20
+_MAX_NUMBER_BYTES = 10
+_MAX_DEPTH = 100
 
 _SMALL_BLOCK_BYTES = 16 << 20
-_MOST_EXPANSION = 256
-_MOST_BLOCK_BYTES = 1 << 30
+_MAX_EXPANSION = 256
+_MAX_BLOCK_BYTES = 1 << 30
 
 
 def most_bytes(compressed: int) -> int:
-    """The most that a block of a manifest may expand to: 16 MB, or 256 times its size. Statistics compress some 30 times."""
-    return min(_MOST_BLOCK_BYTES, max(_SMALL_BLOCK_BYTES, _MOST_EXPANSION * compressed))
+    """The most bytes that a block of a manifest may expand to: 16 MiB or 256 times its size, at most 1 GiB.
+
+    Column statistics compress to about a thirtieth of their size.
+    """
+    return min(_MAX_BLOCK_BYTES, max(_SMALL_BLOCK_BYTES, _MAX_EXPANSION * compressed))
 
 
 @dataclass(frozen=True)
 class Container:
-    """An opened container: the text of the writer's schema, and (number of records, decompressed bytes) of each block.
+    """An opened container: the writer's schema as JSON, and (number of records, decompressed bytes) of each block.
 
-    Blocks are read and decompressed, once, as they are asked for.
+    Blocks are read and decompressed lazily, and can be iterated over only once.
     """
 
     schema: bytes
@@ -52,12 +55,12 @@ class Container:
 
 
 def open_container(source: BinaryIO, most: Callable[[int], int] = most_bytes) -> Container:
-    """Read the header. Raises, here or when blocks are asked for, one of `damage_errors` for bytes that are no container.
+    """Read the header. Malformed bytes raise one of `damage_errors`, here or while iterating over the blocks.
 
-    `most`: what a block may expand to, given its compressed size.
+    `most` gives the largest allowed decompressed size of a block for its compressed size, both in bytes.
     """
     if source.read(len(MAGIC)) != MAGIC:
-        raise ValueError("it does not begin as an Avro file")
+        raise ValueError("it does not begin with the magic bytes of an Avro file")
     header = read_value(source, HEADER)
     codec = header.get("avro.codec", b"null").decode()
     marker = source.read(SYNC_SIZE)
@@ -78,12 +81,12 @@ def _blocks(source: BinaryIO, codec: str, marker: bytes, most: Callable[[int], i
 
 
 def _long(source: BinaryIO, first: bytes) -> int:
-    """A number of variable length whose first byte has been read."""
+    """A variable-length number whose first byte has been read already."""
     encoded = first
     while not encoded or encoded[-1] & 0x80:
         more = source.read(1)
-        if not more or len(encoded) == _LONGEST_NUMBER:
-            raise ValueError("the file ends inside of a number" if not more else "a number is too long")
+        if not more or len(encoded) == _MAX_NUMBER_BYTES:
+            raise ValueError("the file ends within a number" if not more else "a number is too long")
         encoded += more
     groups = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(encoded))
     return (groups >> 1) ^ -(groups & 1)
@@ -99,16 +102,16 @@ def _encoded_long(number: int) -> bytes:
 
 
 def _read(source: BinaryIO, size: int) -> bytes:
-    """`size` bytes or, at the end of the file, what is left: read in pieces, since a damaged size could exceed the memory."""
+    """`size` bytes, or fewer at the end of the file; read in pieces, since a damaged size could exceed the available memory."""
     pieces = []
-    while size > 0 and (piece := source.read(min(size, _MOST_READ))):
+    while size > 0 and (piece := source.read(min(size, _MAX_PIECE_BYTES))):
         pieces.append(piece)
         size -= len(piece)
     return b"".join(pieces)
 
 
 def decoded_records(content: bytes, count: int, schema: RecordSchema) -> list[Any]:
-    """The records of a block in one call: with its count before it and an end mark after it, it is an Avro array."""
+    """The records of a block, decoded in one call: preceded by its count and followed by a zero, a block is an Avro array."""
     if not 0 <= count <= len(content):
         raise ValueError(f"a block of {len(content)} bytes cannot hold {count} records")
     if not count:
@@ -116,14 +119,14 @@ def decoded_records(content: bytes, count: int, schema: RecordSchema) -> list[An
     source = io.BytesIO(_encoded_long(count) + content + b"\0")
     records: list[Any] = read_value(source, schema.items)
     if source.read(1):
-        raise ValueError("a block holds more than its records")
+        raise ValueError("a block has bytes after its last record")
     return records
 
 
 def decode_container(data: bytes, path: str, expected: RecordSchema) -> list[dict[str, Any]]:
-    """All records. Fields may come in any order, as any union, be unknown or missing; what is there must have our types.
+    """All records of a container. Fields may come in any order, be nullable, unknown or missing; known ones must have our types.
 
-    Raises `DamagedFile` that names `path` and what does not fit.
+    Raises a `DamagedFile` that names `path` and the mismatch.
     """
     try:
         container = open_container(io.BytesIO(data))
@@ -133,7 +136,7 @@ def decode_container(data: bytes, path: str, expected: RecordSchema) -> list[dic
 
 
 def records_of(blocks: Iterable[tuple[int, bytes]], schema: RecordSchema) -> list[dict[str, Any]]:
-    """All records of blocks; one of `damage_errors` for malformed ones."""
+    """All records of the blocks. Malformed bytes raise one of `damage_errors`."""
     records = [record for count, content in blocks for record in decoded_records(content, count, schema)]
     if any(not isinstance(record, dict) for record in records):
         raise ValueError("a record is null")
@@ -141,10 +144,7 @@ def records_of(blocks: Iterable[tuple[int, bytes]], schema: RecordSchema) -> lis
 
 
 def record_batches(source: BinaryIO) -> Iterator[list[Any]]:
-    """The records of each block of a data file, whose blocks may expand without a limit but the memory's.
-
-    Raises what `open_container` does.
-    """
+    """The records of a data file, block by block; a block may expand to 1 GiB. Raises what `open_container` does."""
     container = _data_file(source)
     schema = schema_of_text(container.schema)
     refuse_endless(array(schema.plain))
@@ -153,22 +153,25 @@ def record_batches(source: BinaryIO) -> Iterator[list[Any]]:
 
 
 def record_count(source: BinaryIO) -> int:
-    """How many records a data file holds; none of them is decoded. Raises what `open_container` does."""
+    """The number of records in a data file, without decoding them. Raises what `open_container` does."""
     return sum(count for count, _ in _data_file(source).blocks)
 
 
 def _data_file(source: BinaryIO) -> Container:
-    buffered = io.BufferedReader(source, _PIECE_BYTES) if isinstance(source, io.RawIOBase) else source
-    return open_container(buffered, lambda size: _MOST_BLOCK_BYTES)
+    buffered = io.BufferedReader(source, _BUFFER_BYTES) if isinstance(source, io.RawIOBase) else source
+    return open_container(buffered, lambda size: _MAX_BLOCK_BYTES)
 
 
 def decompressed(block: bytes, codec: str, most: int) -> bytes:
-    """The content of a block; `ValueError` for an unknown codec, or a block that is damaged or expands to more than `most`."""
+    """The content of a block. Raises one of `damage_errors` for an unknown codec or a damaged block.
+
+    A block that expands to more than `most` bytes raises `ValueError` or is cut off there, depending on the codec.
+    """
     if codec == "zstandard":
         decompressor = zstd_module().ZstdDecompressor()
         content: bytes = decompressor.decompress(block, most)
         if not decompressor.eof:
-            raise ValueError("a block is cut off or unreasonably big")
+            raise ValueError("a block is cut off or unreasonably large")
         return content
     if codec == "null":
         return block
@@ -179,7 +182,7 @@ def decompressed(block: bytes, codec: str, most: int) -> bytes:
 
         size = _uncompressed_snappy_size(block, most)
         return bytes(pa.decompress(block[:-4], decompressed_size=size, codec="snappy", asbytes=True))
-    raise ValueError(f"codec '{codec}' is none of null, snappy, zstandard, deflate")
+    raise ValueError(f"codec '{codec}' is not one of null, snappy, zstandard, deflate")
 
 
 def _uncompressed_snappy_size(block: bytes, most: int) -> int:
@@ -190,19 +193,19 @@ def _uncompressed_snappy_size(block: bytes, most: int) -> int:
         if byte < 0x80:
             break
     if size > most:
-        raise ValueError("a block is unreasonably big")
+        raise ValueError("a block is unreasonably large")
     return size
 
 
 def read_value(source: BinaryIO, schema: AvroSchema) -> Any:
-    """The value that comes next."""
+    """The next value in `source`."""
     import fastavro
 
     return fastavro.schemaless_reader(source, schema, None)
 
 
 def damage_errors() -> tuple[type[BaseException], ...]:
-    """What fastavro and the codecs raise for bytes that are not what they should be."""
+    """The exceptions that fastavro and the codecs raise for malformed bytes."""
     from fastavro.schema import SchemaParseException, UnknownType
 
     broken = (MemoryError, EOFError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError, OSError)
@@ -210,14 +213,14 @@ def damage_errors() -> tuple[type[BaseException], ...]:
 
 
 def damaged(path: str, error: BaseException) -> DamagedFile:
-    """The error for a file that is no Avro, or not of our types."""
-    why = "a length in it exceeds the memory" if isinstance(error, MemoryError) else f"{error}" or type(error).__name__
+    """The error for a file that is not valid Avro, or whose fields have unexpected types."""
+    why = "a declared length exceeds the memory" if isinstance(error, MemoryError) else f"{error}" or type(error).__name__
     return DamagedFile(f"{path} is not a readable Avro file", why, "restore the file, or go back to an older snapshot", path=path)
 
 
 @lru_cache(maxsize=64)
 def checked_schema(text: bytes, expected: RecordSchema) -> RecordSchema:
-    """The schema of a file. Raises `ValueError` if its records are not those of `expected`."""
+    """The schema in a file's header. Raises `ValueError` if its records do not match those of `expected`."""
     schema = schema_of_text(text)
     refuse_endless(schema.plain)
     _check_fields(_without_null(schema.plain), expected.declared, "record")
@@ -225,9 +228,9 @@ def checked_schema(text: bytes, expected: RecordSchema) -> RecordSchema:
 
 
 def _check_fields(theirs: AvroSchema, ours: AvroSchema, path: str) -> None:
-    """Raise `ValueError` if a field that both know has another type, or one that we cannot do without is missing."""
+    """Raise `ValueError` if a field of both schemas has different types, or if a required field is missing."""
     theirs, ours = _without_null(theirs), _without_null(ours)
-    # A file may declare a record once and repeat its name; then its fields were checked where they stood first.
+    # A file may declare a record once and repeat its name; its fields were then checked at the first occurrence.
     if _type_name(ours) == "record" and isinstance(theirs, str) and theirs.startswith("record"):
         return
     if _type_name(theirs) != _type_name(ours) and not (path.endswith("_FILE_SOURCE") and _type_name(theirs) == "string"):
@@ -244,7 +247,7 @@ def _check_fields(theirs: AvroSchema, ours: AvroSchema, path: str) -> None:
 
 
 def _without_null(schema: AvroSchema) -> AvroSchema:
-    """The one type of a union with null."""
+    """The type that a union with null makes nullable; other schemas are returned unchanged."""
     if isinstance(schema, list):
         options = [t for t in schema if t != "null"]
         return _without_null(options[0]) if len(options) == 1 else schema
@@ -257,33 +260,33 @@ def _type_name(schema: AvroSchema) -> str:
 
 
 def refuse_endless(schema: AvroSchema) -> None:
-    """Raise `ValueError` for an array or map whose items take no bytes: its count, eight bytes long, could be any number."""
-    _least_bytes(schema, {}, 0)
+    """Raise `ValueError` for an array whose items take no bytes: a few bytes could then declare any number of items."""
+    _min_bytes(schema, {}, 0)
 
 
-def _least_bytes(schema: AvroSchema, named: dict[str, int], depth: int) -> int:
-    """The least number of bytes that a value takes."""
-    if depth > _DEEPEST:
+def _min_bytes(schema: AvroSchema, named: dict[str, int], depth: int) -> int:
+    """The smallest number of bytes that a value can take."""
+    if depth > _MAX_DEPTH:
         raise ValueError("its schema is nested too deeply")
     if isinstance(schema, list):
         for part in schema:
-            _least_bytes(part, named, depth + 1)
+            _min_bytes(part, named, depth + 1)
         return 1
     if isinstance(schema, str):
-        # A name that is still being declared can only be met inside of a union or array, which take a byte anyway.
+        # A name that is still being declared can only occur within a union or array, which takes at least one byte anyway.
         return 0 if schema == "null" else named.get(schema, 1)
     kind = schema["type"]
     if kind in ("record", "error"):
-        named[schema["name"]] = sum(_least_bytes(field["type"], named, depth + 1) for field in schema["fields"])
+        named[schema["name"]] = sum(_min_bytes(field["type"], named, depth + 1) for field in schema["fields"])
         return named[schema["name"]]
     if kind == "fixed":
         named[schema["name"]] = int(schema["size"])
         return named[schema["name"]]
     if kind == "array":
-        if _least_bytes(schema["items"], named, depth + 1) < 1:
+        if _min_bytes(schema["items"], named, depth + 1) < 1:
             raise ValueError("its schema has an array of items that take no bytes")
         return 1
     if kind == "map":
-        _least_bytes(schema["values"], named, depth + 1)
+        _min_bytes(schema["values"], named, depth + 1)
         return 1
-    return _least_bytes(kind, named, depth + 1) if isinstance(kind, (dict, list)) or kind == "null" else 1
+    return _min_bytes(kind, named, depth + 1) if isinstance(kind, (dict, list)) or kind == "null" else 1

@@ -1,8 +1,8 @@
 """Writes Avro object container files, and holds the schemas of their records (FORMAT.md, section 4.1).
 
 A container is a header, then compressed blocks with a sync marker after each. fastavro encodes and decodes the records
-(`metadata/avro_reader` reads them). The frame around them is ours, so that one call handles a block, every codec that Paimon
-writes can be read, times stay integers, and equal records give equal bytes.
+(`metadata/avro_reader` reads them). This package writes the framing itself, so that one call handles a whole block, every codec
+that Paimon uses is supported, timestamps stay integers, and equal records give equal bytes.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ CODECS = {
     "null": "null",
     "uncompressed": "null",
 }
-"""Names of `file.compression`, and Avro's own names for them."""
+"""Values of the option `file.compression` -> Avro's names of the codecs."""
 
 MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
 HEADER = {"type": "map", "values": "bytes"}
 BLOCK_RECORDS = 200
-"""Blocks of manifests are small, so that a single file can already be decoded side by side (`avro_columns`)."""
+"""Records per block of a manifest: few, so that even the blocks of one file can be decoded in parallel (`avro_columns`)."""
 
 _ROLLED_RECORDS = 1000
-"""After this many records a writer looks at the size of its file, as Java does."""
+"""A writer checks the size of its file after this many records, as Java does."""
 _ZSTD_LEVEL = 1
 _NAMESPACE = "org.apache.paimon.avro.generated"
 
 
 def record(name: str, fields: Sequence[tuple[str, AvroSchema]]) -> AvroSchema:
-    """A record schema; a field that is a union with null first gets the default null, as Java writes it."""
+    """A record schema. Fields whose type is a union get the default null, as Java writes them."""
     listed = [
         {"name": field, "type": t, "default": None} if isinstance(t, list) else {"name": field, "type": t} for field, t in fields
     ]
@@ -63,7 +63,7 @@ def array(items: AvroSchema) -> AvroSchema:
 
 
 def plain_times(schema: AvroSchema) -> AvroSchema:
-    """The schema with times as the integers that the file holds: fastavro would build a datetime for each. Decimals stay."""
+    """The schema without logical types other than decimal: times are read as stored integers, not as a datetime object each."""
     if isinstance(schema, dict):
         decimal = schema.get("logicalType") == "decimal"
         return {key: plain_times(value) for key, value in schema.items() if key != "logicalType" or decimal}
@@ -74,7 +74,7 @@ def plain_times(schema: AvroSchema) -> AvroSchema:
 
 @dataclass(frozen=True, eq=False)
 class RecordSchema:
-    """The schema of a file's records, compiled once for all files that share it."""
+    """The schema of the records of a file, parsed once for all files that share it."""
 
     declared: AvroSchema
 
@@ -84,19 +84,19 @@ class RecordSchema:
 
     @cached_property
     def plain(self) -> AvroSchema:
-        """The schema without logical times."""
+        """The schema without logical types other than decimal."""
         return plain_times(self.declared)
 
     @cached_property
     def items(self) -> AvroSchema:
-        """An array of the records, as fastavro wants it: a block is one, without its count and its end mark."""
+        """Array of the records, parsed by fastavro; a block is such an array without its count and its end marker."""
         from fastavro import parse_schema
 
         return parse_schema(array(self.plain))
 
     @cached_property
     def item(self) -> AvroSchema:
-        """A single record, as fastavro wants it."""
+        """A single record, parsed by fastavro."""
         from fastavro import parse_schema
 
         return parse_schema(self.plain)
@@ -104,7 +104,7 @@ class RecordSchema:
 
 @lru_cache(maxsize=64)
 def schema_of_text(text: bytes) -> RecordSchema:
-    """The schema in the header of a file. Files of one writer have one text, and get the same object."""
+    """The schema for the JSON text in a file's header; the same text gives the same object."""
     return RecordSchema(json.loads(text))
 
 
@@ -127,19 +127,19 @@ class ContainerWriter:
         self.size = 0
 
     def append(self, records: Sequence[Any]) -> None:
-        """Append records as one block, or as blocks of `block_records`. The first block also determines the sync marker."""
+        """Append records as one block, or as blocks of `block_records`. The first block determines the sync marker."""
         for block in self._cut(records):
             content = encode_value(self._schema.items, block)
-            # An array is its count, its items and a zero: what lies between is the block.
+            # An encoded array is its count, its items and a zero; the items alone are the block.
             self._append_block(len(block), content[_number_size(content) : -1])
 
     def append_encoded(self, records: Sequence[bytes]) -> None:
-        """Append records that are encoded already, in the schema of this container."""
+        """Append records that are already encoded in the schema of this container."""
         for block in self._cut(records):
             self._append_block(len(block), b"".join(block))
 
     def finish(self) -> None:
-        """A container without records still has a header."""
+        """Write the header if there were no records: even an empty container has one."""
         if not self._marker:
             self._begin(b"")
 
@@ -164,7 +164,7 @@ class ContainerWriter:
 
 
 def encode_container(schema: RecordSchema, records: Sequence[Mapping[str, Any]]) -> bytes:
-    """All records as one container in memory."""
+    """The bytes of one container with all the records."""
     sink, writer = _in_memory(schema)
     writer.append(records)
     writer.finish()
@@ -174,9 +174,9 @@ def encode_container(schema: RecordSchema, records: Sequence[Mapping[str, Any]])
 def rolled_containers(
     schema: RecordSchema, records: Sequence[Any], target_size: int, are_encoded: bool = False
 ) -> Iterator[tuple[bytes, int]]:
-    """Containers of about `target_size` bytes, each with the number of its records; none for no records.
+    """Containers of about `target_size` bytes, each with its number of records; none if there are no records.
 
-    `are_encoded`: the records are Avro bytes of the same schema, to be copied.
+    With `are_encoded` the records are Avro bytes in the same schema, which are copied.
     """
     begin = end = 0
     sink, writer = _in_memory(schema)
@@ -201,7 +201,7 @@ def _in_memory(schema: RecordSchema) -> tuple[io.BytesIO, ContainerWriter]:
 
 
 def compressed(items: bytes, codec: str, zstd_level: int) -> bytes:
-    """A block as it is stored; `codec` is one of Avro's own names."""
+    """The compressed block; `codec` is Avro's name of the codec, and any but zstandard, snappy and deflate leaves it as it is."""
     if codec == "zstandard":
         return bytes(zstd_module().compress(items, zstd_level))
     if codec == "snappy":
@@ -215,7 +215,7 @@ def compressed(items: bytes, codec: str, zstd_level: int) -> bytes:
 
 
 def encode_value(schema: AvroSchema, value: Any) -> bytes:
-    """The bytes of one value."""
+    """The Avro bytes of one value."""
     import fastavro
 
     out = io.BytesIO()
@@ -224,7 +224,7 @@ def encode_value(schema: AvroSchema, value: Any) -> bytes:
 
 
 def _number_size(encoded: bytes) -> int:
-    """Bytes of the number at the beginning: all but its last byte have the top bit set."""
+    """The size in bytes of the number at the beginning; all its bytes but the last have the top bit set."""
     size = 1
     while encoded[size - 1] & 0x80:
         size += 1
@@ -233,7 +233,7 @@ def _number_size(encoded: bytes) -> int:
 
 @cache
 def zstd_module() -> Any:
-    """Python's own zstd, or its backport."""
+    """The `zstd` module of the standard library, or its backport for older Pythons."""
     try:
         from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # Python 3.14
     except ImportError:

@@ -1,6 +1,6 @@
-"""Thrift's compact protocol, in which Parquet's footers and page headers are written: structs as dictionaries, or left encoded.
+"""Thrift's compact protocol, the encoding of Parquet's footers and page headers: structs as dictionaries, or left encoded.
 
-Fields that are not known are kept. Bytes that do not make sense raise `ValueError` or `LookupError`.
+Unknown fields are kept. Malformed bytes raise `ValueError` or `LookupError`.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range
 
 
 class Struct(dict[int, tuple[int, Any]]):
-    """Field number -> wire type and value. Lists are pairs of their elements' type and the elements."""
+    """Field number -> (wire type, value). The value of a list is a pair: the wire type of its elements, and the elements."""
 
     def value(self, field: int, default: Any = None) -> Any:
         return self[field][1] if field in self else default
 
     def required(self, field: int) -> Any:
-        """`LookupError` where the field is missing."""
+        """The value of the field. Raises `LookupError` if it is missing."""
         return self[field][1]
 
     def elements(self, field: int) -> list[Any]:
-        """The elements of a list; none where it is missing."""
+        """The elements of a list field; empty if it is missing."""
         _, elements = self.value(field, (STRUCT, []))
         return list(elements)
 
 
 Lists = Mapping[int, "Lists | None"]
-"""Fields of a struct that are lists of structs, with such fields of their own; None: their structs stay encoded."""
+"""Field number of a list of structs -> the same for these structs, or None to leave them as encoded bytes."""
 
 
 def decode(data: bytes, encoded: Lists = MappingProxyType({})) -> Struct:
-    """The struct that begins the bytes. What stays encoded takes a third of the time."""
+    """The struct at the beginning of `data`. Structs in the lists of `encoded` stay bytes, which takes a third of the time."""
     return _struct(data, 0, encoded)[0]
 
 
 def _struct(data: bytes, at: int, encoded: Lists = MappingProxyType({})) -> tuple[Struct, int]:
-    """The fields, and where they end. A footer has thousands of numbers and texts, so those are read without further calls."""
+    """The fields, and where they end. A footer has thousands of numbers and strings, so these are decoded inline."""
     fields = Struct()
-    place = 0
+    field = 0
     while head := data[at]:
         at += 1
         kind = head & 15
         if head >> 4:
-            place += head >> 4
+            field += head >> 4
         else:
-            place, at = read_number(data, at)
+            field, at = read_number(data, at)
         value: Any
         if kind in (I64, I32):
             value = data[at]
@@ -59,11 +59,11 @@ def _struct(data: bytes, at: int, encoded: Lists = MappingProxyType({})) -> tupl
             value, at = _bytes(data, at)
         elif kind <= FALSE:
             value = kind == TRUE
-        elif place in encoded:
-            value, at = _partly_encoded(data, at, encoded[place])
+        elif field in encoded:
+            value, at = _partly_encoded(data, at, encoded[field])
         else:
             value, at = _value(kind, data, at)
-        fields[place] = (kind, value)
+        fields[field] = (kind, value)
     return fields, at + 1
 
 
@@ -76,16 +76,16 @@ def _value(kind: int, data: bytes, at: int) -> tuple[Any, int]:
         return _bytes(data, at)
     if kind in (I32, I64, I16):
         return read_number(data, at)
-    if kind in (BYTE, TRUE, FALSE):  # as an element, a bool takes a byte
+    if kind in (BYTE, TRUE, FALSE):  # as an element of a list, a bool takes one byte
         return data[at], at + 1
     if kind == DOUBLE:
         return _cut(data, at, 8), at + 8
-    raise ValueError(f"a value of Thrift's type {kind}")
+    raise ValueError(f"unknown Thrift type {kind}")
 
 
 def _list(data: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
     size, kind, at = list_head(data, at)
-    if kind == BINARY and size and data[at] < 0x80:  # bounds of numbers, all of one width
+    if kind == BINARY and size and data[at] < 0x80:  # probably bounds of numbers, all of the same width
         width = data[at]
         step, end = width + 1, at + size * (width + 1)
         if len(data) >= end and data[at:end:step] == bytes([width]) * size:
@@ -116,7 +116,7 @@ def _partly_encoded(data: bytes, at: int, encoded: Lists | None) -> tuple[tuple[
 
 
 def _numbers(kind: int, size: int, data: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
-    """Page indexes hold a list of these for each column, mostly of small ones."""
+    """Decode a list of integers. Page indexes have one for each column, mostly of numbers that take one byte."""
     content = data[at : at + size]
     if len(content) == size and content.isascii():
         return (kind, [value >> 1 ^ -(value & 1) for value in content]), at + size
@@ -174,18 +174,18 @@ def encode(fields: Struct) -> bytes:
 
 
 def _put_struct(out: bytearray, fields: Struct) -> None:
-    before = 0
-    for place in sorted(fields):
-        kind, value = fields[place]
+    previous = 0
+    for field in sorted(fields):
+        kind, value = fields[field]
         head = kind if kind > FALSE else TRUE if value else FALSE
-        if 0 < place - before < 16:
-            out.append(place - before << 4 | head)
+        if 0 < field - previous < 16:
+            out.append(field - previous << 4 | head)
         else:
             out.append(head)
-            put_number(out, place)
+            put_number(out, field)
         if kind > FALSE:
             _put(out, kind, value)
-        before = place
+        previous = field
     out.append(0)
 
 
@@ -229,17 +229,17 @@ def _put_varint(out: bytearray, number: int) -> None:
 
 
 def number(value: int, kind: int = I64) -> tuple[int, int]:
-    """A field's value."""
+    """The value of an integer field in a `Struct`, with its wire type."""
     return kind, value
 
 
 def struct_list(elements: Sequence[Struct]) -> tuple[int, tuple[int, list[Struct]]]:
-    """A field's value."""
+    """The value of a list field in a `Struct`, with its wire type."""
     return LIST, (STRUCT, list(elements))
 
 
 class Number(NamedTuple):
-    """A number within encoded bytes, which begins and ends there."""
+    """A number in encoded bytes: its value, and the byte range that holds it."""
 
     begin: int
     end: int
@@ -247,16 +247,17 @@ class Number(NamedTuple):
 
 
 Wanted = Mapping[int, "Wanted | None"]
-"""Fields of a struct that are looked at: numbers (None), and structs or lists of structs with wanted fields of their own."""
+"""Wanted fields of a struct: field number -> None for a number, or the wanted fields of a struct or list of structs."""
 
 
 _UNWANTED: Wanted = {}
 
 
 class EncodedStruct(NamedTuple):
-    """A struct that stays encoded but for some numbers: this is much quicker than decoding all of it.
+    """A struct of which only some numbers are decoded, much faster than decoding all of it.
 
-    `numbers`: those that it has of the wanted fields. `parts`: structs in the other wanted ones. `others`: fields not asked for.
+    `begin` and `end` are its byte range in `data`. `numbers` holds the wanted numbers by field number, `parts` the structs of the
+    other wanted fields, and `others` the numbers of all remaining fields.
     """
 
     data: bytes
@@ -267,12 +268,12 @@ class EncodedStruct(NamedTuple):
     others: tuple[int, ...]
 
     def value(self, field: int) -> int:
-        """The number; 0 where it is missing."""
+        """The wanted number of that field; 0 if it is missing."""
         return self.numbers[field].value if field in self.numbers else 0
 
 
 def encoded_struct(data: bytes, begin: int, wanted: Wanted) -> EncodedStruct:
-    """A footer has thousands of fields, so numbers and short texts are read or skipped without further calls."""
+    """The struct at `begin`. A footer has thousands of fields, so numbers are decoded inline, without a call for each."""
     at, field = begin, 0
     numbers: dict[int, Number] = {}
     parts: dict[int, list[EncodedStruct]] = {}
@@ -313,10 +314,10 @@ def encoded_struct(data: bytes, begin: int, wanted: Wanted) -> EncodedStruct:
 
 
 def encoded_structs(data: bytes, at: int, wanted: Wanted) -> tuple[list[EncodedStruct], int]:
-    """The structs of the list that begins at `at`, and where it ends."""
+    """The structs of the list at `at`, and where the list ends. Raises `ValueError` for a list of anything else."""
     size, kind, at = list_head(data, at)
     if kind != STRUCT:
-        raise ValueError(f"a list of Thrift's type {kind}, not of structs")
+        raise ValueError(f"expected a list of structs, found elements of Thrift type {kind}")
     structs = []
     for _ in range(size):
         structs.append(encoded_struct(data, at, wanted))
@@ -325,7 +326,7 @@ def encoded_structs(data: bytes, at: int, wanted: Wanted) -> tuple[list[EncodedS
 
 
 def list_head(data: bytes, at: int) -> tuple[int, int, int]:
-    """Size, type of the elements, and where they begin."""
+    """The size of a list, the wire type of its elements, and where they begin."""
     size, kind = data[at] >> 4, data[at] & 15
     if size < 15:
         return size, kind, at + 1
@@ -351,7 +352,7 @@ def skip(data: bytes, at: int, kind: int) -> int:
             if not head >> 4:
                 at = skip(data, at, I16)
             kind = head & 15
-            if kind in (I64, I32):  # here and not by a call, since these and short texts are by far the most frequent
+            if kind in (I64, I32):  # inline, since these and short strings are by far the most frequent
                 while data[at] >= 0x80:
                     at += 1
                 at += 1
@@ -369,4 +370,4 @@ def skip(data: bytes, at: int, kind: int) -> int:
         return at
     if kind in (BYTE, DOUBLE):
         return at + (1 if kind == BYTE else 8)
-    raise ValueError(f"a value of Thrift's type {kind}")
+    raise ValueError(f"unknown Thrift type {kind}")

@@ -22,11 +22,11 @@ EMPTY_ROW = bytes(12)
 
 
 FileIdentity = tuple[object, ...]
-"""What makes two manifest entries refer to the same file."""
+"""Equal for two manifest entries exactly if they refer to the same file."""
 
 
 class BucketId(NamedTuple):
-    """A bucket of a table. `partition`: its values as a serialised BinaryRow."""
+    """A bucket of a table; `partition` holds the partition values as a serialised BinaryRow."""
 
     partition: bytes
     bucket: int
@@ -69,27 +69,27 @@ class DataFileMeta:
     write_cols: tuple[str, ...] | None = None
 
     def numbered(self, snapshot_id: int) -> DataFileMeta:
-        """The file in the order of snapshots: the id takes the place of its rows' sequence numbers."""
+        """The file with `snapshot_id` as its sequence numbers, so that files are ordered by snapshot."""
         return replace(self, min_sequence_number=snapshot_id, max_sequence_number=snapshot_id)
 
     def upgraded(self, level: int) -> DataFileMeta:
-        """The file at another level: an upgrade, without a rewrite."""
+        """The file at another level: an upgrade, which does not rewrite it."""
         return replace(self, level=level)
 
 
 def file_facts(prefix: str, files: Iterable[DataFileMeta]) -> dict[str, Any]:
-    """Names, rows and bytes of files for a step of a trace."""
-    held = tuple(files)
+    """Names, total rows and total bytes of files as attributes of a trace step; `prefix` goes in front of each key."""
+    listed = tuple(files)
     return {
-        f"{prefix}files": [file.file_name for file in held],
-        f"{prefix}rows": sum(file.row_count for file in held),
-        f"{prefix}bytes": sum(file.file_size for file in held),
+        f"{prefix}files": [file.file_name for file in listed],
+        f"{prefix}rows": sum(file.row_count for file in listed),
+        f"{prefix}bytes": sum(file.file_size for file in listed),
     }
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """One line of a manifest: `kind` ADD or DELETE of a file in (partition, bucket)."""
+    """One record of a manifest: `kind` ADD or DELETE of a data file in (partition, bucket)."""
 
     kind: int
     partition: bytes
@@ -103,19 +103,22 @@ class ManifestEntry:
 
     @property
     def identity(self) -> FileIdentity:
-        """The identity of an entry: an ADD and a DELETE with the same one cancel out (FORMAT.md, section 4.6)."""
+        """The identity of the file: an ADD and a DELETE with equal identities cancel each other out (FORMAT.md, section 4.6)."""
         f = self.file
         return (self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.embedded_file_index, f.external_path)
 
     @property
     def is_postponed(self) -> bool:
-        """Whether the file waits to be distributed over buckets: rows in the order of arrival, unnumbered, that no read shows."""
+        """Whether the file is in `bucket-postpone`: its rows, in order of arrival, await distribution over the buckets."""
         return self.bucket == POSTPONE_BUCKET
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionVectorRange:
-    """Where the vector of one data file lies in its index file; `cardinality` is None in files of Java 0.9."""
+    """The byte range of a data file's deletion vector in its index file.
+
+    `cardinality` is the number of deleted rows, None in files of Java 0.9.
+    """
 
     data_file_name: str
     offset: int
@@ -125,7 +128,7 @@ class DeletionVectorRange:
 
 @dataclass(frozen=True, slots=True)
 class IndexFileMeta:
-    """One index file: `index_type` HASH or DELETION_VECTORS (FORMAT.md, section 4.5)."""
+    """One index file; `index_type` is HASH or DELETION_VECTORS (FORMAT.md, section 4.5)."""
 
     index_type: str
     file_name: str
@@ -141,7 +144,7 @@ def vector_file_names(index_files: Iterable[IndexFileMeta]) -> tuple[str, ...]:
 
 
 def hash_index_state(index_files: Iterable[IndexFileMeta]) -> str:
-    """A digest of the names of the hash indexes of one partition: another one as soon as any of them has changed."""
+    """A digest of the names of a partition's hash indexes, which changes whenever any of the indexes does."""
     names = sorted(index.file_name for index in index_files if index.index_type == HASH)
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:32]
 
@@ -153,7 +156,7 @@ def upper_file_names(files: Iterable[DataFileMeta]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class IndexManifestEntry:
-    """One line of an index manifest: an index file of (partition, bucket)."""
+    """One record of an index manifest: `kind` ADD or DELETE of an index file of (partition, bucket)."""
 
     kind: int
     partition: bytes
@@ -167,7 +170,7 @@ class IndexManifestEntry:
 
 @dataclass(frozen=True, slots=True)
 class ManifestFileMeta:
-    """One line of a manifest list: a manifest, its counts and the range of partitions, buckets and levels inside."""
+    """One record of a manifest list: a manifest, its counts, and its ranges of partitions, buckets and levels."""
 
     file_name: str
     file_size: int
@@ -181,7 +184,7 @@ class ManifestFileMeta:
     max_level: int | None = None
 
     def may_hold_bucket(self, buckets: Collection[int] | None) -> bool:
-        """Whether the range of buckets allows an entry of one of these; None stands for all buckets."""
+        """Whether an entry may be in one of these buckets, judging by the range of buckets; None means all buckets."""
         if buckets is None or self.min_bucket is None or self.max_bucket is None:
             return True
         return any(self.min_bucket <= bucket <= self.max_bucket for bucket in buckets)
@@ -191,10 +194,10 @@ KeepPartition = Callable[[bytes], bool]
 
 
 class FileFilter:
-    """Which files of a snapshot are wanted, by partition and bucket. A subclass may rule out manifests, and count files.
+    """Selects files of a snapshot by partition and bucket. A subclass may also skip whole manifests, and count files.
 
-    `partition_marks`: byte strings of which one occurs in every partition that is wanted. Blocks of manifests in which none of
-    them occurs may be left out, undecoded.
+    `partition_marks`: byte strings, at least one of which occurs in every wanted partition (a serialised row). Blocks of manifests
+    that contain none of them may be skipped without decoding; with None no block may be skipped.
     """
 
     partition_marks: Collection[bytes] | None = None
@@ -204,15 +207,15 @@ class FileFilter:
         self.buckets = buckets
 
     def keeps_manifest(self, manifest: ManifestFileMeta) -> bool:
-        """False only if no entry of the manifest can be wanted."""
+        """Whether the manifest must be read; False only if none of its entries can be wanted."""
         return manifest.may_hold_bucket(self.buckets)
 
     def keeps_partition(self, partition: bytes) -> bool:
-        """Asked once for each partition."""
+        """Whether files of this partition (a serialised row) are wanted; called once for each partition."""
         return self._keep_partition is None or self._keep_partition(partition)
 
     def count_files(self, partition: bytes, files: int) -> None:
-        """Called with the ADD entries less the DELETE entries of a partition, wanted or not; maybe several times for one."""
+        """Called with the number of ADD minus DELETE entries of a partition, wanted or not; may repeat for the same one."""
 
 
 ALL_FILES = FileFilter()
@@ -220,15 +223,15 @@ ALL_FILES = FileFilter()
 
 @dataclass(frozen=True)
 class CommitMessage:
-    """All changes of one job to one (partition, bucket) (Java CommitMessageImpl).
+    """All changes that one job makes to one (partition, bucket) (Java CommitMessageImpl).
 
     The append half (`new_files`, `deleted_files`, `changelog_files`, `new_index_files`, `deleted_index_files`) becomes an
     APPEND snapshot, the compact half a COMPACT snapshot after it. `read_snapshot_id` is the snapshot that the writer read.
-    `read_index_files`: the files of deletion vectors that the compact half is based on; None where it does not depend on any.
-    `read_upper_files`: the data files above level 0 among which it looked for older rows; None where it looked for none.
-    `read_hash_index`: state of the hash indexes of the whole partition by which the bucket of each row was chosen; None where no
-    index decides. `keys_read_at`: the snapshot (0: the empty table) in which keys were looked up that may live in any partition;
-    None where nothing was looked up.
+    `read_index_files`: the files of deletion vectors that the compact half is based on; None if it depends on none.
+    `read_upper_files`: the data files above level 0 that were searched for older rows; None if none were searched.
+    `read_hash_index`: the `hash_index_state` of the partition when the buckets of the rows were assigned; None if buckets do not
+    depend on an index. `keys_read_at`: the snapshot (0: the empty table) that was searched for keys in all partitions; None if
+    nothing was searched.
     """
 
     partition: bytes
@@ -271,11 +274,11 @@ class CommitMessage:
         )
 
     def created_files(self) -> tuple[DataFileMeta, ...]:
-        """Data files that exist only for this message: what an abort deletes (an upgraded file is not ours)."""
+        """The data files that were written for this message and that an abort deletes; upgraded files existed before it."""
         before = {f.file_name for f in self.compact_before}
         rewritten = tuple(f for f in self.compact_after if f.file_name not in before)
         return self.new_files + self.changelog_files + rewritten + self.compact_changelog_files
 
     def created_index_files(self) -> tuple[IndexFileMeta, ...]:
-        """Index files that exist only for this message."""
+        """The index files that were written for this message and that an abort deletes."""
         return self.new_index_files + self.compact_new_index_files

@@ -1,7 +1,7 @@
-"""Columns of data files and of the rows that merges work on (FORMAT.md, section 7.1).
+"""The columns of data files, and of the rows that a merge reads (FORMAT.md, section 7.1).
 
-A merge works on `_SEQUENCE_NUMBER`, `_VALUE_KIND` and the table's columns; a data file stores the trimmed primary key
-once more in front as `_KEY_*`, which old readers need.
+A merge reads `_SEQUENCE_NUMBER`, `_VALUE_KIND` and the table's columns; a data file also stores the trimmed primary key,
+in front as `_KEY_*`, which old readers need.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
 """The kind of a row, as stored in `_VALUE_KIND` and in byte 0 of a BinaryRow (Java RowKind)."""
 
 KIND_TEXTS = ("+I", "-U", "+U", "-D")
-"""Text of each kind, by its number."""
+"""The text of each row kind; its index is the kind's number."""
 
 KEY_ID_OFFSET = 1073741823
 SEQUENCE_NUMBER_ID = 2147483646
@@ -39,12 +39,12 @@ SYSTEM_FIELDS = {
 
 
 def merge_schema(schema: TableSchema) -> pa.Schema:
-    """Sequence number, row kind, then every table column: the rows of a primary-key table in memory."""
+    """The schema of a primary-key table's rows in memory: sequence number, row kind, then every table column."""
     return pa.schema([*SYSTEM_FIELDS.values(), *(arrow_field(field) for field in schema.fields)])
 
 
 def merge_rows(schema: TableSchema, columns: Mapping[str, pa.Array], kind: int, first_sequence: int) -> pa.RecordBatch:
-    """Rows in `merge_schema`, all of one kind, numbered from `first_sequence` on."""
+    """A batch in `merge_schema` of rows of one kind, with consecutive sequence numbers from `first_sequence`."""
     fields = merge_schema(schema)
     rows = len(columns[schema.field_names[0]])
     sequence = pa.array(np.arange(first_sequence, first_sequence + rows, dtype=np.int64))
@@ -53,16 +53,16 @@ def merge_rows(schema: TableSchema, columns: Mapping[str, pa.Array], kind: int, 
 
 
 def read_schema(schema: TableSchema, columns: Sequence[str]) -> pa.Schema:
-    """Table columns, `_SEQUENCE_NUMBER` and `_VALUE_KIND` as a read gives them, in the order asked for."""
+    """The Arrow schema of a read of `columns`: table columns, `_SEQUENCE_NUMBER` or `_VALUE_KIND`, in the given order."""
     return pa.schema([SYSTEM_FIELDS.get(name) or arrow_field(schema.field(name)) for name in columns])
 
 
 @dataclass(frozen=True)
 class FileLayout:
-    """What the data files of a table hold, and what their metadata says of it.
+    """The columns of a table's data files, and what their metadata records of the rows.
 
     Files of a table with a primary key are sorted by `keys` and store a sequence number and a kind with each row. Files of an
-    append table, whose `keys` are empty, store the table's columns only: every row of them was inserted.
+    append table, whose `keys` are empty, store only the table's columns: every row is an insert.
     """
 
     schema: TableSchema
@@ -74,7 +74,7 @@ class FileLayout:
 
     @property
     def fields(self) -> list[DataField]:
-        """The columns of a file as fields, system columns with their reserved ids."""
+        """The columns of a file, with the reserved field ids of system columns."""
         if not self.keys:
             return list(self.schema.fields)
         sequence = DataField(SEQUENCE_NUMBER_ID, SEQUENCE_NUMBER, PlainType("BIGINT", nullable=False))
@@ -84,16 +84,16 @@ class FileLayout:
 
     @cached_property
     def physical(self) -> pa.Schema:
-        """The columns of a file with their Parquet field ids."""
+        """The Arrow schema of a file, with Parquet field ids."""
         return identified_schema(self.fields)
 
     def stored(self, rows: pa.Table) -> pa.Table:
-        """Rows in `merge_schema` as a file stores them."""
+        """Rows in `merge_schema` converted to the schema of a file."""
         columns = [without_hidden_nulls(rows.column(name.removeprefix(KEY_PREFIX))) for name in self.physical.names]
         return pa.table(columns, schema=self.physical)
 
     def totals_of(self, rows: pa.RecordBatch) -> tuple[int, int, int]:
-        """The least and the greatest sequence number of the rows, which they bear themselves; how many of them are -U or -D."""
+        """The least and greatest sequence number of the rows, and the number of retractions (-U and -D) among them."""
         numbers = rows.column(SEQUENCE_NUMBER).to_numpy()
         retractions = np.count_nonzero(rows.column(VALUE_KIND).to_numpy() & 1) if self.keys else 0
         return int(numbers.min()), int(numbers.max()), int(retractions)

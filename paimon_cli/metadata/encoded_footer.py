@@ -1,8 +1,8 @@
-"""Footers of Parquet files whose row groups stay encoded: what a copy of them reads and changes (FORMAT.md, section 12).
+"""Parquet footers whose row groups stay encoded, for copying row groups between files (FORMAT.md, section 12).
 
-A row group that is copied into another file keeps its entry in the footer but for the numbers that say where things lie, so only
-these are decoded. Entries that are spelled as known writers do are matched by a regular expression, which is several times
-quicker than reading them field by field. Bytes that do not make sense raise `ValueError` or `LookupError`.
+A row group that is copied into another file keeps its footer entry, except for the numbers that hold offsets, so only these are
+decoded. Entries laid out as known writers do are matched by a regular expression, several times faster than reading them field by
+field. Malformed bytes raise `ValueError` or `LookupError`.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from paimon_cli.metadata.compact_thrift import (
 from paimon_cli.metadata.parquet_footer import MAGIC, Footer
 
 BLOOM, COLUMN_INDEX, OFFSET_INDEX = 14, 6, 4
-"""Fields for the place of what lies outside of a chunk's pages, each followed by one for its length. The first belongs to its
-metadata."""
+"""Field numbers of the offsets of a chunk's Bloom filter and page indexes; the field after each holds the length. The first is in
+the chunk's metadata, the others are in the chunk itself."""
 _CODEC, _SIZE, _DATA, _INDEX, _DICTIONARY = 4, 7, 9, 10, 11
-"""Fields of a chunk's metadata: the last three say where its data pages begin, and its index page and dictionary page, if any."""
+"""Field numbers in a chunk's metadata; the last three hold the offsets of its data, index and dictionary pages."""
 _METADATA_NUMBERS: Wanted = dict.fromkeys((_CODEC, _SIZE, _DATA, _INDEX, _DICTIONARY, BLOOM, BLOOM + 1))
 _OFFSET, _METADATA = 2, 3
 _CHUNK_NUMBERS: Wanted = {**dict.fromkeys((_OFFSET, 4, 5, 6, 7)), _METADATA: _METADATA_NUMBERS}
 _ELSEWHERE = frozenset({1, 8, 9})
-"""Fields of a chunk that lies in another file, or is encrypted."""
+"""Field numbers that only chunks in another file or encrypted chunks have."""
 _CHUNKS, _ROW_COUNT, _BEGIN, _ORDINAL = 1, 3, 5, 7
 _GROUP_NUMBERS: Wanted = {**dict.fromkeys((_ROW_COUNT, _BEGIN, _ORDINAL)), _CHUNKS: _CHUNK_NUMBERS}
 
 
 class Outside(NamedTuple):
-    """What belongs to a chunk and lies near the footer: what it is, and the numbers in the footer that say where and how long."""
+    """A Bloom filter or page index of a chunk: its kind, and the footer's numbers that hold its offset and size."""
 
     kind: int
     offset: Number
@@ -61,7 +61,7 @@ class Outside(NamedTuple):
 
 
 class StoredChunk(NamedTuple):
-    """A column chunk. `places`: the numbers that say where its pages begin."""
+    """A column chunk: its byte range in the file, and in `places` the footer's numbers that hold offsets of its pages."""
 
     begin: int
     end: int
@@ -75,14 +75,14 @@ def _chunk(codec: int, size: int, pages: list[Number], outside: tuple[Outside, .
     begin = min(begins)
     end = begin + size
     if not len(MAGIC) <= begin <= max(begins) <= end:
-        raise ValueError("a column lies outside of it")
+        raise ValueError("a column chunk lies outside the file")
     return StoredChunk(begin, end, codec, tuple(pages), outside)
 
 
 class StoredGroup(NamedTuple):
-    """A row group, and where its entry lies in the footer.
+    """A row group. `entry` is the byte range of its entry in the footer.
 
-    `offset`, `ordinal`: the numbers that say where it begins in the file, and its place among the row groups.
+    `offset` and `ordinal` are the footer's numbers for its offset in the file and its index among the row groups.
     """
 
     footer: bytes
@@ -97,7 +97,7 @@ class StoredGroup(NamedTuple):
         return sum([chunk.end - chunk.begin for chunk in self.chunks])
 
     def entry_with(self, values: Iterable[tuple[Number, int]]) -> bytes:
-        """Its entry with other values for some of the numbers."""
+        """The bytes of the entry with new values for some of its numbers."""
         out, footer = bytearray(), self.footer
         at, end = self.entry
         for number, value in sorted(values):
@@ -109,15 +109,15 @@ class StoredGroup(NamedTuple):
 
 
 _VERSION, _SCHEMA, _ROWS, _GROUPS = (1 << 4 | kind for kind in (I32, LIST, I64, LIST))
-"""How the first four fields of a footer begin."""
+"""The head byte of each of the first four fields of a footer."""
 _ENCRYPTION = (8, 9)
 
 
 @dataclass(frozen=True)
 class FooterFrame:
-    """A footer without its rows, as bytes: what the files that one writer wrote by one schema have in common.
+    """The encoded parts of a footer that all files of one writer and one schema share: all but the row count and row groups.
 
-    `before`: the version and the schema. `after`: what follows the row groups: key-value metadata, the writer, column orders.
+    `before` holds the version and the schema, `after` the key-value metadata, the writer and the column orders.
     """
 
     before: bytes
@@ -125,9 +125,9 @@ class FooterFrame:
 
     @staticmethod
     def split(footer: bytes, like: FooterFrame | None = None) -> tuple[FooterFrame, int, list[StoredGroup]]:
-        """With the count of rows and the row groups. `ValueError` for an order of fields that no known writer uses.
+        """Split a footer into its frame, row count and row groups. Raises `ValueError` for an unusual order of fields.
 
-        `like`: the frame that it probably has.
+        `like` is a frame that it probably has, which saves time and memory.
         """
         if like is not None and footer.startswith(like.before):
             end = len(like.before)
@@ -142,7 +142,7 @@ class FooterFrame:
         return like if found == like and like is not None else found, rows, groups
 
     def around(self, rows: int, groups: Sequence[bytes]) -> bytes:
-        """A footer with these rows and row groups."""
+        """The footer in this frame with this row count and these encoded row groups."""
         out = bytearray(self.before)
         out.append(_ROWS)
         put_number(out, rows)
@@ -152,20 +152,20 @@ class FooterFrame:
 
     @property
     def columns(self) -> list[str] | None:
-        """The names of the columns; None in files that are encrypted."""
+        """The names of the top-level columns; None if the file is encrypted."""
         footer = Footer(self.around(0, ()))
         return None if any(field in footer.fields for field in _ENCRYPTION) else list(footer.columns)
 
 
 def _after(data: bytes, at: int, head: int) -> int:
-    """Where the value of the field begins that `at` must be the head of."""
+    """The position after the field head at `at`. Raises `ValueError` unless it equals `head`."""
     if data[at] != head:
         raise ValueError("its footer does not begin with version, schema, rows and row groups")
     return at + 1
 
 
 def _stored_groups(footer: bytes, begin: int) -> tuple[list[StoredGroup], int]:
-    """The row groups in the list that begins there, and where it ends."""
+    """The row groups in the list at `begin`, and where the list ends."""
     size, kind, at = list_head(footer, begin)
     groups: list[StoredGroup] = []
     while kind == STRUCT and len(groups) < size:
@@ -179,7 +179,7 @@ def _stored_groups(footer: bytes, begin: int) -> tuple[list[StoredGroup], int]:
 
 
 def _listed_group(listed: EncodedStruct) -> StoredGroup:
-    """A row group of which each field was looked at."""
+    """A row group that was read field by field."""
     numbers, chunks = listed.numbers, tuple(_listed_chunk(chunk) for chunk in listed.parts[_CHUNKS])
     place = (listed.begin, listed.end)
     return StoredGroup(listed.data, place, numbers[_ROW_COUNT].value, numbers.get(_BEGIN), numbers.get(_ORDINAL), chunks)
@@ -201,17 +201,17 @@ def _listed_chunk(listed: EncodedStruct) -> StoredChunk:
 
 
 def _with_offset(chunk: StoredChunk, offset: Number | None) -> StoredChunk:
-    """With another number that some writers let say where it begins."""
+    """The chunk with one more offset, the one in `file_offset`, if its writer sets that."""
     return chunk._replace(places=(*chunk.places, offset)) if offset is not None and offset.value else chunk
 
 
 @dataclass(frozen=True)
 class _UsualEntry:
-    """What matches the chunks of a row group as known writers spell them, and what follows the chunks.
+    """Patterns of a column chunk as known writers encode it, and of the fields of a row group after its chunks.
 
-    A struct is a sequence of fields, each with the distance from the number of the one before and its type in one byte. Texts are
-    as long as the byte before them says, so there is an alternative for each length. What begins in a way can end in one way
-    only: where something does not match, nothing is tried twice.
+    A struct is a sequence of fields; the first byte of each holds the difference to the previous field number, and the type. The
+    byte before a string is its length, so there is an alternative for each length. Alternatives exclude one another by their
+    first byte, so that a failing match tries nothing twice.
     """
 
     chunk: re.Pattern[bytes]
@@ -220,7 +220,7 @@ class _UsualEntry:
     @staticmethod
     @cache
     def of_writers() -> _UsualEntry:
-        """Takes ten milliseconds to compile."""
+        """The compiled patterns, cached since compiling takes about ten milliseconds."""
         varint = rb"[\x80-\xff]*[\x00-\x7f]"
         i32, i64, number, stop = rb"\x15" + varint, rb"\x16" + varint, b"(" + varint + b")", rb"\x00"
         text = _any_of(re.escape(bytes([size])) + b".{%d}" % size for size in (8, 4, *range(4), *range(5, 8), *range(9, 128)))
@@ -247,17 +247,17 @@ def _maybe(pattern: bytes) -> bytes:
 
 
 def _list_of(kind: int, element: bytes, most: int) -> bytes:
-    """A list of limited length."""
+    """The pattern of a list of at most `most` elements."""
     return _any_of(re.escape(bytes([size << 4 | kind])) + element * size for size in range(most + 1))
 
 
 def _heads(*kinds: int) -> bytes:
-    """How fields of these types begin, at most four numbers after the field before."""
+    """The pattern of the head byte of a field of one of these types, at most four numbers after the previous field."""
     return b"[" + b"".join(re.escape(bytes([step << 4 | kind])) for kind in kinds for step in range(1, 5)) + b"]"
 
 
 def _usual_group(footer: bytes, begin: int) -> StoredGroup | None:
-    """The row group whose entry begins there; None if that, but for a chunk, is not spelled as known writers do."""
+    """The row group whose entry begins at `begin`; None if anything but its chunks is not encoded as known writers do."""
     if footer[begin] != _GROUPS:
         return None
     size, kind, at = list_head(footer, begin + 1)
@@ -293,7 +293,7 @@ _NOTHING_OUTSIDE = [(-1, -1)] * 6
 
 
 def _matched_outside(footer: bytes, spans: Sequence[tuple[int, int]]) -> Iterator[Outside]:
-    """`spans`: of the numbers that say where and how long it is, each time."""
+    """Bloom filter and page indexes of a chunk; `spans` are the byte ranges of their offsets and sizes, (-1, -1) if missing."""
     for kind, place, size in zip((BLOOM, OFFSET_INDEX, COLUMN_INDEX), spans[::2], spans[1::2], strict=True):
         if place[0] >= 0 and (offset := _number(footer, *place)).value:
             yield Outside(kind, offset, _number(footer, *size))

@@ -1,4 +1,4 @@
-"""Index files: deletion vectors with their checksums, key hashes, the container of a data file's own indexes, and Bloom filters.
+"""Index files: deletion vectors, key hashes, file indexes of data files, and the Bloom filters in these.
 
 See FORMAT.md, sections 6.4, 7.4 and 8 (Java HashIndexFile, FileIndexFormat, BloomFilter64).
 """
@@ -22,7 +22,7 @@ from paimon_cli.metadata.data_file import DeletionVectorRange
 MAGIC_32 = 1581511376
 MAGIC_64 = 1681511377
 VECTORS_VERSION = b"\x01"
-"""First byte of a file of deletion vectors."""
+"""The first byte of an index file of deletion vectors."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,21 @@ class DeletionVector:
 
     @staticmethod
     def marking(positions: Any, *, bitmap64: bool) -> DeletionVector:
-        """A vector with these positions, an array or another bitmap."""
+        """A vector with these positions, given as an array or another bitmap."""
         return DeletionVector((BitMap64 if bitmap64 else BitMap)(positions))
 
     def with_deleted(self, positions: Any) -> DeletionVector:
-        """A vector of the same kind that marks these rows, too."""
+        """A vector of the same kind that also marks the rows at `positions`."""
         return DeletionVector(self.positions | type(self.positions)(positions))
 
     def live_rows(self, count: int) -> np.ndarray:
-        """Of each of the first `count` rows of the file, whether it is live (True) or deleted."""
+        """Boolean mask of the first `count` rows of the file: True for live rows, False for deleted ones."""
         live, deleted = np.ones(count, dtype=bool), self._sorted()
         live[deleted[: np.searchsorted(deleted, count)]] = False
         return live
 
     def marks(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each of the rows is deleted, in any order; False for negative numbers."""
+        """Boolean mask of `rows`, row numbers in any order: True for deleted ones. Negative numbers give False."""
         deleted = self._sorted()
         places = np.searchsorted(deleted, rows)
         marked = places < len(deleted)
@@ -59,7 +59,7 @@ class DeletionVector:
 
 
 def decode_deletion_vector(content: bytes, offset: int, length: int, path: str) -> DeletionVector:
-    """One entry of an index file; `offset` and `length` come from the index manifest. Raises `DamagedFile`."""
+    """The vector at byte `offset` of an index file; the index manifest gives `offset` and `length`. Raises `DamagedFile`."""
     if offset < 1 or offset + 8 > len(content):
         raise DamagedFile(f"index file {path} is damaged", f"it has no deletion vector at byte {offset}", path=path)
     size, magic = struct.unpack_from(">ii", content, offset)
@@ -72,7 +72,9 @@ def decode_deletion_vector(content: bytes, offset: int, length: int, path: str) 
     end = offset + 4 + size
     if size < 4 or expected != length or end + 4 > len(content):
         raise DamagedFile(
-            f"index file {path} is damaged", f"a deletion vector of {size} bytes is listed with {length}", path=path
+            f"index file {path} is damaged",
+            f"the deletion vector at byte {offset} has {expected} bytes instead of {length}, or is cut off",
+            path=path,
         )
     if zlib.crc32(content[offset + 4 : end]) != struct.unpack_from(">I", content, end)[0]:
         raise DamagedFile(f"index file {path} is damaged", f"wrong checksum of the deletion vector at byte {offset}", path=path)
@@ -86,9 +88,9 @@ def decode_deletion_vector(content: bytes, offset: int, length: int, path: str) 
 def encode_deletion_vectors(
     vectors: Mapping[str, DeletionVector], target_size: int | None = None
 ) -> Iterator[tuple[bytes, tuple[DeletionVectorRange, ...]]]:
-    """Index files with these vectors (data file -> vector), byte for byte as Java writes them, and where each lies.
+    """Index files with these vectors (data file name -> vector), byte for byte as Java writes them, with their ranges.
 
-    A file with more than `target_size` bytes is followed by another; None: one file holds all, also if there are none.
+    A new file is begun once one exceeds `target_size` bytes. With None, one file holds all vectors, even if there are none.
     """
     content, ranges, rolled = bytearray(VECTORS_VERSION), list[DeletionVectorRange](), False
     for name, vector in vectors.items():
@@ -103,7 +105,7 @@ def encode_deletion_vectors(
 
 
 def _vector_entry(positions: Any) -> tuple[bytes, int]:
-    """Size, magic, bitmap and checksum; and the length that the index manifest lists, which differs between the two forms."""
+    """Size, magic, bitmap and checksum; and the length for the index manifest, which is defined differently for each kind."""
     is_wide = isinstance(positions, BitMap64)
     if is_wide:
         body = struct.pack("<i", MAGIC_64) + _wide_bitmap(positions)
@@ -120,7 +122,7 @@ def _bitmap(positions: BitMap) -> bytes:
 
 
 def _wide_bitmap(positions: BitMap64) -> bytes:
-    """One bitmap for each upper half from 0 up to the greatest, also for those without a position."""
+    """One 32-bit bitmap for each upper half from 0 to the greatest, including empty ones."""
     values = np.array(positions.to_array(), dtype=np.uint64)
     uppers = int(values[-1] >> np.uint64(32)) + 1 if len(values) else 0
     bounds = np.searchsorted(values, np.arange(uppers + 1, dtype=np.uint64) << np.uint64(32))
@@ -132,19 +134,19 @@ def _wide_bitmap(positions: BitMap64) -> bytes:
 
 
 KeyHashes = npt.NDArray[np.int32]
-"""Hashes of keys, as `bucket_hash.hash_rows` gives them."""
+"""Hashes of keys, as computed by `bucket_hash.hash_rows`."""
 KEY_HASH_BYTES = 4
 
 
 def encode_key_hashes(hashes: KeyHashes) -> bytes:
-    """A hash index file: the hashes and nothing else."""
+    """The content of a hash index file: the hashes as big-endian 32-bit integers."""
     return hashes.astype(">i4").tobytes()
 
 
 def decode_key_hashes(content: bytes, path: str) -> KeyHashes:
     """The hashes in a hash index file. Raises `DamagedFile`."""
     if len(content) % KEY_HASH_BYTES:
-        raise DamagedFile(f"index file {path} is damaged", f"{len(content)} bytes are no sequence of 32-bit hashes", path=path)
+        raise DamagedFile(f"index file {path} is damaged", f"{len(content)} bytes are not a sequence of 32-bit hashes", path=path)
     return np.frombuffer(content, ">i4").astype(np.int32)
 
 
@@ -154,11 +156,11 @@ _HEAD = struct.Struct(">qiii")
 _INT = struct.Struct(">i")
 
 Bodies = Mapping[str, Mapping[str, bytes | None]]
-"""Column -> index type -> body; None for an index without a body, which excludes nothing."""
+"""Column -> index type -> body; None for an index without a body, which cannot rule out any value."""
 
 
 def encode_file_index(columns: Bodies) -> bytes:
-    """The container's bytes."""
+    """The bytes of a file index, the container of all indexes of one data file."""
     head_length = _HEAD.size + 4
     for column, indexes in columns.items():
         head_length += _name_size(column) + 4 + sum(_name_size(kind) + 8 for kind in indexes)
@@ -174,7 +176,7 @@ def encode_file_index(columns: Bodies) -> bytes:
 
 
 def decode_file_index(data: bytes) -> dict[str, dict[str, bytes | None]]:
-    """The indexes in a container; `ValueError` names what is malformed."""
+    """The indexes in a file index, the inverse of `encode_file_index`. Raises a `ValueError` that names the malformed part."""
     try:
         magic, version, head_length, count = _HEAD.unpack_from(data)
         if (magic, version) != (MAGIC, VERSION) or not 0 <= head_length <= len(data):
@@ -198,7 +200,7 @@ def decode_file_index(data: bytes) -> dict[str, dict[str, bytes | None]]:
 
 def _slice(data: bytes, start: int, length: int) -> bytes:
     if start < 0 or length < 0 or start + length > len(data):
-        raise ValueError(f"an index from {start} with {length} bytes lies outside")
+        raise ValueError(f"the {length} bytes at {start} lie outside the file index")
     return data[start : start + length]
 
 
@@ -218,7 +220,7 @@ def _read_name(data: bytes, position: int) -> tuple[str, int]:
 
 
 def modified_utf8(text: str) -> bytes:
-    """Java's own UTF-8: U+0000 in two bytes, characters beyond U+FFFF as two surrogates of three bytes each."""
+    """Java's modified UTF-8: U+0000 in two bytes, characters above U+FFFF as two surrogates of three bytes each."""
     units = text.encode("utf-16-be", "surrogatepass")
     encoded = bytearray()
     for (unit,) in struct.iter_unpack(">H", units):
@@ -227,7 +229,7 @@ def modified_utf8(text: str) -> bytes:
 
 
 def from_modified_utf8(data: bytes) -> str:
-    """Inverse of `modified_utf8`; `ValueError` for other bytes."""
+    """The inverse of `modified_utf8`. Malformed bytes raise `ValueError`."""
     units = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
     return units.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
 
@@ -237,14 +239,14 @@ Hashes = npt.NDArray[np.uint64]
 
 @dataclass
 class BloomFilter:
-    """`hash_functions` positions a value; `bits` as bytes, the lowest bit of a byte first."""
+    """A Bloom filter that sets `hash_functions` bits per value. `bits` are packed into bytes, the lowest bit first."""
 
     hash_functions: int
     bits: npt.NDArray[np.uint8]
 
     @staticmethod
     def sized(items: int, false_positives: float) -> BloomFilter:
-        """An empty filter for `items` values and that rate of false positives."""
+        """An empty filter for `items` values with a false-positive rate of `false_positives`, between 0 and 1."""
         bits = int(-items * math.log(false_positives) / math.log(2) ** 2)
         bits += 8 - bits % 8
         functions = max(1, math.floor(bits / items * math.log(2) + 0.5))
@@ -255,7 +257,7 @@ class BloomFilter:
             np.bitwise_or.at(self.bits, positions >> 3, np.left_shift(1, positions & 7).astype(np.uint8))
 
     def may_hold(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """False where the value is surely not among those added."""
+        """Boolean mask of `hashes`: False for values that were certainly not added."""
         found = np.ones(len(hashes), bool)
         for positions in self._positions(hashes):
             found &= (self.bits[positions >> 3] >> (positions & 7).astype(np.uint8) & 1).astype(bool)
@@ -276,8 +278,8 @@ class BloomFilter:
 
     @staticmethod
     def from_bytes(body: bytes) -> BloomFilter:
-        """The filter in a file index; `ValueError` for a malformed one."""
+        """The filter from its body in a file index. Raises `ValueError` if it is malformed."""
         functions = int.from_bytes(body[:4], "big")
         if len(body) < 5 or not 1 <= functions <= 1000:
-            raise ValueError(f"{len(body)} bytes with {functions} hash functions are no bloom filter")
+            raise ValueError(f"{len(body)} bytes with {functions} hash functions are not a Bloom filter")
         return BloomFilter(functions, np.frombuffer(body[4:], np.uint8).copy())

@@ -1,7 +1,7 @@
-"""Entries of manifests as columns, decoded side by side: for more files than objects could be made of in time.
+"""Manifest entries as columns, for tables with too many files to create a Python object for each entry.
 
-The entries that are asked for become `ManifestEntry` objects again. Byte strings stay in the buffer in which they were read;
-they are compared and numbered there, without making an object of each.
+Only requested entries become `ManifestEntry` objects. Byte strings stay in the buffer into which they were read, and are
+compared and dictionary-encoded there.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from paimon_cli.metadata.avro_writer import RecordSchema
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry
 from paimon_cli.metadata.manifests import ENTRY, VERSION, decode_manifest, entries_of, entry_of
 
-_AT_ONCE = 4096
+_CHUNK = 4096
 _FEW = 64
-_FIRST_BYTES = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.uint64)
+_BYTE_MASKS = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.uint64)
 """Masks for the first 0 to 8 bytes of a little-endian word."""
 
 
 @dataclass(frozen=True)
 class ByteRanges:
-    """Byte strings that lie somewhere in a buffer (uint8)."""
+    """Byte strings in a shared buffer `data` (uint8): string i is `data[begins[i]:ends[i]]`."""
 
     data: np.ndarray
     begins: np.ndarray
@@ -50,7 +50,7 @@ class ByteRanges:
         return replace(self, begins=self.begins[rows], ends=self.ends[rows])
 
     def words(self, offsets: np.ndarray | int) -> np.ndarray:
-        """The eight bytes at `offsets` of each string, little-endian, as int64, with zeros after its end."""
+        """The eight bytes at `offsets` within each string, as little-endian int64, padded with zeros after its end."""
         places = self.begins.astype(np.int64) + offsets
         left = self.ends - places
         view = np.ndarray((max(len(self.data) - 7, 0),), dtype="<u8", buffer=self.data.data, strides=(1,))
@@ -58,33 +58,33 @@ class ByteRanges:
             return view[places].view(np.int64)
         left = np.clip(left, 0, 8)
         words = view[np.where(left > 0, places, 0)]
-        return (words & _FIRST_BYTES[left]).view(np.int64)
+        return (words & _BYTE_MASKS[left]).view(np.int64)
 
     def _runs(self) -> np.ndarray:
-        """Rows whose string is not that of the row before; some rows at a time, whose bytes then stay in the cache."""
+        """Rows whose string differs from that of the previous row, found in chunks whose bytes fit the cache."""
         lengths = self.ends - self.begins
         other = np.ones(len(self), dtype=bool)
         other[1:] = lengths[1:] != lengths[:-1]
-        for start in range(0, len(self) - 1, _AT_ONCE):
-            rows = slice(start, start + _AT_ONCE + 1)
+        for start in range(0, len(self) - 1, _CHUNK):
+            rows = slice(start, start + _CHUNK + 1)
             some = ByteRanges(self.data, self.begins[rows], self.ends[rows])
-            changed = other[start + 1 : start + _AT_ONCE + 1]
+            changed = other[start + 1 : start + _CHUNK + 1]
             for offset in range(0, int(lengths[rows].max()), 8):
                 words = some.words(offset)
                 changed |= words[1:] != words[:-1]
         return np.flatnonzero(other)
 
     def hashes(self) -> np.ndarray:
-        """One int64 each; equal strings have equal ones, also beside longer strings in another buffer."""
+        """One int64 per string, which depends only on its bytes, not on the other strings or the buffer."""
         hashed = np.empty(len(self), np.uint64)
-        for start in range(0, len(self), _AT_ONCE):
-            rows = slice(start, start + _AT_ONCE)
-            hashed[rows] = ByteRanges(self.data, self.begins[rows], self.ends[rows])._hashes_at_once()
+        for start in range(0, len(self), _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            hashed[rows] = ByteRanges(self.data, self.begins[rows], self.ends[rows])._chunk_hashes()
         return hashed.view(np.int64)
 
-    def _hashes_at_once(self) -> np.ndarray:
-        """Of one string at least. The last word of a string of eight bytes or more is its last eight bytes, which overlap those
-        before, so that strings of almost the same length take the same steps.
+    def _chunk_hashes(self) -> np.ndarray:
+        """Hashes of a non-empty chunk of strings. The last word of a string of eight bytes or more is its last eight bytes, which
+        overlap the word before, so that strings of almost the same length take the same steps.
         """
         lengths = self.ends.astype(np.int64) - self.begins
         shortest, longest = int(lengths.min()), int(lengths.max())
@@ -101,7 +101,7 @@ class ByteRanges:
         return hashed
 
     def coded(self) -> tuple[np.ndarray, list[bytes]]:
-        """For each string the place of its value in the list of distinct ones. Fast where equal ones are neighbours."""
+        """Dictionary-encode: the index of each string's value, and the distinct values. Fast if equal strings are adjacent."""
         if len(self) <= _FEW:
             return self._coded_one_by_one()
         begins = self._runs()
@@ -114,7 +114,7 @@ class ByteRanges:
         longest = int((self.ends - self.begins).max(initial=0))
         if all((self.words(offset) == same.words(offset)).all() for offset in range(0, longest, 8)):
             return codes, values
-        return self._coded_one_by_one()  # two values have one hash
+        return self._coded_one_by_one()  # a hash collision
 
     def _coded_one_by_one(self) -> tuple[np.ndarray, list[bytes]]:
         values = list(self)
@@ -128,8 +128,8 @@ class ByteRanges:
         return ByteRanges(np.frombuffer(b"".join(values) + bytes(8), dtype=np.uint8), ends - sizes, ends)
 
 
-_FEWEST_BLOCKS = 16
-"""With fewer blocks side by side than this, one record after the other is as fast."""
+_MIN_BLOCKS = 16
+"""With fewer blocks than this, decoding record by record is as fast."""
 
 _NUMBERS = {
     "kinds": ("_KIND", "kind"),
@@ -143,7 +143,7 @@ _NUMBERS = {
     "schema_ids": ("_FILE._SCHEMA_ID", "file.schema_id"),
     "creation_times": ("_FILE._CREATION_TIME", "file.creation_time_millis"),
 }
-"""The first columns of a table: where they stand in a record, and in an entry."""
+"""The number columns of a table: path in an Avro record, and attribute of a `ManifestEntry`."""
 _numbers_of = attrgetter(*(attribute for _, attribute in _NUMBERS.values()))
 _RANGES = {
     "partitions": "_PARTITION",
@@ -151,17 +151,17 @@ _RANGES = {
     "min_keys": "_FILE._MIN_KEY",
     "max_keys": "_FILE._MAX_KEY",
 }
-_SELDOM = ("_FILE._EXTRA_FILES", "_FILE._EMBEDDED_FILE_INDEX", "_FILE._EXTERNAL_PATH")
-"""More of a file's identity: an array, which takes one byte when empty, and two that are null."""
+_RARE = ("_FILE._EXTRA_FILES", "_FILE._EMBEDDED_FILE_INDEX", "_FILE._EXTERNAL_PATH")
+"""The rarely used parts of a file's identity: an array, one byte long if empty, and two fields that are usually null."""
 
-_WANTED = ("_VERSION", *(path for path, _ in _NUMBERS.values()), *_RANGES.values(), *_SELDOM)
+_WANTED = ("_VERSION", *(path for path, _ in _NUMBERS.values()), *_RANGES.values(), *_RARE)
 
 
 @dataclass(frozen=True)
 class ManifestTable:
-    """Entries as columns of equal length, integers of any width; `ABSENT` where a number is null. `records` makes the entries.
+    """Entries as columns of equal length: integers of any width, with `ABSENT` for null, and byte strings.
 
-    `plain`: partition, bucket, level and name are all there is to the identity of the entry.
+    `records` builds entry objects. `plain` is True for entries whose identity consists of partition, bucket, level and name only.
     """
 
     kinds: np.ndarray
@@ -185,7 +185,7 @@ class ManifestTable:
         return len(self.kinds)
 
     def take(self, rows: np.ndarray) -> ManifestTable:
-        """Only some entries, in the order of `rows`."""
+        """The entries at the indexes `rows`, in that order."""
         taken = {
             f.name: column[rows] if isinstance(column := getattr(self, f.name), np.ndarray) else column.take(rows)
             for f in fields(self)
@@ -200,8 +200,10 @@ class ManifestTable:
 
     @cached_property
     def identity_hashes(self) -> np.ndarray:
-        """One uint64 each, equal for equal identities: of name, bucket and level, all that differs between `plain` entries of a
-        partition. Tables that a process keeps from commit to commit keep these, too."""
+        """One uint64 per entry, equal for equal identities: a hash of name, bucket and level.
+
+        These identify a `plain` entry within its partition. Cached, since a process may keep the table over several commits.
+        """
         hashed = self.names.hashes().view(np.uint64)
         for column in (self.buckets, self.levels):
             hashed = (hashed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
@@ -210,7 +212,7 @@ class ManifestTable:
 
     @staticmethod
     def of(entries: Sequence[ManifestEntry]) -> ManifestTable:
-        """A table of entries that are objects already."""
+        """A table of existing entry objects."""
         files = [entry.file for entry in entries]
         rows = [[ABSENT if number is None else number for number in _numbers_of(entry)] for entry in entries]
         numbers = np.ascontiguousarray(np.array(rows, dtype=np.int64).reshape(-1, len(_NUMBERS)).T)
@@ -228,9 +230,10 @@ class ManifestTable:
 
 @dataclass(frozen=True)
 class Records:
-    """Entries still in Avro, each with the number of its manifest; or `decoded` where they were read one by one.
+    """The entries of a table, either still as Avro `bytes`, or as `decoded` objects of which `rows` are selected.
 
-    `is_ours`: what we would write has the same schema, so the bytes can be copied.
+    `paths` are the manifests, and `path_of` is the index of each entry's manifest. `is_ours`: the schema equals the one that
+    paimon-cli writes, so the bytes can be copied.
     """
 
     bytes: ByteRanges
@@ -252,14 +255,14 @@ class Records:
         return replace(self, bytes=self.bytes.take(rows), path_of=self.path_of[rows])
 
     def entry(self, row: int) -> ManifestEntry:
-        """`DamagedFile` for a name that leads to another directory."""
+        """The entry at index `row`. Raises what `decode_manifest` does."""
         if self.rows is not None:
             return self.decoded[self.rows[row]]
         assert self.path_of is not None
         return entry_of(self.bytes[row], self.schema, self.paths[self.path_of[row]])
 
     def entries(self) -> list[ManifestEntry]:
-        """All of them: those of one manifest are decoded in one call."""
+        """All entries; those of one manifest are decoded in one call. Raises what `decode_manifest` does."""
         if self.rows is not None:
             return [self.decoded[row] for row in self.rows.tolist()]
         assert self.path_of is not None
@@ -272,15 +275,15 @@ class Records:
 
 
 def is_plain(file: DataFileMeta) -> bool:
-    """Whether the file has nothing seldom that belongs to the identity of its entries."""
+    """Whether the file has no extra files, embedded index or external path, the rarely used parts of its identity."""
     return not file.extra_files and file.embedded_file_index is None and file.external_path is None
 
 
 def decode_manifests(manifests: Iterable[tuple[str, bytes]], partitions: Collection[bytes] | None = None) -> list[ManifestTable]:
-    """Tables of the entries of manifests, (path, content) each, in their order; errors as `decode_manifest`.
+    """Tables of the entries of manifests, given as (path, content), in order. Raises what `decode_manifest` does.
 
-    Neighbours of one writer's schema make one table. `partitions`: blocks in which none of these byte strings occurs, partitions
-    or parts of them, are left out, undecoded.
+    Adjacent manifests with the same schema share a table. `partitions` are byte strings, serialised partitions or parts of them:
+    blocks that contain none of them are skipped without decoding.
     """
     return [opened.columns() for opened in open_manifests(manifests, partitions)]
 
@@ -288,7 +291,7 @@ def decode_manifests(manifests: Iterable[tuple[str, bytes]], partitions: Collect
 def open_manifests(
     manifests: Iterable[tuple[str, bytes]], partitions: Collection[bytes] | None = None
 ) -> Iterator[OpenManifests]:
-    """The first half of `decode_manifests`: one for each piece."""
+    """The first half of `decode_manifests`: decompress the manifests, grouped by schema, without decoding their entries."""
     opened: OpenManifests | None = None
     for path, data in manifests:
         try:
@@ -307,7 +310,7 @@ def open_manifests(
 
 
 class OpenManifests:
-    """Manifests of one schema, decompressed."""
+    """Decompressed manifests that share a schema."""
 
     def __init__(self, schema: RecordSchema) -> None:
         self._schema = schema
@@ -328,30 +331,30 @@ class OpenManifests:
                 self._blocks.append(block)
 
     @property
-    def _is_broad(self) -> bool:
+    def _has_many_blocks(self) -> bool:
         counts = [max(count, 0) for counts in self._counts for count in counts]
-        return sum(counts) >= _FEWEST_BLOCKS * max(counts, default=0)
+        return sum(counts) >= _MIN_BLOCKS * max(counts, default=0)
 
     def joined(self) -> OpenManifests:
-        """Copy the blocks one after the other. Most of the time goes into allocating memory, so this runs in another thread."""
-        if self._is_broad and not self._joined:
+        """Concatenate the blocks. Most of the time is spent allocating memory, so callers may run this in another thread."""
+        if self._has_many_blocks and not self._joined:
             self._joined = b"".join([*self._blocks, bytes(PADDING)])
         return self
 
     def columns(self) -> ManifestTable:
-        """The entries as columns: all entries decoded step by step at once where possible and faster, else one by one."""
-        if self._is_broad:
+        """The entries as columns, decoded in parallel where that is possible and faster, otherwise manifest by manifest."""
+        if self._has_many_blocks:
             try:
-                return self._side_by_side()
+                return self._in_parallel()
             except NotColumnar:
-                pass  # below, each manifest is decoded alone
+                pass  # decode each manifest separately below
         entries: list[ManifestEntry] = []
         blocks = iter(self._blocks)
         for path, counts in zip(self._paths, self._counts, strict=True):
             entries += entries_of([(count, next(blocks)) for count in counts], self._schema, path)
         return ManifestTable.of(entries)
 
-    def _side_by_side(self) -> ManifestTable:
+    def _in_parallel(self) -> ManifestTable:
         counts = np.array([count for counts in self._counts for count in counts], dtype=np.int64)
         sizes = np.array([len(block) for block in self._blocks], dtype=np.int64)
         data = np.frombuffer(self.joined()._joined, dtype=np.uint8)
@@ -364,8 +367,8 @@ class OpenManifests:
         for name, column in {**numbers, **{name: r.begins for name, r in ranges.items()}}.items():
             if name != "creation_times" and (column == ABSENT).any():
                 raise NotColumnar
-        seldom = [(found.get(f"{path}.{BEGIN}", nothing), found.get(f"{path}.{END}", nothing)) for path in _SELDOM]
-        plain = (seldom[0][1] - seldom[0][0] <= 1) & (seldom[1][0] == ABSENT) & (seldom[2][0] == ABSENT)
+        rare = [(found.get(f"{path}.{BEGIN}", nothing), found.get(f"{path}.{END}", nothing)) for path in _RARE]
+        plain = (rare[0][1] - rare[0][0] <= 1) & (rare[1][0] == ABSENT) & (rare[2][0] == ABSENT)
         path_of = np.repeat(np.arange(len(self._paths), dtype=np.int32), [sum(counts) for counts in self._counts])
         is_ours = bool(self._schema.plain == ENTRY.plain)
         records = Records(_range(data, found, "", nothing), self._schema, tuple(self._paths), path_of, is_ours=is_ours)
@@ -378,7 +381,7 @@ def _range(data: np.ndarray, found: Mapping[str, np.ndarray], prefix: str, nothi
 
 
 def _narrow(column: np.ndarray) -> np.ndarray:
-    """Half or an eighth of the bytes, where the values allow it: a million entries are held at once."""
+    """The column as int8 or int32 if its values fit, to save memory: a million entries may be held at once."""
     least, greatest = int(column.min(initial=0)), int(column.max(initial=0))
     for narrow in (np.int8, np.int32):
         if np.iinfo(narrow).min <= least and greatest <= np.iinfo(narrow).max:

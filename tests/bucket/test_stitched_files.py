@@ -178,7 +178,7 @@ def test_chunks_that_lie_nowhere_are_refused(field: int, value: int, context: Ta
     source = plain(rows(table(context), 0))
     fields = decode(footer_bytes(source))
     fields.elements(4)[0].elements(1)[1].required(3)[field] = (6, value)
-    with pytest.raises(ValueError, match="a column lies outside of it"):
+    with pytest.raises(ValueError, match="a column chunk lies outside the file"):
         StoredGroups(with_footer(source, encode(fields)))
 
 

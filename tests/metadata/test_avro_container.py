@@ -206,7 +206,7 @@ def test_a_block_of_a_data_file_may_expand_further_than_one_of_a_manifest() -> N
     assert len(batch[0]["text"]) == 17 << 20
     with pytest.raises(DamagedFile, match="not a readable Avro file") as failure:
         decode_container(sink.getvalue(), "f", TEXT)
-    assert "unreasonably big" in str(failure.value.why)
+    assert "unreasonably large" in str(failure.value.why)
 
 
 @pytest.mark.parametrize("number", [b"\xff" * 11, b"\xff" * 9])
