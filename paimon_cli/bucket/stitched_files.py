@@ -69,7 +69,7 @@ class StoredGroups:
         self.frame, self.rows, self.groups = FooterFrame.split(footer, like)
         chunks = [chunk for group in self.groups for chunk in group.chunks]
         if chunks and max([chunk.end for chunk in chunks]) > end:
-            raise ValueError("a column lies outside of it")
+            raise ValueError("a column chunk lies outside the file")
         if sum([group.rows for group in self.groups]) != self.rows:
             raise ValueError("its row groups hold another number of rows than its footer says")
         self.codecs = {chunk.codec for chunk in chunks}

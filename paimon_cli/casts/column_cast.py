@@ -1,4 +1,4 @@
-"""The cast of one column: which type may become which, and how (FORMAT.md, section 2.3; Java DataTypeCasts, CastExecutors)."""
+"""Casts of columns: which casts are allowed, and their functions (FORMAT.md, section 2.3; Java DataTypeCasts, CastExecutors)."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ _EXPLICIT: dict[str, frozenset[str]] = {
 
 
 def may_cast(source: DataType, target: DataType, *, explicit: bool) -> bool:
-    """Whether a column may change its type; with `explicit` also where values can be lost.
+    """Whether a column may change its type; `explicit` also allows casts that can lose values.
 
-    A type that may be cast needs not have a cast: see `column_cast.cast_of`.
+    Some allowed casts have no function: see `cast_of`.
     """
     if source.nullable and not target.nullable and not explicit:
         return False
@@ -80,12 +80,12 @@ def may_cast(source: DataType, target: DataType, *, explicit: bool) -> bool:
 
 
 def same_type(a: DataType, b: DataType) -> bool:
-    """Equal but for whether null is allowed at the top."""
+    """Whether two types are equal apart from top-level nullability."""
     return a.with_nullable(True) == b.with_nullable(True)
 
 
 def keeps_values(source: DataType, target: DataType) -> bool:
-    """Whether a cast leaves every value what it is, so that bounds of the old type hold for the new one."""
+    """Whether the cast preserves every value, so that column bounds in the old type are valid for the new one."""
     if same_type(source, target):
         return True
     if source.root in INTEGER_ROOTS and target.root in INTEGER_ROOTS:
@@ -101,11 +101,14 @@ def keeps_values(source: DataType, target: DataType) -> bool:
 
 
 Cast = Callable[[pa.Array], pa.Array]
-"""Takes a column in the Arrow type of the old type to one in that of the new type."""
+"""Converts a column from the Arrow type of the source to that of the target."""
 
 
 def cast_column(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    """Raises `UsageError` for a value without counterpart, `NotSupported` where Paimon has no such cast."""
+    """The column in the target type.
+
+    Raises `UsageError` for a value that cannot be converted, and `NotSupported` if Paimon does not have such a cast.
+    """
     cast = cast_of(source, target)
     if cast is None:
         raise NotSupported(f"there is no cast from {type_to_sql(source)} to {type_to_sql(target)}")
@@ -113,7 +116,7 @@ def cast_column(array: pa.Array, source: DataType, target: DataType) -> pa.Array
 
 
 def cast_of(source: DataType, target: DataType) -> Cast | None:
-    """None where Paimon knows no cast: also from BOOLEAN, DATE and TIME to themselves."""
+    """The function of the cast; None if Paimon has none, as for BOOLEAN, DATE and TIME to themselves."""
     match source, target:
         case _, StringType():
             return _to_text(source, target)
@@ -175,7 +178,7 @@ def _from_text(target: DataType) -> Cast | None:
 
 
 def _to_text(source: DataType, target: StringType) -> Cast | None:
-    if source.root in BINARY_ROOTS | {"ARRAY", "MAP", "ROW"}:  # their texts are not cut to the length of the target
+    if source.root in BINARY_ROOTS | {"ARRAY", "MAP", "ROW"}:  # not truncated to the length of the target
         return lambda array: texts.text_of(array, source)
     if source.root not in PREDEFINED_ROOTS or (source.root in DATETIME_ROOTS and not same_type(target, STRING)):
         return None
@@ -183,16 +186,16 @@ def _to_text(source: DataType, target: StringType) -> Cast | None:
 
 
 def default_column(text: str, t: DataType) -> pa.Array:
-    """One row with the value; quotes around the text are not part of it. Raises as casts from text do."""
+    """The default value as a column of one row; single quotes around `text` are removed. Raises what `cast_column` does."""
     if isinstance(t, NestedType):
-        raise NotSupported(f"a default for {type_to_sql(t)}", "this version knows defaults of plain types only")
+        raise NotSupported(f"a default for {type_to_sql(t)}", "only defaults of primitive types are supported")
     if len(text) > 1 and text.startswith("'") and text.endswith("'"):
         text = text[1:-1]
     return cast_column(pa.array([text], arrow_type(STRING)), STRING, t)
 
 
 def with_default(values: pa.Array, column: DataField) -> pa.Array:
-    """The values with nulls replaced, as Paimon's writers do with every null of a column that has a default."""
+    """The values with every null replaced by the default of the column, if it has one, as Paimon's writers do."""
     if column.default_value is None or values.null_count == 0:
         return values
     return pc.if_else(values.is_valid(), values, default_column(column.default_value, column.type)[0])

@@ -1,4 +1,4 @@
-"""Casts between BOOLEAN, numbers, DATE, TIME and both TIMESTAMPs; the local zone is UTC (Java DecimalUtils, DateTimeUtils)."""
+"""Casts between BOOLEAN, numbers, DATE, TIME and both TIMESTAMPs, in time zone UTC (Java DecimalUtils, DateTimeUtils)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from paimon_cli.errors import NotSupported, UsageError
 
 
 def per_distinct_value(array: pa.Array, function: Callable[[Any], Any], target: pa.DataType) -> pa.Array:
-    """`function` of every value that is not null, as an array of `target`; it may give None."""
+    """Apply `function`, which may return None, once to each distinct value that is not null; the result has type `target`."""
     encoded = array.dictionary_encode()
     converted = [function(value) for value in encoded.dictionary.to_pylist()]
     return pa.array(converted, target).take(encoded.indices)
 
 
 def impossible(value: object, target: str) -> UsageError:
-    """The error of a value that a cast cannot convert; Paimon's readers fail on it too."""
+    """The error for a value that a cast cannot convert; Paimon's readers fail on such a value, too."""
     return UsageError(
         f"cannot cast {value!r} to {target}",
         "the type of a column was changed, and an old value has no equivalent in the new type",
@@ -44,25 +44,28 @@ _NUMPY: dict[str, type[np.generic]] = {
     "DOUBLE": np.float64,
 }
 _WIDE = 76
-"""Digits of Arrow's widest decimals: room for any DECIMAL at any scale."""
+"""Precision of Arrow's widest decimals, enough for any DECIMAL at any scale."""
 _LONG_DIGITS = 18
-"""Numbers of this many digits fit an int64."""
+"""The most decimal digits that always fit an int64."""
 
 
 def _masked(values: npt.NDArray[np.generic], like: pa.Array, target: pa.DataType) -> pa.Array:
-    """Numbers of the width of `target` as an array of it, null where `like` is."""
+    """An array of type `target`, whose bit width `values` must have; null where `like` is null."""
     mask = like.is_null().to_numpy(zero_copy_only=False) if like.null_count else None
     return pa.array(values, mask=mask).view(target)
 
 
 def _numpy(array: pa.Array) -> npt.NDArray[np.generic]:
-    """Values as numpy, something below nulls."""
+    """The values as numpy, with zeros in place of nulls."""
     filled = array.fill_null(False if pa.types.is_boolean(array.type) else 0) if array.null_count else array
     return np.asarray(filled.to_numpy(zero_copy_only=False))
 
 
 def between_primitives(array: pa.Array, target: DataType) -> pa.Array:
-    """BOOLEAN, integers and floats to one another: low bits of integers are kept, floats saturate at INT or BIGINT, NaN is 0."""
+    """Cast among BOOLEAN, integers and floats, as Java does.
+
+    Integers keep their low bits. Floats saturate at the bounds of INT, or of BIGINT for that target, and NaN becomes 0.
+    """
     values = _numpy(array)
     if np.issubdtype(values.dtype, np.floating) and target.root not in ("FLOAT", "DOUBLE"):
         values = _saturated(values, np.int64 if target.root == "BIGINT" else np.int32)
@@ -73,7 +76,7 @@ def between_primitives(array: pa.Array, target: DataType) -> pa.Array:
 def _saturated(values: npt.NDArray[np.generic], whole: type[np.signedinteger[Any]]) -> npt.NDArray[np.generic]:
     limits = np.iinfo(whole)
     floats = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
-    # float(2**63 - 1) is 2**63 already, so whatever reaches it is beyond
+    # float(2**63 - 1) is rounded up to 2**63, so a value that equals it is too large
     high, low = floats >= float(limits.max), floats <= float(limits.min)
     inside = np.trunc(np.where(high | low, 0.0, floats)).astype(whole)
     return np.where(high, whole(limits.max), np.where(low, whole(limits.min), inside))
@@ -84,7 +87,7 @@ def number_to_boolean(array: pa.Array) -> pa.Array:
 
 
 def decimal_to_primitive(array: pa.Array, target: DataType) -> pa.Array:
-    """Integers: cut toward zero, then the low bits. Floats: nearest."""
+    """Integers are truncated toward zero and keep their low bits, floats are rounded to nearest."""
     if target.root in ("FLOAT", "DOUBLE"):
         return between_primitives(_doubles(array), target)
     whole = pc.round(array.cast(pa.decimal256(_WIDE, array.type.scale)), ndigits=0, round_mode="towards_zero")
@@ -100,7 +103,7 @@ def _doubles(array: pa.Array) -> pa.Array:
 
 
 def to_decimal(array: pa.Array, target: DecimalType) -> pa.Array:
-    """From BOOLEAN, integers, floats and decimals: half up (away from zero), null where the digits do not suffice."""
+    """Cast BOOLEAN, integers, floats and decimals: rounded half away from zero; null where a value exceeds the precision."""
     if pa.types.is_floating(array.type):
         return per_distinct_value(array.cast(pa.float64()), lambda value: _from_double(value, target), arrow_type(target))
     exact = array if pa.types.is_decimal(array.type) else array.cast(pa.int64()).cast(pa.decimal128(19, 0))
@@ -122,10 +125,13 @@ def _from_double(value: float, target: DecimalType) -> Decimal | None:
 
 
 def rounded(value: Decimal, target: DecimalType) -> Decimal | None:
-    """Half up to the target's scale; None when it then needs more digits than the type has."""
+    """The value rounded half away from zero to the target's scale; None if it then exceeds the precision.
+
+    Raises `ArithmeticError` for NaN and infinity.
+    """
     precision, scale = target.precision, target.scale
     if not value.is_finite():
-        raise ArithmeticError("no number")
+        raise ArithmeticError("not a finite number")
     if value == 0 or value.adjusted() < -scale - 1:
         return Decimal(0).scaleb(-scale)
     if value.adjusted() >= precision - scale:
@@ -148,12 +154,12 @@ _MILLI_DIGITS = 3
 
 
 def date_to_timestamp(array: pa.Array, target: TimestampType) -> pa.Array:
-    """Midnight."""
+    """Midnight of each date."""
     return _from_millis(_numbers(array.cast(pa.int32())) * MILLIS_OF_DAY, array, target)
 
 
 def time_to_timestamp(array: pa.Array, target: TimestampType) -> pa.Array:
-    """That time of 1970-01-01; the target's precision cuts nothing."""
+    """That time on 1970-01-01, not truncated to the target's precision."""
     return _from_millis(_numbers(array.cast(pa.int32())), array, target)
 
 
@@ -163,7 +169,7 @@ def seconds_to_timestamp(array: pa.Array, target: TimestampType) -> pa.Array:
 
 
 def timestamp_to_seconds(array: pa.Array, target: DataType) -> pa.Array:
-    """Toward zero, low bits."""
+    """Seconds since the epoch, truncated toward zero; INT keeps the low bits."""
     millis = _millis(array)
     seconds = (millis - np.fmod(millis, 1000)) // 1000
     return between_primitives(_masked(seconds, array, pa.int64()), target)
@@ -178,7 +184,10 @@ def timestamp_to_time(array: pa.Array) -> pa.Array:
 
 
 def timestamp_to_timestamp(array: pa.Array, source: TimestampType, target: TimestampType) -> pa.Array:
-    """More digits: the same instant. Fewer: cut, by decimal digits of the millis toward zero (a later time before 1970)."""
+    """Change the precision of timestamps; a lower one truncates.
+
+    At precisions up to 3, epoch milliseconds are truncated toward zero, so that times before 1970 become later.
+    """
     per_milli = _PER_MILLI[array.type.unit]
     numbers, precision = _numbers(array), target.precision
     if source.precision <= precision:
@@ -203,15 +212,13 @@ def _from_millis(millis: _Ints, like: pa.Array, target: TimestampType) -> pa.Arr
 
 
 def _in_unit(numbers: _Ints, per_milli: int, like: pa.Array, target: TimestampType) -> pa.Array:
-    """Numbers of 1/per_milli milliseconds as the target's Arrow type."""
-    wanted = arrow_type(target)
-    unit = _PER_MILLI[wanted.unit]
+    """Numbers in units of 1/`per_milli` milliseconds as the target's Arrow type. Raises `NotSupported` on overflow."""
+    stored = arrow_type(target)
+    unit = _PER_MILLI[stored.unit]
     if unit < per_milli:
-        return _masked(numbers // (per_milli // unit), like, wanted)
+        return _masked(numbers // (per_milli // unit), like, stored)
     factor = unit // per_milli
     limit = np.iinfo(np.int64).max // factor
     if len(numbers) and (numbers.max() > limit or numbers.min() < -limit):
-        raise NotSupported(
-            f"a value does not fit {type_to_sql(target)}", f"this version keeps such timestamps as 64-bit counts of {wanted.unit}"
-        )
-    return _masked(numbers * factor, like, wanted)
+        raise NotSupported(f"a value does not fit {type_to_sql(target)}", f"such timestamps are 64-bit numbers of {stored.unit}")
+    return _masked(numbers * factor, like, stored)

@@ -45,14 +45,14 @@ _PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def fitted_text(array: pa.Array, target: StringType) -> pa.Array:
-    """Cut to the length of CHAR or VARCHAR in code points; CHAR is padded with blanks."""
+    """Truncate to the length of CHAR or VARCHAR, in code points; CHAR is padded with spaces."""
     if target.length < MAX_LENGTH:
         array = pc.utf8_slice_codeunits(array, 0, target.length)
     return pc.utf8_rpad(array, target.length, " ") if target.root == "CHAR" else array
 
 
 def fitted_bytes(array: pa.Array, target: BinaryType) -> pa.Array:
-    """Cut to the length of BINARY or VARBINARY; BINARY is padded with zeros."""
+    """Truncate to the length of BINARY or VARBINARY, in bytes; BINARY is padded with zeros."""
     if target.root == "BINARY":
         zeros = pa.scalar(bytes(target.length), pa.binary())
         array = pc.binary_join_element_wise(array, zeros, pa.scalar(b"", pa.binary()))
@@ -60,7 +60,10 @@ def fitted_bytes(array: pa.Array, target: BinaryType) -> pa.Array:
 
 
 def text_of(array: pa.Array, t: DataType) -> pa.Array:
-    """Each value as Java prints it: bytes as UTF-8, lists as `[a, null]`, maps as `{k -> v}`, rows as `{a, b}`."""
+    """Each value as Java prints it: bytes as UTF-8, lists as `[a, null]`, maps as `{k -> v}`, rows as `{a, b}`.
+
+    Raises `NotSupported` for types without a cast to STRING.
+    """
     match t:
         case StringType():
             return array
@@ -92,12 +95,12 @@ def text_of(array: pa.Array, t: DataType) -> pa.Array:
 def _text_of_floats(
     bits: pa.Array, whole: type[np.integer[Any]], floating: type[np.floating[Any]], text: Callable[[float], str]
 ) -> pa.Array:
-    """Distinct by their bits: 0.0 and -0.0 are two values."""
+    """The text of floats, given as their bits, so that 0.0 and -0.0 are distinct values."""
     return per_distinct_value(bits, lambda n: text(float(np.array(n, whole).view(floating))), pa.string())
 
 
 def _text_of_timestamps(array: pa.Array, precision: int) -> pa.Array:
-    """`yyyy-MM-dd HH:mm:ss` and at least `precision` digits of the second."""
+    """`yyyy-MM-dd HH:mm:ss` and at least `precision` fractional digits."""
     per_second = _PER_SECOND[array.type.unit]
     seconds, fraction = np.divmod(array.cast(pa.int64()).fill_null(0).to_numpy(), per_second)
     days, seconds = np.divmod(seconds, 86_400)
@@ -128,7 +131,7 @@ def _with_null(texts: pa.Array) -> pa.Array:
 
 
 def _joined(array: pa.Array, texts: pa.Array) -> pa.Array:
-    """The texts of all elements, joined by row of the list or map; null rows have no elements in `texts`."""
+    """The texts of the elements, joined for each row of the list or map; `texts` has no elements of null rows."""
     offsets = array.offsets.to_numpy()
     lengths = np.where(array.is_valid().to_numpy(zero_copy_only=False), np.diff(offsets), 0)
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
@@ -143,7 +146,7 @@ def _enclosed(texts: pa.Array, begin: str, end: str) -> pa.Array:
 _MAX_INT = 2**31 - 1
 _DIGITS = re.compile(r"[0-9]+", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"-?[0-9]+", re.ASCII)
-"""Such a text is no calendar text, but a number of days, millis or units; `-00` is 0 (Java StringUtils.isNumeric)."""
+"""A string of this form is not a date or time but a number of days, millis or other units (Java StringUtils.isNumeric)."""
 _DATE = re.compile(r"(?P<year>[^-]*)(?:-(?P<month>[^-]*)(?:-(?P<day>.*))?)?", re.DOTALL)
 _TIMESTAMP = re.compile(
     r"(?P<year>[0-9]{4}|\+[0-9]{5,9})-(?P<month>[0-9]{1,2})?-(?P<day>[0-9]{1,2})?"
@@ -156,7 +159,7 @@ _NANOS_PER_UNIT = {0: 1_000_000_000, 3: 1_000_000, 6: 1_000, 9: 1}
 
 
 def to_date(array: pa.Array) -> pa.Array:
-    """`y-M[-d]`, anything after a space is ignored; a whole number is an epoch day."""
+    """Parse `y-M[-d]`, ignoring anything after a space; a whole number is a day since the epoch."""
     return per_distinct_value(array, _date, pa.int32()).cast(pa.date32())
 
 
@@ -174,7 +177,7 @@ def _date(text: str) -> int:
 
 
 def _int(part: str, text: str, target: str) -> int:
-    """Digits between blanks."""
+    """The int in `part`, surrounded by optional whitespace. Raises the error for `text` if there is none."""
     digits = part.strip("".join(map(chr, range(0x21))))
     if not _DIGITS.fullmatch(digits):
         raise impossible(text, target)
@@ -182,7 +185,7 @@ def _int(part: str, text: str, target: str) -> int:
 
 
 def _java_int(number: str, target: str, text: str = "") -> int:
-    """Leading zeros do not count; more digits than an int has are too many to look at."""
+    """The value of a Java int; longer digit strings are rejected without parsing them. Leading zeros are ignored."""
     digits = number.lstrip("-").lstrip("0")
     value = int(digits or "0") if len(digits) < len("10000000000") else _MAX_INT + 2
     value = -value if number.startswith("-") else value
@@ -192,7 +195,7 @@ def _java_int(number: str, target: str, text: str = "") -> int:
 
 
 def to_time(array: pa.Array) -> pa.Array:
-    """`H[:m[:s[.f]]]`, optionally with a signed zone, rounded to millis; a whole number is millis of the day."""
+    """Parse `H[:m[:s[.f]]]` with an optional signed zone, rounded to millis; a whole number is millis of the day."""
     return per_distinct_value(array, _time, pa.int32()).view(pa.time32("ms"))
 
 
@@ -205,7 +208,7 @@ def _time(text: str) -> int:
     zone_hours, zone_minutes = _zone(zone, text) if sign in text else (0, 0)
     factor = -1 if sign == "-" else 1
     total = (hours + factor * zone_hours) * 3_600_000 + (minutes + factor * zone_minutes) * 60_000 + seconds * 1000 + millis
-    return (total + 2**31) % 2**32 - 2**31  # Java's int
+    return (total + 2**31) % 2**32 - 2**31  # overflows as an int does in Java
 
 
 def _clock(clock: str, text: str) -> tuple[int, int, int, int]:
@@ -217,7 +220,7 @@ def _clock(clock: str, text: str) -> tuple[int, int, int, int]:
 
 
 def _millis(fraction: str) -> int:
-    """Rounded by the fourth digit; what is no digit counts as 0."""
+    """Milliseconds from the fractional digits of a second, rounded by the fourth; other characters count as 0."""
     digits = [int(c) if c in "0123456789" else 0 for c in fraction.strip()]
     padded = [*digits[:3], 0, 0, 0][:3]
     rounds_up = len(digits) > 3 and fraction.strip()[3] >= "5"
@@ -230,7 +233,10 @@ def _zone(zone: str, text: str) -> tuple[int, int]:
 
 
 def to_timestamp(array: pa.Array, target: TimestampType) -> pa.Array:
-    """`y-M-d[ H:m:s[.f]]` or `y-M-dTH:m[:s[.f]]`, cut to the precision; a whole number counts its units (not for LTZ)."""
+    """Parse `y-M-d[ H:m:s[.f]]` or `y-M-dTH:m[:s[.f]]`, truncated to the precision.
+
+    Except for TIMESTAMP_LTZ, a whole number is a time since the epoch in units of the precision.
+    """
     encoded = array.dictionary_encode()
     parsed = [_timestamp(text, target) for text in encoded.dictionary.to_pylist()]
     return values_to_arrow(parsed, target).cast(arrow_type(target)).take(encoded.indices)
@@ -251,7 +257,7 @@ def _timestamp(text: str, target: TimestampType) -> Timestamp:
     midnight = (hour, minute, second) == (24, 0, 0)
     if not (1 <= month <= 12 and 1 <= day <= 31 and (hour <= 23 or midnight) and minute <= 59 and second <= 59):
         raise impossible(text, type_to_sql(target))
-    # a day that the month does not have counts as its last one
+    # a day after the end of the month is its last day
     days = epoch_day(year, month, min(day, days_of_month(year, month)))
     nanos = int(((match["f"] or match["tf"] or "")[:precision]).ljust(9, "0"))
     millis, nano_of_milli = divmod(nanos, 1_000_000)
@@ -269,7 +275,7 @@ _FLOAT = re.compile(
 )
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _JAVA_TRIMMED = "".join(map(chr, range(0x21)))
-"""What Java's `trim` takes away."""
+"""The characters that Java's `String.trim` removes."""
 
 
 def to_boolean(array: pa.Array, target: DataType) -> pa.Array:
@@ -280,7 +286,7 @@ def to_boolean(array: pa.Array, target: DataType) -> pa.Array:
 
 
 def to_whole_number(array: pa.Array, target: DataType) -> pa.Array:
-    """A sign and digits; a fraction is checked and cut off."""
+    """Parse an optional sign and digits; a fraction must be well-formed and is dropped."""
     well_formed = pc.and_(pc.match_substring_regex(array, _WHOLE), pc.invert(pc.is_in(array, pa.array(["", "+", "-"]))))
     _refuse_where(pc.invert(well_formed), array, target)
     digits = pc.replace_substring_regex(array, r"\..*$", "")
@@ -301,14 +307,14 @@ def _in_range(text: str, target: DataType) -> int:
 
 
 def _refuse_where(bad: pa.Array, array: pa.Array, target: DataType) -> None:
-    """`bad` counts only where there is a value."""
+    """Raise the error for the first non-null value of `array` that is marked in `bad`."""
     position = pc.index(pc.and_(bad, array.is_valid()), True).as_py()
     if position >= 0:
         raise impossible(array[position].as_py(), type_to_sql(target))
 
 
 def to_float(array: pa.Array, target: DataType) -> pa.Array:
-    """`Double.parseDouble` and `Float.parseFloat`."""
+    """Parse as Java's `Double.parseDouble` and `Float.parseFloat` do."""
     parse = _double if target.root == "DOUBLE" else _single
     return per_distinct_value(array, parse, arrow_type(target))
 
@@ -330,7 +336,7 @@ def _double(text: str) -> float:
 
 
 def _single(text: str) -> float:
-    """Rounded once: a double that lies half way between two floats hides on which side the text was."""
+    """The nearest float, rounded only once: a double halfway between two floats may itself be rounded from either side."""
     value = _double(text)
     with np.errstate(over="ignore"):
         near = np.float32(value)
@@ -355,5 +361,5 @@ def _decimal(text: str, target: DecimalType) -> Decimal | None:
         raise impossible(text, type_to_sql(target))
     try:
         return rounded(Decimal(text), target)
-    except InvalidOperation:  # an exponent beyond all bounds
+    except InvalidOperation:  # the exponent exceeds the limits of `Decimal`
         raise impossible(text, type_to_sql(target)) from None

@@ -196,7 +196,7 @@ KeepPartition = Callable[[bytes], bool]
 class FileFilter:
     """Selects files of a snapshot by partition and bucket. A subclass may also skip whole manifests, and count files.
 
-    `partition_marks`: byte strings, at least one of which occurs in every wanted partition (a serialised row). Blocks of manifests
+    `partition_marks`: byte strings, at least one of which occurs in every wanted partition (a serialised row). Manifest blocks
     that contain none of them may be skipped without decoding; with None no block may be skipped.
     """
 

@@ -1,7 +1,8 @@
-"""Manifests (data files that a commit added and deleted), manifest lists (the manifests of a snapshot), index manifests.
+"""Encodes and decodes manifests, manifest lists and index manifests.
 
-Their records have the fields of the classes in `metadata/data_file`, in the same order (FORMAT.md, sections 4.2 to 4.5; Java
-ManifestEntrySerializer, ManifestFileMetaSerializer, IndexManifestEntrySerializer).
+A manifest lists the data files that commits added and deleted, a manifest list the manifests of a snapshot. Records have the
+fields of the classes in `metadata/data_file`, in the same order (FORMAT.md, sections 4.2 to 4.5; Java ManifestEntrySerializer,
+ManifestFileMetaSerializer, IndexManifestEntrySerializer).
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ from paimon_cli.metadata.table_layout import check_plain_names
 
 VERSION, _INDEX_VERSION = 2, 1
 LISTS_PROPERTY = "paimon-cli.manifest-lists"
-_MOST_NOTED, _MOST_UNPACKED = 4096, 1 << 18
-"""The longest text with which a snapshot repeats its lists, and the most bytes that are unpacked from one of them."""
+_MAX_COPIED, _MAX_DECOMPRESSED = 4096, 1 << 18
+"""Limits of `LISTS_PROPERTY`: characters of all its lists together, and bytes that one of them may decompress to."""
 _NO_STATS = SimpleStats()
-"""Rows of arity 0: of a file without statistics, and of the partitions of an unpartitioned table."""
+"""Statistics of no columns: of a file without statistics, and of the partitions of an unpartitioned table."""
 
 
 _STATS = [("_MIN_VALUES", "bytes"), ("_MAX_VALUES", "bytes"), ("_NULL_COUNTS", nullable(array(nullable("long"))))]
@@ -123,27 +124,27 @@ _COLUMNS = {
     IndexFileMeta: _columns(IndexFileMeta, _INDEX_FILE),
     DeletionVectorRange: _columns(DeletionVectorRange, _VECTOR_RANGE),
 }
-"""The columns of the fields of each class, and what takes the fields out of a value, in the same order."""
-_ATOMS = {int, str, bytes, type(None)}
+"""Class -> names of its Avro fields, and a getter of the attributes in the same order."""
+_PRIMITIVES = {int, str, bytes, type(None)}
 
 
 def _record_of(value: object) -> dict[str, Any]:
     names, values_of = _COLUMNS[type(value)]
     return {
-        name: content if type(content) in _ATOMS else _plain(content)
+        name: content if type(content) in _PRIMITIVES else _avro_value(content)
         for name, content in zip(names, values_of(value), strict=True)
     }
 
 
-def _plain(content: object) -> object:
-    """The value for fastavro, which would take a tuple for the choice of a branch of a union."""
+def _avro_value(content: object) -> object:
+    """The value for fastavro, with lists for tuples: it interprets a tuple as the explicit branch of a union."""
     if isinstance(content, tuple):
-        return [item if type(item) in _ATOMS else _plain(item) for item in content]
+        return [item if type(item) in _PRIMITIVES else _avro_value(item) for item in content]
     return _record_of(content) if type(content) in _COLUMNS else content
 
 
 def _fields_of(kind: type, content: Mapping[str, Any]) -> Iterator[Any]:
-    """The fields of a value in their order; None for those that a file does not have."""
+    """The attributes of `kind` in order; None for those that the record lacks."""
     return map(content.get, _COLUMNS[kind][0])
 
 
@@ -160,12 +161,12 @@ def _stats_of(content: Mapping[str, Any] | None) -> SimpleStats:
 
 
 def encode_manifests(entries: Sequence[ManifestEntry], target_size: int) -> Iterator[tuple[bytes, int]]:
-    """Encode entries as manifests of about `target_size` bytes; yields each with its number of entries."""
+    """Encode entries as manifests of about `target_size` bytes; yields (content, number of entries)."""
     return rolled_containers(ENTRY, [_entry_record(entry) for entry in entries], target_size)
 
 
 def copied_manifests(records: Sequence[bytes], target_size: int) -> Iterator[tuple[bytes, int]]:
-    """As `encode_manifests`, from entries that are already encoded in schema `ENTRY`."""
+    """The same as `encode_manifests`, for entries that are already encoded in schema `ENTRY`."""
     return rolled_containers(ENTRY, records, target_size, are_encoded=True)
 
 
@@ -178,12 +179,12 @@ def _head(version: int, entry: ManifestEntry | IndexManifestEntry) -> dict[str, 
 
 
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
-    """Entries in the order of the file. `DamagedFile` on malformed bytes, `NotSupported` on manifests before version 2."""
+    """Entries in the order of the file. Raises `DamagedFile` for malformed bytes, `NotSupported` for versions other than 2."""
     return _entries(decode_container(data, path, ENTRY), path)
 
 
 def entries_of(blocks: Iterable[tuple[int, bytes]], schema: RecordSchema, path: str) -> list[ManifestEntry]:
-    """The entries of decompressed blocks, in a schema that was checked; errors as `decode_manifest`."""
+    """The entries of decompressed blocks in a checked schema. Raises what `decode_manifest` does."""
     try:
         records = records_of(blocks, schema)
     except damage_errors() as error:
@@ -192,7 +193,7 @@ def entries_of(blocks: Iterable[tuple[int, bytes]], schema: RecordSchema, path: 
 
 
 def entry_of(encoded: bytes, schema: RecordSchema, path: str) -> ManifestEntry:
-    """One entry from its Avro bytes, in a schema that was checked. Errors as `decode_manifest`."""
+    """One entry from its Avro bytes in a checked schema. Raises what `decode_manifest` does."""
     try:
         content = read_value(io.BytesIO(encoded), schema.item)
     except damage_errors() as error:
@@ -201,7 +202,7 @@ def entry_of(encoded: bytes, schema: RecordSchema, path: str) -> ManifestEntry:
 
 
 def _entries(records: Sequence[dict[str, Any]], path: str) -> list[ManifestEntry]:
-    partitions: dict[bytes, bytes] = {}  # the same partition repeats in most entries: keep one object of it
+    partitions: dict[bytes, bytes] = {}  # most entries repeat a partition: share one object
     entries = [_entry(record, path, partitions) for record in records]
     check_plain_names((name for entry in entries for name in (entry.file.file_name, *entry.file.extra_files)), path)
     return entries
@@ -229,7 +230,7 @@ def _data_file(content: dict[str, Any]) -> DataFileMeta:
 
 
 def encode_manifest_list(manifests: Sequence[ManifestFileMeta]) -> bytes:
-    """The manifests in their order; an empty list is a file too."""
+    """The content of a manifest list; an empty one is a valid file, too."""
     return encode_container(_LIST_ENTRY, [_list_record(meta) for meta in manifests])
 
 
@@ -238,7 +239,7 @@ def _list_record(meta: ManifestFileMeta) -> dict[str, Any]:
 
 
 def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
-    """Manifests in the order of the file. `DamagedFile` on malformed bytes, `NotSupported` on other versions."""
+    """Manifests in the order of the file. Raises `DamagedFile` for malformed bytes, `NotSupported` for versions other than 2."""
     return _list_entries(decode_container(data, path, _LIST_ENTRY), path)
 
 
@@ -253,39 +254,42 @@ def _list_entries(records: Iterable[dict[str, Any]], path: str) -> list[Manifest
 
 
 def lists_property(lists: Mapping[str, Sequence[ManifestFileMeta]]) -> dict[str, str]:
-    """The property by which a snapshot repeats its short lists, so that a plan need not fetch them (FORMAT.md, section 3.2)."""
-    noted: dict[str, str] = {}
+    """The snapshot property with copies of its short manifest lists, which saves fetching them (FORMAT.md, section 3.2)."""
+    copied: dict[str, str] = {}
     for name, manifests in lists.items():
         records = encode_value(_LIST_ENTRY.items, [_list_record(meta) for meta in manifests])
         text = base64.b64encode(zlib.compress(records)).decode()
-        if sum(map(len, noted.values())) + len(text) <= _MOST_NOTED:
-            noted[name] = text
-    return {LISTS_PROPERTY: json.dumps(noted, separators=(",", ":"))} if noted else {}
+        if sum(map(len, copied.values())) + len(text) <= _MAX_COPIED:
+            copied[name] = text
+    return {LISTS_PROPERTY: json.dumps(copied, separators=(",", ":"))} if copied else {}
 
 
 def noted_lists(properties: Mapping[str, str] | None) -> dict[str, list[ManifestFileMeta]]:
-    """The lists that a snapshot repeats, by their names; none where the property is missing, or not what we write."""
+    """The manifest lists copied into the snapshot's properties, by name; empty if the property is missing or malformed."""
     text = (properties or {}).get(LISTS_PROPERTY)
     if text is None:
         return {}
     with contextlib.suppress(AttributeError, PaimonError, *damage_errors()):
-        return {name: _noted_list(packed) for name, packed in json.loads(text).items()}
+        return {name: _unpacked_list(packed) for name, packed in json.loads(text).items()}
     return {}
 
 
-def _noted_list(packed: str) -> list[ManifestFileMeta]:
-    records = zlib.decompressobj().decompress(base64.b64decode(packed, validate=True), _MOST_UNPACKED)
+def _unpacked_list(packed: str) -> list[ManifestFileMeta]:
+    records = zlib.decompressobj().decompress(base64.b64decode(packed, validate=True), _MAX_DECOMPRESSED)
     return _list_entries(read_value(io.BytesIO(records), _LIST_ENTRY.items), LISTS_PROPERTY)
 
 
 def encode_index_manifest(entries: Sequence[IndexManifestEntry]) -> bytes:
-    """All index files of a snapshot; an empty list is a file too."""
+    """The content of an index manifest, which lists all index files of a snapshot; an empty one is a valid file, too."""
     records = [{**_head(_INDEX_VERSION, entry), **_record_of(entry.index_file)} for entry in entries]
     return encode_container(_INDEX_ENTRY, records)
 
 
 def decode_index_manifest(data: bytes, path: str) -> list[IndexManifestEntry]:
-    """Entries in the order of the file. `DamagedFile` on malformed bytes, `NotSupported` on global indexes and other versions."""
+    """Entries in the order of the file. Raises `DamagedFile` for malformed bytes.
+
+    Raises `NotSupported` for global indexes and for versions other than 1.
+    """
     entries = []
     for content in decode_container(data, path, _INDEX_ENTRY):
         _expect_version(content["_VERSION"], _INDEX_VERSION, f"{path} has index manifest")
@@ -307,7 +311,7 @@ def _vector_ranges(listed: list[dict[str, Any] | None] | None) -> tuple[Deletion
 
 
 def partition_stats(entry_counts: Mapping[bytes, int], types: Sequence[DataType]) -> SimpleStats:
-    """Least and greatest value of each partition column, and how many entries have none; given the entries of each partition."""
+    """Statistics of the partition columns; `entry_counts` is the number of entries of each partition (a serialised row)."""
     if not types:
         return _NO_STATS
     rows = [(deserialize_row(partition, types), count) for partition, count in entry_counts.items()]
@@ -322,7 +326,7 @@ def partition_stats(entry_counts: Mapping[bytes, int], types: Sequence[DataType]
 
 @dataclass(frozen=True)
 class PartitionRange:
-    """Decoded statistics of one manifest: per column least, greatest (None = unknown) and null count (None = unknown)."""
+    """Decoded partition statistics of a manifest: least value, greatest value and null count per column, None if unknown."""
 
     least: tuple[Any, ...]
     greatest: tuple[Any, ...]
@@ -330,7 +334,7 @@ class PartitionRange:
 
     @staticmethod
     def of(stats: SimpleStats, types: Sequence[DataType]) -> PartitionRange | None:
-        """None if the statistics are missing or of another arity."""
+        """The decoded statistics; None if they are missing or have another number of columns."""
         try:
             least, greatest = deserialize_row(stats.min_values, types), deserialize_row(stats.max_values, types)
         except ValueError:
@@ -339,7 +343,7 @@ class PartitionRange:
         return PartitionRange(least, greatest, nulls) if len(nulls) == len(types) else None
 
     def may_hold(self, values: Sequence[Any]) -> bool:
-        """Whether a partition of these values can be in the manifest."""
+        """Whether the manifest can have entries of the partition with these values."""
         return all(map(self._column_may_hold, range(len(values)), values))
 
     def _column_may_hold(self, column: int, value: Any) -> bool:
@@ -352,11 +356,11 @@ class PartitionRange:
 
 
 def may_hold_any(stats: SimpleStats, types: Sequence[DataType], partitions: Iterable[Sequence[Any]]) -> bool:
-    """Whether a manifest with these statistics can hold an entry of one of the partitions (their values)."""
+    """Whether a manifest with these statistics can have entries of one of the partitions, given as their column values."""
     known = PartitionRange.of(stats, types)
     return any(known is None or known.may_hold(values) for values in partitions)
 
 
 def _order(value: Any) -> Any:
-    """The value as pruning compares it: NaN is the greatest number, and -0.0 equals 0.0."""
+    """Sort key of a value for pruning: NaN is greater than any number, and -0.0 equals 0.0."""
     return (value != value, 0.0 if value != value else value) if isinstance(value, float) else value

@@ -1,8 +1,7 @@
 """Footers and page indexes of Parquet files, which Arrow does not expose: structs of Thrift's compact protocol.
 
-Arrow writes page indexes but does not use them to read. A reader of single pages of a file must know where they lie, and must be
-able to write a footer for them (`bucket/parquet_chunks`). Fields that are not known here are kept. Bytes that do not make sense
-raise `ValueError` or `LookupError`.
+Arrow writes page indexes but does not read them. To read single pages, `bucket/parquet_chunks` must find their offsets and write
+a footer for them. Unknown fields are kept. Malformed bytes raise `ValueError` or `LookupError`.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ from paimon_cli.metadata.compact_thrift import (
 
 MAGIC = b"PAR1"
 TAIL = 8
-"""Bytes after the footer: its length, and the magic."""
+"""Bytes after the footer: its length (4) and the magic (4)."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A column that holds values, in the tree of the schema."""
+    """A leaf of the schema tree, a column that stores values."""
 
     element: Struct
     is_repeated: bool
-    """Whether a row may hold several values, or none."""
+    """Whether a row may have any number of values, including none."""
 
 
 @dataclass(frozen=True)
 class TopColumn:
-    """A column of the schema with all that is nested in it."""
+    """A top-level column with everything nested in it; `first_leaf` is the index of its first leaf in a row group."""
 
     elements: tuple[Struct, ...]
     leaves: tuple[Leaf, ...]
@@ -53,7 +52,7 @@ class TopColumn:
 
 
 class Footer:
-    """A file's footer. Numbers of fields: parquet-format's `parquet.thrift`. Column chunks are decoded on demand."""
+    """The footer of a file. Field numbers are those of parquet-format's `parquet.thrift`. Column chunks are decoded on demand."""
 
     def __init__(self, data: bytes) -> None:
         self.size = len(data)
@@ -73,12 +72,12 @@ class Footer:
         return int(self.fields.required(3))
 
     def chunk(self, group: int, leaf: int) -> Struct:
-        """The `ColumnChunk` of a leaf in a row group."""
+        """The `ColumnChunk` of a leaf in a row group, both given by index."""
         return decode(self.groups[group].elements(1)[leaf])
 
 
 def _subtree(elements: Sequence[Struct], place: int, is_repeated: bool) -> tuple[int, list[Leaf]]:
-    """Where the element's subtree ends, and its leaves."""
+    """The index after the subtree of the element at index `place`, and its leaves."""
     element = elements[place]
     is_repeated = is_repeated or element.value(3) == 2
     children = element.value(5, 0)
@@ -86,41 +85,41 @@ def _subtree(elements: Sequence[Struct], place: int, is_repeated: bool) -> tuple
         return place + 1, [Leaf(element, is_repeated)]
     place, leaves = place + 1, []
     for _ in range(children):
-        place, below = _subtree(elements, place, is_repeated)
-        leaves += below
+        place, nested = _subtree(elements, place, is_repeated)
+        leaves += nested
     return place, leaves
 
 
 @dataclass(frozen=True)
 class PageBounds:
-    """Least and greatest value of each page, as plain bytes (`ColumnIndex`); None stands for null, the smallest value."""
+    """Least and greatest value of each page (`ColumnIndex`), PLAIN-encoded; None is null, which sorts before all values."""
 
     lows: list[bytes | None]
     highs: list[bytes | None]
 
     @staticmethod
     def decode(data: bytes, is_required: bool) -> PageBounds:
-        """`is_required`: whether the column can hold no null; else pages whose nulls are not counted may hold some."""
+        """Decode a `ColumnIndex`. Without null counts, pages are assumed to hold nulls unless `is_required`."""
         fields = decode(data)
         lows, highs = fields.elements(2), fields.elements(3)
-        without = [mark == TRUE for mark in fields.elements(1)]
-        if not len(lows) == len(highs) == len(without):
-            raise ValueError("its page index has bounds of some pages only")
+        is_null_page = [mark == TRUE for mark in fields.elements(1)]
+        if not len(lows) == len(highs) == len(is_null_page):
+            raise ValueError("its page index lacks the bounds of some pages")
         nulls = fields.elements(5) or [0 if is_required else 1] * len(lows)
         if len(nulls) != len(lows):
-            raise ValueError("its page index counts the nulls of some pages only")
-        if not any(nulls) and not any(without):
+            raise ValueError("its page index lacks the null counts of some pages")
+        if not any(nulls) and not any(is_null_page):
             return PageBounds(lows, highs)
-        holds_null = (none or count > 0 for none, count in zip(without, nulls, strict=True))
+        holds_null = (none or count > 0 for none, count in zip(is_null_page, nulls, strict=True))
         return PageBounds(
             [None if null else low for null, low in zip(holds_null, lows, strict=True)],
-            [None if none else high for none, high in zip(without, highs, strict=True)],
+            [None if none else high for none, high in zip(is_null_page, highs, strict=True)],
         )
 
 
 @dataclass(frozen=True)
 class PagePlaces:
-    """Where each page lies in the file, with its header, and its first row in the row group (`OffsetIndex`)."""
+    """Offset in the file, size in bytes with header, and first row in the row group of each page (`OffsetIndex`)."""
 
     offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
@@ -137,7 +136,7 @@ class PagePlaces:
 
     @staticmethod
     def moved(data: bytes, distance: int) -> bytes:
-        """The same index of a chunk that lies `distance` bytes further on."""
+        """An encoded `OffsetIndex` for the same chunk moved by `distance` bytes."""
         fields = decode(data)
         for place in fields.elements(1):
             place[1] = number(place.required(1) + distance)
@@ -145,13 +144,13 @@ class PagePlaces:
 
 
 _PLACE = (1 << 4 | I64, 1 << 4 | I32, 1 << 4 | I64, 0)
-"""What stands before each of the three numbers of a place, and after them."""
+"""The bytes before each of the three numbers of a `PageLocation`, and after the last."""
 
 
 def _uniform_places(data: bytes) -> NDArray[np.int64] | None:
-    """The places as rows of a matrix; None where a writer has spelled them in another way than all known ones do.
+    """The page locations as an array of shape (pages, 3); None if they are not encoded as all known writers do.
 
-    Every value and every mark between them is a varint, so that all are decoded at once.
+    Every value and every byte between values is a varint, so that all can be decoded in one go.
     """
     if data[:1] != bytes([1 << 4 | LIST]):
         return None
@@ -173,34 +172,34 @@ def _uniform_places(data: bytes) -> NDArray[np.int64] | None:
 
 
 _VARINT = rb"[\x80-\xff]*[\x00-\x7f]"
-_USUAL_HEADER = re.compile(rb"\x15[\x00\x06](?:\x15" + _VARINT + rb"){2,3}[\x1c\x2c\x4c\x5c]\x15(" + _VARINT + rb")", re.DOTALL)
-"""Of a data page of either version: its type, two sizes, maybe a checksum, and first in the struct after them the values."""
+_KNOWN_HEADER = re.compile(rb"\x15[\x00\x06](?:\x15" + _VARINT + rb"){2,3}[\x1c\x2c\x4c\x5c]\x15(" + _VARINT + rb")", re.DOTALL)
+"""The start of a data page header of either version: type, two sizes, optional checksum, struct head, and number of values."""
 
 
 def values_of_page(page: bytes) -> int:
-    """How many values, nulls counted, the header of a data page announces."""
-    usual = _USUAL_HEADER.match(page)
+    """The number of values, nulls included, in the header of a data page. Raises `ValueError` for any other page."""
+    usual = _KNOWN_HEADER.match(page)
     if usual is not None:
         return read_number(usual[1], 0)[0]
     header = decode(page)
     data_page = header.value(5) or header.value(8)
     if data_page is None:
-        raise ValueError("there is no data page where its index says")
+        raise ValueError("there is no data page at the offset in its index")
     return int(data_page.required(1))
 
 
 def plain_page(content: bytes, count: int) -> bytes:
-    """A data page of required values in plain encoding, uncompressed."""
+    """An uncompressed data page, with header, of `count` required values; `content` is their PLAIN encoding."""
     data_page = Struct({1: number(count, I32), 2: number(0, I32), 3: number(3, I32), 4: number(3, I32)})
     sizes = {2: number(len(content), I32), 3: number(len(content), I32)}
     return encode(Struct({1: number(0, I32), **sizes, 5: (STRUCT, data_page)})) + content
 
 
 def closed(parts: Sequence[bytes], footer: bytes) -> bytes:
-    """A complete file of these parts, between the magic and the footer."""
+    """The bytes of a complete file: magic, these parts, and an encoded footer with its ending."""
     return b"".join([MAGIC, *parts, footer, ending(footer)])
 
 
 def ending(footer: bytes) -> bytes:
-    """The end of a file, after its footer."""
+    """The last bytes of a file, after its encoded footer: the footer's length and the magic."""
     return struct.pack("<I", len(footer)) + MAGIC

@@ -1,6 +1,6 @@
-"""Snapshot files, the state of a table after one commit, and tag files, a copy of a snapshot and how long to keep it.
+"""Snapshot files, the state of a table after a commit, and tag files, a copy of a snapshot with an optional time to live.
 
-Their JSON text has the layout of Java's pretty printer (FORMAT.md, sections 2.1, 3.1, 3.3 and 13.2; Java Snapshot, Tag).
+Their JSON has the layout of Java's pretty printer (FORMAT.md, sections 2.1, 3.1, 3.3 and 13.2; Java Snapshot, Tag).
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ APPEND, COMPACT, OVERWRITE, ANALYZE = "APPEND", "COMPACT", "OVERWRITE", "ANALYZE
 
 _KINDS = (APPEND, COMPACT, OVERWRITE, ANALYZE)
 _NO_WATERMARK = -(2**63)
-_LONGEST_NUMBER = 19
+_MAX_DIGITS = 19
 
 ATTEMPTS_PROPERTY, DURATION_PROPERTY = "paimon-cli.commit-attempts", "paimon-cli.commit-duration-ms"
-"""Properties of commits by paimon-cli: the number of attempts, and the time from the first one to the publication."""
+"""Snapshot properties that paimon-cli sets: number of attempts, and milliseconds from the first attempt to publication."""
 WORK_PROPERTY = "paimon-cli.work-duration-ms"
-"""Property of paimon-cli's compactions: the time from their plan to the publication."""
+"""Snapshot property of paimon-cli's compactions: milliseconds from planning to publication."""
 SEQUENCE_PROPERTY = "sequence.generation.max-sequence-number"
-"""The greatest sequence number of all files up to this snapshot, where the table's option asks commits to note it."""
+"""Snapshot property, the greatest sequence number of all files so far; set if a table option requires it."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A version: its live files are the entries of the base list's manifests, then of the delta list's, folded.
+    """A version of the table. Its live files are the merged entries of the base list's manifests, then of the delta list's.
 
-    `delta_*` is what this commit changed; record counts are of unmerged rows; `time_millis` are epoch millis.
+    `delta_*` describe the changes of this commit. Record counts are of unmerged rows. `time_millis` is in milliseconds since the
+    epoch, sizes are in bytes.
     """
 
     id: int
@@ -63,36 +64,35 @@ class Snapshot:
     @property
     def commit_attempts(self) -> int | None:
         """The number of attempts; None for a commit of another tool."""
-
-        return self._noted(ATTEMPTS_PROPERTY)
+        return self._integer_property(ATTEMPTS_PROPERTY)
 
     @property
     def commit_duration_millis(self) -> int | None:
-        return self._noted(DURATION_PROPERTY)
+        return self._integer_property(DURATION_PROPERTY)
 
     @property
     def work_duration_millis(self) -> int | None:
-        """How long the compaction took that this snapshot publishes."""
-        return self._noted(WORK_PROPERTY)
+        """The duration of the compaction that this snapshot publishes; None for other snapshots."""
+        return self._integer_property(WORK_PROPERTY)
 
     @property
     def greatest_sequence_number(self) -> int | None:
         """The greatest sequence number of all files up to this snapshot; None if it is not recorded."""
-        return self._noted(SEQUENCE_PROPERTY)
+        return self._integer_property(SEQUENCE_PROPERTY)
 
-    def _noted(self, key: str) -> int | None:
+    def _integer_property(self, key: str) -> int | None:
         text = (self.properties or {}).get(key, "")
-        return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER else None
+        return int(text) if text.isascii() and text.isdigit() and len(text) < _MAX_DIGITS else None
 
     def to_json(self) -> str:
-        """Text of the snapshot file in Java's layout; what is None is left out, as newer Java does and all readers accept."""
+        """The text of the snapshot file in Java's layout. None values are omitted, as newer Java does and all readers accept."""
         content = {key: getattr(self, name) for key, (name, _) in _KEYS.items()}
         content["properties"] = self.properties or None
         return dump_java_json({key: value for key, value in content.items() if value is not None})
 
     @staticmethod
     def from_json(text: str | bytes, path: str = "") -> Snapshot:
-        """Read a snapshot or tag file of any writer; unknown keys are ignored. Raises `DamagedFile` that names `path`."""
+        """Parse a snapshot or tag file of any writer; unknown keys are ignored. Raises a `DamagedFile` that names `path`."""
         try:
             content = json.loads(text)
             if not isinstance(content, dict):
@@ -133,13 +133,13 @@ _KEYS = {
     "statistics": ("statistics", _NAME),
     "properties": ("properties", _TEXTS),
 }
-"""The keys of a snapshot file in Java's order, each with its field and what it must hold."""
+"""JSON key -> (attribute, expected value), in Java's order."""
 _FILE_NAMES = {name for name, kind in _KEYS.values() if kind is _NAME}
 _REQUIRED = frozenset(field.name for field in fields(Snapshot) if field.default is field.default_factory is MISSING)
 
 
 def _parsed(content: Mapping[str, Any], path: str) -> Snapshot:
-    """The snapshot in a parsed file; `ValueError` names the key that does not fit."""
+    """The snapshot in a parsed file. Raises a `ValueError` that names the invalid key."""
     values: dict[str, Any] = {"version": 1}
     for key, (name, kind) in _KEYS.items():
         value = content.get(key)
@@ -170,9 +170,10 @@ _PARTS = 7
 
 @dataclass(frozen=True)
 class Tag:
-    """`created_millis`: the writer's wall clock read as if it were UTC, as Java stores it; None for tags without a time limit.
+    """A named copy of a snapshot, with an optional time to live.
 
-    `retained_millis`: the time limit, None for a tag that stays until it is deleted.
+    `created_millis` is the writer's local wall clock read as if it were UTC, as Java stores it; None for a tag without a time to
+    live. `retained_millis` is the time to live; None for a tag that is kept until it is deleted.
     """
 
     snapshot: Snapshot
@@ -181,14 +182,14 @@ class Tag:
 
     @staticmethod
     def from_json(text: str | bytes, path: str = "") -> Tag:
-        """Read a tag file of any writer. Raises `DamagedFile` that names `path`."""
+        """Parse a tag file of any writer. Raises a `DamagedFile` that names `path`."""
         snapshot = Snapshot.from_json(text, path)
         content = json.loads(text, parse_float=Decimal)
         return Tag(snapshot, _created(content.get(_CREATED), path), _retained(content.get(_RETAINED), path))
 
 
 def tag_text(snapshot_text: bytes, created_millis: int, retained_millis: int) -> bytes:
-    """Content of a tag with a time limit; one without is the snapshot's own text, which all versions read."""
+    """The content of a tag file with a time to live. Without one, a tag file is a plain copy of the snapshot file."""
     content = json.loads(snapshot_text, parse_float=Decimal)
     moment = _EPOCH + timedelta(milliseconds=created_millis)
     content[_CREATED] = [*moment.timetuple()[:6], moment.microsecond * 1000]
@@ -197,9 +198,9 @@ def tag_text(snapshot_text: bytes, created_millis: int, retained_millis: int) ->
 
 
 def snapshot_text(tag: bytes) -> bytes:
-    """The text of the snapshot in a tag file, with every field that its writer wrote (Java Tag.trimToSnapshot).
+    """The snapshot file within a tag file, with every field that its writer wrote (Java Tag.trimToSnapshot).
 
-    `DamagedFile` if it holds no snapshot.
+    Raises `DamagedFile` if it does not hold a snapshot.
     """
     Snapshot.from_json(tag)
     content = json.loads(tag, parse_float=Decimal)
@@ -216,7 +217,7 @@ def _created(parts: Any, path: str) -> int | None:
         year, month, day, hour, minute, second, nanos = numbers
         moment = datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc)
     except (TypeError, ValueError) as error:
-        raise DamagedFile(f"tag file {path} has a wrong {_CREATED}", str(error), path=path) from error
+        raise DamagedFile(f"tag file {path} has an invalid {_CREATED}", str(error), path=path) from error
     return int(moment.timestamp()) * 1000 + nanos // 1_000_000
 
 
@@ -224,7 +225,7 @@ def _retained(seconds: Any, path: str) -> int | None:
     if seconds is None:
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, int | Decimal):
-        raise DamagedFile(f"tag file {path} has a wrong {_RETAINED}", f"found {seconds!r}", path=path)
+        raise DamagedFile(f"tag file {path} has an invalid {_RETAINED}", f"found {seconds!r}", path=path)
     return int(seconds * 1000)
 
 
@@ -232,7 +233,10 @@ _LOWER_ESCAPE = re.compile(r"(\\\\)|\\u00([01][0-9a-f])")
 
 
 def dump_java_json(obj: object) -> str:
-    """`obj` (dicts, lists, texts, numbers, bools, None) as text: `"key" : value`, indent 2, `[ {`, `{ }`, no final newline."""
+    """JSON text of dicts, lists, strings, ints, decimals, bools and None, in the layout of Java's pretty printer.
+
+    That is `"key" : value`, indent 2, `[ {`, `{ }` and no final newline. Raises `TypeError` for other objects.
+    """
     return _render(obj, "\n")
 
 
@@ -250,12 +254,12 @@ def _render(obj: object, newline: str) -> str:
         members = ",".join(f"{inner}{_text(key)} : {_render(value, inner)}" for key, value in obj.items())
         return "{" + members + newline + "}"
     if isinstance(obj, Sequence):
-        # a list does not indent: objects inside of it start on the line of the bracket
+        # a list adds no indentation: its first object starts on the line of the bracket
         return f"[ {', '.join(_render(item, newline) for item in obj)} ]" if obj else "[ ]"
     raise TypeError(f"cannot write {type(obj).__name__} as JSON")
 
 
 def _text(text: str) -> str:
-    """Java writes the digits of escaped control characters in upper case."""
+    """A JSON string, with upper-case digits in escaped control characters, as Java writes them."""
     quoted = json.dumps(text, ensure_ascii=False)
     return _LOWER_ESCAPE.sub(lambda match: match[1] or "\\u00" + match[2].upper(), quoted)

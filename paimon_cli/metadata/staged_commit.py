@@ -1,7 +1,7 @@
-"""Stage files: a commit whose data files are written and that no snapshot names yet (FORMAT.md, section 10.7).
+"""Stage files: a commit whose data files are written but not yet part of any snapshot (FORMAT.md, section 10.7).
 
-They are JSON with a checksum: a file that was changed by hand or by a bad disk must neither become a snapshot nor decide what is
-deleted.
+They are JSON with a checksum, since a file that was edited or corrupted must neither become a snapshot nor determine which files
+are deleted.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ T = TypeVar("T")
 
 
 def record_to_json(value: Any) -> Any:
-    """The record as a value for `json.dumps`: dataclasses of bool, int, str, bytes, None, tuples and dataclasses."""
+    """A dataclass as a value for `json.dumps`. Fields may be bool, int, str, bytes, None, tuples and dataclasses.
 
+    Raises `TypeError` for anything else.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: record_to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, tuple):
@@ -36,7 +38,7 @@ def record_to_json(value: Any) -> Any:
 
 
 def record_from_json(kind: type[T], content: Any) -> T:
-    """The inverse of `record_to_json`. `ValueError` names the field that is missing, unknown or of another type."""
+    """The inverse of `record_to_json`. Raises a `ValueError` that names a missing, unknown or mistyped field."""
     return _record(kind, content, kind.__name__)
 
 
@@ -89,11 +91,11 @@ STAGED, COMMITTED, ABORTED = "staged", "committed", "aborted"
 
 @dataclass(frozen=True)
 class StagedCommit:
-    """Everything that the commit phase needs later.
+    """Everything that is needed to commit the written files later.
 
     `table` is its root URL; `schema_id` and `schema_time_millis` distinguish it from another table in the same directory. With
-    `overwrite` the new files replace the live files of `static_partition` (key=value texts), of the partitions that got rows
-    (`dynamic_overwrite`), or of the table. `snapshot_ids`: the snapshots that the commit made.
+    `overwrite` the new files replace the live files of `static_partition` (`key=value` strings), of the partitions with new rows
+    (`dynamic_overwrite`), or of the whole table. `snapshot_ids` are the snapshots that the commit created.
     """
 
     table: str
@@ -117,14 +119,14 @@ class StagedCommit:
 
     @staticmethod
     def from_json(text: str | bytes, path: str = "") -> StagedCommit:
-        """Raises `DamagedFile` that names `path`."""
+        """Parse a stage file. Raises a `DamagedFile` that names `path`."""
         try:
             staged = record_from_json(StagedCommit, _content(json.loads(text)))
             if staged.state not in (STAGED, COMMITTED, ABORTED):
                 raise ValueError(f"unknown state {staged.state!r}")
         except (ValueError, RecursionError) as error:
-            hint = "write the rows again; the files of the damaged one will be found as orphans"
-            raise DamagedFile(f"{path} holds no staged commit", str(error), hint, path=path) from error
+            hint = "write the rows again; the files of the damaged commit will be found as orphans"
+            raise DamagedFile(f"{path} does not hold a staged commit", str(error), hint, path=path) from error
         check_plain_names(_file_names(staged.messages), path)
         return staged
 
@@ -133,7 +135,7 @@ def _content(document: Any) -> Any:
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise ValueError(f"it is not of kind {KIND}")
     if document.get("version") != VERSION:
-        raise ValueError(f"it is of version {document.get('version')!r}, this program supports version {VERSION}")
+        raise ValueError(f"it has version {document.get('version')!r}, but only version {VERSION} is supported")
     content = document.get("content")
     if document.get("sha256") != _digest(content):
         raise ValueError("its checksum is wrong: it was changed or truncated")

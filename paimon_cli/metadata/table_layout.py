@@ -1,7 +1,7 @@
-"""Every directory and file name of a table, built and parsed in one place (FORMAT.md, sections 1.1 and 1.2).
+"""Builds and parses all directory and file names of a table (FORMAT.md, sections 1.1 and 1.2).
 
-Java: FileStorePathFactory, PartitionPathUtils. Readers never list the directories of partitions: they find a file only if they
-spell its directory exactly as its writer did. Names that come out of metadata must stay inside the directory that they belong to.
+Java: FileStorePathFactory, PartitionPathUtils. Readers never list partition directories: they find a file only if they build the
+same directory name as its writer. File names in metadata must not lead outside their directory.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ POSTPONE_BUCKET = -2
 class TableLayout:
     """Absolute paths below one table directory; `root` has no trailing slash.
 
-    A branch has schemas, snapshots, tags, changelogs and consumers of its own; all else it shares with the table.
+    A branch has schemas, snapshots, tags, changelogs and consumers of its own, and shares everything else with the table.
     """
 
     def __init__(self, root: str, branch: str = MAIN_BRANCH) -> None:
@@ -60,7 +60,7 @@ class TableLayout:
         self.changelog_directory = f"{own}/changelog"
         self.consumer_directory = f"{own}/consumer"
         self.lease_directory = f"{own}/lease"
-        """Not part of Paimon: the leases by which compaction services share their tables."""
+        """Not part of Paimon: leases by which compaction services divide tables among themselves."""
         self.latest_hint = f"{self.snapshot_directory}/LATEST"
         self.earliest_hint = f"{self.snapshot_directory}/EARLIEST"
         self.latest_changelog_hint = f"{self.changelog_directory}/LATEST"
@@ -68,7 +68,7 @@ class TableLayout:
 
     @property
     def argument(self) -> str:
-        """The table and its branch as one argument of a command in a hint."""
+        """The table and its branch as a shell-quoted argument, for commands in hints."""
         return shlex.quote(self.root if self.branch == MAIN_BRANCH else f"{self.root}$branch_{self.branch}")
 
     def of_branch(self, branch: str) -> TableLayout:
@@ -84,21 +84,21 @@ class TableLayout:
         return f"{self.tag_directory}/{TAG_PREFIX}{name}"
 
     def changelog(self, snapshot_id: int) -> str:
-        """The copy of an expired snapshot whose changes outlive it."""
+        """Path of the copy of an expired snapshot whose changelog is kept longer than the snapshot."""
         return f"{self.changelog_directory}/{CHANGELOG_PREFIX}{snapshot_id}"
 
     def consumer(self, name: str) -> str:
         return f"{self.consumer_directory}/{CONSUMER_PREFIX}{name}"
 
     def manifest(self, name: str) -> str:
-        """Path of a manifest, manifest list or index manifest: names are used as stored, never parsed."""
+        """Path of a manifest, manifest list or index manifest: names are used as stored."""
         return f"{self.manifest_directory}/{name}"
 
     def index(self, name: str) -> str:
         return f"{self.index_directory}/{name}"
 
     def bucket_directory(self, partition_path: str, bucket: int) -> str:
-        """`partition_path` is '' or 'k=v/k2=v2/', as the function of that name spells it."""
+        """Path of a bucket; `partition_path` is '' or 'k=v/k2=v2/', as returned by the function of that name."""
         name = "bucket-postpone" if bucket == POSTPONE_BUCKET else f"bucket-{bucket}"
         return f"{self.root}/{partition_path}{name}"
 
@@ -107,25 +107,25 @@ class TableLayout:
 
 
 def parse_hint(text: bytes) -> int | None:
-    """The snapshot id that a hint file holds; None for anything else (ids begin with 1 and fit into 64 bits)."""
+    """The snapshot id in a hint file; None if the content is not a valid id, a positive number of at most 19 digits."""
     digits = text.strip()
     return int(digits) if digits.isdigit() and len(digits) < 20 and int(digits) > 0 else None
 
 
 def parse_numbered(prefix: str, name: str) -> int | None:
-    """The N of 'snapshot-N' or 'schema-N'; None for any foreign name, also 'snapshot-07' (they are ignored everywhere)."""
+    """The N of 'snapshot-N' or 'schema-N'; None for any other name, including 'snapshot-07', which all readers ignore."""
     digits = name[len(prefix) :]
     fits = digits.isascii() and digits.isdigit() and len(digits) < 20 and (digits == "0" or digits[0] != "0")
     return int(digits) if name.startswith(prefix) and fits else None
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether the name stays in its directory."""
+    """Whether `name` is a file name that cannot lead to another directory."""
     return bool(name) and not any(c in name for c in "/\\\0") and name not in (".", "..")
 
 
 def check_plain_names(names: Iterable[str], path: str) -> None:
-    """Raise `DamagedFile` about the metadata file `path` if a name that it holds could lead to another directory."""
+    """Raise `DamagedFile` about the metadata file `path` if one of its `names` could lead to another directory."""
     for name in names:
         if not is_plain_name(name):
             why = "file names in metadata must not lead to another directory"
@@ -143,13 +143,16 @@ def partition_path(
     default_name: str = DEFAULT_PARTITION_NAME,
     legacy: bool = True,
 ) -> str:
-    """`a=1/b=x/` for internal values, '' without partition columns. `legacy` is the table option `partition.legacy-name`."""
+    """The directory of a partition, such as `a=1/b=x/`, or '' without partition columns.
+
+    `values` are internal values, one per column. `legacy` is the table option `partition.legacy-name`.
+    """
     parts = zip(names, types, values, strict=True)
     return "".join(f"{escape(name)}={escape(partition_text(value, t, default_name, legacy))}/" for name, t, value in parts)
 
 
 def partition_text(value: Any, t: DataType, default_name: str = DEFAULT_PARTITION_NAME, legacy: bool = True) -> str:
-    """Text of one partition value before escaping; null and blank texts share `default_name`."""
+    """The unescaped text of one partition value; `default_name` for null and for blank strings."""
     text = "" if value is None else _text(value, t, legacy)
     return default_name if is_java_blank(text) else text
 
@@ -158,18 +161,18 @@ _NUMBER = re.compile(r"((?<==)-[0-9]{1,18}|[0-9]{1,18})")
 
 
 def natural_order(partition: str) -> tuple[tuple[int | str, ...], str]:
-    """Key by which texts of partitions sort as people expect: month=2 before month=10."""
+    """Sort key that orders numbers in partition names by value: month=2 before month=10."""
     parts = _NUMBER.split(partition)
     return tuple(int(part) if number % 2 else part for number, part in enumerate(parts)), partition
 
 
 def escape(text: str) -> str:
-    """`text` with the characters that paths must not hold as `%XX`."""
+    """`text` with the characters that are not allowed in paths replaced by `%XX`."""
     return text.translate(_ESCAPES)
 
 
 def check_partition_types(types: Sequence[DataType]) -> None:
-    """Refuse, before anything is written, partition columns whose directories other readers would not find: `NotSupported`."""
+    """Raise `NotSupported` for types of partition columns whose directories other readers could not find."""
     for t in types:
         if t.root in FLOATING_ROOTS:
             raise NotSupported(
@@ -179,7 +182,9 @@ def check_partition_types(types: Sequence[DataType]) -> None:
             )
         if t.root not in _PARTITION_ROOTS:
             raise NotSupported(
-                f"{type_to_sql(t)} partition columns are not supported", "their values have no text for a directory", "use STRING"
+                f"{type_to_sql(t)} partition columns are not supported",
+                "their values cannot be part of a directory name",
+                "use STRING",
             )
 
 
@@ -205,11 +210,13 @@ def _text(value: Any, t: DataType, legacy: bool) -> str:
         return str(value) if legacy else sql_time_text(value, t.precision)
     if isinstance(t, TimestampType):
         return _iso_text(value) if legacy else _padded_text(value, t.precision)
-    raise NotSupported(f"partitions of type {type_to_sql(t)} are not supported", "their values have no text for a directory")
+    raise NotSupported(
+        f"partitions of type {type_to_sql(t)} are not supported", "their values cannot be part of a directory name"
+    )
 
 
 def _iso_text(value: Timestamp) -> str:
-    """Java's LocalDateTime text: no seconds when they and the fraction are zero, fractions of 3, 6 or 9 digits."""
+    """The text of Java's LocalDateTime: seconds are omitted if zero, a fraction has 3, 6 or 9 digits."""
     date, clock, nanos = timestamp_parts(value)
     if nanos == 0:
         return f"{date}T{clock.removesuffix(':00')}"
@@ -218,6 +225,6 @@ def _iso_text(value: Timestamp) -> str:
 
 
 def _padded_text(value: Timestamp, precision: int) -> str:
-    """Paimon's cast to text: exactly `precision` digits of fraction."""
+    """The text of Paimon's cast to STRING, with exactly `precision` fractional digits."""
     date, clock, nanos = timestamp_parts(value)
     return f"{date} {clock}" + (f".{nanos:09d}"[: precision + 1] if precision else "")

@@ -20,7 +20,10 @@ CURRENT_VERSION = 3
 
 @dataclass(frozen=True)
 class TableSchema:
-    """One schema of a table; `highest_field_id` counts nested fields too and never decreases."""
+    """One version of a table's schema.
+
+    `highest_field_id` includes nested fields and never decreases. `time_millis` is in milliseconds since the epoch.
+    """
 
     id: int
     fields: tuple[DataField, ...]
@@ -34,7 +37,7 @@ class TableSchema:
 
     @cached_property
     def typed_options(self) -> TableOptions:
-        """The options of the schema, parsed; calls may put dynamic ones on top (`TableContext.options`)."""
+        """The parsed options of the schema, without dynamic ones (see `TableContext.options`)."""
         return TableOptions(self.options)
 
     @cached_property
@@ -52,18 +55,18 @@ class TableSchema:
 
     @property
     def has_movable_rows(self) -> bool:
-        """Whether rows may move to another partition: their key leaves partition columns out, and buckets are dynamic."""
+        """Whether rows may move to another partition: the primary key lacks partition columns, and buckets are dynamic."""
         is_outside = bool(self.primary_keys) and not set(self.partition_keys) <= set(self.primary_keys)
         return is_outside and self.options.get("bucket", "-1").strip() == "-1"
 
     @property
     def bucket_key_names(self) -> tuple[str, ...]:
-        """Columns whose hash picks the bucket: option `bucket-key`, else the trimmed primary key."""
+        """Columns whose hash determines the bucket: option `bucket-key`, or else the trimmed primary key."""
         listed = [name.strip() for name in self.options.get("bucket-key", "").split(",")]
         return tuple(name for name in listed if name) or self.trimmed_primary_keys
 
     def field(self, name: str) -> DataField:
-        """The column of that name; `UsageError` when there is none."""
+        """The column of that name. Raises `UsageError` if there is none."""
         found = self.find(name)
         if found is None:
             raise UsageError(
@@ -72,7 +75,7 @@ class TableSchema:
         return found
 
     def find(self, name: str) -> DataField | None:
-        """The column of that name, if there is one."""
+        """The column of that name, or None."""
         return self._by_name.get(name)
 
     def fields_of(self, names: Iterable[str]) -> tuple[DataField, ...]:
@@ -82,7 +85,7 @@ class TableSchema:
         return tuple(self.field(name).type for name in names)
 
     def to_json(self) -> str:
-        """Text of the schema file as Java lays it out; a null comment is left out, since Java would read it as a text."""
+        """The text of the schema file in Java's layout. A null comment is omitted, since Java would read it as a string."""
         content: dict[str, Any] = {
             "version": self.version,
             "id": self.id,
@@ -99,7 +102,7 @@ class TableSchema:
 
     @staticmethod
     def from_json(text: str | bytes, path: str = "") -> TableSchema:
-        """Read a schema file; defaults of old versions are added to `options`. Raises `DamagedFile` that names `path`."""
+        """Parse a schema file and add the defaults of old versions to its options. Raises a `DamagedFile` that names `path`."""
         try:
             return _SchemaReader(json.loads(text)).schema()
         except (ValueError, LookupError, TypeError, RecursionError, UsageError) as error:
@@ -108,7 +111,7 @@ class TableSchema:
 
 @dataclass(frozen=True)
 class _SchemaReader:
-    """Takes the keys out of a parsed schema file; `ValueError` names the key that does not fit."""
+    """Reads the values of a parsed schema file. Methods raise a `ValueError` that names the invalid key."""
 
     content: Any
 
@@ -147,7 +150,7 @@ class _SchemaReader:
         columns = self._list(key)
         unknown = [name for name in columns if name not in names]
         if unknown:
-            raise ValueError(f"'{key}' names columns that are not there: {unknown!r}")
+            raise ValueError(f"'{key}' names unknown columns: {unknown!r}")
         return tuple(columns)
 
     def _options(self) -> dict[str, str]:
@@ -164,7 +167,7 @@ class _SchemaReader:
 
 
 def _option_text(key: str, value: object) -> str:
-    """Numbers and booleans count as their JSON text, as Java reads them."""
+    """The option's text. Numbers and booleans become their JSON text, as in Java; other values raise `ValueError`."""
     if isinstance(value, str):
         return value
     if isinstance(value, (bool, int, float)):
@@ -173,7 +176,7 @@ def _option_text(key: str, value: object) -> str:
 
 
 def _with_old_defaults(options: dict[str, str], version: int) -> dict[str, str]:
-    """Versions 1 and 2 had other defaults for `bucket` and `file.format`."""
+    """The options with defaults that differed in old versions: `bucket` in version 1, `file.format` in versions 1 and 2."""
     old = {}
     if version <= 1:
         old["bucket"] = "1"

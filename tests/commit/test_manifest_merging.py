@@ -161,7 +161,7 @@ def test_copied_entries_are_those_that_are_encoded_anew(
     """The same manifests, byte by byte, whether entries are decoded one by one or copied by columns."""
     tables = []
     for number, fewest in enumerate((10**9, 0)):
-        monkeypatch.setattr(manifest_table, "_FEWEST_BLOCKS", fewest)
+        monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", fewest)
         compactions(tmp_path / str(number), {"manifest.merge-min-count": "7", **options})
         context = make_table(tmp_path / str(number), partitioned=True)
         newest = context.snapshots.latest()

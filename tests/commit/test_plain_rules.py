@@ -367,7 +367,7 @@ def plain_merge(
 def test_merged_manifests(seed: int, columns: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(seed)
     if columns:
-        monkeypatch.setattr(manifest_table, "_FEWEST_BLOCKS", 0)
+        monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", 0)
     options = {
         "manifest.target-file-size": f"{dice.choice([1, 3000, 5000, 9000])} b",
         "manifest.full-compaction-threshold-size": f"{dice.choice([1, 9000, 30_000, 10**7])} b",

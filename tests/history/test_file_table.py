@@ -58,7 +58,7 @@ class Counting(FileFilter):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_fold_is_that_of_entries(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest_table, "_FEWEST_BLOCKS", 0)
+    monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", 0)
     source = random.Random(seed)
     count = source.choice([0, 1, 5, 40, 400])
     batches = [random_entries(source, count, source.choice([2, 30, 500])) for _ in range(source.randrange(4))]

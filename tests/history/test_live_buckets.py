@@ -82,7 +82,7 @@ def test_the_live_files_of_some_buckets(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(manifest_cache, "_MANY_IN_ALL", few)
     monkeypatch.setattr(manifest_cache, "_MOST_BYTES", most_bytes)
     monkeypatch.setattr(manifest_cache, "_MOST_OBJECTS", 20)
-    monkeypatch.setattr(manifest_table, "_FEWEST_BLOCKS", 0 if few == 0 else 16)
+    monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", 0 if few == 0 else 16)
     source = random.Random(few + most_bytes)
     context = make_table(tmp_path, partitioned=True)
     for snapshot in History(context, source).snapshots(20):

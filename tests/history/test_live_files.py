@@ -32,7 +32,7 @@ def table(tmp_path: Path) -> TableContext:
 
 @pytest.mark.parametrize("fewest", [0, 10**9])
 def test_picked_buckets_are_those_of_all(table: TableContext, monkeypatch: pytest.MonkeyPatch, fewest: int) -> None:
-    monkeypatch.setattr(manifest_table, "_FEWEST_BLOCKS", fewest)
+    monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", fewest)
     snapshot = table.snapshots.latest()
     everything = bucket_files(table, snapshot)
     assert len(everything) == 6 and all(len(bucket.files) == 3 for bucket in everything.values())

@@ -220,7 +220,7 @@ def test_a_missing_index_manifest_is_damage_but_not_if_its_snapshot_expired(tmp_
 def test_of_other_partitions_most_entries_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, threads: int
 ) -> None:
-    monkeypatch.setattr(manifest_table, "_FEWEST_BLOCKS", 0)
+    monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", 0)
     context = make_table(tmp_path, partitioned=True)
     days = [partition(f"2024-{month:02}-01") for month in range(1, 13)]
     entries = [ManifestEntry(ADD, day, 0, 2, data_file(f"{number:04}")) for day in days for number in range(400)]

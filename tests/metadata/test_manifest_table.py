@@ -38,7 +38,7 @@ ENTRIES = st.builds(ManifestEntry, st.integers(0, 1), BYTES, INTS, INTS, FILES)
 
 @pytest.fixture(autouse=True)
 def _side_by_side_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest_table, "_FEWEST_BLOCKS", 0)
+    monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", 0)
 
 
 def manifest(entries: list[ManifestEntry], per_block: int) -> bytes:

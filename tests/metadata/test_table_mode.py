@@ -21,7 +21,7 @@ def mode(options: dict[str, str] | None = None, keys: tuple[str, ...] = ("dt", "
     return TableMode.of(schema, TableOptions({"bucket": "2", **(options or {})}))
 
 
-CANNOT_MOVE = "cannot write table t whose primary key leaves partition columns out, with ignore-delete=true"
+CANNOT_MOVE = "cannot write table t whose primary key lacks partition columns, with ignore-delete=true"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_reads_merge_unless_vectors_mark_what_is_replaced(
         (WRITE, VECTORS, ("dt", "id"), None),
         (RESCALE, {}, ("dt", "id"), None),
         (RESCALE, {"bucket": "-1"}, ("dt", "id"), None),
-        (RESCALE, {"bucket": "-1"}, ("id",), "cannot rescale table t whose primary key leaves partition columns out"),
+        (RESCALE, {"bucket": "-1"}, ("id",), "cannot rescale table t whose primary key lacks partition columns"),
         (RESCALE, {"bucket": "-2"}, ("dt", "id"), None),
         (COMPACT, {}, ("dt", "id"), None),
         (COMPACT, {"bucket": "-1"}, ("dt", "id"), None),
