@@ -1,11 +1,11 @@
-"""Paimon types as Arrow types, and cells as Arrow values (FORMAT.md, section 7.2).
+"""Conversion between Paimon and Arrow: types in both directions, and values (FORMAT.md, section 7.2).
 
-Arrow may mark NOT NULL fields of a null ROW as null, and then refuses to cast or write them. `without_hidden_nulls` removes the
-marks.
+Arrow may mark NOT NULL fields of a null ROW as null, and then refuses to cast or write them. `without_hidden_nulls` clears these
+null bits.
 
-Internal values are what a cell is outside of Arrow, for the few places that handle single cells (keys, partitions, statistics):
-bool, int, float, Decimal, str and bytes as in Python; DATE is the epoch day, TIME the millis of day, TIMESTAMP a `Timestamp`;
-ARRAY a list, MAP and MULTISET a list of (key, value), ROW a tuple.
+Internal values represent single cells outside of Arrow (keys, partitions, statistics): bool, int, float, Decimal, str and bytes
+as in Python; DATE as epoch day, TIME as millis of the day, TIMESTAMP as a `Timestamp`; ARRAY as a list, MAP and MULTISET as a
+list of (key, value), ROW as a tuple.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 def arrow_type(t: DataType) -> pa.DataType:
-    """The one Arrow type that columns of `t` have in memory. Raises `NotSupported` for VARIANT, BLOB and the like."""
+    """The Arrow type of columns of type `t` in memory. Raises `NotSupported` for `NEWER_ROOTS`, such as VARIANT and BLOB."""
     plain = _PLAIN.get(t.root)
     if plain is not None:
         return plain
@@ -107,7 +107,7 @@ def arrow_type(t: DataType) -> pa.DataType:
 
 
 def check_storable(columns: Iterable[DataField]) -> None:
-    """Raise `NotSupported` if the type of a column, or a type inside it, cannot be written so that every reader reads it."""
+    """Raise `NotSupported` if a column has or contains a type that only the newest versions of Paimon can read."""
     for column in columns:
         newer = next((part.root for part in column.type.parts() if part.root in NEWER_ROOTS), None)
         if newer is not None:
@@ -120,7 +120,7 @@ def timestamp_unit(t: TimestampType) -> str:
 
 
 def arrow_field(f: DataField) -> pa.Field:
-    """The column as an Arrow field, nullable as its type."""
+    """The column as an Arrow field with the nullability of its type."""
     return pa.field(f.name, arrow_type(f.type), f.type.nullable)
 
 
@@ -128,7 +128,7 @@ NESTED_ID_BASE = 536870911
 
 
 def identified_schema(fields: Sequence[DataField]) -> pa.Schema:
-    """The columns as Arrow fields with the field ids that Parquet files have."""
+    """The columns as an Arrow schema with Parquet field ids, as Paimon writes them."""
     return pa.schema([_identified(field) for field in fields])
 
 
@@ -137,7 +137,7 @@ def _identified(field: DataField) -> pa.Field:
 
 
 def _identified_type(t: DataType, field_id: int, depth: int) -> pa.DataType:
-    """The Arrow type with ids on nested fields: derived from the column's id and the depth, ROW fields by their own."""
+    """The Arrow type with ids on nested fields: ROW fields have their own, others derive from the column's id and the depth."""
     inner = field_id * 1024 + depth
     if isinstance(t, ArrayType):
         return pa.list_(_nested("element", t.element, NESTED_ID_BASE + inner, field_id, depth))
@@ -161,9 +161,9 @@ def _field_id(number: int) -> dict[str, str]:
 
 
 def type_from_arrow(t: pa.DataType, nullable: bool = True) -> DataType:
-    """The narrowest Paimon type that holds every value of an Arrow type (to create a table after a file).
+    """The narrowest Paimon type that holds all values of an Arrow type, for creating tables from files.
 
-    Unsigned integers widen. Fields of structs get ids 0, 1, ... depth-first. Raises `NotSupported` that names the type.
+    Unsigned integers are widened. Struct fields are numbered 0, 1, ... depth-first. Raises `NotSupported` for other Arrow types.
     """
     return _from_arrow(t, count()).with_nullable(nullable)
 
@@ -177,7 +177,7 @@ def _from_arrow(t: pa.DataType, new_ids: Iterator[int]) -> DataType:
     if pa.types.is_decimal(t) and 1 <= t.precision <= MAX_DECIMAL_PRECISION and 0 <= t.scale <= t.precision:
         return DecimalType(t.precision, t.scale)
     if pa.types.is_time(t):
-        # values are kept as millis of the day, whatever the precision
+        # values are stored as millis of the day, whatever the precision
         return TimeType(min(_DIGITS[t.unit], 3))
     if pa.types.is_timestamp(t):
         return TimestampType("TIMESTAMP" if t.tz is None else "TIMESTAMP_LTZ", _DIGITS[t.unit])
@@ -210,14 +210,16 @@ Convert = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
 def without_hidden_nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column without null marks on NOT NULL fields whose struct is null anyway."""
+    """The column without null bits on NOT NULL fields of null structs."""
     if not _has_required_fields(column.type):
         return column
     return pa.chunked_array([retyped(chunk, column.type, lambda part, _: part) for chunk in column.chunks], column.type)
 
 
 def retyped(array: pa.Array, t: pa.DataType, convert: Convert) -> pa.Array:
-    """`convert(array, t)`, such as a cast or a view; part by part (fields by position) where hidden nulls may be in its way."""
+    """`convert(array, t)`, such as a cast or a view. Types with NOT NULL fields are converted field by field, by position,
+    because hidden nulls would make the conversion of the whole array fail.
+    """
     if not _has_required_fields(t) or array.type.id != t.id or array.type.num_fields != t.num_fields:
         return convert(array, t)
     absent = array.is_null()
@@ -247,7 +249,7 @@ def _field(child: pa.Array, field: pa.Field, absent: pa.Array) -> pa.Array:
 
 
 def _unmarked(array: pa.Array) -> pa.Array:
-    """The array without its null marks, zeros there."""
+    """The array with its nulls replaced by zero values."""
     t = array.type
     if pa.types.is_struct(t):
         children = [array.field(i) if field.nullable else _unmarked(array.field(i)) for i, field in enumerate(t)]
@@ -260,7 +262,7 @@ def _unmarked(array: pa.Array) -> pa.Array:
 
 
 def _zero(t: pa.DataType) -> pa.Scalar:
-    """Hidden values: a buffer may hold anything below a null, even bytes that are no value of the type."""
+    """A zero of any type. The bytes under a null cannot be used, because they may not be valid values of the type."""
     of_bytes = pa.types.is_string(t) or pa.types.is_binary(t)
     buffers = [None, pa.py_buffer(bytes(_LARGEST_CELL)), *([pa.py_buffer(b"")] if of_bytes else [])]
     return pa.Array.from_buffers(t, 1, buffers)[0]
@@ -291,8 +293,9 @@ def values_from_arrow(array: pa.Array, t: DataType) -> list[Any]:
 
 
 def is_ascii(texts: pa.Array) -> bool:
-    """Whether all bytes of the texts are ASCII, and so valid UTF-8. This takes a tenth of a full validation, which looks at one
-    text after the other; of other texts nothing follows, since a character might be cut between two of them.
+    """Whether all bytes of a string array are ASCII, and so valid UTF-8; ten times as fast as validating each string.
+
+    False says nothing about validity: a character could be split between two strings.
     """
     _, offsets, data = texts.buffers()
     if data is None or not len(texts):
@@ -302,7 +305,7 @@ def is_ascii(texts: pa.Array) -> bool:
 
 
 def low_words(decimals: pa.Array) -> np.ndarray:
-    """The low 64 bits (int64) of the unscaled value of each DECIMAL; anything below nulls."""
+    """The low 64 bits (int64) of the unscaled value of each DECIMAL; undefined for nulls."""
     data = decimals.buffers()[1]
     words = np.frombuffer(b"" if data is None else data, dtype=np.int64)
     return words[2 * decimals.offset : 2 * (decimals.offset + len(decimals)) : 2]
@@ -326,21 +329,21 @@ def _timestamps(array: pa.Array) -> list[Timestamp | None]:
 
 
 def _maps(array: pa.MapArray, keys: list[Any], items: list[Any]) -> list[list[Any] | None]:
-    """Pairs of each row; `keys` and `items` are all that the array's buffers hold, `offsets` say whose they are."""
+    """The (key, value) pairs of each row; `keys` and `items` are the decoded child arrays, which the offsets divide into rows."""
     offsets = array.offsets.to_pylist()
     bounds = zip(offsets, offsets[1:], array.is_valid().to_pylist(), strict=False)
     return [list(zip(keys[low:high], items[low:high], strict=True)) if valid else None for low, high, valid in bounds]
 
 
 def _lists(array: pa.Array, flat: list[Any]) -> list[list[Any] | None]:
-    """Cuts the flattened content into the lists of each row."""
-    rest = iter(flat)
+    """Split the flattened elements into the lists of each row."""
+    elements = iter(flat)
     lengths = pc.list_value_length(array).to_pylist()
-    return [None if length is None else list(islice(rest, length)) for length in lengths]
+    return [None if length is None else list(islice(elements, length)) for length in lengths]
 
 
 def _arrow_input(value: Any, t: DataType) -> Any:
-    """What `pa.array` takes for the Arrow type of `t`."""
+    """An internal value in the form that `pa.array` accepts for the Arrow type of `t`."""
     if value is None:
         return None
     if isinstance(t, TimestampType):

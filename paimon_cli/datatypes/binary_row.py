@@ -1,4 +1,4 @@
-"""Encodes and decodes BinaryRows: keys, partitions and statistics in manifests, rows to be hashed (FORMAT.md, section 5)."""
+"""Encodes and decodes BinaryRows: keys, partitions and statistics in manifests, and keys to hash (FORMAT.md, section 5)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ _INLINE_LIMIT = 7
 
 
 def encode_row(values: Sequence[Any], types: Sequence[DataType], kind: int = 0) -> bytes:
-    """Row bytes without the arity in front; a null DECIMAL(>18) or TIMESTAMP(>3) keeps its room, as in current versions."""
+    """Row bytes without the leading arity; `kind` is the row kind byte.
+
+    Space is reserved for a null DECIMAL(>18) or TIMESTAMP(>3), as in current versions of Paimon.
+    """
     part = _Part(header_size(len(types)) + 8 * len(types))
     part.head[0] = kind
     slots = header_size(len(types))
@@ -55,14 +58,14 @@ def encode_row(values: Sequence[Any], types: Sequence[DataType], kind: int = 0) 
 
 
 def serialize_row(values: Sequence[Any], types: Sequence[DataType]) -> bytes:
-    """Row bytes with the arity in front (4 bytes, big-endian), as manifests hold them."""
+    """Row bytes preceded by the arity (4 bytes, big-endian), as stored in manifests."""
     return _ARITY.pack(len(types)) + encode_row(values, types)
 
 
 def deserialize_row(data: bytes, types: Sequence[DataType], places: Iterable[int] | None = None) -> tuple[Any, ...]:
-    """Internal values of a serialised row of exactly these types, in the form of any version. `ValueError` when malformed.
+    """Internal values of a row serialised by any version of Paimon. Raises `ValueError` for malformed bytes or another arity.
 
-    `places`: the fields that are wanted, all by default.
+    `places`: positions of the fields to decode, all by default.
     """
     if not data and not types:
         return ()
@@ -76,12 +79,12 @@ def deserialize_row(data: bytes, types: Sequence[DataType], places: Iterable[int
 
 
 def header_size(arity: int) -> int:
-    """Bytes of row kind and null bits."""
+    """Size in bytes of the row kind and the null bits."""
     return (arity + 63 + 8) // 64 * 8
 
 
 class _Part:
-    """A row or array in the making: a head of fixed size and a variable part whose offsets count from the head's first byte."""
+    """Builder of a row or array: a head of fixed size and a variable-length part, whose offsets are relative to the head."""
 
     def __init__(self, head_size: int) -> None:
         self.head = bytearray(head_size)
@@ -91,7 +94,7 @@ class _Part:
         return bytes(self.head + self.tail)
 
     def reserve(self, slot: int, t: DataType) -> None:
-        """Room of a null value whose place must stay for later updates of the row."""
+        """Reserve the space of a null value in the variable part, where Paimon may update it in place."""
         if not t.is_compact:
             self._append(slot, bytes(16 if isinstance(t, DecimalType) else 8), 0)
 
@@ -159,7 +162,7 @@ def _encode_array(values: Sequence[Any], element: DataType) -> bytes:
 
 
 def _array_header(count: int) -> int:
-    """Bytes of element count and null bits."""
+    """Size in bytes of the element count and the null bits."""
     return 4 + (count + 31) // 32 * 4
 
 

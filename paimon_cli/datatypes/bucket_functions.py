@@ -1,4 +1,4 @@
-"""The bucket of each row by its key: by hash, by remainder, or as in Hive (FORMAT.md, section 6.2; Java BucketFunction)."""
+"""Bucket functions, vectorised: Murmur3 hash, remainder, and Hive's hash (FORMAT.md, section 6.2; Java BucketFunction)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from paimon_cli.options.table_options import HIVE, MODULO
 
 _Hashes = npt.NDArray[np.uint32]
 _BLOCK = 1 << 15
-"""Rows worked on at once, so that the working arrays stay in the processor's cache."""
+"""Rows per block, so that intermediate arrays fit into the processor's cache."""
 _FACTOR = np.uint32(31)
 _NAN = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
-"""The bits by which Java takes any NaN."""
+"""Java's canonical bits of NaN."""
 BucketCounts = int | npt.NDArray[np.int64]
-"""The number of buckets of all rows, or of each."""
+"""The number of buckets: one for all rows, or one per row."""
 
 
 def row_buckets(
     arrays: Sequence[pa.Array], types: Sequence[DataType], total_buckets: BucketCounts, function: str
 ) -> npt.NDArray[np.int32]:
-    """Bucket of each row under one of `BUCKET_FUNCTIONS`; one array per column of the bucket key, at least one.
+    """Bucket of each row by one of `BUCKET_FUNCTIONS`; `arrays` are the columns of the bucket key, at least one.
 
-    `NotSupported` if the function has no bucket for keys of these types.
+    Raises `NotSupported` if the function is not defined for keys of these types.
     """
     why_not = bucket_key_limit(function, types)
     if why_not is not None:
@@ -44,12 +44,12 @@ def row_buckets(
 
 
 def bucket_key_limit(function: str, types: Sequence[DataType]) -> str | None:
-    """Why the function gives keys of these types no bucket; None if it does."""
+    """Why a bucket function is not defined for keys of these types; None if it is."""
     if function == MODULO and [t.root for t in types] not in (["INT"], ["BIGINT"]):
         return "it divides whole numbers and needs one bucket key of type INT or BIGINT"
-    hashless = (NestedType, TimestampType) if function == HIVE else NestedType
-    unknown = next((t for t in types if isinstance(t, hashless)), None)
-    return None if unknown is None else f"a {type_to_sql(unknown.with_nullable(True))} has no hash there"
+    unhashable = (NestedType, TimestampType) if function == HIVE else NestedType
+    unsupported = next((t for t in types if isinstance(t, unhashable)), None)
+    return None if unsupported is None else f"a {type_to_sql(unsupported.with_nullable(True))} has no hash there"
 
 
 def bucket_of(hashes: npt.NDArray[np.int32], total_buckets: BucketCounts) -> npt.NDArray[np.int32]:
@@ -87,12 +87,12 @@ def _column(array: pa.Array, dtype: np.dtype[np.generic]) -> npt.NDArray[np.gene
 
 
 def _folded(longs: npt.NDArray[np.uint64]) -> _Hashes:
-    """`Long.hashCode` of each."""
+    """Java's `Long.hashCode` of each value."""
     return (longs ^ longs >> np.uint64(32)).astype(np.uint32)
 
 
 def _float_hashes(array: pa.Array, nan: int) -> _Hashes:
-    """0.0 and -0.0 have one hash, and all NaNs have one."""
+    """Hashes of FLOAT or DOUBLE values; 0.0 and -0.0 have the same hash, and so have all NaNs."""
     values = array.fill_null(0.0).to_numpy()
     bits = values.view(f"u{values.itemsize}")
     bits = np.where(values == 0, bits.dtype.type(0), np.where(np.isnan(values), bits.dtype.type(nan), bits))

@@ -1,6 +1,6 @@
 """Bucket hashes of whole columns: BinaryRow bytes and their Murmur3 hashes, vectorised (FORMAT.md, sections 5.1 and 6.2).
 
-Each column contributes 64-bit words: the slot of every row, and what lies in the variable part.
+Each column contributes 64-bit words to a row: one for its slot, and any number for the variable part.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _PER_MILLI = {"us": 1_000, "ns": 1_000_000}
 _INLINE_LIMIT = 7
 _LOW_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], dtype=np.uint64)
-"""Masks that keep the first n bytes of a word."""
+"""Mask n keeps the n lowest bytes of a word, which come first in memory."""
 
 
 class FieldWords(ABC):
-    """What one column puts into each row.
+    """The words that one column contributes to each row; all arrays have one item per row, or a single item for all rows.
 
-    `slots`: the slot words without the offset of a variable part; `points`: 1 where the slot has such an offset;
-    `tail_counts`: words in the variable part. `is_null` is None when no row is null.
+    `slots`: the slot words, without the offset into the variable part; `points`: 1 if the slot needs such an offset, else 0;
+    `tail_counts`: number of words in the variable part. `is_null` is None if no row is null.
     """
 
     def __init__(self, slots: _Words, is_null: _Flags | None) -> None:
@@ -62,7 +62,7 @@ class FieldWords(ABC):
 
     @abstractmethod
     def write_tail(self, words: _Words, starts: _Ints) -> None:
-        """Put the variable parts into `words`; that of row i starts at `starts[i]`."""
+        """Write the variable parts into `words`; that of row i starts at `words[starts[i]]`."""
 
 
 def field_words(array: pa.Array | pa.ChunkedArray, t: DataType) -> FieldWords:
@@ -85,7 +85,7 @@ def field_words(array: pa.Array | pa.ChunkedArray, t: DataType) -> FieldWords:
 
 
 def _buffer(array: pa.Array, dtype: np.dtype[np.generic], width: int = 1) -> npt.NDArray[np.generic]:
-    """The values of a fixed-width array, `width` items each; anything below nulls."""
+    """The values of a fixed-width array, with `width` items each; undefined for nulls."""
     data = array.buffers()[1]
     if data is None:
         return np.zeros(width * len(array), dtype=dtype)
@@ -94,7 +94,7 @@ def _buffer(array: pa.Array, dtype: np.dtype[np.generic], width: int = 1) -> npt
 
 
 def _slots_of(values: npt.NDArray[np.generic]) -> _Words:
-    """Values at the beginning of an otherwise empty slot."""
+    """Slot words that hold each value in their first bytes and zeros after it."""
     return values.view(_UNSIGNED[values.dtype.itemsize]).astype(np.uint64)
 
 
@@ -109,11 +109,11 @@ class _PlainWords(FieldWords):
         super().__init__(_cleared(slots, is_null), is_null)
 
     def write_tail(self, words: _Words, starts: _Ints) -> None:
-        """Nothing: there is no variable part."""
+        """Do nothing: these types have no variable part."""
 
 
 class _FixedTail(FieldWords):
-    """Types with the same room in the variable part of every row, nulls too."""
+    """Types that occupy the same space in the variable part of every row, even of nulls."""
 
     def __init__(self, slots: _Words, tails: list[_Words], is_null: _Flags | None) -> None:
         super().__init__(_cleared(slots, is_null), is_null)
@@ -127,7 +127,7 @@ class _FixedTail(FieldWords):
 
 
 def _timestamp_words(values: npt.NDArray[np.generic], per_milli: int, is_null: _Flags | None) -> FieldWords:
-    """Floored millis in the variable part, nanoseconds of the milli in the slot."""
+    """Non-compact timestamps: floored millis in the variable part, nanoseconds within the milli in the slot."""
     millis, rest = np.divmod(values.view(np.int64), np.int64(per_milli))
     nanos = rest * np.int64(1_000_000 // per_milli)
     return _FixedTail(nanos.view(np.uint64), [millis.view(np.uint64)], is_null)
@@ -139,12 +139,12 @@ def _decimal_words(array: pa.Array, t: DataType, is_null: _Flags | None) -> Fiel
     if t.is_compact:
         return _PlainWords(low.copy(), is_null)
     sizes = _signed_sizes(low, high)
-    # the significant bytes go to the front: shift them up, then turn the words round
+    # move the significant bytes to the front, most significant first: shift them up, then swap the bytes
     shift = np.uint64(8) * (np.uint64(16) - sizes)
-    far, near = shift >= np.uint64(64), shift % np.uint64(64)
-    carried = np.where(near == 0, np.uint64(0), low >> (np.uint64(64) - np.maximum(near, np.uint64(1))))
-    first = np.where(far, low << near, high << near | carried)
-    second = np.where(far, np.uint64(0), low << near)
+    exceeds_low, bits = shift >= np.uint64(64), shift % np.uint64(64)
+    carried = np.where(bits == 0, np.uint64(0), low >> (np.uint64(64) - np.maximum(bits, np.uint64(1))))
+    first = np.where(exceeds_low, low << bits, high << bits | carried)
+    second = np.where(exceeds_low, np.uint64(0), low << bits)
     return _FixedTail(sizes, [first.byteswap(), second.byteswap()], is_null)
 
 
@@ -197,7 +197,7 @@ def _buffer_of_offsets(array: pa.Array) -> _Ints:
 
 
 def _any_word(data: pa.Buffer | None, begin: int, end: int) -> _Words:
-    """Item i holds the 8 bytes from byte `begin + i` on, with zeros after `end`."""
+    """Item i is the word of the 8 bytes that start at byte `begin + i`, with zeros beyond `end`."""
     padded = np.zeros(end - begin + 9, dtype=np.uint8)
     if data is not None:
         padded[: end - begin] = np.frombuffer(data, dtype=np.uint8)[begin:end]
@@ -209,11 +209,11 @@ _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _FIVE, _ADD = np.uint32(5), np.uint32(0xE6546B64)
 _MIX1, _MIX2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 _BLOCK = 1 << 15
-"""Rows worked on at once, so that the working arrays stay in the processor's cache."""
+"""Rows per block, so that intermediate arrays fit into the processor's cache."""
 
 
 def hash_rows(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> npt.NDArray[np.int32]:
-    """Signed hash of the BinaryRow of each row; one array per key column, at least one, atomic types only."""
+    """Signed Murmur3 hash of the BinaryRow of each row; `arrays` are the key columns, at least one, of atomic types only."""
     hashes = np.empty(len(arrays[0]), dtype=np.uint32)
     for begin in range(0, len(hashes), _BLOCK):
         rows = _binary_rows([array.slice(begin, _BLOCK) for array in arrays], types)
@@ -222,21 +222,21 @@ def hash_rows(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> npt.NDAr
 
 
 def hash_serialized(row: bytes) -> int:
-    """Signed hash of one row as `encode_rows` gives it."""
+    """Signed Murmur3 hash of one row in the form of `encode_rows`."""
     words = np.frombuffer(row, np.uint64, offset=4)
     counts = np.array([len(words)], np.int64)
     return int(_hash_uniform(_BinaryRows(words, np.zeros(1, np.int64), counts)).view(np.int32)[0])
 
 
 def encode_rows(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> pa.Array:
-    """`serialize_row` of each row as a binary array without nulls; one array per column, at least one, atomic types only."""
+    """Each row in the form of `serialize_row`, as a binary array without nulls; at least one column, atomic types only."""
     blocks = range(0, len(arrays[0]), _BLOCK)
     parts = [_serialized(_binary_rows([array.slice(begin, _BLOCK) for array in arrays], types), len(types)) for begin in blocks]
     return pa.concat_arrays(parts) if parts else pa.array([], pa.binary())
 
 
 def _serialized(rows: _BinaryRows, arity: int) -> pa.Array:
-    """The rows with the arity in front, which takes one half word each."""
+    """The rows preceded by their arity, which takes half a word."""
     starts = np.zeros(len(rows.counts) + 1, dtype=np.int64)
     np.cumsum(2 * rows.counts + 1, out=starts[1:])
     halves = np.empty(starts[-1], dtype=np.uint32)
@@ -250,7 +250,7 @@ def _serialized(rows: _BinaryRows, arity: int) -> pa.Array:
 
 @dataclass(frozen=True)
 class _BinaryRows:
-    """All rows in `words`; row i has `counts[i]` words from `starts[i]` on."""
+    """Encoded rows without arity; row i is `words[starts[i] : starts[i] + counts[i]]`."""
 
     words: _Words
     starts: _Ints
@@ -288,7 +288,7 @@ def _set_null_bits(words: _Words, starts: _Ints, field: FieldWords, index: int) 
 
 
 def _hash_uniform(rows: _BinaryRows) -> npt.NDArray[np.uint32]:
-    """All rows are equally long."""
+    """Hashes of rows of equal length."""
     halves = rows.words.view(np.uint32).reshape(len(rows.counts), -1)
     h = np.full(len(rows.counts), _SEED, dtype=np.uint32)
     for half in np.ascontiguousarray(halves.T):
@@ -297,15 +297,15 @@ def _hash_uniform(rows: _BinaryRows) -> npt.NDArray[np.uint32]:
 
 
 def _hash_ragged(rows: _BinaryRows) -> npt.NDArray[np.uint32]:
-    """The longest rows come first, so that the rows still going on are always the first ones."""
+    """Hashes of rows of different lengths, processed by descending length: unfinished rows are always a prefix."""
     halves = rows.words.view(np.uint32).reshape(-1, 2)
     order = np.argsort(-rows.counts, kind="stable")
     position, lengths = rows.starts[order], rows.counts[order]
     h = np.full(len(lengths), _SEED, dtype=np.uint32)
-    for k, going_on in enumerate(np.searchsorted(-lengths, -np.arange(1, lengths[0] + 1), side="right")):
-        pair = halves[position[:going_on] + k]
-        _mix(h[:going_on], np.ascontiguousarray(pair[:, 0]))
-        _mix(h[:going_on], np.ascontiguousarray(pair[:, 1]))
+    for k, unfinished in enumerate(np.searchsorted(-lengths, -np.arange(1, lengths[0] + 1), side="right")):
+        pair = halves[position[:unfinished] + k]
+        _mix(h[:unfinished], np.ascontiguousarray(pair[:, 0]))
+        _mix(h[:unfinished], np.ascontiguousarray(pair[:, 1]))
     hashes = np.empty_like(h)
     hashes[order] = _finish(h, (8 * lengths).astype(np.uint32))
     return hashes

@@ -1,10 +1,10 @@
-"""Rows as JSON in one canonical form: what `read -o ndjson` prints, and what `write --format json` reads back.
+"""The canonical JSON form of rows, which `read -o ndjson` prints and `write --format json` reads back.
 
-Integers are numbers. FLOAT and DOUBLE are numbers or "NaN", "Infinity", "-Infinity". DECIMAL is text at the column's scale.
-DATE, TIME and TIMESTAMP are ISO text without trailing zeros, with a final `Z` for WITH LOCAL TIME ZONE. Binary is hex. ARRAY is
-a list, MAP and MULTISET are lists of [key, value] in the order of the key's JSON, ROW is an object.
+Integers are numbers. FLOAT and DOUBLE are numbers, or "NaN", "Infinity", "-Infinity". DECIMAL is a string with the digits of its
+scale. DATE, TIME and TIMESTAMP are ISO strings without trailing zeros, with a final `Z` for WITH LOCAL TIME ZONE. Binary is a hex
+string. ARRAY is a list, MAP and MULTISET are lists of [key, value] sorted by the key's JSON, ROW is an object.
 
-For output Arrow makes columns of text: plain for CSV and tables, as JSON for JSON lines.
+Output is rendered by Arrow, a column at a time: as plain text for CSV and tables, as JSON text for JSON lines.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _PER_DAY = {"ms": MILLIS_OF_DAY, "us": MILLIS_OF_DAY * 1_000, "ns": MILLIS_OF_DA
 
 
 def canonical_json(value: Any, t: DataType) -> Any:
-    """One internal value as JSON-able data."""
+    """An internal value in canonical form, as JSON-able data."""
     if value is None:
         return None
     if t.root in FLOATING_ROOTS:
@@ -83,7 +83,7 @@ def canonical_json(value: Any, t: DataType) -> Any:
 
 
 def canonical_rows(batch: pa.RecordBatch | pa.Table, fields: Sequence[DataField]) -> Iterator[dict[str, Any]]:
-    """The rows as JSON-able dicts with the columns of `fields`, in their order; columns are found by name."""
+    """The rows as JSON-able dicts, with the columns of `fields` in their order, looked up by name."""
     names = [field.name for field in fields]
     columns = [canonical_column(batch.column(field.name), field.type) for field in fields]
     if not columns:
@@ -92,7 +92,7 @@ def canonical_rows(batch: pa.RecordBatch | pa.Table, fields: Sequence[DataField]
 
 
 def canonical_column(array: pa.Array | pa.ChunkedArray, t: DataType) -> list[Any]:
-    """All cells of a column in canonical form; plain types are rendered by Arrow."""
+    """All values of a column in canonical form, as JSON-able data."""
     if t.root in INTEGER_ROOTS or isinstance(t, StringType) or t.root == "BOOLEAN":
         return list(array.to_pylist())
     if t.root in FLOATING_ROOTS:
@@ -110,7 +110,7 @@ def canonical_column(array: pa.Array | pa.ChunkedArray, t: DataType) -> list[Any
 
 
 def calendar_texts(array: pa.Array | pa.ChunkedArray, t: DataType) -> pa.Array | None:
-    """DATE, TIME and TIMESTAMP by Arrow; None for nested types, and for values beyond the years or the day that Arrow prints."""
+    """DATE, TIME and TIMESTAMP columns as canonical text; None for other types, or if values exceed what Arrow can print."""
     if t.root == "DATE":
         return array.cast(pa.string()) if _within(array, pa.int32(), _FIRST_DAY, _LAST_DAY) else None
     if isinstance(t, TimeType):
@@ -143,7 +143,7 @@ def _float_json(value: float) -> float | str:
 
 
 def from_canonical(json_value: Any, t: DataType) -> Any:
-    """The internal value of canonical JSON. `ValueError` names what is expected if it does not fit the type."""
+    """The internal value of canonical JSON. Raises `ValueError` that says what is expected if it does not fit the type."""
     if json_value is None:
         return None
     try:
@@ -218,16 +218,16 @@ def _row(value: Any, fields: tuple[DataField, ...]) -> tuple[Any, ...]:
 
 
 CONTROL = r'[\x00-\x1f"\\]'
-"""What JSON texts spell out."""
+"""Characters that JSON strings must escape."""
 _ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r"))
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), dtype=np.uint16)
 _SHORTEST_PLAIN = 1e-4
-"""Python writes smaller numbers with an exponent, Arrow those below 1e-5."""
+"""Python prints smaller numbers with an exponent, Arrow only those below 1e-5."""
 _NON_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def canonical_texts(array: pa.Array, t: DataType) -> pa.Array:
-    """Each value as one text, null for null: what canonical JSON has as a text stands without quotes, nested values are JSON."""
+    """Each value as plain text: canonical strings without quotes, nested values as JSON. Nulls remain null."""
     if isinstance(t, StringType):
         return array
     if t.root in INTEGER_ROOTS or t.root == "BOOLEAN":
@@ -236,7 +236,9 @@ def canonical_texts(array: pa.Array, t: DataType) -> pa.Array:
         return _floats(array.cast(pa.float64()))
     if isinstance(t, DecimalType):
         texts = array.cast(pa.string())
-        return _mended(texts, pc.match_substring(texts, "E"), lambda found: [format(Decimal(x), "f") for x in found.to_pylist()])
+        return _replaced(
+            texts, pc.match_substring(texts, "E"), lambda found: [format(Decimal(x), "f") for x in found.to_pylist()]
+        )
     if isinstance(t, BinaryType):
         return _hex(array.cast(pa.binary()))
     found = calendar_texts(array, t)
@@ -247,7 +249,7 @@ def canonical_texts(array: pa.Array, t: DataType) -> pa.Array:
 
 
 def json_texts(array: pa.Array, t: DataType) -> tuple[pa.Array, bool]:
-    """Each value as JSON, no nulls among them; whether quotes around every one are still missing."""
+    """Each value as JSON text, and whether every value still has to be enclosed in quotes. There are no nulls in the result."""
     if isinstance(t, (NestedType, TimeType)):
         return pa.array([compact_json(canonical_json(v, t)) for v in values_from_arrow(array, t)], pa.string()), False
     texts = canonical_texts(array, t)
@@ -269,12 +271,12 @@ def _quoted(texts: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise('"', texts, '"', "")
 
 
-def _mended(texts: pa.Array, wrong: pa.Array, mend: Callable[[pa.Array], Sequence[str]]) -> pa.Array:
-    """The texts, with those that are wrong replaced."""
-    wrong = wrong.fill_null(False)
-    if not wrong.true_count:
+def _replaced(texts: pa.Array, mask: pa.Array, replace: Callable[[pa.Array], Sequence[str]]) -> pa.Array:
+    """The texts, with those where `mask` is true replaced by `replace` of them."""
+    mask = mask.fill_null(False)
+    if not mask.true_count:
         return texts
-    return pc.replace_with_mask(texts, wrong, pa.array(mend(texts.filter(wrong)), pa.string()))
+    return pc.replace_with_mask(texts, mask, pa.array(replace(texts.filter(mask)), pa.string()))
 
 
 def _escaped(texts: pa.Array) -> pa.Array:
@@ -282,8 +284,8 @@ def _escaped(texts: pa.Array) -> pa.Array:
     if not marks.true_count:
         return texts
     found = texts.filter(marks.fill_null(False))
-    for sign, spelled in _ESCAPES:
-        found = pc.replace_substring(found, sign, spelled)
+    for character, escape in _ESCAPES:
+        found = pc.replace_substring(found, character, escape)
     rare = pc.match_substring_regex(found, r"[\x00-\x1f]")
     if rare.true_count:
         originals = texts.filter(marks.fill_null(False)).filter(rare).to_pylist()
@@ -292,7 +294,7 @@ def _escaped(texts: pa.Array) -> pa.Array:
 
 
 def _floats(array: pa.Array) -> pa.Array:
-    """As Python's repr has them: Arrow leaves out `.0`, and begins with exponents elsewhere."""
+    """Numbers as Python's repr prints them; Arrow omits `.0` and uses exponents in another range."""
     texts = array.cast(pa.string())
     exponents, finite = pc.match_substring(texts, "e"), pc.is_finite(array)
     bare = pc.and_not(pc.and_(pc.equal(pc.floor(array), array), finite), exponents).fill_null(False)
@@ -300,12 +302,12 @@ def _floats(array: pa.Array) -> pa.Array:
         whole = pc.binary_join_element_wise(texts.filter(bare), ".0", "")
         texts = pc.replace_with_mask(texts, bare, whole)
     if finite.false_count:
-        texts = _mended(texts, pc.invert(finite), lambda found: [_NON_FINITE[text] for text in found.to_pylist()])
+        texts = _replaced(texts, pc.invert(finite), lambda found: [_NON_FINITE[text] for text in found.to_pylist()])
     small = pc.and_(pc.less(pc.abs(array), _SHORTEST_PLAIN), pc.not_equal(array, 0.0))
-    unlike = pc.and_(pc.or_(exponents, small), finite).fill_null(False)
-    if not unlike.true_count:
+    differs = pc.and_(pc.or_(exponents, small), finite).fill_null(False)
+    if not differs.true_count:
         return texts
-    return pc.replace_with_mask(texts, unlike, pa.array(list(map(repr, array.filter(unlike).to_pylist())), pa.string()))
+    return pc.replace_with_mask(texts, differs, pa.array(list(map(repr, array.filter(differs).to_pylist())), pa.string()))
 
 
 def _hex(array: pa.Array) -> pa.Array:

@@ -18,7 +18,7 @@ INTEGER_ROOTS = frozenset(INTEGER_BITS)
 FLOATING_ROOTS = frozenset({"FLOAT", "DOUBLE"})
 TIMESTAMP_ROOTS = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ"})
 NEWER_ROOTS = frozenset({"VARIANT", "BLOB", "VECTOR", "GEOMETRY", "GEOGRAPHY"})
-"""Types that schemas may name but this engine neither reads nor writes."""
+"""Types that may occur in schemas, but that this engine neither reads nor writes."""
 
 UNORDERED_ROOTS = NEWER_ROOTS | {"ARRAY", "MAP", "MULTISET", "ROW"}
 """Types whose values cannot be compared as keys."""
@@ -37,18 +37,18 @@ class DataField:
 
 @dataclass(frozen=True)
 class DataType:
-    """A logical type. `root` is its name in SQL, without parameters and NOT NULL; its class says which parameters it has."""
+    """A logical type. `root` is its name without parameters and nullability; subclasses add the parameters."""
 
     root: str
     nullable: bool = field(default=True, kw_only=True)
 
     def with_nullable(self, nullable: bool) -> DataType:
-        """This type, made nullable or NOT NULL."""
+        """This type with the given nullability."""
         return self if self.nullable == nullable else replace(self, nullable=nullable)
 
     @property
     def is_compact(self) -> bool:
-        """Whether a DECIMAL fits an int64 (p <= 18), or a TIMESTAMP is plain millis (p <= 3); true for all other types."""
+        """Whether a DECIMAL fits into an int64 (p <= 18), or a TIMESTAMP into millis (p <= 3); true for all other types."""
         return True
 
     @property
@@ -57,7 +57,7 @@ class DataType:
         return ()
 
     def parts(self) -> Iterator[DataType]:
-        """This type and all types inside it."""
+        """This type and all types nested in it, depth-first."""
         yield self
         for child in self.children:
             yield from child.parts()
@@ -100,7 +100,7 @@ class TimeType(DataType):
 
 @dataclass(frozen=True)
 class TimestampType(DataType):
-    """TIMESTAMP or TIMESTAMP_LTZ."""
+    """TIMESTAMP or TIMESTAMP_LTZ (WITH LOCAL TIME ZONE); `precision` is the number of fractional digits, 0 to 9."""
 
     precision: int
 
@@ -117,7 +117,7 @@ class SpatialType(DataType):
 
 
 class NestedType(DataType):
-    """A type that holds other types."""
+    """A type that contains other types."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Types and fields as schema files spell them: JSON in and out, SQL text out (FORMAT.md, section 2.2)."""
+"""Reads and writes types and fields in the JSON of schema files, and prints types as SQL (FORMAT.md, section 2.2)."""
 
 from __future__ import annotations
 
@@ -33,20 +33,26 @@ def _parse_text(text: str) -> DataType:
 
 
 def parse_type(json_or_text: str | dict[str, Any]) -> DataType:
-    """A type from its form in a schema file: text for atomic types, an object for nested ones.
+    """Parse a type of a schema file: text for atomic types, an object for nested ones.
 
-    Fields of a ROW may lack ids (all or none): they are then numbered from 0. Raises `UsageError` that names the position or key.
+    If no field of a ROW has an id, they are numbered from 0. Raises `UsageError` that names the position or key.
     """
     return _parse(json_or_text, count())
 
 
 def parse_sql_type(text: str) -> DataType:
-    """A type as users write it in SQL: like `parse_type` of a text, and also `ARRAY<INT>`, `MAP<K, V>`, `ROW<a INT>`."""
+    """Parse a type in SQL, including nested types such as `ARRAY<INT>`, `MAP<STRING, INT>` and `ROW<a INT>`.
+
+    Raises `UsageError` that names the position.
+    """
     return parse_type_text(text, sql=True)
 
 
 def field_from_json(json: dict[str, Any], new_ids: Iterator[int] | None = None) -> DataField:
-    """A field of a schema or ROW. Without `new_ids` every field needs its own id; with it, ids are drawn in depth-first order."""
+    """Parse a field of a schema or ROW. Missing ids are taken from `new_ids` in depth-first order; without it they are an error.
+
+    Raises `UsageError` for malformed fields.
+    """
     if not isinstance(json, dict) or not isinstance(json.get("name"), str) or "type" not in json:
         raise UsageError("cannot read a field", f"a field needs 'name' and 'type', found {_brief(json)}")
     name, field_id = json["name"], json.get("id")
@@ -66,7 +72,7 @@ def field_from_json(json: dict[str, Any], new_ids: Iterator[int] | None = None) 
 
 
 def field_to_json(field: DataField) -> dict[str, Any]:
-    """The field as schema files spell it, keys in Java's order."""
+    """The field as the JSON of schema files, with keys in Java's order."""
     json: dict[str, Any] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
     if field.description is not None:
         json["description"] = field.description
@@ -76,7 +82,7 @@ def field_to_json(field: DataField) -> dict[str, Any]:
 
 
 def type_to_json(t: DataType) -> str | dict[str, Any]:
-    """The type as schema files spell it."""
+    """The type as the JSON of schema files."""
     suffix = "" if t.nullable else " NOT NULL"
     match t:
         case ArrayType(element) | MultisetType(element):
@@ -91,7 +97,7 @@ def type_to_json(t: DataType) -> str | dict[str, Any]:
 
 
 def type_to_sql(t: DataType) -> str:
-    """The type as SQL text, nested types in angle brackets."""
+    """The type as SQL, such as `ARRAY<INT> NOT NULL`."""
     return _type_text(t) if t.nullable else _type_text(t) + " NOT NULL"
 
 
@@ -151,7 +157,7 @@ def _parse(json: object, new_ids: Iterator[int] | None) -> DataType:
         return RowType(_row_fields(json.get("fields"), new_ids), nullable=nullable)
     raise UsageError(
         f"unknown nested type '{keyword}'",
-        "an object stands for ARRAY, MAP, MULTISET, ROW or VECTOR, in upper case",
+        "an object must be an ARRAY, MAP, MULTISET, ROW or VECTOR, in upper case",
         "write atomic types as text",
         keyword=keyword,
     )

@@ -1,4 +1,4 @@
-"""Dates, times, timestamps and decimals as Paimon keeps them, and their ISO texts, for any year (Java Timestamp, Decimal)."""
+"""Dates, times, timestamps and decimals as Paimon stores them, and their ISO texts, for any year (Java Timestamp, Decimal)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _DAYS_OF_MONTH = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 class Timestamp(NamedTuple):
-    """A point on the (UTC) calendar: epoch millis, floored before 1970, and the nanoseconds 0..999999 within that milli."""
+    """A timestamp: epoch millis in UTC (rounded down, also before 1970) and the nanoseconds within the milli, 0 to 999,999."""
 
     millis: int
     nano_of_milli: int = 0
 
 
 def epoch_day(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 of a date in the Gregorian calendar, extended backwards."""
+    """Days since 1970-01-01 of a date in the proleptic Gregorian calendar."""
     shifted = year if month > 2 else year - 1
     era, year_of_era = divmod(shifted, 400)
     day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -39,7 +39,7 @@ def civil_date(day: int) -> tuple[int, int, int]:
 
 
 def days_of_month(year: int, month: int) -> int:
-    """Days of a month in the Gregorian calendar, extended backwards."""
+    """Number of days of a month (1 to 12) in the proleptic Gregorian calendar."""
     return _DAYS_OF_MONTH[month - 1] + (month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0))
 
 
@@ -52,7 +52,7 @@ def date_text(day: int) -> str:
 
 
 def parse_date(text: str) -> int:
-    """Epoch day of `YYYY-MM-DD`; `ValueError` for anything else."""
+    """Epoch day of `YYYY-MM-DD`. Raises `ValueError` for anything else."""
     match = _DATE.fullmatch(text)
     if match is None:
         raise ValueError(f"'{text}' is not a date like 2024-01-31")
@@ -63,13 +63,16 @@ def parse_date(text: str) -> int:
 
 
 def time_text(millis: int) -> str:
-    """`HH:MM:SS[.fff]` of millis of day, without trailing zeros."""
+    """`HH:MM:SS[.fff]` of millis of the day, without trailing zeros."""
     seconds, fraction = divmod(millis, 1000)
     return f"{clock_text(seconds)}.{fraction:03d}".rstrip("0") if fraction else clock_text(seconds)
 
 
 def sql_time_text(millis: int, precision: int) -> str:
-    """Paimon's cast of a TIME(precision) to text: no zeros at the end, but one digit of fraction at least if there are any."""
+    """Millis of the day as Paimon casts TIME(precision) to text.
+
+    Trailing zeros are dropped, but unless `precision` is 0 there is at least one fractional digit.
+    """
     if precision == 0:
         return clock_text(millis // 1000)
     fraction = f"{millis % 1000:03d}".rstrip("0") or "0"
@@ -77,7 +80,7 @@ def sql_time_text(millis: int, precision: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Millis of the day of `HH:MM[:SS[.f]]`; digits after the millis are cut. `ValueError` for anything else."""
+    """Millis of the day of `HH:MM[:SS[.f]]`, truncating further digits. Raises `ValueError` for anything else."""
     return _nanos_of_day(text) // 1_000_000
 
 
@@ -96,14 +99,14 @@ def timestamp_text(value: Timestamp) -> str:
 
 
 def timestamp_parts(value: Timestamp) -> tuple[str, str, int]:
-    """`YYYY-MM-DD`, `HH:MM:SS`, and the nanoseconds of the second."""
+    """The date as `YYYY-MM-DD`, the time as `HH:MM:SS`, and the nanoseconds within the second."""
     seconds, millis = divmod(value.millis, 1000)
     day, second_of_day = divmod(seconds, 86_400)
     return date_text(day), clock_text(second_of_day), millis * 1_000_000 + value.nano_of_milli
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """Inverse of `timestamp_text`; also accepts a space instead of `T`, and a `Z` at the end. `ValueError` for anything else."""
+    """Inverse of `timestamp_text`; also accepts a space instead of `T`, and a final `Z`. Raises `ValueError` otherwise."""
     date, separator, time = text.removesuffix("Z").replace(" ", "T", 1).partition("T")
     day, nanos = parse_date(date), _nanos_of_day(time) if separator else 0
     return Timestamp(day * MILLIS_OF_DAY + nanos // 1_000_000, nanos % 1_000_000)
@@ -115,13 +118,13 @@ def clock_text(second_of_day: int) -> str:
 
 
 def unscaled_value(value: Decimal, scale: int) -> int:
-    """The integer that a DECIMAL stands for at `scale`; the value must be exact there."""
+    """The unscaled integer of a decimal, `value * 10**scale`, which must be a whole number."""
     with localcontext() as context:
         context.prec = 80
         return int(value.scaleb(scale))
 
 
 def decimal_of(unscaled: int, scale: int) -> Decimal:
-    """The DECIMAL value with all digits of its scale."""
+    """The decimal `unscaled / 10**scale`, with all digits of its scale."""
     digits = tuple(map(int, str(abs(unscaled))))
     return Decimal((int(unscaled < 0), digits, -scale))

@@ -1,6 +1,6 @@
-"""FLOAT and DOUBLE as text the way Java up to 18 prints them; its digits are not always the shortest (Java Double.toString).
+"""FLOAT and DOUBLE as text, exactly as Java before 19 prints them: its digits are not always the shortest (Double.toString).
 
-Casts to text print numbers so, and the directories of partitions that such a Java wrote are found by these texts.
+Casts to text use this form, and so do partition directories written by those versions of Java.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ _PLAIN_LOW, _PLAIN_HIGH = -3, 8
 
 
 def java_double_text(value: float) -> str:
-    """Text of a DOUBLE, such as `1.0`, `-0.0`, `1.0E10`, `4.9E-324`."""
+    """A DOUBLE as text, such as `1.0`, `-0.0`, `1.0E10` or `4.9E-324`."""
     (bits,) = struct.unpack("<Q", struct.pack("<d", value))
     return _text(value, bits >> 52 & 0x7FF, bits & (1 << 52) - 1, _DOUBLE_BITS, 1023)
 
 
 def java_float_text(value: float) -> str:
-    """Text of a FLOAT given as the double that it widens to."""
+    """A FLOAT as text; `value` is the FLOAT widened to a Python float."""
     (bits,) = struct.unpack("<I", struct.pack("<f", value))
     return _text(value, bits >> 23 & 0xFF, bits & (1 << 23) - 1, _FLOAT_BITS, 127)
 
 
 def _text(value: float, biased: int, fraction: int, precision: int, bias: int) -> str:
-    """`biased` exponent and `fraction` as in the IEEE form with `precision` significant bits."""
+    """Text of `value`, given its `biased` exponent and `fraction` bits in the IEEE format with `precision` significant bits."""
     if math.isnan(value):
         return "NaN"
     sign = "-" if math.copysign(1.0, value) < 0 else ""
@@ -39,11 +39,11 @@ def _text(value: float, biased: int, fraction: int, precision: int, bias: int) -
         significant = fraction.bit_length()
         mantissa, exponent = fraction << (precision - significant), significant - precision + 1 - bias
     digits, point = _digits(mantissa << (_DOUBLE_BITS - precision), exponent, significant)
-    return sign + _laid_out(digits, point)
+    return sign + _formatted(digits, point)
 
 
 def _digits(mantissa: int, exponent: int, significant: int) -> tuple[str, int]:
-    """Decimal digits and the place of the point before them, of mantissa / 2**52 * 2**exponent with `significant` true bits."""
+    """Decimal digits and position of the decimal point, of mantissa / 2**52 * 2**exponent with `significant` exact bits."""
     zeros = (mantissa & -mantissa).bit_length() - 1
     used = _DOUBLE_BITS - zeros
     if used - exponent - 1 <= 0 and exponent <= 62:
@@ -52,7 +52,7 @@ def _digits(mantissa: int, exponent: int, significant: int) -> tuple[str, int]:
 
 
 def _whole_number_digits(number: int, exponent: int, significant: int) -> tuple[str, int]:
-    """A whole number; decimal places below the last significant bit are rounded away."""
+    """Digits of a whole number, with decimal places below the last significant bit rounded away."""
     dropped = 0
     if exponent > significant:
         dropped = _decimal_digits_below(exponent - significant - 1)
@@ -63,12 +63,12 @@ def _whole_number_digits(number: int, exponent: int, significant: int) -> tuple[
 
 
 def _decimal_digits_below(bits: int) -> int:
-    """Decimal places that `bits` binary places cover wholly."""
+    """Number of decimal places that lie entirely within `bits` binary places."""
     return len(str(1 << bits)) - 1 if bits > 1 else 0
 
 
 def _generated_digits(mantissa: int, used: int, exponent: int, significant: int) -> tuple[str, int]:
-    """Digit by digit until what is left lies within half a unit of the last significant bit (Steele and White)."""
+    """Digits generated until the rest is within half a unit of the last significant bit (Steele and White)."""
     estimate = _estimated_decimal_exponent(mantissa, used, exponent)
     tiny = max(0, used - exponent - 1)
     five_up, five_down = max(0, -estimate), max(0, estimate)
@@ -94,7 +94,7 @@ def _five_bits(power: int) -> int:
 
 
 def _generate(rest: int, scale: int, unit: int, estimate: int, width: int) -> tuple[str, int]:
-    """`width`: the bits of the integers that Java takes here, 0 for big ones; their overflows show in the last digit."""
+    """Digits of rest / scale. `width`: bits of the integers that Java uses, 0 for BigInteger; overflow affects the last digit."""
     digits: list[int] = []
     tens = scale * 10
     low = high = False
@@ -116,7 +116,7 @@ def _generate(rest: int, scale: int, unit: int, estimate: int, width: int) -> tu
 
 
 def _ends(rest: int, unit: int, tens: int, width: int) -> tuple[bool, bool]:
-    """Whether what is left, and what is missing to the next digit, is less than the unit."""
+    """Whether the rest, and the distance to the next digit, are less than the unit."""
     if width == 0:
         return rest < unit, rest + unit >= tens
     return unit <= 0 or rest < unit, unit <= 0 or _wrapped(rest + unit, width) > tens
@@ -137,13 +137,13 @@ def _rounded_up(digits: list[int], point: int) -> tuple[str, int]:
 
 
 def _estimated_decimal_exponent(mantissa: int, used: int, exponent: int) -> int:
-    """Java's linear estimate of floor(log10(value)); too high by at most one."""
+    """Java's linear estimate of floor(log10(value)), which is too high by at most one."""
     normalised = math.ldexp(mantissa, 1 - used)
     return math.floor((normalised - 1.5) * 0.289529654 + 0.176091259 + exponent * 0.301029995663981)
 
 
-def _laid_out(digits: str, point: int) -> str:
-    """`digits` with the decimal point after `point` of them: plain between 10^-3 and 10^7, else with an exponent."""
+def _formatted(digits: str, point: int) -> str:
+    """The digits with the decimal point after `point` of them: plain from 10^-3 to below 10^7, otherwise with an exponent."""
     if 0 < point < 8:
         whole, fraction = digits[:point].ljust(point, "0"), digits[point:]
         return f"{whole}.{fraction or '0'}"

@@ -1,11 +1,11 @@
 """The total order of primary keys, vectorised: each key column becomes one or two int64 words per row (FORMAT.md, section 7.3).
 
-Null is the smallest value and equals itself. Strings and binaries compare by unsigned bytes, FLOAT and DOUBLE as Java's `compare`
-(-0.0 < 0.0, NaN greatest). Serialised keys of many files become words as well, without decoding them one by one.
+Null is the smallest value and equals itself. Strings and binaries compare by unsigned bytes, FLOAT and DOUBLE as in Java
+(-0.0 < 0.0, NaN is greatest). Serialised keys from manifests are converted to words too, without decoding them one by one.
 
-Sorting rows by several words, stably, is the kernel of every merge, flush and compaction. NumPy's plain sort of integers is
-vectorised and about five times as fast as its stable argsort, thirty times as fast as `lexsort`. So words are joined where they
-fit into 63 bits, with the row number in the lowest bits: a plain sort is then stable, and its result holds the order.
+A stable sort of rows by several words is the kernel of every merge, flush and compaction. NumPy's plain sort of integers is
+vectorised, about five times as fast as its stable argsort and thirty times as fast as `lexsort`. Words are therefore packed into
+63 bits where possible, with the row number in the lowest bits: a plain sort is then stable, and yields the row order.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from paimon_cli.datatypes.binary_row import header_size
 from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, BinaryType, DataType, StringType, TimestampType
 
 WORD_BITS = 63
-"""Without the sign."""
+"""Bits of an int64 without the sign."""
 RADIX_BITS = 16
-"""NumPy sorts words of up to this width (buckets, partitions, tasks) by their digits, two to three times as fast again."""
+"""NumPy uses radix sort up to this width (buckets, partitions, tasks), which is another two to three times as fast."""
 FEW_DESCENTS = 3
-"""Up to this many descents `kind="stable"` is faster, because it finds the ascending runs and merges them."""
+"""Up to this many descents `kind="stable"` is faster, because it detects ascending runs and merges them."""
 
 
 def stable_order(words: Sequence[np.ndarray]) -> np.ndarray:
@@ -56,7 +56,7 @@ def _order(word: np.ndarray) -> np.ndarray:
 
 
 def _joined(words: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Fewer words that order rows in the same way: neighbours share one where the row number still fits into it."""
+    """Fewer words with the same order: adjacent words are packed into one if that leaves room for the row number."""
     if len(words) == 1 or len(words[0]) == 0:
         return [*words[:1]]
     room = WORD_BITS - _row_bits(words[0])
@@ -68,7 +68,7 @@ def _joined(words: Sequence[np.ndarray]) -> list[np.ndarray]:
             joined[-1] = (joined[-1] << bits) | (word - low)
             free_bits -= bits
         else:
-            # A word of full width is left as it is: its differences from the least value could leave 64 bits.
+            # A word of full width stays as it is, because subtracting its minimum could overflow 64 bits.
             joined.append(word - low if bits <= room else word)
             free_bits = max(0, room - bits)
     return joined
@@ -79,13 +79,13 @@ def _row_bits(word: np.ndarray) -> int:
 
 
 def _span(word: np.ndarray) -> tuple[int, int]:
-    """The least value, and how many bits the differences from it need."""
+    """The minimum, and the number of bits that differences from it need."""
     low = int(word.min())
     return low, (int(word.max()) - low).bit_length()
 
 
 Key = tuple[Any, ...]
-"""One key as comparable Python values; keys of one table compare with `<`."""
+"""A key as comparable Python values, with `NULL_PART` for null."""
 
 
 class NullPart:
@@ -117,7 +117,7 @@ NULL_PART = NullPart()
 
 
 def comparable(column: pa.Array) -> pa.Array:
-    """The column as integers, strings, binaries or decimals whose natural order is Paimon's. Nulls stay."""
+    """The column as integers, strings, binaries or decimals whose natural order is that of Paimon. Nulls remain null."""
     t = column.type
     if pa.types.is_boolean(t):
         return column.cast(pa.int8())
@@ -132,8 +132,9 @@ def comparable(column: pa.Array) -> pa.Array:
 
 
 def order_words(columns: Sequence[pa.Array]) -> list[np.ndarray]:
-    """One int64 array per column, two where it holds nulls, comparable within this call only: long values are replaced by their
-    dense rank.
+    """The order words of all columns, most significant first: one int64 array per column, two if it has nulls.
+
+    Words of different calls are not comparable, because values other than integers are replaced by their dense rank.
     """
     return [word for column in columns for word in null_first_words(column)]
 
@@ -174,7 +175,7 @@ def key_at(columns: Sequence[pa.Array], row: int) -> Key:
 
 
 def count_up_to(columns: Sequence[pa.Array], key: Key) -> int:
-    """How many rows of the sorted `comparable` columns are <= `key`: a binary search over rows."""
+    """Number of rows <= `key` in sorted columns, which come from `comparable`; found by binary search."""
     if len(columns) == 1 and pa.types.is_integer(columns[0].type) and not columns[0].null_count and key != (NULL_PART,):
         return int(np.searchsorted(columns[0].to_numpy(), key[0], "right"))
     low, high = 0, len(columns[0])
@@ -188,7 +189,7 @@ def count_up_to(columns: Sequence[pa.Array], key: Key) -> int:
 
 
 def comparable_key(values: Sequence[Any]) -> Key:
-    """A key decoded from a manifest as comparable Python values (floats by Java's order, the rest as they are)."""
+    """A `Key` from the internal values of a key in a manifest; floats are mapped to integers in Java's order."""
     return tuple(_comparable_part(value) for value in values)
 
 
@@ -205,25 +206,26 @@ def _float_rank(value: float) -> int:
 
 _Ints = npt.NDArray[np.int64]
 WordsAt = Callable[[_Ints | int], _Ints]
-"""The eight bytes at an offset of each row, little-endian, with zeros after the end of the row."""
+"""Reads the eight bytes at an offset of each serialised row, little-endian, with zeros beyond the end of the row."""
 
 _ARITY_SIZE = 4
 _NARROW = {"TINYINT": np.int8, "SMALLINT": np.int16, "INT": np.int32, "DATE": np.int32, "TIME": np.int32}
-_MOST_COLUMNS = 56
-"""The most fields whose null bits fit into the first eight bytes, after the row kind."""
-_LONGEST = 256
+_MAX_COLUMNS = 56
+"""Number of fields whose null bits fit into the first eight bytes, after the row kind."""
+_MAX_LENGTH = 256
+"""Strings and binaries longer than this many bytes are not converted to words."""
 _LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(9)], dtype=np.uint64)
 _SIGN = np.uint64(1 << 63)
 
 
 def key_words(words_at: WordsAt, lengths: _Ints, types: Sequence[DataType]) -> list[_Ints] | None:
-    """Columns of words, the first one deciding first, that order as the rows do. `lengths`: bytes of each row.
+    """Order words of serialised keys, most significant first. `lengths`: size of each row in bytes.
 
-    None where a row is not a plain key (nulls, another arity, a value outside of it), or a type or length is not provided for.
+    None if a row is not a valid key (nulls, another arity, a value beyond its end), or has an unsupported type or length.
     """
     arity = int.from_bytes(len(types).to_bytes(4, "big"), "little")
     slots = _ARITY_SIZE + header_size(len(types))
-    if len(types) > _MOST_COLUMNS or (lengths < slots + 8 * len(types)).any():
+    if len(types) > _MAX_COLUMNS or (lengths < slots + 8 * len(types)).any():
         return None
     if (words_at(0) & 0xFFFFFFFF != arity).any() or (words_at(_ARITY_SIZE).view(np.uint64) >> np.uint64(8)).any():
         return None
@@ -237,13 +239,13 @@ def key_words(words_at: WordsAt, lengths: _Ints, types: Sequence[DataType]) -> l
 
 
 def ranks(columns: Sequence[_Ints]) -> _Ints:
-    """One integer a row that orders as the columns of words do, and is equal where they are."""
-    deciding = [column for column in columns if (column != column[:1]).any()]
-    if len(deciding) <= 1:
-        return deciding[0] if deciding else np.zeros(len(columns[0]) if columns else 0, dtype=np.int64)
-    order = np.lexsort(deciding[::-1])
+    """The dense rank of each row in the order of several words; equal rows have equal ranks."""
+    varying = [column for column in columns if (column != column[:1]).any()]
+    if len(varying) <= 1:
+        return varying[0] if varying else np.zeros(len(columns[0]) if columns else 0, dtype=np.int64)
+    order = np.lexsort(varying[::-1])
     steps = np.zeros(len(order), dtype=bool)
-    for column in deciding:
+    for column in varying:
         ordered = column[order]
         steps[1:] |= ordered[1:] != ordered[:-1]
     found = np.empty(len(order), dtype=np.int64)
@@ -272,19 +274,19 @@ def _column_words(words_at: WordsAt, lengths: _Ints, slot: int, t: DataType) -> 
 
 
 def _ordered_floats(values: npt.NDArray[np.float64]) -> _Ints:
-    """IEEE bits bent so that integer order is Java's order; every NaN becomes the canonical, greatest one."""
+    """IEEE bits transformed so that integer order is Java's order; every NaN becomes the canonical one, which is greatest."""
     bits = np.where(np.isnan(values), np.int64(0x7FF8000000000000), values.view(np.int64))
     return np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
 
 
 def _bytes_words(words_at: WordsAt, lengths: _Ints, slot: int, words: _Ints) -> list[_Ints] | None:
-    """Big-endian words of the bytes, then the length, which distinguishes a value from the same one followed by zeros."""
+    """Big-endian words of the bytes, then the length, which orders a value before the same value followed by zeros."""
     marks = words.view(np.uint64) >> np.uint64(56)
     inline = marks >= 0x80
     sizes = np.where(inline, (marks & np.uint64(0x7F)).view(np.int64), words & 0xFFFFFFFF)
     begins = np.where(inline, slot, _ARITY_SIZE + (words >> 32))
     longest = int(sizes.max(initial=0))
-    if longest > _LONGEST or _outside(begins, sizes, lengths):
+    if longest > _MAX_LENGTH or _outside(begins, sizes, lengths):
         return None
     found = []
     for offset in range(0, longest, 8):

@@ -1,8 +1,8 @@
-"""Places of rows on curves that fill the space of several columns: rows that are near in any of them are near on the curve.
+"""Z-order and Hilbert curve indexes of rows, by which sorted files cluster several columns at once.
 
-The bytes are Paimon's own (Java ZIndexer, HilbertIndexer), with what is peculiar in them: a z-order takes the first bytes of
-decimals and drops the low half of the order of negative floats; a Hilbert curve takes whole numbers as they are, without their
-sign, which puts negative ones last, and reads short texts as small numbers.
+The bytes equal those of Paimon (Java ZIndexer, HilbertIndexer), including their peculiarities: z-order uses the leading bytes of
+decimals, and does not order negative floats by their low bits; the Hilbert curve treats integers as unsigned, which puts negative
+ones last, and short strings as small numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from paimon_cli.datatypes.data_type import INTEGER_ROOTS, BinaryType, DataType, DecimalType, NestedType, StringType, TimestampType
 
 Bytes = np.ndarray
-"""Equally many bytes for each row, the most significant first."""
+"""Array of uint8, shape (rows, width): the bytes of each row, most significant first."""
 
 HILBERT_BITS = 63
 _SIGN = np.int64(np.iinfo(np.int64).min)
@@ -25,7 +25,7 @@ _DECIMAL_WIDTH = 16
 
 
 def z_order(columns: Sequence[pa.Array], types: Sequence[DataType], text_bytes: int = _WIDTH) -> pa.Array:
-    """The bits of all columns in turn; `text_bytes`: how many bytes of texts and binary values count."""
+    """The interleaved bits of all columns, as a binary array. `text_bytes`: length to which strings and binaries are cut."""
     bits = [np.unpackbits(_z_bytes(column, t, text_bytes), axis=1) for column, t in zip(columns, types, strict=True)]
     lengths = [part.shape[1] for part in bits]
     starts = np.cumsum([0, *lengths[:-1]])
@@ -34,7 +34,7 @@ def z_order(columns: Sequence[pa.Array], types: Sequence[DataType], text_bytes: 
 
 
 def hilbert(columns: Sequence[pa.Array], types: Sequence[DataType]) -> pa.Array:
-    """The distance along a Hilbert curve of 63 bits in each dimension, as a whole number without leading bytes."""
+    """The distance of each row along a Hilbert curve with 63 bits per dimension, as a big-endian number in a binary array."""
     axes = [_axis(column, t) for column, t in zip(columns, types, strict=True)]
     bits = [np.unpackbits(_big_endian(axis), axis=1)[:, 64 - HILBERT_BITS :] for axis in _transposed(axes)]
     in_turn = np.stack(bits, axis=2).reshape(len(axes[0]), HILBERT_BITS * len(axes))
@@ -61,7 +61,7 @@ def _transposed(axes: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def has_place(t: DataType) -> bool:
-    """Whether values of the type have a place on a curve."""
+    """Whether columns of the type can be indexed by the curves."""
     return not isinstance(t, NestedType) and (t.root in INTEGER_ROOTS or t.root in _OTHER_ROOTS or _is_text(t))
 
 
@@ -91,7 +91,7 @@ def _z_bytes(column: pa.Array, t: DataType, text_bytes: int) -> Bytes:
 
 
 def _axis(column: pa.Array, t: DataType) -> np.ndarray:
-    """The coordinate of each row; null is the greatest."""
+    """The Hilbert coordinate (int64) of each row; null is the greatest."""
     if _is_text(t):
         first = _first_bytes(column, _WIDTH)
         lengths = np.minimum(pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False), _WIDTH).astype(np.int64)
@@ -115,7 +115,7 @@ def _axis(column: pa.Array, t: DataType) -> np.ndarray:
 
 
 def _numbers(column: pa.Array, t: DataType) -> np.ndarray:
-    """Whole numbers, days, and millis of the day or since 1970; 0 for null."""
+    """Values as int64: integers, days, millis of the day or epoch millis; 0 for null."""
     if isinstance(t, TimestampType):
         ticks = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         return ticks // {"ms": 1, "us": 1_000, "ns": 1_000_000}[column.type.unit]
@@ -124,7 +124,7 @@ def _numbers(column: pa.Array, t: DataType) -> np.ndarray:
 
 
 def _float_bits(column: pa.Array) -> np.ndarray:
-    """Java's Double.doubleToLongBits, which knows one NaN."""
+    """Java's `Double.doubleToLongBits`, which maps every NaN to the same bits."""
     values = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
     return np.where(np.isnan(values), np.nan, values).view(np.int64)
 
@@ -134,7 +134,7 @@ def _big_endian(numbers: np.ndarray) -> Bytes:
 
 
 def _first_bytes(column: pa.Array, width: int) -> Bytes:
-    """The first bytes of each value, followed by zeros where it is shorter."""
+    """The first `width` bytes of each value, padded with zeros."""
     _, offsets, data = column.buffers()
     bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
@@ -149,12 +149,12 @@ def _unscaled(column: pa.Array) -> Bytes:
 
 
 def _leading(numbers: Bytes) -> Bytes:
-    """The first 8 of the fewest bytes that hold each number, followed by zeros."""
+    """The first 8 bytes of the shortest two's complement form of each number, padded with zeros."""
     fill = np.where(numbers[:, :1] >= 0x80, 0xFF, 0).astype(np.uint8)
     is_fill = numbers == fill
-    # a leading byte can go if the byte after it still shows the sign
-    goes = is_fill[:, :-1] & ((numbers[:, 1:] ^ fill) < 0x80)
-    first = np.where(goes.all(axis=1), goes.shape[1], np.argmin(goes, axis=1))
+    # a leading byte is redundant if the next byte has the same sign
+    redundant = is_fill[:, :-1] & ((numbers[:, 1:] ^ fill) < 0x80)
+    first = np.where(redundant.all(axis=1), redundant.shape[1], np.argmin(redundant, axis=1))
     places = first[:, None] + np.arange(_WIDTH)
     taken = np.take_along_axis(numbers, np.minimum(places, numbers.shape[1] - 1), axis=1)
     return np.where(places < numbers.shape[1], taken, 0).astype(np.uint8)

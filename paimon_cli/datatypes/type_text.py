@@ -1,4 +1,4 @@
-"""Parses type texts such as `DECIMAL(10, 2) NOT NULL` (FORMAT.md, section 2; Java DataTypeJsonParser), and names in quotes."""
+"""Parses types such as `DECIMAL(10, 2) NOT NULL` (FORMAT.md, section 2; Java DataTypeJsonParser), and quoted names."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _ASCII_PRINTABLE = frozenset(map(chr, range(0x21, 0x7F)))
 
 
 def is_java_whitespace(char: str) -> bool:
-    """Java's `Character.isWhitespace`: unlike Python's `isspace` without U+0085 and the no-break spaces."""
+    """Java's `Character.isWhitespace`, which unlike Python's `isspace` excludes U+0085 and no-break spaces."""
     if char in _ASCII_PRINTABLE:
         return False
     return char in _CONTROL_SPACES or (char not in _NO_BREAK_SPACES and unicodedata.category(char) in ("Zs", "Zl", "Zp"))
 
 
 def is_java_blank(text: str) -> bool:
-    """Whether `text` is empty or white space only, by Java's rule."""
+    """Whether `text` is empty or consists of white space only, by Java's definition."""
     return all(map(is_java_whitespace, text))
 
 
@@ -80,7 +80,7 @@ class _Token(NamedTuple):
 
 
 def parse_type_text(text: str, *, sql: bool = False) -> DataType:
-    """The type that `text` names, keywords in any case. `sql` also allows `ARRAY<...>`, `MAP<...>` and `ROW<...>`.
+    """Parse a type; keywords are case-insensitive. `sql` also allows `ARRAY<...>`, `MAP<...>` and `ROW<...>`.
 
     Raises `UsageError` that names the position and what was found there.
     """
@@ -91,7 +91,7 @@ def parse_type_text(text: str, *, sql: bool = False) -> DataType:
 
 
 def check_field_names(names: list[str]) -> None:
-    """Java's rule for the fields of a ROW or table: unique, none blank. Raises `UsageError`."""
+    """Raise `UsageError` unless the field names of a ROW or table are unique and not blank, as Java requires."""
     if any(is_java_blank(name) for name in names):
         raise UsageError("a field has a blank name", "field names need at least one character that is not white space")
     doubles = sorted(name for name, times in Counter(names).items() if times > 1)
@@ -110,7 +110,7 @@ class _Reader:
         self._field_ids = count()
 
     def type(self) -> DataType:
-        """A type with its nullability, and Java's old suffix form `INT ARRAY`."""
+        """Parse a type with its nullability, including Java's old suffix form `INT ARRAY`."""
         result = self._nullability(self._bare_type())
         if self._take("ARRAY"):
             return self._nullability(ArrayType(result))
@@ -207,7 +207,7 @@ class _Reader:
         return RowType(tuple(fields))
 
     def _row_field(self) -> DataField:
-        """`name TYPE [COMMENT 'text']`; ids are counted from 0, a field before those inside of it."""
+        """Parse `name TYPE [COMMENT 'text']`; ids are numbered from 0, a field before its nested fields."""
         field_id, name = next(self._field_ids), self._peek()
         if not name or name[0] in "(),<>'":
             raise self._error("a field name is missing")
@@ -233,7 +233,7 @@ class _Reader:
         return t
 
     def _argument(self, default: int, low: int, high: int) -> int:
-        """The one number in parentheses, or `default` without parentheses."""
+        """Parse a number in parentheses; `default` if there are none."""
         if not self._take("("):
             return default
         number = self._integer(low, high)
@@ -293,12 +293,15 @@ _NAME = re.compile(r'\s*(?:(?P<quoted>`(?:[^`]|``)+`|"(?:[^"]|"")+")\s*|(?P<plai
 
 
 def quoted_name(name: str) -> str:
-    """The name in backquotes, as conditions and `quoted_names` take it."""
+    """The name in backquotes, as conditions and `quoted_names` accept it."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def quoted_names(text: str) -> tuple[str, ...]:
-    """Names separated by commas, plain or in backquotes or double quotes (doubled inside). `UsageError` if a quote is open."""
+    """Parse names separated by commas, plain, or in backquotes or double quotes (doubled inside).
+
+    Raises `UsageError` if a quote is not closed.
+    """
     names: list[str] = []
     place = 0
     while place < len(text):

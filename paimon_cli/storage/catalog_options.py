@@ -1,4 +1,4 @@
-"""Catalog options: which storage, which credentials, which commit lock; and the redaction of credentials from every text."""
+"""Catalog options for storage, credentials and the commit lock, and the redaction of credentials from messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.options.option_text import parse_duration, plain_number
 
 _USER_INFO = re.compile(r"(?<=://)(?!(?:(?<=abfs://)|(?<=abfss://))[\w$-]+@)[^/@\s]+@")
-"""The part of a URL before the host; on Azure that is the container."""
+"""User info before the host of a URL. In abfs:// URLs that part is the container, which is not secret."""
 _QUERY = re.compile(r"(://[^\s?]+)\?\S+")
 _SECRET_KEY = re.compile(
     r"secret|passw|passphrase|token|credential|connection[-_.]?string|signature|\bsas\b|(?<![a-z])(pwd|auth)(?![a-z])"
@@ -32,9 +32,9 @@ def without_user_info(url: str) -> str:
 
 
 def redact(text: str, options: Mapping[str, Any]) -> str:
-    """The text without user info, queries and the values of secret storage options, however deeply they are nested.
+    """Remove URL user info, URL queries and the values of secret options, also of nested ones, from `text`.
 
-    A secret that looks like a word or a number is taken out only where it stands alone, never from the middle of another word.
+    A secret that is a plain word or number is replaced only as a whole word, never inside another one.
     """
     for secret in sorted(_secrets(options), key=len, reverse=True):
         pattern = re.escape(secret)
@@ -62,26 +62,27 @@ _CATALOG_NAMES = {
 
 
 def is_catalog_option(key: str) -> bool:
-    return key.startswith(_STORE_PREFIXES) or _is_of_lock(key)
+    """Whether an option configures the catalog (its store, lock or metastore), not the table."""
+    return key.startswith(_STORE_PREFIXES) or _is_lock_or_metastore_option(key)
 
 
 def store_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that tasks need to read and write files; the lock and its password are left out."""
-    return {key: value for key, value in options.items() if not _is_of_lock(key)}
+    """The options that tasks need to read and write files, without those of the lock and metastore and their passwords."""
+    return {key: value for key, value in options.items() if not _is_lock_or_metastore_option(key)}
 
 
-def _is_of_lock(key: str) -> bool:
+def _is_lock_or_metastore_option(key: str) -> bool:
     return key in _LOCK_NAMES | _CATALOG_NAMES or key.startswith(_LOCK_PREFIXES + _CATALOG_PREFIXES)
 
 
 def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Options of the catalog, options of the table."""
+    """Split options into those of the catalog and those of the table."""
     catalog = {key: value for key, value in options.items() if is_catalog_option(key)}
     return catalog, {key: value for key, value in options.items() if key not in catalog}
 
 
 def file_system_options(scheme: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The options for the fsspec file system of a scheme: those below `fs.<scheme>.`, and unknown names."""
+    """The options for the fsspec file system of a scheme: those prefixed `fs.<scheme>.`, and names without a prefix."""
     prefix = f"fs.{scheme}."
     plain = {key: value for key, value in options.items() if "." not in key and not is_catalog_option(key)}
     return plain | {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
@@ -94,7 +95,7 @@ DEFAULT_KEY_LENGTH = "255"
 
 @dataclass(frozen=True)
 class DatabaseAddress:
-    """`uri`: JDBC or SQLAlchemy URL."""
+    """A database and its login; `uri` is a JDBC or SQLAlchemy URL."""
 
     uri: str = field(repr=False)
     user: str | None = None
@@ -110,7 +111,7 @@ class DatabaseAddress:
 
 @dataclass(frozen=True)
 class LockSettings(DatabaseAddress):
-    """Times in millis; as in Java a lock expires `acquire_timeout` after it was taken."""
+    """The lock of a JDBC catalog. Times are in milliseconds; as in Java, it expires `acquire_timeout` after it was acquired."""
 
     catalog_key: str = "jdbc"
     acquire_timeout: int = 480_000
@@ -119,9 +120,9 @@ class LockSettings(DatabaseAddress):
 
 
 def lock_settings(options: Mapping[str, Any]) -> LockSettings | None:
-    """The lock that catalog options ask for: by `lock.enabled=true` or `metastore=jdbc`, with the database in `uri`.
+    """The lock configured by `lock.enabled=true` or `metastore=jdbc`, whose database is `uri`; None if there is none.
 
-    None without one, or with `lock.enabled=false`. UsageError on values that make no sense, NotSupported for other locks.
+    Raises `UsageError` for invalid values and `NotSupported` for other types of lock.
     """
     enabled = str(options.get("lock.enabled", options.get("metastore") == "jdbc")).lower()
     if enabled not in ("true", "false"):
@@ -148,15 +149,18 @@ def lock_settings(options: Mapping[str, Any]) -> LockSettings | None:
 
 
 def database_and_table(table_url: str) -> tuple[str, str]:
-    """The names in WAREHOUSE/database.db/table."""
+    """Database and table name of a table at WAREHOUSE/database.db/table."""
     parent, _, table = table_url.rstrip("/").rpartition("/")
     return parent.rpartition("/")[2].removesuffix(".db"), table
 
 
 def lock_id(settings: LockSettings, table_url: str) -> str:
-    """`<catalogKey>.<database>.<table>` of a table in WAREHOUSE/database.db/table, as Java's JdbcCatalogLock has it."""
+    """The lock of a table at WAREHOUSE/database.db/table: `<catalogKey>.<database>.<table>`, as in Java's JdbcCatalogLock.
+
+    Raises `UsageError` if it is longer than the column of the lock table.
+    """
     database, table = database_and_table(table_url)
-    found = f"{settings.catalog_key}.{database}.{table}"
-    if len(found) > settings.key_length:
-        raise UsageError(f"the lock name {found} is too long", f"the lock table holds {settings.key_length} characters")
-    return found
+    name = f"{settings.catalog_key}.{database}.{table}"
+    if len(name) > settings.key_length:
+        raise UsageError(f"the lock name {name} is too long", f"the lock table holds {settings.key_length} characters")
+    return name

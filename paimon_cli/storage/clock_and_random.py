@@ -1,4 +1,4 @@
-"""Time and randomness, injected so that every interleaving can be replayed in tests."""
+"""Time and randomness, injected so that tests can replay any interleaving."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The clock of the operating system."""
 
     def now_millis(self) -> int:
         return time.time_ns() // 1_000_000
@@ -27,14 +27,14 @@ class SystemClock:
 
 
 class BelatedClock:
-    """A clock that is behind another by a number of millis."""
+    """A clock that lags another one by a fixed number of milliseconds."""
 
     def __init__(self, clock: Clock, behind_millis: int) -> None:
         self._clock = clock
-        self._behind = behind_millis
+        self._lag_millis = behind_millis
 
     def now_millis(self) -> int:
-        return self._clock.now_millis() - self._behind
+        return self._clock.now_millis() - self._lag_millis
 
     def sleep(self, seconds: float) -> None:
         self._clock.sleep(seconds)
@@ -46,15 +46,15 @@ def local_wall_clock(now_millis: int) -> int:
 
 
 def local_hour(millis: int) -> int:
-    """Hour of the day, 0 to 23, at that moment (epoch millis) in this machine's zone."""
+    """Hour of the day (0 to 23) of an epoch time in milliseconds, in the local time zone."""
     return time.localtime(millis // 1000).tm_hour
 
 
 def moment_of_wall_clock(millis: int) -> int:
-    """The inverse of `local_wall_clock`: epoch millis; the value itself for years that cannot be converted."""
+    """Inverse of `local_wall_clock`, in epoch millis. Years that cannot be converted are returned unchanged."""
     try:
-        shown = time.gmtime(millis // 1000)
-        return int(time.mktime((*shown[:8], -1))) * 1000 + millis % 1000
+        wall_clock = time.gmtime(millis // 1000)
+        return int(time.mktime((*wall_clock[:8], -1))) * 1000 + millis % 1000
     except (OverflowError, ValueError, OSError):
         return millis
 
@@ -63,16 +63,16 @@ class RandomSource(Protocol):
     """Source of unique names and of the jitter of retries."""
 
     def uuid(self) -> str:
-        """A lower-case UUID text of 36 characters."""
+        """A random UUID as lower-case text of 36 characters."""
         ...
 
     def jitter(self) -> float:
-        """A number in [0, 1)."""
+        """A random number in [0, 1)."""
         ...
 
 
 class SystemRandom:
-    """The operating system's randomness."""
+    """Random UUIDs from the operating system, and jitter from Python's generator."""
 
     def uuid(self) -> str:
         return str(uuid.uuid4())

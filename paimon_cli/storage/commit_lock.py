@@ -1,15 +1,15 @@
-"""Paimon's own lock in a SQL database: a row of `paimon_distributed_locks` (FORMAT.md, section 14.2; Java JdbcCatalogLock).
+"""The commit lock of a JDBC catalog: a row of `paimon_distributed_locks` (FORMAT.md, section 14.2; Java JdbcCatalogLock).
 
-The row carries its owner (`lock_owner`, a column that newer Java has and adds to older tables, as we do), so that a holder
-can tell whether the lock is still its own. It expires, by the clock of the database, `lock-acquire-timeout` after it was taken.
+The row names its owner, so that a holder can tell whether it still holds the lock. (The column `lock_owner` exists in newer Java
+versions, which also add it to older tables.) It expires `lock-acquire-timeout` after it was acquired, by the database's clock.
 
-No lock can keep out a holder that has lost it. A writer that is suspended between its last check of the row and its put, or whose
-put takes longer than the lock lives, may still write while the next holder has the lock. `Lease.confirm` keeps that window small:
-it checks the row right before the put and refuses once half of the lock's life is over, so that the put has the other half to
-arrive. On a store with a proven put-if-absent the put itself is exclusive, and this risk does not exist.
+An expiring lock cannot stop a holder that has lost it without noticing. A writer that is suspended between its last check of the
+row and its put, or whose put outlasts the lock, may still write while the next holder has the lock. `Lease.confirm` keeps that
+window small: it checks the row right before the put, and fails once half of the lock's lifetime has passed, so that the put has
+the other half to arrive. On a store with a proven put-if-absent the put itself is exclusive, and this risk does not exist.
 
-PostgreSQL keeps `acquired_at` in the time zone of the session: all clients must have the same one (PGTZ; Java's is that of
-its JVM), else locks look older or younger than they are.
+PostgreSQL keeps `acquired_at` in the session's time zone. All clients must use the same one (PGTZ; in Java that of the JVM),
+otherwise locks appear older or younger than they are.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 _FIRST_SLEEP = 100
 _ROUNDING = 1_000
-"""Millis: SQLite and MySQL count a lock's age in whole seconds."""
+"""Milliseconds. SQLite and MySQL report the age of a lock in whole seconds."""
 _GRACE = 2 * _ROUNDING
-"""How long a row may outlive its expiry by rounding; waiters must not give up just before that."""
+"""How long (milliseconds) a row may outlive its expiry because of rounding; waiters must not give up before that."""
 
 
 class CommitLock:
-    """The lock of one table. Connects when it is taken, not before; picklable."""
+    """The commit lock of one table. Connects only when it is acquired; picklable."""
 
     def __init__(
         self, settings: LockSettings, table_url: str, clock: Clock | None = None, random: RandomSource | None = None
@@ -52,31 +52,33 @@ class CommitLock:
         return CommitLock, (self._settings, self._table_url, self._clock, self._random)
 
     def check(self) -> None:
-        """Connect once, to raise errors before any work is done."""
+        """Connect once, so that a wrong address or login fails before any work is done."""
         self._connect()[1].close()
 
     @contextlib.contextmanager
     def held(self) -> Iterator[Lease]:
         """Acquire the lock, waiting up to `lock-acquire-timeout`, and release it at the end of the block.
 
-        `StorageUnavailable` if it could not be acquired or the database does not answer.
+        Raises `StorageUnavailable` if the lock cannot be acquired or the database does not answer.
         """
         table, connection = self._connect()
         with contextlib.closing(connection):
-            lease = self._take(table, connection)
+            lease = self._acquire(table, connection)
             try:
                 yield lease
             finally:
                 lease.release()
 
-    def _take(self, table: LockTable, connection: Connection) -> Lease:
+    def _acquire(self, table: LockTable, connection: Connection) -> Lease:
         owner, begin, sleep = self._random.uuid(), self._clock.now_millis(), _FIRST_SLEEP
         while True:
             since = self._clock.now_millis()
             with _database_errors(self._settings):
                 table.remove_expired(connection, self._id)
-                if table.insert(connection, self._id, owner, self._life_seconds):
-                    return Lease(self._settings, table, connection, self._clock, self._id, owner, since, self._life_seconds * 500)
+                if table.insert(connection, self._id, owner, self._lifetime_seconds):
+                    return Lease(
+                        self._settings, table, connection, self._clock, self._id, owner, since, self._lifetime_seconds * 500
+                    )
                 left = table.seconds_left(connection, self._id)
             waited = self._clock.now_millis() - begin
             if waited > self._settings.acquire_timeout + _GRACE:
@@ -91,7 +93,7 @@ class CommitLock:
             sleep = min(2 * sleep, self._settings.max_sleep)
 
     @property
-    def _life_seconds(self) -> int:
+    def _lifetime_seconds(self) -> int:
         return max(1, -(-self._settings.acquire_timeout // 1000))
 
     def _connect(self) -> tuple[LockTable, Connection]:
@@ -103,7 +105,7 @@ class CommitLock:
 
 @dataclass
 class Lease:
-    """A lock held from `since` on (epoch millis, just before its row was made); a put may begin within `usable_millis`."""
+    """A held lock. `since`: epoch millis just before its row was inserted; a put may begin until `usable_millis` after that."""
 
     settings: LockSettings
     table: LockTable
@@ -116,7 +118,7 @@ class Lease:
     released: bool | None = None
 
     def confirm(self) -> None:
-        """Called right before a put: raise `StorageUnavailable` if the lock is lost or too old."""
+        """Raise `StorageUnavailable` if the lock is lost or too old; to be called right before a put."""
         with _database_errors(self.settings):
             age = self.table.age_seconds(self.connection, self.lock_id, self.owner)
         held = self.clock.now_millis() - self.since
@@ -129,7 +131,7 @@ class Lease:
             )
 
     def release(self) -> bool:
-        """Release the lock; returns whether it was still ours. If the database does not answer, the row expires by itself."""
+        """Release the lock; returns whether it was still held. If the database does not answer, the row expires by itself."""
         if self.released is None:
             self.released = False
             with contextlib.suppress(StorageUnavailable), _database_errors(self.settings):
@@ -138,14 +140,14 @@ class Lease:
 
 
 def held_locks(settings: LockSettings, name: str | None = None) -> list[HeldLock] | None:
-    """The locks that the database holds now, or one of them; None if no lock was ever taken there. Changes nothing."""
+    """The current locks in the database, or only the one called `name`; None if the lock table does not exist. Read-only."""
     table = _lock_table(settings)
     with _database_errors(settings):
         return table.held(name)
 
 
 def break_lock(settings: LockSettings, lock: HeldLock) -> bool:
-    """Take a lock from its holder; returns whether it was still that holder's."""
+    """Remove a lock from its holder; returns whether that holder still had it."""
     table = _lock_table(settings)
     with _database_errors(settings):
         return table.break_held(lock)

@@ -1,7 +1,7 @@
-"""Other file systems, through fsspec, which knows no way to make a file that only one writer makes.
+"""HDFS and other file systems, accessed through fsspec, which has no exclusive creation of files.
 
-On HDFS a snapshot is published by a rename that the name node does in one step and never over an existing file. pyarrow has no
-such rename, so Hadoop's own C library is called for it.
+On HDFS a snapshot is published by a rename, which the name node performs atomically and never over an existing file. pyarrow
+does not expose that rename, so it is called through libhdfs, Hadoop's C library.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ from paimon_cli.storage.catalog_options import redact, without_user_info
 from paimon_cli.storage.clock_and_random import RandomSource, SystemRandom
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
-# Stores that have no directories; making one would cost requests, or even make a bucket.
+# Stores without directories, where makedirs would cost requests or even create a bucket.
 _FLAT_STORES = {"memory", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "cos", "obs"}
 _LIBRARIES = {"aiohttp", "gcsfs", "adlfs", "azure", "google", "paramiko", "pyarrow", "requests"}
 _TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 
 
 class FsspecStorage:
-    """`Storage` of the file system that `url` belongs to; paths are URLs of the same form.
+    """`Storage` of the fsspec file system of `url`; paths are URLs of the same form.
 
-    `put_if_absent` is refused: fsspec's own "create" checks, then writes. A lock can stand in for it (`guarded_storage`).
-    Picklable: it opens its connection again, with the same options, wherever it lands. Messages never hold options or
-    user info.
+    `put_if_absent` raises `Refused`, because fsspec's mode "create" checks and then writes; `guarded_storage` can use a lock
+    instead. Picklable: a copy connects again with the same options. Messages never contain secrets or user info.
     """
 
     is_remote = False
@@ -82,7 +81,7 @@ class FsspecStorage:
         )
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """Object stores put whole objects; elsewhere a temporary file is renamed, as atomic as the store's own rename."""
+        """Put the whole object on object stores. Elsewhere rename a temporary file, which is as atomic as the store's rename."""
         if self._protocol in _FLAT_STORES:
             self.write_new(path, data)
             return
@@ -111,7 +110,7 @@ class FsspecStorage:
                 listed = self._fs.ls(inner, detail=True)
         except FileNotFoundError:
             return []
-        own = inner.rstrip("/")  # object stores may list a marker of the directory itself
+        own = inner.rstrip("/")  # object stores may list a marker object for the directory itself
         return [_status(path, entry) for entry in listed if entry["name"].rstrip("/") != own]
 
     def delete(self, path: str) -> None:
@@ -138,7 +137,7 @@ class FsspecStorage:
 
 
 class _LibraryErrors(contextlib.AbstractContextManager[None]):
-    """Missing files stay `FileNotFoundError`; failures of the store or of its library become `StorageUnavailable`."""
+    """Translates errors: missing files remain `FileNotFoundError`, other failures of the library are `StorageUnavailable`."""
 
     def __init__(self, path: str, options: Mapping[str, Any]) -> None:
         self._path = path
@@ -163,23 +162,23 @@ def _status(directory: str, entry: Mapping[str, Any]) -> FileStatus:
 
 
 _LIBHDFS_DIRECTORIES = (("ARROW_LIBHDFS_DIR", ""), ("HADOOP_HOME", "lib/native"))
-"""Where pyarrow looks, too: variable, directory below it."""
+"""Environment variables and the directories below them where libhdfs is searched, as pyarrow does."""
 
 
 class LibhdfsRename:
-    """`rename(source, target)` on the name node of a URL. `user` and `kerb_ticket` as fsspec has them."""
+    """Atomic rename on the name node of a URL, through libhdfs. Takes fsspec's options `user` and `kerb_ticket`."""
 
     def __init__(self, url: str, options: Mapping[str, Any], library: Any = None) -> None:
         self._library = library or _libhdfs()
         builder = self._library.hdfsNewBuilder()
-        texts: list[bytes] = []  # the builder keeps pointers, so these must live until it has connected
+        texts: list[bytes] = []  # the builder keeps pointers to these, so they must live until it has connected
 
         def text(value: object) -> bytes:
             texts.append(str(value).encode())
             return texts[-1]
 
-        user_info, _, place = urlsplit(url).netloc.rpartition("@")
-        host, _, port = place.partition(":")
+        user_info, _, address = urlsplit(url).netloc.rpartition("@")
+        host, _, port = address.partition(":")
         self._library.hdfsBuilderSetNameNode(builder, text(host or "default"))
         self._library.hdfsBuilderSetNameNodePort(builder, int(port or 0))
         if user := options.get("user") or user_info.partition(":")[0]:
@@ -188,13 +187,13 @@ class LibhdfsRename:
             self._library.hdfsBuilderSetKerbTicketCachePath(builder, text(ticket))
         self._connection = self._library.hdfsBuilderConnect(builder)
         if not self._connection:
-            raise StorageUnavailable(f"no connection to the name node {place}", os.strerror(ctypes.get_errno()))
+            raise StorageUnavailable(f"no connection to the name node {address}", os.strerror(ctypes.get_errno()))
 
     def __call__(self, source: str, target: str) -> bool:
         if self._library.hdfsRename(self._connection, source.encode(), target.encode()) == 0:
             return True
         code = ctypes.get_errno()
-        if code in (errno.EIO, errno.EEXIST):  # Java's `rename` returned false or raised
+        if code in (errno.EIO, errno.EEXIST):  # Java's `rename` returned false, or the target exists
             return False
         raise OSError(code, os.strerror(code), target)
 
@@ -220,13 +219,13 @@ def _libhdfs() -> Any:
 
 
 Rename = Callable[[str, str], bool]
-"""Rename from, to: False if the target exists. `OSError`: the outcome is unknown."""
+"""Renames (source, target); returns False if the target exists. `OSError` means that the outcome is unknown."""
 
 
 class HdfsStorage(FsspecStorage):
     """`Storage` over `hdfs://` (pyarrow and libhdfs) and `webhdfs://` (REST) URLs.
 
-    pyarrow's own `move` is of no use for commits: where the target is a file, it deletes that and renames once more.
+    pyarrow's `move` is unsafe for commits: it deletes an existing target file and renames again.
     """
 
     def __init__(
@@ -267,8 +266,8 @@ class HdfsStorage(FsspecStorage):
         return self._rename_by_rest if self._protocol == "webhdfs" else LibhdfsRename(self._url, self._options)
 
     def _rename_by_rest(self, source: str, target: str) -> bool:
-        """WebHDFS answers `{"boolean": false}` when the target exists."""
+        """Rename through WebHDFS, which answers `{"boolean": false}` if the target exists."""
         try:
             return bool(self._fs._call("RENAME", method="put", path=source, destination=target).json()["boolean"])
-        except (RuntimeError, ValueError) as error:  # how fsspec reports the answer of the name node
+        except (RuntimeError, ValueError) as error:  # fsspec raises these for error responses of the name node
             raise OSError(str(error)) from error

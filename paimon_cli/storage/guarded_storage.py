@@ -1,6 +1,6 @@
-"""Safe publication on storages that do not guarantee it: a conditional put that was tried, or a lock.
+"""Safe publication of snapshots on stores that may lack exclusive creation: by a probed conditional put, or by a lock.
 
-A store that claims a conditional put is probed before the first commit relies on it.
+A store that offers a conditional put is probed before the first commit relies on it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from paimon_cli.storage.clock_and_random import RandomSource, SystemRandom
 from paimon_cli.storage.storage import OverlapsRequests, PutOutcome, Storage, WrappedStorage
 
 PROBE_PREFIX = ".commit-probe-"
-"""Directories of probes in a table's root; readers look for names of their own only."""
+"""Prefix of probe directories in a table's root, which readers ignore."""
 
 MARKER = f"{PROBE_PREFIX}passed/marker"
-"""The file that stays in the root after a probe has passed: later processes need one request to test the condition again."""
+"""A file kept in the root after a passed probe, which allows later processes to repeat the test with a single request."""
 
 _TRIES = 3
 _proven: dict[tuple[Storage, str], bool] = {}
@@ -29,9 +29,9 @@ _proven_lock = threading.Lock()
 
 
 def has_primitive(storage: Storage, root: str, random: RandomSource) -> bool:
-    """Whether `put_if_absent` can be trusted below `root`; tried once in a process for equal storages.
+    """Whether `put_if_absent` is exclusive below `root`; probed once per process for equal storages.
 
-    Raises `StorageUnavailable` when the store gives no clear answer.
+    Raises `StorageUnavailable` if the probe gives no clear result.
     """
     key = (storage, root)
     with _proven_lock:
@@ -42,15 +42,18 @@ def has_primitive(storage: Storage, root: str, random: RandomSource) -> bool:
 
 @runtime_checkable
 class HonoursConditions(Protocol):
-    """A store that can be asked by one request whether it turns a put down because the object exists."""
+    """A store on which a single request shows whether a conditional put to an existing object is rejected."""
 
     def honours_condition(self, path: str, data: bytes) -> bool:
-        """Puts `path` if it is absent: True if the store said that it is not. `Refused` if it does not know the condition."""
+        """Put `path` if absent; returns whether the store rejected that because the object exists.
+
+        Raises `Refused` if the store does not implement conditional puts.
+        """
         ...
 
 
 def _has_passed(storage: Storage, root: str) -> bool:
-    """Whether the marker of an earlier probe is there and the store refuses to put it once more; else it is there from now on."""
+    """Whether the marker of an earlier probe exists and the store rejects a second put of it. Creates a missing marker."""
     if not isinstance(storage, HonoursConditions):
         return False
     try:
@@ -68,7 +71,7 @@ def _passes(storage: Storage, root: str, random: RandomSource) -> bool:
 
 
 def race_probes(storage: Storage, root: str, random: RandomSource, rounds: int) -> bool:
-    """Whether exactly one writer won each of several races. `StorageUnavailable` without a clear answer."""
+    """Whether exactly one writer won each of several races. Raises `StorageUnavailable` if a race had no clear result."""
     return all(_try_primitive(storage, root, random) for _ in range(rounds))
 
 
@@ -76,14 +79,14 @@ def _try_primitive(storage: Storage, root: str, random: RandomSource) -> bool:
     for _ in range(_TRIES):
         directory = f"{root}/{PROBE_PREFIX}{random.uuid()}"
         try:
-            answer = _race(storage, f"{directory}/probe")
+            is_exclusive = _race(storage, f"{directory}/probe")
         except Refused:
             return False
         finally:
             with contextlib.suppress(StorageUnavailable):
                 storage.delete_directory(directory)
-        if answer is not None:
-            return answer
+        if is_exclusive is not None:
+            return is_exclusive
     raise StorageUnavailable(
         f"no clear answer from {root}",
         "a test of exclusive creation, which commits rely on, gave no result",
@@ -92,7 +95,7 @@ def _try_primitive(storage: Storage, root: str, random: RandomSource) -> bool:
 
 
 def _race(storage: Storage, path: str) -> bool | None:
-    """Two creations at once, then one more: exactly one may win and its content must stay. None: an answer got lost."""
+    """Race two creations, then try a third: exactly one may succeed, and its content must remain. None: an outcome is unknown."""
     contents = [b"first", b"second", b"late"]
     start = threading.Barrier(2)
 
@@ -114,24 +117,24 @@ class HeldLock(Protocol):
     """A lock while it is held."""
 
     def confirm(self) -> None:
-        """Called right before a put: `StorageUnavailable` if the lock is lost."""
+        """Raise `StorageUnavailable` if the lock is lost; to be called right before a put."""
 
     def release(self) -> bool:
-        """Release the lock; returns whether it was still ours."""
+        """Release the lock; returns whether it was still held."""
 
 
 class PublishLock(Protocol):
-    """The lock of one table, which keeps its writers apart; picklable."""
+    """The lock that serialises the commits of one table; picklable."""
 
     def check(self) -> None:
-        """Connect once, to raise errors before any work is done."""
+        """Connect once, so that a wrong address or login fails before any work is done."""
 
     def held(self) -> AbstractContextManager[HeldLock]:
-        """Acquire the lock for the block; `StorageUnavailable` if that takes too long."""
+        """Hold the lock during the block. Raises `StorageUnavailable` if it cannot be acquired in time."""
 
 
 class PublishMethod(enum.Enum):
-    """How a file is created that only one writer may create."""
+    """How a file is published that only one of several concurrent writers may create."""
 
     LOCK = "lock"
     PRIMITIVE = "primitive"
@@ -140,18 +143,18 @@ class PublishMethod(enum.Enum):
 
 @runtime_checkable
 class ChecksCommits(Protocol):
-    """A storage that knows whether commits are safe."""
+    """A storage that knows whether concurrent commits are safe."""
 
     def check_commits(self) -> str | None: ...
 
 
 def check_commits(storage: Storage) -> str | None:
-    """Raise `Refused` if commits are not safe on the storage; a warning if the user allows them anyway."""
+    """Raise `Refused` if concurrent commits are not safe; returns a warning if the user allows them anyway, otherwise None."""
     return storage.check_commits() if isinstance(storage, ChecksCommits) else None
 
 
 class GuardedStorage(WrappedStorage):
-    """`inner` with a `put_if_absent` that can be relied on below `root`. Picklable."""
+    """A storage whose `put_if_absent` is exclusive below `root`: by the store itself, or by a lock. Picklable."""
 
     def __init__(
         self,
@@ -171,7 +174,7 @@ class GuardedStorage(WrappedStorage):
         return GuardedStorage, (self.inner, self.root, self._lock, self._allow_unsafe_commit, self._random)
 
     def publish_method(self) -> PublishMethod:
-        """The method for this store, which is probed the first time. `Refused` if there is none."""
+        """The method for this store, which is probed on the first call. Raises `Refused` if there is none."""
         if self._lock is not None:
             return PublishMethod.LOCK
         if self._has_primitive:
@@ -186,21 +189,21 @@ class GuardedStorage(WrappedStorage):
         )
 
     def check_commits(self) -> str | None:
-        way = self.publish_method()
+        method = self.publish_method()
         if self._lock is not None:
             self._lock.check()
-        if way is PublishMethod.UNSAFE:
+        if method is PublishMethod.UNSAFE:
             return f"{self.root} has neither exclusive creation nor a lock: two commits at once may lose one of them"
         return None
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """As in the protocol. `StorageUnavailable` (lock not acquired, or lost before the put) means that nothing was written."""
-        way = self.publish_method()
+        """See `storage.Storage`. `StorageUnavailable` (lock not acquired, or lost before the put) means nothing was written."""
+        method = self.publish_method()
         if isinstance(self.inner, OverlapsRequests):
             self.inner.settle()
-        if way is PublishMethod.PRIMITIVE:
+        if method is PublishMethod.PRIMITIVE:
             return self.inner.put_if_absent(path, data)
-        if way is PublishMethod.UNSAFE or self._lock is None:
+        if method is PublishMethod.UNSAFE or self._lock is None:
             return PutOutcome.EXISTS if self.inner.exists(path) else self._put(path, data)
         proven = self._has_primitive
         with self._lock.held() as lease:
@@ -210,7 +213,7 @@ class GuardedStorage(WrappedStorage):
             if proven:
                 return self.inner.put_if_absent(path, data)
             outcome = self._put(path, data)
-            # Another writer may have taken over a lost lock and be writing the same file now.
+            # If the lock was lost meanwhile, its next holder may be writing the same file.
             return outcome if lease.release() else PutOutcome.UNKNOWN
 
     @cached_property

@@ -1,6 +1,6 @@
-"""The local file system. A snapshot is published by a hard link, which fails if the name is taken.
+"""The local file system. A snapshot is published by a hard link, which fails if the name exists.
 
-`ConfinedStorage` holds one table: a symbolic link in the table must not lead out of it.
+`ConfinedStorage` restricts access to one table: symbolic links inside the table must not lead outside.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from paimon_cli.storage.clock_and_random import RandomSource, SystemRandom
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 WRITE_BUFFER_BYTES = 64 << 10
-"""Pages of a file come one by one, each after its small header."""
+"""Combines the small writes of file formats, such as the header before each Parquet page."""
 _SHOWN = 40
 """Characters shown of a name that is too long."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
 class LocalStorage:
-    """`Storage` over absolute paths. What it wrote survives a power cut: file and directory are synced before a call returns."""
+    """`Storage` over absolute paths. Writes survive a power failure: file and directory are synced before a call returns."""
 
     is_remote = False
 
@@ -38,7 +38,7 @@ class LocalStorage:
             return source.read()
 
     def open_input(self, path: str) -> BinaryIO:
-        """Opens pipes too, because a source may be one."""
+        """Open a file or a pipe, because input files may be pipes."""
         with errors_of(path):
             try:
                 return open(path, "rb")
@@ -118,7 +118,7 @@ class LocalStorage:
             _make_directory(path)
 
     def move_directory(self, path: str, target: str) -> None:
-        """See `storage.MovesDirectories`. A rename never replaces a directory that holds something."""
+        """See `storage.MovesDirectories`. A rename never replaces a directory that is not empty."""
         with errors_of(path):
             _make_directory(os.path.dirname(target))
             os.rename(path, target)
@@ -126,16 +126,16 @@ class LocalStorage:
             _sync_directory(os.path.dirname(path))
 
     def sync_directory(self, path: str) -> None:
-        """See `storage.remove_empty_directory`."""
+        """See `storage.SyncsDirectories`."""
         with contextlib.suppress(FileNotFoundError), errors_of(path):
             _sync_directory(path)
 
     def _check(self, path: str, follows: bool = False) -> None:
-        """Raise if `path` must not be touched; `follows`: the operation would follow a link there."""
+        """Hook: raise if `path` must not be accessed. `follows`: whether the operation follows a symbolic link at `path`."""
 
     @contextlib.contextmanager
     def _temporary(self, path: str, data: bytes) -> Iterator[str]:
-        """A synced file with `data` in the directory of `path`; it is deleted at the end of the block if it is still there."""
+        """A synced file with `data` next to `path`, deleted at the end of the block if it still exists."""
         directory, name = os.path.split(path)
         temporary = f"{directory}/.{name}.{self._random.uuid()}.tmp"
         try:
@@ -158,7 +158,7 @@ def _new_file(path: str, sync_name: bool) -> BinaryIO:
 
 
 class _DurableFile(io.BufferedWriter):
-    """A new file whose content, and name if asked, are on disk once `close` returned."""
+    """A new file whose content, and with `sync_name` its directory entry, is on disk once `close` has returned."""
 
     def __init__(self, path: str, sync_name: bool) -> None:
         self._path = path
@@ -187,8 +187,10 @@ class _DurableFile(io.BufferedWriter):
 
 @contextlib.contextmanager
 def errors_of(path: str) -> Iterator[None]:
-    """Missing files stay `FileNotFoundError`; names that are too long, which no repetition makes shorter, are `UsageError`, any
-    other failure `StorageUnavailable`."""
+    """Translate errors: missing files remain `FileNotFoundError`, all other failures are `StorageUnavailable`.
+
+    File names that are too long are `UsageError`, because trying again cannot help.
+    """
     try:
         yield
     except FileNotFoundError:
@@ -224,7 +226,7 @@ def _link(temporary: str, path: str) -> PutOutcome:
 
 
 def _make_directory(path: str) -> None:
-    """Make a directory and its parents; each new name is synced in the directory that holds it."""
+    """Create a directory and its parents, syncing the parent of each new directory."""
     if os.path.isdir(path):
         return
     parent = os.path.dirname(path)
@@ -243,7 +245,7 @@ def _sync_directory(path: str) -> None:
 
 
 def _status(entry: os.DirEntry[str]) -> FileStatus:
-    # A link is an entry of its own: deleting or walking must never lead out of the table.
+    # Links are not followed, so that deleting or walking a directory never leaves the table.
     status = entry.stat(follow_symlinks=False)
     return FileStatus(
         entry.path, entry.name, status.st_size, entry.is_dir(follow_symlinks=False), status.st_mtime_ns // 1_000_000
@@ -251,9 +253,9 @@ def _status(entry: os.DirEntry[str]) -> FileStatus:
 
 
 class ConfinedStorage(LocalStorage):
-    """`LocalStorage` that refuses (`DamagedFile`) paths below `root` that links lead out of it. Other paths are unaffected.
+    """`LocalStorage` that raises `DamagedFile` for paths below `root` that symbolic links resolve to a place outside of it.
 
-    The root itself may be reached through links: the user may keep the table anywhere.
+    Paths elsewhere are unaffected, and `root` itself may be reached through links.
     """
 
     def __init__(self, root: str, random: RandomSource | None = None) -> None:
@@ -266,13 +268,13 @@ class ConfinedStorage(LocalStorage):
         return ConfinedStorage, (self._root,)
 
     def open_input(self, path: str) -> BinaryIO:
-        """Opens files only, because opening a pipe could wait for its writer forever."""
+        """Open regular files only, because opening a pipe might wait for its writer forever."""
         self._check(path, follows=True)
         with errors_of(path):
             return open(path, "rb", opener=_open_regular)
 
     def _check(self, path: str, follows: bool = False) -> None:
-        """Look at each directory once, and with `follows` at the last name too."""
+        """Resolve each directory once, and with `follows` also the last component of the path."""
         if not path.startswith(f"{self._root}/"):
             return
         directory = os.path.dirname(path)
@@ -282,8 +284,8 @@ class ConfinedStorage(LocalStorage):
         if follows and os.path.islink(path):
             self._refuse_outside(path, path)
 
-    def _refuse_outside(self, place: str, path: str) -> None:
-        real = os.path.realpath(place)
+    def _refuse_outside(self, followed: str, path: str) -> None:
+        real = os.path.realpath(followed)
         if real != self._real_root and not real.startswith(f"{self._real_root}/"):
             raise DamagedFile(
                 f"{path} lies outside of the table",
@@ -294,21 +296,21 @@ class ConfinedStorage(LocalStorage):
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """`DamagedFile` for directories, pipes, sockets and devices, without waiting for data from them."""
+    """Open a regular file. Raises `DamagedFile` for directories, pipes, sockets and devices, without blocking on them."""
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise
-        raise _no_file(path, "it is a socket, or a device without a driver") from None
+        raise _not_a_file(path, "it is a socket, or a device without a driver") from None
     kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
     if kind != stat.S_IFREG:
         os.close(descriptor)
-        raise _no_file(path, f"it is {_KINDS.get(kind, 'something else')}")
+        raise _not_a_file(path, f"it is {_KINDS.get(kind, 'something else')}")
     return descriptor
 
 
-def _no_file(path: str, why: str) -> DamagedFile:
+def _not_a_file(path: str, why: str) -> DamagedFile:
     return DamagedFile(f"{path} is not a file", why, "move it away", path=path)
 
 

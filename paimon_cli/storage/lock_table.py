@@ -36,12 +36,12 @@ _AGE = {
     "mysql": "TIMESTAMPDIFF(SECOND, acquired_at, NOW())",
     "mariadb": "TIMESTAMPDIFF(SECOND, acquired_at, NOW())",
 }
-"""Seconds since the lock was taken, by the database's own clock."""
+"""SQL for the seconds since a lock was acquired, by the database's clock."""
 
 
 @dataclass(frozen=True)
 class HeldLock:
-    """A row. `owner` is None for holders that leave no name (older Java); ages by the database's clock."""
+    """A row of the lock table. `owner` is None for older Java, which records none; ages are by the database's clock."""
 
     lock_id: str
     owner: str | None
@@ -55,7 +55,7 @@ class HeldLock:
 
 
 class LockTable:
-    """Statements on the table, each its own transaction. Failures of the database are `SQLAlchemyError`."""
+    """Statements on the lock table, each in a transaction of its own. Database failures raise `SQLAlchemyError`."""
 
     def __init__(self, engine: Engine, key_length: int) -> None:
         self._engine = engine
@@ -71,7 +71,7 @@ class LockTable:
         self._is_ready = False
 
     def connect(self) -> Connection:
-        """A connection; creates the table, or adds its newest column, if necessary."""
+        """Connect, creating the table or adding its newest column if necessary."""
         connection = self._engine.connect()
         if not self._is_ready:
             try:
@@ -96,13 +96,13 @@ class LockTable:
         connection.execute(delete(self._table).where(table.lock_id == lock_id, self._age > table.expire_time_seconds))
 
     def seconds_left(self, connection: Connection, lock_id: str) -> float:
-        """Seconds until the current lock expires, also if another process holds it; 0 if there is none."""
+        """Seconds until the lock expires, whoever holds it; 0 if it is free."""
         table = self._table.c
         left = connection.execute(select(table.expire_time_seconds - self._age).where(table.lock_id == lock_id)).scalar()
         return 0.0 if left is None else float(left)
 
     def age_seconds(self, connection: Connection, lock_id: str, owner: str) -> float | None:
-        """Age of the owner's row; None if it is not there."""
+        """Age of the owner's row in seconds; None if there is no such row."""
         table = self._table.c
         query = select(self._age).where(table.lock_id == lock_id, table.lock_owner == owner)
         age = connection.execute(query).scalar()
@@ -115,7 +115,7 @@ class LockTable:
         return bool(done.rowcount)
 
     def held(self, lock_id: str | None = None) -> list[HeldLock] | None:
-        """The rows, or that of one lock, oldest first; None if the table does not exist yet. Changes nothing."""
+        """The rows, or only that of one lock, oldest first; None if the table does not exist. Read-only."""
         with self._engine.connect() as connection:
             if not inspect(connection).has_table(NAME):
                 return None
@@ -127,12 +127,12 @@ class LockTable:
             return [HeldLock(name, owner, float(age), float(life)) for name, owner, age, life in connection.execute(query)]
 
     def break_held(self, lock: HeldLock) -> bool:
-        """Remove the row of exactly this holder; returns whether it still existed."""
+        """Delete the row of exactly this holder; returns whether it still existed."""
         table = self._table.c
-        mine = [table.lock_id == lock.lock_id, table.expire_time_seconds == lock.life_seconds]
+        conditions = [table.lock_id == lock.lock_id, table.expire_time_seconds == lock.life_seconds]
         with self.connect() as connection:
-            mine.append(table.lock_owner.is_(None) if lock.owner is None else table.lock_owner == lock.owner)
-            return bool(connection.execute(delete(self._table).where(*mine)).rowcount)
+            conditions.append(table.lock_owner.is_(None) if lock.owner is None else table.lock_owner == lock.owner)
+            return bool(connection.execute(delete(self._table).where(*conditions)).rowcount)
 
     def _make(self, connection: Connection) -> None:
         if not inspect(connection).has_table(NAME):
@@ -142,7 +142,7 @@ class LockTable:
             self._unless_done(connection, lambda: connection.execute(statement))
 
     def _unless_done(self, connection: Connection, change: Callable[[], object]) -> None:
-        """Another client may make the same change at the same time."""
+        """Run `change`, ignoring its failure if another client has made the same change at the same time."""
         try:
             change()
         except DBAPIError:

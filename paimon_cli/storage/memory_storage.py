@@ -1,4 +1,4 @@
-"""Files in the memory of this process, with one real lock for all: what tests and simulations write to."""
+"""Storage in the memory of this process, for tests and simulations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 @dataclass
 class _Space:
-    """Content and modification time (epoch millis) by path."""
+    """Content and modification time (epoch millis) of each path, and the lock that guards them."""
 
     files: dict[str, tuple[bytes, int]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -26,10 +26,10 @@ _spaces_lock = threading.Lock()
 
 
 class MemoryStorage:
-    """`Storage` over paths of any form; directories are whatever stands before a slash.
+    """`Storage` over paths of any form; directories exist implicitly, as prefixes of paths.
 
-    All storages of one `space` name in one process see the same files, so a pickled copy finds them again. A file appears
-    whole, when its writer closes it. As on disk, the name of a new file must not be taken.
+    All storages of the same `space` in a process share their files, so a pickled copy sees them too. A file appears, complete,
+    when its writer closes it. As on disk, creating a file that exists raises `StorageUnavailable`.
     """
 
     is_remote = False
@@ -51,12 +51,12 @@ class MemoryStorage:
 
     def open_output(self, path: str) -> BinaryIO:
         if self.exists(path):
-            raise _taken(path)
+            raise _already_exists(path)
         return _MemorySink(self, path)
 
     def write_new(self, path: str, data: bytes) -> None:
         if not self._create(path, data):
-            raise _taken(path)
+            raise _already_exists(path)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         return PutOutcome.CREATED if self._create(path, data) else PutOutcome.EXISTS
@@ -112,7 +112,7 @@ class MemoryStorage:
 
 
 class _MemorySink(io.BytesIO):
-    """A file that appears when it is closed; a block that fails leaves none."""
+    """A file that appears when it is closed; a `with` block that fails leaves no file."""
 
     def __init__(self, storage: MemoryStorage, path: str) -> None:
         super().__init__()
@@ -135,5 +135,5 @@ class _MemorySink(io.BytesIO):
         super().close()
 
 
-def _taken(path: str) -> StorageUnavailable:
+def _already_exists(path: str) -> StorageUnavailable:
     return StorageUnavailable(f"the storage refused {path}", "a file of that name exists", path=path)

@@ -1,7 +1,7 @@
-"""S3, Google Cloud Storage and Azure. A snapshot is published by a conditional put, which one of several writers wins.
+"""S3, Google Cloud Storage and Azure. A snapshot is published by a conditional put, which exactly one writer wins.
 
-The rules of publication are ours, because obstore's answers are coarser than the stores': it reports a conflict of
-two writers at once (409) as an object that exists, and an answer that got lost as a general error.
+Outcomes of a put are classified here, because obstore's errors are coarser than the responses of the stores: it reports a
+conflict of two concurrent writers (409) as an existing object, and a lost response as a generic error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from paimon_cli.storage.ranged_file import READ_BYTES, RangedFile
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 PART_BYTES = 8 << 20
-"""The size of a part of an upload; stores accept at least 10,000 parts, so a file may have 80 GB."""
+"""Size of the parts of an upload. Stores accept at least 10,000 parts, so files of 80 GB are possible."""
 _PARTS_AT_ONCE = 2
 _CONFLICT_TRIES = 8
 _CONFLICT_WAIT_SECONDS = 0.05
@@ -37,9 +37,9 @@ _PAGE = 1000
 
 @dataclass(frozen=True)
 class ObjectStorage:
-    """`Storage` over URLs of one service. Equal settings make equal storages; picklable.
+    """`Storage` over URLs of one service. Storages with equal settings are equal; picklable.
 
-    Whether the store behind the endpoint honours a conditional put is not known here: see `guarded_storage`.
+    Conditional puts are not verified here: `guarded_storage` probes whether the endpoint honours them.
     """
 
     settings: StoreSettings
@@ -66,10 +66,10 @@ class ObjectStorage:
         self.overwrite(path, data)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """`UNKNOWN` when no answer came or the store failed; `Refused` if the store does not know conditional puts.
+        """See `storage.Storage`. `UNKNOWN` if the store failed or its response was lost; `Refused` without conditional puts.
 
-        The put is sent once. Where obstore says that the object exists, it is looked for: after a conflict of two writers at once
-        the object may still be absent, and the put is sent again.
+        obstore does not repeat the put. If it reports an existing object, a HEAD request verifies that: after a conflict of two
+        concurrent writers the object may still be missing, and the put is sent again.
         """
         for attempt in range(_CONFLICT_TRIES):
             if attempt:
@@ -85,7 +85,7 @@ class ObjectStorage:
         return PutOutcome.UNKNOWN
 
     def honours_condition(self, path: str, data: bytes) -> bool:
-        """See `guarded_storage`: whether a conditional put to an object that should exist is turned down."""
+        """See `guarded_storage.HonoursConditions`."""
         return self._put_once(path, data) is PutOutcome.EXISTS
 
     def overwrite(self, path: str, data: bytes) -> None:
@@ -113,7 +113,7 @@ class ObjectStorage:
         return [*directories, *(_file(path, entry) for entry in listed["objects"] if entry["path"] != key)]
 
     def first_entries(self, path: str, limit: int) -> list[FileStatus]:
-        """See `storage.first_entries`: the entries that the first page of all objects below the directory shows."""
+        """See `storage.ListsInPages`: entries that appear in the first page of the objects below the directory."""
         client, key = self._reached(path, is_directory=True)
         with self._errors_of(path):
             page = next(iter(obstore.list(client, key or None, chunk_size=_PAGE)), ())
@@ -133,11 +133,11 @@ class ObjectStorage:
         client, key = self._reached(path, is_directory=True)
         with self._errors_of(path):
             for page in obstore.list(client, key or None, chunk_size=_PAGE):
-                with contextlib.suppress(FileNotFoundError):  # another job was faster
+                with contextlib.suppress(FileNotFoundError):  # another job deleted some of them first
                     obstore.delete(client, [entry["path"] for entry in page])
 
     def _put_once(self, path: str, data: bytes) -> PutOutcome:
-        """One conditional put. EXISTS may also mean that two writers met."""
+        """Send one conditional put. EXISTS may also mean a conflict of two concurrent writers."""
         client, key = self._reached(path, once=True)
         errors = self._errors_of(path)
         try:
@@ -157,16 +157,16 @@ class ObjectStorage:
         return PutOutcome.CREATED
 
     def fetch_range(self, path: str, start: int, end: int) -> memoryview:
-        """The bytes from `start` to before `end`, by one request."""
+        """Read the bytes from `start` to `end` (exclusive) with one request."""
         client, key = self._reached(path)
         with self._errors_of(path):
             found = memoryview(obstore.get_range(client, key, start=start, end=end))
         if len(found) != end - start:
-            raise StorageUnavailable(f"the store gave {len(found)} bytes of {path}", f"{end - start} were asked for")
+            raise StorageUnavailable(f"the store returned {len(found)} bytes of {path}", f"{end - start} bytes were requested")
         return found
 
     def _reached(self, path: str, *, once: bool = False, is_directory: bool = False) -> tuple[Any, str]:
-        """The client for a path, and its key."""
+        """The client for the bucket of a path, and the key in it. `once`: a client that does not retry."""
         bucket, key = bucket_and_key(self.settings.service, path)
         if not (key or is_directory):
             raise UsageError(f"'{path}' is not the URL of an object", "it names a bucket")
@@ -188,13 +188,13 @@ def _file(parent: str, entry: Mapping[str, Any]) -> FileStatus:
 
 
 class ObjectUpload(io.RawIOBase):
-    """A new object: one put if it is small, else parts of `PART_BYTES`, sent by a thread while the next ones are written.
+    """Writer of a new object: a single put if it is small, otherwise parts of `PART_BYTES`, uploaded by a thread meanwhile.
 
-    It appears with `close`. A `with` block that fails, or a writer that is never closed, leaves nothing.
+    The object appears on `close`. A `with` block that fails, or a writer that is never closed, leaves no object.
     """
 
     def __init__(self, storage: ObjectStorage, path: str, put: Callable[[str, bytes], None]) -> None:
-        """`put`: how a small object is made."""
+        """`put(path, data)` stores a small object."""
         self._storage, self._path, self._put = storage, path, put
         self._buffer = bytearray()
         self._sender: _PartSender | None = None
@@ -231,7 +231,7 @@ class ObjectUpload(io.RawIOBase):
         super().close()
 
     def abort(self) -> None:
-        """Discard what was written; parts that cannot be removed now are left to the lifecycle rules of the bucket."""
+        """Discard the upload. Parts that cannot be removed now are left to the lifecycle rules of the bucket."""
         if self.closed:
             return
         super().close()
@@ -256,11 +256,11 @@ class ObjectUpload(io.RawIOBase):
 
 
 class _Aborted(Exception):
-    """Raised to obstore instead of the next part, so that it removes the parts that it has sent."""
+    """Raised to obstore in place of the next part, so that it removes the parts already uploaded."""
 
 
 class _PartSender:
-    """A thread in which obstore takes the parts of an upload one by one."""
+    """A thread in which obstore uploads parts one by one as they are handed over."""
 
     def __init__(self, storage: ObjectStorage, path: str) -> None:
         self._client, self._key = storage._reached(path)
@@ -273,7 +273,7 @@ class _PartSender:
         self._thread.start()
 
     def put(self, part: bytes | None) -> None:
-        """Hand over a part, None at the end; waits while another one waits. Raises why the upload failed."""
+        """Hand over a part (None ends the upload), waiting for the previous one. Raises the error of a failed upload."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting or self._failure is not None)
             if self._failure is None:
@@ -301,7 +301,7 @@ class _PartSender:
     def _run(self) -> None:
         try:
             obstore.put(self._client, self._key, self._parts(), chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
-        except BaseException as failure:  # the writer's to handle, whatever it is
+        except BaseException as failure:  # raised again in the thread of the writer
             with self._changed:
                 self._failure = failure
                 self._changed.notify_all()

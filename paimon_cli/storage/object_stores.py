@@ -1,7 +1,7 @@
-"""How object stores are reached: settings from Paimon's catalog options and the environment, and the clients made from them.
+"""Clients of object stores, configured by Paimon's catalog options and the environment; and the errors of obstore.
 
-Each bucket has two clients. `once` sends a request one time: a put-if-absent that is repeated finds its own object and takes it
-for another writer's. `many` repeats what the store or the network failed at, and goes on with a body where it was cut.
+Each bucket has two clients. One retries failed requests and resumes interrupted downloads. The other (`once`) never retries: a
+repeated put-if-absent would find the object of its first attempt and mistake it for another writer's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from paimon_cli.storage.catalog_options import names_secret, redact, without_use
 
 
 class Service(enum.Enum):
-    """An object store and the name that messages give it."""
+    """An object store service; the value is its name in messages."""
 
     S3 = "S3"
     GOOGLE = "Google Cloud Storage"
@@ -69,7 +69,7 @@ _NAMES = {
         "account.oauth2.client.endpoint": "token_endpoint",
     },
 }
-"""Option names of Paimon, pypaimon and Hadoop, mapped to obstore's names or ours."""
+"""Option names of Paimon, pypaimon and Hadoop, mapped to those of obstore, or of this module (`endpoint`, `path_style`, ...)."""
 _HINTS = {
     Service.S3: "check s3.endpoint, s3.access-key, s3.secret-key and s3.region, or the environment (AWS_...)",
     Service.GOOGLE: "check gs.auth.service.account.json.keyfile, or the environment (GOOGLE_APPLICATION_CREDENTIALS)",
@@ -86,14 +86,14 @@ _CLIENT = {"connect_timeout": "10s", "timeout": "60s", "pool_idle_timeout": "60s
 
 @dataclass(frozen=True)
 class StoreSettings:
-    """What the catalog options say about one service; what they leave open comes from the environment of each process."""
+    """The catalog options of one service. Settings that they lack are read from the environment of each process."""
 
     service: Service
     given: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @staticmethod
     def from_options(service: Service, options: Mapping[str, Any]) -> StoreSettings:
-        """Other keys below the service's prefixes are left alone: a catalog file may hold options for other engines."""
+        """Take the options of a service. Unknown keys are ignored, because a catalog file may hold options of other engines."""
         found: dict[str, str] = {}
         for key, value in options.items():
             prefix = next((p for p in _PREFIXES[service] if key.startswith(f"{p}.")), None)
@@ -112,16 +112,15 @@ class StoreSettings:
 
     @property
     def secrets(self) -> dict[str, str]:
-        """What must never be printed."""
+        """The secret settings by name, whose values must never be printed."""
         of_process = {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT) and names_secret(name)}
         profile = _profile()[0] if _wants_profile(self.service, dict(self.given)) else {}
         return {name: value for name, value in (of_process | profile | dict(self.given)).items() if names_secret(name)}
 
     def client(self, bucket: str, *, once: bool = False) -> Any:
-        """A client of this process for a bucket (on Azure `container` or `container@host`); safe for threads.
+        """The client of this process for a bucket (on Azure `container` or `container@host`); thread-safe.
 
-        `StorageUnavailable` after a fork: the threads of the client's library live in the parent only, so a request would wait
-        for ever.
+        Raises `StorageUnavailable` in a forked process: obstore's threads exist in the parent only, so requests would hang.
         """
         if _process.is_fork:
             raise StorageUnavailable(
@@ -135,7 +134,7 @@ class StoreSettings:
 
 
 class _Process:
-    """Whether this process has clients, or is a fork of one that had some."""
+    """Whether this process has created clients, or was forked from one that had."""
 
     has_clients = False
     is_fork = False
@@ -167,11 +166,11 @@ def _client(settings: StoreSettings, bucket: str, once: bool) -> Any:
 
 
 Configured = tuple[str, dict[str, Any], bool, Any]
-"""Bucket, settings of obstore, whether HTTP without encryption is meant, and what fetches credentials, if not obstore itself."""
+"""Bucket, configuration for obstore, whether the endpoint is plain HTTP, and the credential provider (None: obstore's own)."""
 
 
 def _s3(bucket: str, config: dict[str, Any]) -> Configured:
-    """Own endpoints get the bucket in the path unless `path_style` is false; Amazon's get it in the name of the host."""
+    """Custom endpoints use path-style requests unless `path_style` is false; Amazon's use virtual-hosted style."""
     profile, profile_name = _profile() if _wants_profile(Service.S3, config) else ({}, None)
     named = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or profile.pop("endpoint", None)
     endpoint = config.pop("endpoint", named)
@@ -190,7 +189,7 @@ def _s3(bucket: str, config: dict[str, Any]) -> Configured:
 def _google(bucket: str, config: dict[str, Any]) -> Configured:
     is_plain_http = config.get("base_url", "").startswith("http:")
     if is_plain_http and not {"bearer_token", "application_credentials"} & config.keys():
-        config["bearer_token"] = "anonymous"  # for an emulator, which knows no accounts; without one obstore asks Google for one
+        config["bearer_token"] = "anonymous"  # for emulators without accounts; otherwise obstore requests a token from Google
     return bucket, config, is_plain_http, None
 
 
@@ -221,7 +220,10 @@ def _wants_profile(service: Service, config: Mapping[str, str]) -> bool:
 
 
 def _profile() -> tuple[dict[str, str], str | None]:
-    """What the profile of the AWS files holds itself, and its name if its credentials must be fetched by boto3."""
+    """The settings in the selected AWS profile, and the profile's name if boto3 has to fetch its credentials, otherwise None.
+
+    Raises `UsageError` if the AWS files cannot be parsed, or lack a profile that the environment names.
+    """
     name = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
     paths = {
         "credentials": os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials",
@@ -229,7 +231,7 @@ def _profile() -> tuple[dict[str, str], str | None]:
     }
     wanted = name or "default"
     found: dict[str, str] = {}
-    is_there = False
+    exists = False
     for kind, section in (("config", f"profile {wanted}"), ("config", wanted), ("credentials", wanted)):
         parser = configparser.RawConfigParser(strict=False)
         path = os.path.expanduser(paths[kind])
@@ -238,9 +240,9 @@ def _profile() -> tuple[dict[str, str], str | None]:
         except (configparser.Error, UnicodeDecodeError, OSError):
             raise UsageError(f"cannot read {path}", "it does not have the format of AWS profiles") from None
         if parser.has_section(section) and not (kind == "config" and section == wanted != "default"):
-            is_there = True
+            exists = True
             found |= dict(parser.items(section))
-    if name is not None and not is_there:
+    if name is not None and not exists:
         raise UsageError(f"no profile {name} in the AWS files", f"searched {paths['credentials']} and {paths['config']}")
     own = {_PROFILE_NAMES[key]: value for key, value in found.items() if key in _PROFILE_NAMES}
     fetched = "access_key_id" not in own and any(key in found for key in _NEEDS_BOTO3)
@@ -257,26 +259,26 @@ def _boto3_provider(profile: str) -> Any:
 
 _STATUS = re.compile(r"non-2xx status code: (\d{3})\b")
 _NOT_CONNECTED = re.compile(r"inner: Http\(\s*HttpError \{\s*kind: Connect,")
-_ASKED = re.compile(r"(GET|PUT|HEAD|POST|DELETE) https?://[^\s?]+")
-_SAID = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<\n]*)")
+_REQUEST = re.compile(r"(GET|PUT|HEAD|POST|DELETE) https?://[^\s?]+")
+_RESPONSE = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<\n]*)")
 _CAUSE = re.compile(r'(?:message: |error: |\w+Error\(\s*)"([^"\n]{1,200})"')
 
 
 @dataclass(frozen=True)
 class StoreError:
-    """What an error of obstore says; statuses and causes stand in its text only."""
+    """An error of obstore, whose text is parsed because it alone contains the HTTP status and the cause."""
 
     error: Exception
 
     @property
     def status(self) -> int:
-        """HTTP status of the answer; 0 without an answer."""
+        """HTTP status of the response; 0 if there was none."""
         found = _STATUS.search(self.text)
         return int(found[1]) if found else 0
 
     @property
     def is_refusal(self) -> bool:
-        """The store read the request and did nothing. One that took too long (408, or 400 on S3) may be on its way."""
+        """Whether the store rejected the request. After a timeout (408, or 400 on S3) the request may still take effect."""
         return 400 <= self.status < 500 and self.status != 408 and "RequestTimeout" not in self.text
 
     @property
@@ -285,24 +287,24 @@ class StoreError:
 
     @property
     def was_not_sent(self) -> bool:
-        """No connection could be made."""
+        """Whether no connection could be established, so that the store never received the request."""
         return _NOT_CONNECTED.search(str(self.error)) is not None
 
     @property
     def why(self) -> str:
-        """One line: the store's own words where there are any, else the innermost cause."""
-        if said := _SAID.search(self.text):
-            return f"{self.status} {said[1]}: {said[2]}"
+        """The reason in one line: code and message of the store's response, otherwise the innermost cause."""
+        if response := _RESPONSE.search(self.text):
+            return f"{self.status} {response[1]}: {response[2]}"
         if "sending request" not in self.text:
             return " ".join(self.text.split())
         causes = _CAUSE.findall(str(self.error).partition("\n\nDebug source")[2])
-        asked = _ASKED.search(self.text)
+        request = _REQUEST.search(self.text)
         what = "could not connect" if self.was_not_sent else "the connection broke"
-        return what + (f" for {asked[0]}" if asked else "") + (f" ({causes[-1]})" if causes else "")
+        return what + (f" for {request[0]}" if request else "") + (f" ({causes[-1]})" if causes else "")
 
 
 class StoreErrors(contextlib.AbstractContextManager[None]):
-    """A missing object is a `FileNotFoundError`; whatever else obstore raises becomes `StorageUnavailable`, without secrets."""
+    """Translates errors: a missing object is `FileNotFoundError`, any other error `StorageUnavailable` without secrets."""
 
     def __init__(self, path: str, settings: StoreSettings) -> None:
         self._path = without_user_info(path)
@@ -332,7 +334,7 @@ _FORMS = {
 
 
 def bucket_and_key(service: Service, path: str) -> tuple[str, str]:
-    """Bucket and key of a URL; keys are taken as they are written, without %-escapes."""
+    """Bucket and key of a URL; keys are not percent-decoded. Raises `UsageError` for URLs of another service."""
     scheme, _, rest = path.partition("://")
     bucket, _, key = rest.partition("/")
     if SCHEMES.get(scheme) is not service or not bucket.partition("@")[0]:

@@ -1,11 +1,10 @@
-"""An object storage whose requests overlap: what does not depend on each other takes the time of one trip.
+"""An object storage that overlaps independent requests, so that together they take about one round trip.
 
-Within a block of `storage.written_behind` a small new file counts as written when it has been handed to a thread. Whatever could
-show it, or rely on it, waits first: nothing is published, and the file is not read, listed or deleted, before it has arrived. If
-one of the files could not be stored, the next publication raises that, and is not made; where none follows, the end of the block
-raises it.
+Inside a `storage.written_behind` block, small new files are uploaded by threads. Operations that could observe such a file wait
+for its upload: it cannot be read, listed or deleted earlier, and no snapshot is published before all uploads have finished. If an
+upload fails, the next publication raises its error and does not take place. If none follows, the end of the block raises it.
 
-Small files that will be opened soon (`storage.will_open`) are fetched side by side, each by one request.
+Small files that will be opened soon (`storage.will_open`) are prefetched in parallel, with one request each.
 """
 
 from __future__ import annotations
@@ -21,15 +20,18 @@ from paimon_cli.storage.object_storage import ObjectStorage, ObjectUpload
 from paimon_cli.storage.ranged_file import WHOLE_BYTES, RangedFile, fetching_threads
 from paimon_cli.storage.storage import FileStatus, PutOutcome, WrappedStorage
 
-_AT_ONCE = 8
+_UPLOAD_THREADS = 8
 _MOST_BYTES = 64 << 20
-"""The most bytes of files that were handed over and have not arrived."""
+"""Limit for uploads in progress; a writer above it waits for all of them."""
 _MOST_FETCHED = 32 << 20
-"""The most bytes of files that were fetched and have not been opened."""
+"""Limit for prefetched files that have not been opened."""
 
 
 class OverlappedStorage(WrappedStorage):
-    """A pickled copy has nothing under way: tasks of other processes wait for what they write."""
+    """An `ObjectStorage` with background uploads and prefetching. A pickled copy starts without either.
+
+    Equality and hash are those of `inner`, so that both share the result of a probe.
+    """
 
     inner: ObjectStorage
 
@@ -40,7 +42,7 @@ class OverlappedStorage(WrappedStorage):
         self._pool: ThreadPoolExecutor | None = None
         self._sent: dict[str, tuple[int, Future[None]]] = {}
         self._raised: set[str] = set()
-        """Files that could not be stored, where the failure has been raised."""
+        """Paths of failed uploads whose error a publication has already raised."""
         self._fetched: dict[str, tuple[int, Future[memoryview]]] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -57,16 +59,16 @@ class OverlappedStorage(WrappedStorage):
 
     @contextlib.contextmanager
     def behind(self) -> Iterator[None]:
-        """Hand new files over until the block ends, which waits for them. Blocks may overlap: then they share their failures.
+        """See `storage.OverlapsRequests`. Blocks of several threads may overlap, and then share failures.
 
-        A failure that no publication has raised is raised here, unless the block ends with another error.
+        The end of the block raises a failure that no publication has raised, unless the block fails with another error.
         """
         with self._changed:
             self._blocks += 1
-            self._pool = self._pool or ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="paimon-cli-send")
+            self._pool = self._pool or ThreadPoolExecutor(_UPLOAD_THREADS, thread_name_prefix="paimon-cli-send")
         try:
             yield
-            if any(path not in self._raised for path in self._failed()):
+            if self._failed().keys() - self._raised:
                 self.settle()
         finally:
             with self._changed:
@@ -106,21 +108,21 @@ class OverlappedStorage(WrappedStorage):
         return cast(BinaryIO, file)
 
     def settle(self) -> None:
-        """See `storage.OverlapsRequests`. What failed goes on failing until no block is open: no overlapping job may miss it."""
+        """See `storage.OverlapsRequests`. A failure is raised on every call until no block is open, so that no job misses it."""
         failed = self._failed()
         self._raised.update(failed)
-        for one in failed.values():
-            one.result()
+        for upload in failed.values():
+            upload.result()
 
     def _failed(self) -> dict[str, Future[None]]:
-        """What could not be stored, after all that was handed over has arrived or failed; only that is kept."""
+        """Failed uploads by path, after waiting for all uploads. Successful ones are forgotten."""
         self._wait()
         with self._changed:
             self._sent = {path: sent for path, sent in self._sent.items() if not (sent[1].done() and sent[1].exception() is None)}
-            return {path: one for path, (_, one) in self._sent.items() if one.done()}
+            return {path: upload for path, (_, upload) in self._sent.items() if upload.done()}
 
     def before(self, call: str, path: str) -> None:
-        """A call waits for the file that it is about, or for all."""
+        """Wait for the upload of the file that a call accesses; calls on directories wait for all uploads."""
         if call in ("list_directory", "delete_directory"):
             self._wait()
         elif (sent := self._sent.get(path)) is not None:
@@ -134,10 +136,10 @@ class OverlappedStorage(WrappedStorage):
             pool = self._pool
             if pool is not None:
                 self._sent[path] = len(data), pool.submit(self.inner.write_new, path, data)
-            waiting = sum(size for size, one in self._sent.values() if not one.done())
+            pending = sum(size for size, upload in self._sent.values() if not upload.done())
         if pool is None:
             self.inner.write_new(path, data)
-        elif waiting > _MOST_BYTES:
+        elif pending > _MOST_BYTES:
             self._wait()
 
     def open_output(self, path: str) -> BinaryIO:
@@ -156,6 +158,6 @@ class OverlappedStorage(WrappedStorage):
         return self.inner.first_entries(path, limit)
 
     def _wait(self) -> None:
-        """Until all that was handed over has arrived or failed."""
-        for _, one in list(self._sent.values()):
-            one.exception()
+        """Wait until all uploads have finished or failed."""
+        for _, upload in list(self._sent.values()):
+            upload.exception()

@@ -1,8 +1,8 @@
-"""A file in a store that answers each read with a request: what will be read is said first, and fetched by few requests at once.
+"""A seekable file over range requests, which prefetches announced ranges with few parallel requests.
 
-A Parquet reader asks for its column chunks one after the other. Their places stand in the footer, so they are planned instead:
-ranges with small holes between them are joined, cut into pieces of like size, and fetched side by side, ahead of the decoder.
-A piece is dropped when all of it was read, so memory stays bounded.
+A Parquet reader requests its column chunks one after the other. Their offsets are known from the footer, so they are announced
+beforehand: nearby ranges are coalesced, split into pieces of similar size, and fetched in parallel, ahead of the decoder. A
+piece is dropped once it has been read completely, so memory stays bounded.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 
 Range = tuple[int, int]
-"""First byte, and the one after the last."""
+"""Byte range [start, end)."""
 Fetch = Callable[[int, int], memoryview]
+"""Reads the bytes [start, end) with one request."""
 
 PIECE_BYTES = 8 << 20
-"""The most that one request fetches."""
+"""Maximum size of a request."""
 AHEAD_BYTES = 32 << 20
-"""The most that is fetched before it is needed."""
+"""Maximum number of bytes fetched ahead of the reader."""
 HOLE_BYTES = 256 << 10
-"""Unwanted bytes that are read along rather than with one more request."""
+"""Gaps up to this size are read too, because that is cheaper than another request."""
 TAIL_BYTES = 64 << 10
-"""The least that a read at the end of the file fetches: most footers are shorter."""
+"""Minimum size of a read at the end of the file; most footers are smaller."""
 WHOLE_BYTES = 1 << 20
-"""A file up to this size is fetched as a whole, whatever is wanted of it."""
+"""Files up to this size are fetched as a whole, even if only a part is needed."""
 READ_BYTES = 256 << 10
-"""The least that a read outside of all plans fetches."""
-_AT_ONCE = 16
+"""Minimum size of a read that was not announced."""
+_FETCH_THREADS = 16
 
 
 def pieces_of(ranges: Iterable[Range], hole: int = HOLE_BYTES, most: int = PIECE_BYTES) -> list[Range]:
-    """The ranges in their order in the file, joined over small holes and cut into pieces of like size."""
+    """The ranges sorted, coalesced across gaps of up to `hole` bytes, and split into similar pieces of up to `most` bytes."""
     joined: list[Range] = []
     for start, end in sorted(ranges):
         if joined and start <= joined[-1][1] + hole:
@@ -55,7 +56,7 @@ def _cut(whole: Range, most: int) -> list[Range]:
 
 
 class _Piece:
-    """A part of the file that is wanted, from the time when it is planned until all that is wanted of it was read."""
+    """An announced byte range, kept until its `left` wanted bytes have been read. `group`: the announced group it belongs to."""
 
     def __init__(self, start: int, end: int, left: int, group: int) -> None:
         self.start, self.end, self.left, self.group = start, end, left, group
@@ -67,7 +68,7 @@ class _Piece:
 
 
 class RangedFile(io.RawIOBase):
-    """Reads a file of a known size by `fetch`. For one reader at a time; requests run in threads of the process."""
+    """A file of known size (bytes), read by `fetch`. Not thread-safe; requests run in threads shared by the process."""
 
     def __init__(self, fetch: Fetch, size: int) -> None:
         self._fetch = fetch
@@ -77,23 +78,23 @@ class RangedFile(io.RawIOBase):
         self._starts: list[int] = []
         self._waiting: deque[list[_Piece]] = deque()
         self._begun = 0
-        """Bytes that were requested and not read yet."""
+        """Bytes requested but not read yet."""
         self._last: tuple[int, memoryview] = (0, memoryview(b""))
 
     def fetch_by(self, way: Callable[[Fetch], Fetch]) -> None:
-        """Fetch in another way, such as one that measures; before the first read."""
+        """Wrap the fetch function, for example to measure requests. Must be called before the first read."""
         self._fetch = way(self._fetch)
 
     @property
     def is_planned(self) -> bool:
-        """Whether a plan says what will be read."""
+        """Whether ranges have been announced that are not read yet."""
         return bool(self._plan)
 
     def expect(self, groups: Iterable[Iterable[Range]], ahead: int = AHEAD_BYTES) -> None:
-        """What will be read, group by group; what one group wants is fetched at once, and as many groups as fit `ahead`.
+        """Announce ranges, grouped in the order in which they are read, and prefetch as many groups as fit into `ahead` bytes.
 
-        The first group is fetched even where it does not fit, unless it is bigger than `AHEAD_BYTES`: then the reader gets its
-        pieces when it comes to them. When it comes to a group, those before the previous one are not held any longer.
+        The first group is prefetched even if it does not fit; a group larger than `AHEAD_BYTES` is fetched piece by piece on
+        demand. When the reader reaches a group, all groups before the previous one are dropped.
         """
         self._ahead = ahead
         planned = [_planned(list(group), number) for number, group in enumerate(groups)]
@@ -104,13 +105,13 @@ class RangedFile(io.RawIOBase):
         self._fetch_ahead()
 
     def hold(self, content: Future[memoryview]) -> None:
-        """Keep the whole file, which is being fetched."""
+        """Read from `content`, the whole file, which is being fetched already."""
         piece = _Piece(0, self.size, sys.maxsize, 0)
         piece.content = content
         self._plan, self._starts, self._begun = [piece], [0], self.size
 
     def expect_all(self) -> None:
-        """The whole file will be read. If it fits ahead, it is held until it is closed: a footer is read twice, and more."""
+        """Announce the whole file. Up to `AHEAD_BYTES` it is kept until `close`, because footers are read more than once."""
         if self.is_planned:
             return
         self.expect([[(0, self.size)]])
@@ -188,7 +189,7 @@ class RangedFile(io.RawIOBase):
         piece.left = 0
 
     def _unplanned(self, start: int, end: int) -> memoryview:
-        """Of what the last such read brought along, or by a request of its own."""
+        """Read bytes that were not announced: from the result of the last such read, or with another request."""
         begin, content = self._last
         if not (begin <= start and end <= begin + len(content)):
             at_least = TAIL_BYTES if end == self.size else READ_BYTES
@@ -213,7 +214,7 @@ class RangedFile(io.RawIOBase):
 
 
 def _planned(ranges: list[Range], group: int) -> list[_Piece]:
-    """The pieces of a group. In a group that is too big to be held as a whole a reader is at one or two pieces of each range."""
+    """The pieces of a group. A group too large to hold gets smaller pieces, so that two per range fit into `AHEAD_BYTES`."""
     total = sum(end - start for start, end in ranges)
     most = PIECE_BYTES if total <= AHEAD_BYTES else min(PIECE_BYTES, max(READ_BYTES, 2 * AHEAD_BYTES // len(ranges)))
     found = []
@@ -224,10 +225,10 @@ def _planned(ranges: list[Range], group: int) -> list[_Piece]:
 
 
 def fetching_threads() -> ThreadPoolExecutor:
-    """The threads of this process that fetch; most of the time they wait for answers."""
+    """The thread pool of this process for range requests."""
     return _threads(os.getpid())
 
 
 @functools.lru_cache(maxsize=1)
 def _threads(process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="paimon-cli-fetch")
+    return ThreadPoolExecutor(_FETCH_THREADS, thread_name_prefix="paimon-cli-fetch")

@@ -1,4 +1,4 @@
-"""Databases by JDBC and SQLAlchemy URLs: SQLite, PostgreSQL and MySQL (FORMAT.md, section 14.2)."""
+"""SQLAlchemy engines for JDBC and SQLAlchemy URLs of SQLite, PostgreSQL and MySQL (FORMAT.md, section 14.2)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "mysql": {"connect_timeout": _WAIT_SECONDS},
     "mariadb": {"connect_timeout": _WAIT_SECONDS},
 }
-"""Known databases, and how long their drivers wait for a connection or a busy file."""
+"""Driver arguments of the supported databases: timeouts in seconds for connecting, or for a locked file."""
 _JDBC_PARAMETERS = {"sslmode"}
-"""Parameters of JDBC URLs, besides user and password, that mean the same to the Python driver."""
+"""Parameters of JDBC URLs, besides user and password, with the same meaning in the Python driver."""
 
 
 def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_transactions: bool = False) -> Engine:
-    """The database of `what`; nothing is connected yet. `UsageError` for an invalid URL or a missing driver.
+    """An engine for a database, not connected yet; `what` names its purpose in messages.
 
-    Each statement is its own transaction, unless `in_transactions`.
+    Each statement runs in a transaction of its own, unless `in_transactions`. Raises `UsageError` for an invalid URL or a
+    missing driver, and `NotSupported` for other databases.
     """
     try:
         url = _url(address)
@@ -67,7 +68,7 @@ def _url(address: DatabaseAddress) -> URL:
 
 @contextlib.contextmanager
 def database_errors(address: DatabaseAddress, what: str = COMMIT_LOCK) -> Iterator[None]:
-    """Raise errors of the database as `StorageUnavailable`, without secrets."""
+    """Translate errors of the database into `StorageUnavailable`, without secrets."""
     try:
         yield
     except SQLAlchemyError as error:

@@ -1,6 +1,7 @@
-"""The `Storage` protocol: the operations that the engine needs of a file system or object store.
+"""The `Storage` protocol: the operations that the engine requires of a file system or object store.
 
-Also helpers that build on it for directories: listing parent directories, removing empty ones, making deletions durable.
+The protocols after it are optional capabilities of some stores (listing in pages, real directories, background uploads). The
+functions use a capability where the store has it, and otherwise fall back to `Storage` alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from paimon_cli.errors import StorageUnavailable
 
 
 class PutOutcome(enum.Enum):
-    """Answer of `put_if_absent`. UNKNOWN: the storage gave no clear answer, the object may or may not be ours."""
+    """Result of `put_if_absent`. UNKNOWN: the storage gave no clear answer, so the object may or may not have been created."""
 
     CREATED = "created"
     EXISTS = "exists"
@@ -35,41 +36,41 @@ class FileStatus:
 
 
 class Storage(Protocol):
-    """Blocking access to one filesystem by absolute path or URL. Missing files raise `FileNotFoundError`.
+    """Blocking access to one file system by absolute path or URL.
 
-    Other failures of the store surface as `StorageUnavailable`.
+    Missing files raise `FileNotFoundError`, all other failures of the store `StorageUnavailable`.
     """
 
     @property
     def is_remote(self) -> bool:
-        """Whether each call waits for an answer over a network, so that several at once take the time of one."""
+        """Whether each call is a network round trip, so that concurrent calls take about as long as a single one."""
         ...
 
     def read_bytes(self, path: str) -> bytes:
-        """Whole content of a small file (metadata)."""
+        """Read a small file, such as metadata, as a whole."""
         ...
 
     def open_input(self, path: str) -> BinaryIO:
-        """Seekable reader of a data file; pyarrow can read from it."""
+        """Open a data file as a seekable stream that pyarrow can read."""
         ...
 
     def open_output(self, path: str) -> BinaryIO:
-        """Writer of a new, uniquely named file; makes parent directories; durable once `close` returned."""
+        """Open a new, uniquely named file for writing, creating parent directories. Durable once `close` has returned."""
         ...
 
     def write_new(self, path: str, data: bytes) -> None:
-        """Write a uniquely named file in one go; durable on return."""
+        """Write a new, uniquely named file. Durable on return."""
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Create `path` with its whole content, only if it does not exist. Never raises for a lost race.
+        """Create `path` with `data` atomically, unless it exists; a lost race returns `EXISTS`.
 
-        `StorageUnavailable` and `Refused` mean that nothing was created; where that is not certain, the outcome is `UNKNOWN`.
+        `StorageUnavailable` and `Refused` mean that nothing was created; if that is uncertain, the outcome is `UNKNOWN`.
         """
         ...
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """Replace a hint file atomically for readers; last writer wins."""
+        """Create or replace a small file, such as a hint, atomically for readers; the last writer wins."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -77,115 +78,122 @@ class Storage(Protocol):
     def file_size(self, path: str) -> int: ...
 
     def list_directory(self, path: str) -> list[FileStatus]:
-        """Direct entries, in no particular order; empty when the directory is missing."""
+        """The direct entries, in no particular order; empty if the directory does not exist."""
         ...
 
     def delete(self, path: str) -> None:
-        """Delete one file; a missing file is no error."""
+        """Delete a file; a missing file is not an error."""
         ...
 
     def delete_directory(self, path: str) -> None:
-        """Delete a directory and all below it; a missing one is no error."""
+        """Delete a directory and everything below it; a missing directory is not an error."""
         ...
 
 
 @runtime_checkable
 class OverlapsRequests(Protocol):
-    """A store that uploads new files in the background, and fetches others before they are opened."""
+    """A store that uploads new files in the background and prefetches files before they are opened."""
 
-    def will_open(self, files: Iterable[tuple[str, int]]) -> None: ...
+    def will_open(self, files: Iterable[tuple[str, int]]) -> None:
+        """Prefetch files, given as (path, size in bytes)."""
+        ...
 
     def behind(self) -> AbstractContextManager[None]:
-        """Around work of this process: new files written within it may be uploaded in the background."""
+        """Upload files written inside the block in the background; leaving the block waits for them."""
         ...
 
     def settle(self) -> None:
-        """Wait until all new files are stored, as before a publication; raises the error of one that failed."""
+        """Wait until all new files are stored. Raises the error of an upload that failed."""
         ...
 
 
 @runtime_checkable
 class ListsInPages(Protocol):
-    """A store that answers a listing page by page, so that the first entries cost one request."""
+    """A store that lists directories in pages, so that the first entries cost a single request."""
 
     def first_entries(self, path: str, limit: int) -> list[FileStatus]:
-        """Some of the direct entries, not more than `limit`."""
+        """At most `limit` of the direct entries."""
         ...
 
 
 @runtime_checkable
 class HasDirectories(Protocol):
-    """A store whose directories stay when they are empty."""
+    """A store whose directories continue to exist when they are empty."""
 
     def remove_empty_directory(self, path: str) -> bool:
-        """Returns whether it was removed: False if it is not empty."""
+        """Remove a directory; returns False if it is not empty."""
         ...
 
 
 @runtime_checkable
 class SyncsDirectories(Protocol):
-    """A store that may lose the deletion of a name in a power cut until its directory is synced."""
+    """A store on which a deleted file may reappear after a power failure until its directory is synced."""
 
     def sync_directory(self, path: str) -> None:
-        """Names deleted before stay deleted; a missing directory is no error."""
+        """Make earlier deletions in the directory durable; a missing directory is not an error."""
         ...
 
 
 @runtime_checkable
 class MovesDirectories(Protocol):
-    """A store with directories of their own, which can be made empty and moved in one step."""
+    """A store with real directories, which can be created empty and moved atomically."""
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it; one that exists is no error."""
+        """Create a directory and its parents; an existing directory is not an error."""
         ...
 
     def move_directory(self, path: str, target: str) -> None:
-        """Move a directory with everything below it to a path that does not exist."""
+        """Move a directory and everything below it to `target`, which must not exist."""
         ...
 
 
 def open_sized(storage: Storage, path: str, size: int) -> BinaryIO:
-    """A seekable reader of a file whose size the caller knows, which saves asking for it.
+    """Open a file of known size (bytes) as a seekable stream, without a request for its size.
 
-    A store where each read is a request has a method of this name, whose reader makes few of them (`ranged_file`). A missing file
-    may then show at the first read only.
+    Object stores implement this as a method of the same name that combines reads into few requests (`ranged_file`). A missing
+    file may then raise `FileNotFoundError` on the first read only.
     """
     opened: Callable[[str, int], BinaryIO] | None = getattr(storage, "open_sized", None)
     return storage.open_input(path) if opened is None else opened(path, size)
 
 
 def written_behind(storage: Storage) -> AbstractContextManager[None]:
-    """Around work of this process that ends in a publication: new files may be uploaded in the background, if the store can."""
-    place = _overlapping(storage)
-    return nullcontext() if place is None else place.behind()
+    """Upload files written inside the block in the background, if the store supports it; leaving the block waits for them.
+
+    For work of this process that ends in publishing a snapshot, which waits for all uploads.
+    """
+    overlapping = _overlapping(storage)
+    return nullcontext() if overlapping is None else overlapping.behind()
 
 
 def will_open(storage: Storage, files: Callable[[], Iterable[tuple[str, int]]]) -> None:
-    """Files (path, size) that will be opened soon, by size known: on a remote store small ones are fetched in parallel."""
-    place = _overlapping(storage)
-    if place is not None:
-        place.will_open(files())
+    """Announce files, as (path, size in bytes), that will be opened soon: object stores prefetch the small ones in parallel.
+
+    `files` is called only if the store makes use of it.
+    """
+    overlapping = _overlapping(storage)
+    if overlapping is not None:
+        overlapping.will_open(files())
 
 
 def _overlapping(storage: Storage) -> OverlapsRequests | None:
-    place = storage
-    while isinstance(place, WrappedStorage) and not isinstance(place, OverlapsRequests):
-        place = place.inner
-    return place if isinstance(place, OverlapsRequests) else None
+    while isinstance(storage, WrappedStorage) and not isinstance(storage, OverlapsRequests):
+        storage = storage.inner
+    return storage if isinstance(storage, OverlapsRequests) else None
 
 
 @runtime_checkable
 class PublishesSnapshots(Protocol):
-    """A storage of a catalog that publishes snapshots itself, and wants to know on which one a new one was built."""
+    """The storage of a catalog that publishes snapshots itself and checks which snapshot a new one is based on."""
 
     def publish_snapshot(self, path: str, data: bytes, base_uuid: str | None) -> PutOutcome:
-        """As `put_if_absent`."""
+        """Like `put_if_absent`; `base_uuid` identifies the snapshot that the new one is based on."""
         ...
 
 
 @runtime_checkable
 class ServesVersions(Protocol):
-    """A storage of a catalog whose server changes tags, branches and histories itself."""
+    """The storage of a catalog whose server manages tags, branches and rollbacks itself."""
 
     def create_tag(self, name: str, snapshot_id: int, retained_millis: int | None) -> None: ...
 
@@ -198,73 +206,76 @@ class ServesVersions(Protocol):
     def fast_forward(self, branch: str) -> None: ...
 
     def roll_back(self, target: int | str, latest_id: int) -> None:
-        """To a snapshot or a tag; refused if there is a newer snapshot than `latest_id`."""
+        """Roll back to a snapshot id or a tag name; refused if a snapshot newer than `latest_id` exists."""
         ...
 
 
 def settle(storage: Storage) -> None:
-    """Wait until all new files are stored, before a publication that does not go through the storage."""
-    place = _overlapping(storage)
-    if place is not None:
-        place.settle()
+    """Wait until all new files are stored, before a snapshot is published other than through the storage."""
+    overlapping = _overlapping(storage)
+    if overlapping is not None:
+        overlapping.settle()
 
 
 def publish_snapshot(storage: Storage, path: str, data: bytes, base_uuid: str | None) -> PutOutcome:
-    """Create a snapshot file, only if it does not exist."""
+    """Create a snapshot file unless it exists; see `Storage.put_if_absent` for errors."""
     if isinstance(storage, PublishesSnapshots):
         return storage.publish_snapshot(path, data, base_uuid)
     return storage.put_if_absent(path, data)
 
 
 def first_entries(storage: Storage, path: str, limit: int) -> list[FileStatus]:
-    """Some of the direct entries: all of them if there are fewer than `limit`."""
+    """At most `limit` of the direct entries; cheap on stores that list in pages."""
     if isinstance(storage, ListsInPages):
         return storage.first_entries(path, limit)
     return storage.list_directory(path)[:limit]
 
 
 def ancestors(path: str) -> Iterator[str]:
-    """The directories above a path or URL, the nearest first; of a local path also those where links lead to."""
-    scheme, mark, rest = path.rpartition("://")
-    for place in [rest] if mark else dict.fromkeys((path, os.path.realpath(path))):
-        above = place.rpartition("/")[0]
-        while above:
-            yield f"{scheme}{mark}{above}"
-            above = above.rpartition("/")[0]
+    """The parent directories of a path or URL, nearest first; of a local path also those of its target if it is a link."""
+    scheme, separator, rest = path.rpartition("://")
+    for start in [rest] if separator else dict.fromkeys((path, os.path.realpath(path))):
+        parent = start.rpartition("/")[0]
+        while parent:
+            yield f"{scheme}{separator}{parent}"
+            parent = parent.rpartition("/")[0]
 
 
 def remove_empty_directory(storage: Storage, path: str) -> bool:
-    """Remove a directory; False if it is not empty, or if the store has no directories."""
+    """Remove a directory; returns False if it is not empty, or if the store has no real directories."""
     return isinstance(storage, HasDirectories) and storage.remove_empty_directory(path)
 
 
 def directories_of(storage: Storage) -> MovesDirectories | None:
-    """The store, if it has directories of its own."""
+    """The innermost store if it has real directories, otherwise None."""
     while isinstance(storage, WrappedStorage):
         storage = storage.inner
     return storage if isinstance(storage, MovesDirectories) else None
 
 
 def keep_deleted(storage: Storage, directory: str) -> None:
-    """Make deletions in `directory` durable, before files are deleted that only the deleted snapshot or tag names."""
+    """Make deletions in `directory` durable.
+
+    Needed after the deletion of a snapshot or tag, before the files that only it refers to are deleted.
+    """
     if isinstance(storage, SyncsDirectories):
         storage.sync_directory(directory)
 
 
 def delete_all(storage: Storage, paths: Iterable[str]) -> None:
-    """Delete each file. A failure does not stop the others, and is raised at the end."""
-    refused: StorageUnavailable | None = None
+    """Delete all files, continuing after failures; the first failure is raised at the end."""
+    failure: StorageUnavailable | None = None
     for path in paths:
         try:
             storage.delete(path)
         except StorageUnavailable as error:
-            refused = refused or error
-    if refused is not None:
-        raise refused
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 class WrappedStorage:
-    """A storage that passes its calls on to `inner`; subclasses change some of them."""
+    """A storage that forwards all calls to `inner`; subclasses override some of them."""
 
     def __init__(self, inner: Storage) -> None:
         self.inner = inner
@@ -274,7 +285,7 @@ class WrappedStorage:
         return self.inner.is_remote
 
     def before(self, call: str, path: str) -> None:
-        """Called before each call that is passed on."""
+        """Hook that runs before each forwarded call; `call` is the name of the method."""
 
     def read_bytes(self, path: str) -> bytes:
         self.before("read_bytes", path)

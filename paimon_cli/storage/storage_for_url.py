@@ -1,4 +1,4 @@
-"""Finds the storage for a path or URL, and the normal form of the path."""
+"""Opens the storage for a path or URL, and normalises the path."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from paimon_cli.storage.storage import Storage
 
 LOCAL, _HDFS = {"", "file", "local"}, {"hdfs", "webhdfs"}
 OBJECT_STORES = {"s3": "s3", "s3a": "s3", "gs": "gcs", "abfs": "azure", "abfss": "azure", "az": "azure"}
-"""The extra of this package that brings the client of each scheme."""
+"""The extra of this package that installs the client for each scheme."""
 _TRUSTED = LOCAL | {"memory"}
-"""Schemes whose exclusive creation needs no probe."""
+"""Schemes whose storage always supports exclusive creation, so that no probe is needed."""
 
 
 def storage_for_url(
     url: str, options: Mapping[str, Any] | None = None, allow_unsafe_commit: bool = False, *, confined: bool = False
 ) -> tuple[Storage, str]:
-    """The storage and the root: an absolute path, or a URL without credentials, without a trailing slash.
+    """The storage of a path or URL, and the root in it: an absolute path, or a URL without credentials or trailing slash.
 
-    `options`: of the catalog (`storage.catalog_options`), and for schemes that only fsspec knows the options of its file system.
-    `allow_unsafe_commit`: commit even where the storage cannot detect concurrent commits. `confined`: the URL is a table, out of
-    which no link may lead.
+    `options`: catalog options (`catalog_options`); for schemes served by fsspec also options of its file system.
+    `allow_unsafe_commit`: allow commits even if the storage cannot detect concurrent ones. `confined`: the URL is a table, and
+    symbolic links that lead outside raise `DamagedFile`. Raises `UsageError` for invalid options or missing packages.
     """
     options = options or {}
     scheme = url.partition("://")[0] if "://" in url else ""
@@ -46,7 +46,7 @@ def storage_for_url(
 
 
 def _storage(scheme: str, url: str, options: Mapping[str, Any]) -> Storage:
-    """Local tables, the usual case, are opened without loading the libraries of the others."""
+    """Import the storage of a scheme lazily, so that local tables do not load the client libraries of object stores."""
     if scheme in LOCAL:
         return LocalStorage()
     if scheme == "memory":

@@ -1,6 +1,6 @@
-"""Work in threads: calls made in parallel, and batches read ahead of their use.
+"""Threads: parallel calls, prefetched results, and batches that are read ahead of their use.
 
-Arrow decodes and merges outside of Python's lock, so a thread that reads ahead keeps a second core busy.
+Arrow releases Python's global lock while it decodes and merges, so a thread that reads ahead can use a second core.
 """
 
 from __future__ import annotations
@@ -16,32 +16,35 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 PORTION = 1024
-"""Number of parallel calls that are started before their results are taken."""
+"""Number of calls submitted at a time, before their results are consumed."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def in_parallel(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
-    """The results in order, of calls that mostly wait for a store; with less than two threads they are made one by one."""
+    """Like `map`, but with up to `threads` concurrent calls, for functions that wait for a store. Keeps the order of `items`."""
     if threads < 2:
         yield from map(function, items)
         return
     with ThreadPoolExecutor(threads) as pool:
-        left = iter(items)
-        while portion := list(islice(left, PORTION)):
+        remaining = iter(items)
+        while portion := list(islice(remaining, PORTION)):
             yield from pool.map(function, portion)
 
 
 def together(calls: Sequence[Callable[[], R]]) -> list[R]:
-    """The results of calls that wait for a store, made at the same time; the first error, when all have ended."""
+    """Run all calls concurrently and return their results in order. If some fail, the first error is raised once all ended."""
     with ThreadPoolExecutor(len(calls)) as pool:
-        begun = [pool.submit(call) for call in calls]
-    return [one.result() for one in begun]
+        futures = [pool.submit(call) for call in calls]
+    return [future.result() for future in futures]
 
 
 class Ahead(Generic[R]):
-    """A result that is fetched before it is needed, and returned once, within `fresh_seconds`. Pickles without it."""
+    """A result computed in the background before it is needed. It is used once, and only within `fresh_seconds`.
+
+    A pickled copy holds no result.
+    """
 
     def __init__(self, fresh_seconds: float = math.inf) -> None:
         self._fresh_seconds = fresh_seconds
@@ -51,12 +54,13 @@ class Ahead(Generic[R]):
         return Ahead, (self._fresh_seconds,)
 
     def begin(self, call: Callable[[], R]) -> None:
+        """Run `call` in a thread; `take` returns its result."""
         pool = ThreadPoolExecutor(1)
         self._begun = time.monotonic(), pool.submit(call)
         pool.shutdown(wait=False)
 
     def take(self, call: Callable[[], R]) -> R:
-        """The result that was begun, or else that of `call`."""
+        """The result of `begin` if there is a fresh one, otherwise that of `call`."""
         begun, self._begun = self._begun, None
         if begun is None or time.monotonic() > begun[0] + self._fresh_seconds:
             return call()
@@ -64,6 +68,8 @@ class Ahead(Generic[R]):
 
 
 class Sized(Protocol):
+    """An item with a size in bytes, such as a `pyarrow.RecordBatch`."""
+
     @property
     def nbytes(self) -> int: ...
 
@@ -72,10 +78,10 @@ Item = TypeVar("Item", bound=Sized)
 
 
 class ReadAhead(Generic[Item]):
-    """Iterates over `items` in their order while up to `most_bytes` of them wait to be taken, one at least.
+    """Iterates over `items` in order while a thread produces up to `most_bytes` ahead, but always at least one item.
 
-    Starts at once. An error of `items` is raised in the place of the item. Leaving the `with` block ends the thread, at the
-    latest when its current item is made.
+    The thread starts immediately. An error of `items` is raised at its place in the iteration. Leaving the `with` block stops
+    the thread after its current item.
     """
 
     def __init__(self, items: Iterator[Item], most_bytes: int) -> None:
@@ -120,7 +126,7 @@ class ReadAhead(Generic[Item]):
             for item in self._items:
                 if not self._put(item):
                     break
-        except BaseException as failure:  # the taker's to handle, whatever it is
+        except BaseException as failure:  # raised again in the consuming thread
             self._failure = failure
         finally:
             with self._changed:
@@ -128,7 +134,7 @@ class ReadAhead(Generic[Item]):
                 self._changed.notify_all()
 
     def _put(self, item: Item) -> bool:
-        """Add an item when there is room; returns whether more are needed."""
+        """Wait for room and add an item; returns False once the reader has stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or not self._made or self._bytes + item.nbytes <= self._most_bytes)
             self._made.append(item)

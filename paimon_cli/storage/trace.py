@@ -1,4 +1,4 @@
-"""The steps of an operation: shown by `--trace`, replayed by tests, and dropped otherwise."""
+"""Tracing of the steps of an operation, as printed by `--trace` and asserted by tests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, Protocol
 from paimon_cli.storage.clock_and_random import Clock
 
 Facts = dict[str, Any]
-"""File names, bytes, rows and the like, as JSON has them."""
+"""Details of a step, such as file names, bytes and rows, as JSON-able values."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """`millis`: when it ended, since the epoch; `took`: how long it took. `facts` show if it failed."""
+    """A finished step. `millis`: epoch millis at its end; `took`: duration in millis. A failed step has the fact `failed`."""
 
     name: str
     millis: int
@@ -25,30 +25,30 @@ class Step:
 
 
 class Trace(Protocol):
-    """Receives the steps of one call. Part of a table's context, so that a Spark task has its own copy."""
+    """Receives the steps of one operation. Part of a table's context, so each Spark task has its own copy."""
 
     @property
     def is_on(self) -> bool: ...
 
     def step(self, name: str, /, **facts: Any) -> None:
-        """Record a step whose duration does not matter."""
+        """Record a step without a duration."""
         ...
 
     def timed(self, name: str, /, **facts: Any) -> AbstractContextManager[Facts]:
-        """Record a step and its duration; the block may add facts that are known only at its end."""
+        """Record the block as a step with its duration; the block may add facts to the yielded dict."""
         ...
 
     def taken(self) -> tuple[Step, ...]:
-        """The steps kept so far, which a task returns with its result."""
+        """Remove and return the recorded steps, which a task sends back with its result."""
         ...
 
     def show(self, steps: Iterable[Step]) -> None:
-        """Show the steps that a task has returned."""
+        """Report steps that a task has sent back."""
         ...
 
 
 class NoTrace:
-    """Drops all steps."""
+    """A trace that discards all steps."""
 
     is_on = False
 
@@ -64,7 +64,7 @@ class NoTrace:
 
 
 class StepTrace:
-    """Reports each step when it ends, from any thread; a pickled copy, as in a Spark task, keeps them for `taken`."""
+    """Reports each step to `tell` when it ends; thread-safe. A pickled copy, as in a Spark task, keeps them for `taken`."""
 
     is_on = True
 

@@ -1,6 +1,6 @@
-"""Files outside of tables: temporary directories, and output files that appear whole or not at all.
+"""Files outside of tables: temporary directories, and output files that appear complete or not at all.
 
-Temporary directories disappear with their process, or with the next process after a kill.
+Temporary directories are removed when their process ends; those of a killed process are removed by the next one.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ LOCK = ".in-use"
 
 
 class ScratchDirectory:
-    """A new directory `paimon-cli-PURPOSE-*` below `parent`, or else the system's directory for temporary files (TMPDIR).
+    """A new directory `paimon-cli-PURPOSE-*` in `parent`, by default the system's temporary directory (TMPDIR).
 
-    `remove`, the end of the `with` block or the end of the process takes it away with all that it holds.
+    It is removed with its content by `remove`, at the end of the `with` block, or when the process ends.
     """
 
     def __init__(self, purpose: str, parent: str | None = None) -> None:
-        beside = Path(parent or tempfile.gettempdir())
-        _remove_abandoned(beside)
-        self.path = beside / f"{PREFIX}{purpose}-{SystemRandom().uuid()}"
+        directory = Path(parent or tempfile.gettempdir())
+        _remove_abandoned(directory)
+        self.path = directory / f"{PREFIX}{purpose}-{SystemRandom().uuid()}"
         hidden = self.path.with_name(f".{self.path.name}")
         lock = contextlib.ExitStack()
-        self._removal = weakref.finalize(self, _remove, (hidden, self.path), lock, os.getpid())  # a signal may end us at any line
+        self._removal = weakref.finalize(
+            self, _remove, (hidden, self.path), lock, os.getpid()
+        )  # first, as a signal may end it anywhere
         hidden.mkdir(0o700)
         _hold(hidden / LOCK, lock)
-        hidden.rename(self.path)  # under this name others look at the lock, which is held by now
+        hidden.rename(self.path)  # other processes test the lock of directories with this name; it is held by now
 
     def remove(self) -> None:
         self._removal()
@@ -55,27 +57,25 @@ class ScratchDirectory:
 
 
 class ScratchStorage(WrappedStorage):
-    """A storage whose new files are kept in a scratch directory, by their names alone, and are found under their paths again.
+    """A read-only view of a storage: new files go to a scratch directory, by file name, and are readable by their paths.
 
-    Existing files are read as before. Nothing is written to the storage itself.
+    Existing files are read from `inner`, which is never written to.
     """
 
     def __init__(self, inner: Storage, scratch: ScratchDirectory | Path) -> None:
         super().__init__(inner)
-        self._scratch = scratch  # which goes with the last storage that has it
+        self._scratch = scratch  # keeps the directory alive as long as this storage
         self._directory = scratch if isinstance(scratch, Path) else scratch.path
         self._files = LocalStorage()
 
     def __reduce__(self) -> tuple[type[ScratchStorage], tuple[Storage, Path]]:
-        """A copy in another process of this machine; the directory goes with the first one."""
+        """Copies work in other processes of this machine, as long as the original keeps the directory."""
         return ScratchStorage, (self.inner, self._directory)
 
     def _own(self, path: str) -> str | None:
         own = self._directory / path.rpartition("/")[2]
         if not self._directory.exists():
-            raise NotSupported(
-                f"{own} is on another machine", "files that one process keeps for itself do not travel", "use --engine local"
-            )
+            raise NotSupported(f"{own} is on another machine", "scratch files are local to one machine", "use --engine local")
         return str(own) if own.exists() else None
 
     def open_output(self, path: str) -> BinaryIO:
@@ -110,8 +110,9 @@ class ScratchStorage(WrappedStorage):
 
 
 def _hold(path: Path, held: contextlib.ExitStack) -> None:
-    """Lock a new file until `held` is closed. On a file system without locks there is none: no other process removes the
-    directory then.
+    """Create and lock a file until `held` is closed.
+
+    On a file system without locks the file is removed again; other processes never remove a directory without it.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -124,15 +125,15 @@ def _hold(path: Path, held: contextlib.ExitStack) -> None:
 
 
 def _remove(paths: Iterable[Path], lock: contextlib.ExitStack, owner: int) -> None:
-    if os.getpid() != owner:  # a fork of the owner
+    if os.getpid() != owner:  # in a forked child of the owner
         return
     for path in paths:
-        shutil.rmtree(path, ignore_errors=True)  # what cannot be removed is temporary
+        shutil.rmtree(path, ignore_errors=True)  # leftovers in a temporary directory do no harm
     lock.close()
 
 
-def _remove_abandoned(beside: Path) -> None:
-    with contextlib.suppress(OSError), os.scandir(beside) as entries:
+def _remove_abandoned(directory: Path) -> None:
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
                 with contextlib.suppress(OSError):  # in use, another user's, without a lock, or removed by another process
@@ -157,9 +158,9 @@ FORCE = "--force replaces it"
 def whole_file(
     url: str, options: Mapping[str, Any], random: RandomSource, *, replace: bool = False, make_parents: bool = False
 ) -> Iterator[BinaryIO]:
-    """A file that appears when the block ends; if the block fails, nothing of it stays.
+    """A file that appears, complete, when the block ends; if the block fails, no file is left.
 
-    Raises `UsageError` if something is there already that is no file, or that is one and not to be replaced.
+    Raises `UsageError` if the path exists and is not a regular file, or is one and `replace` is False.
     """
     storage, path = storage_for_url(url, options)
     if isinstance(storage, LocalStorage):
@@ -171,14 +172,14 @@ def whole_file(
     if not replace and storage.exists(path):
         raise _exists(url)
     with tempfile.TemporaryFile(prefix="paimon-cli-output-") as spool:
-        yield spool  # a store publishes what was sent when its writer is closed, complete or not
+        yield spool  # spooled, because closing the writer of a store publishes even incomplete content
         spool.seek(0)
         _send(spool, storage, path, replace)
 
 
 @contextlib.contextmanager
 def _local_file(url: str, path: str, random: RandomSource, replace: bool) -> Iterator[BinaryIO]:
-    """Write the file under a temporary name next to it first. `path` is where links lead: they stay links."""
+    """Write to a temporary file next to `path` first. `path` has links resolved, so that a link is kept, not replaced."""
     _check_place(url, path, replace)
     directory, name = os.path.split(path)
     temporary = f"{directory}/.{name}.{random.uuid()}.tmp"
@@ -217,15 +218,15 @@ def _check_place(url: str, path: str, replace: bool) -> None:
 
 
 def _send(spool: BinaryIO, storage: Storage, path: str, replace: bool) -> None:
-    """Send the file. A complete upload to an object store replaces the old object; elsewhere the old file is deleted first."""
-    replaced_as_a_whole = replace and path.split("://")[0] in OBJECT_STORES
-    if replace and not replaced_as_a_whole:
+    """Upload the file. Object stores replace the old object atomically; elsewhere the old file is deleted first."""
+    replaces_atomically = replace and path.split("://")[0] in OBJECT_STORES
+    if replace and not replaces_atomically:
         storage.delete(path)
     try:
         with storage.open_output(path) as sink:
             shutil.copyfileobj(spool, sink, 1 << 20)
     except BaseException:
-        if not replaced_as_a_whole:
+        if not replaces_atomically:
             storage.delete(path)
         raise
 
