@@ -239,7 +239,7 @@ def key_words(words_at: WordsAt, lengths: _Ints, types: Sequence[DataType]) -> l
 
 
 def ranks(columns: Sequence[_Ints]) -> _Ints:
-    """The dense rank of each row in the order of several words; equal rows have equal ranks."""
+    """One integer (int64) per row that has the order of all its words; equal rows have equal integers."""
     varying = [column for column in columns if (column != column[:1]).any()]
     if len(varying) <= 1:
         return varying[0] if varying else np.zeros(len(columns[0]) if columns else 0, dtype=np.int64)

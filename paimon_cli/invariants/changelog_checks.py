@@ -1,9 +1,9 @@
 """Checks that changelogs lead from the rows of each snapshot to the rows of the next (FORMAT.md, section 9).
 
-A producer that looks for changes shows every one of them: the rows at a snapshot that changelogs have shown (those above level 0,
-or on the top level), with the changelogs of the commits up to a later snapshot, give such rows there. `input` shows what each
-commit has written. Rows, changes and rows again come side by side in key order, and a merge engine looks at each key, in the
-memory of a merge. An OVERWRITE, and what has expired, interrupt the chain.
+With the producers `lookup` and `full-compaction`, the compacted rows of a snapshot (above level 0, or on the top level) plus the
+changelogs up to a later snapshot must give the compacted rows of that snapshot. With `input`, a changelog must repeat what its
+commit wrote. Old rows, changes and new rows are merged in key order by a merge engine that checks each key, so memory is bounded
+like that of a merge. An OVERWRITE or an expired changelog interrupts the chain.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from paimon_cli.metadata.table_mode import FULL_COMPACTION, INPUT, LOOKUP
 Rows = Iterator[pa.RecordBatch]
 
 BEFORE, AFTER = 0, 1 << 62
-"""Where a merge expects sequence numbers: the row at the first snapshot, and at the last. Changes are numbered between them."""
+"""Sequence numbers assigned to the rows of the first and the last snapshot; changes are numbered between them."""
 FILE_BITS = 40
 WRONG = "_WRONG"
-"""A column that numbers what is wrong with a row, by `MEANINGS`."""
+"""A column with the reason (a key of `MEANINGS`) why a row is wrong."""
 NOTHING = -1
 
 REPEATED, ALONE, BASELESS, OTHER_BASE, UNSHOWN, OTHER_ROW, LEFT_OUT, STRANGE = range(1, 9)
@@ -61,8 +61,9 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Replay:
-    """What the changelogs of one bucket say between two snapshots. `before` is None where they show what a commit has written:
-    then `after` holds the files that it added. Picklable.
+    """The changelog files of one bucket between two snapshots, and its files before and after them. Picklable.
+
+    With the producer `input`, `before` is None and `after` holds the files that the commit added.
     """
 
     first: int
@@ -78,12 +79,12 @@ class Replay:
 
 
 def replays(context: TableContext, last: int | None = None) -> Iterator[Replay]:
-    """All that can be replayed, oldest first; with `last` what ends at that snapshot.
+    """All changelogs that can be replayed, oldest first; with `last` only those that end at that snapshot.
 
-    Metadata that cannot be read interrupts the chain; other checks report it.
+    Unreadable metadata interrupts the chain without an error, because other checks report it.
     """
     if not context.schema.primary_keys or context.options.record_level_expire_time is not None:
-        return  # rows that expire are in no changelog
+        return  # expired rows disappear without a changelog
     commits = _readable_snapshots(context)
     known = _tagged_snapshots(context) | commits
     steps: list[tuple[int, Snapshot | None]] = [(number, known[number]) for number in sorted(known)]
@@ -104,7 +105,7 @@ def _readable_snapshots(context: TableContext) -> dict[int, Snapshot]:
 
 
 def _tagged_snapshots(context: TableContext) -> dict[int, Snapshot]:
-    """Their rows are kept. Changelog files expire with the snapshot itself, whatever tag it has."""
+    """Snapshots with a tag, by id. A tag keeps data files, but not changelog files, beyond the expiry of its snapshot."""
     with suppress(DamagedFile):
         return {tag.snapshot.id: tag.snapshot for tag in context.tags.all().values()}
     return {}
@@ -157,14 +158,14 @@ def _grouped(entries: Iterator[ManifestEntry]) -> dict[BucketId, BucketFiles]:
 
 
 def _at_least(context: TableContext, snapshot: Snapshot | None, level: int) -> dict[BucketId, BucketFiles]:
-    """The files that hold what changelogs have shown."""
+    """The files of each bucket at `level` or above, whose rows changelogs have reported."""
     found = bucket_files(context, snapshot)
     kept = {place: tuple(file for file in bucket.files if file.level >= level) for place, bucket in found.items()}
     return {place: replace(found[place], files=files) for place, files in kept.items() if files}
 
 
 def check_replay(context: TableContext, replay: Replay) -> Iterator[Violation]:
-    """PV058, by what is wrong; PV031 for a file that cannot be read."""
+    """PV058, once for each kind of mismatch; PV031 for a file that cannot be read."""
     where = context.bucket_directory(*replay.after.bucket_id)
     try:
         found = _wrong(context.at_schema(replay.schema_id), replay)
@@ -177,7 +178,7 @@ def check_replay(context: TableContext, replay: Replay) -> Iterator[Violation]:
 
 
 def _wrong(context: TableContext, replay: Replay) -> dict[int, tuple[int, str]]:
-    """How often each thing is wrong, with the first key."""
+    """The number of mismatches of each kind, and the first key with it."""
     counts: Counter[int] = Counter()
     firsts: dict[int, str] = {}
     for names in _sections(context, replay):
@@ -192,7 +193,7 @@ def _wrong(context: TableContext, replay: Replay) -> dict[int, tuple[int, str]]:
 
 
 def _sections(context: TableContext, replay: Replay) -> Iterator[set[str]]:
-    """Names of files that may share keys, but for those that both snapshots have and no change is about."""
+    """Groups of files, by name, that may share keys; without groups that are the same in both snapshots and have no changes."""
     before = {file.file_name for file in replay.before.files} if replay.before else set()
     after, changes = ({file.file_name for file in files} for files in (replay.after.files, replay.changes))
     same_vectors = replay.before is not None and replay.before.index_files == replay.after.index_files
@@ -227,7 +228,7 @@ def _compared(context: TableContext, replay: Replay, names: Collection[str]) -> 
 
 
 def _keeps_last_row(context: TableContext) -> bool:
-    """Whether the last row of a commit is what it leaves of a key; other engines may leave out rows, or mix them."""
+    """Whether a commit keeps exactly its last row of each key; other merge engines may drop rows or combine them."""
     engine = merge_engine(context.schema, context.options)
     return isinstance(engine, Deduplicate) and not engine.ignore_delete
 
@@ -248,7 +249,7 @@ def _opened(context: TableContext, bucket_id: BucketId, files: Sequence[DataFile
 
 
 def _file_of_changes(context: TableContext, bucket_id: BucketId, file: DataFileMeta, place: int, rows: int) -> Rows:
-    """In the order of the changelog, all rows of a key in one batch."""
+    """The rows of a changelog file in their order; all rows of a key are in the same batch."""
     keys, waiting, number = context.schema.trimmed_primary_keys, list[pa.RecordBatch](), (place << FILE_BITS) + 1
     for batch in read_data_file(context, bucket_id, file, [VALUE_KIND, *context.schema.field_names], rows):
         numbered = _with_number(batch, np.arange(number, number + batch.num_rows))
@@ -263,13 +264,13 @@ def _file_of_changes(context: TableContext, bucket_id: BucketId, file: DataFileM
 
 
 def _written(context: TableContext, bucket: BucketFiles, memory: int) -> Rows:
-    """What the files of a commit hold, a row for each key."""
+    """The rows that a commit wrote, merged to one row per key."""
     for batch in read_bucket(context, bucket, [VALUE_KIND, *context.schema.field_names], keep_kinds=True, memory=memory):
         yield _with_number(batch, np.full(batch.num_rows, BEFORE))
 
 
 def _shown_at_once(context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta], memory: int) -> Rows:
-    """What changelog files hold, merged as the commit has merged it where the last row counts."""
+    """The rows of changelog files, merged to one row per key as the commit does."""
     engine = merge_engine(context.schema, context.options) if _keeps_last_row(context) else LastRow()
     runs = [*_opened(context, bucket_id, files, memory)]
     keys = context.schema.trimmed_primary_keys
@@ -279,7 +280,7 @@ def _shown_at_once(context: TableContext, bucket_id: BucketId, files: Sequence[D
 
 
 class LastRow(WholeRowEngine):
-    """The last row of a key that is no retraction, or else its last one."""
+    """Keeps the last row of each key that is not a retraction, or its last row if all are retractions."""
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         added = (rows.rows.column(VALUE_KIND).to_numpy()[rows.order] & 1) == 0
@@ -290,7 +291,10 @@ class LastRow(WholeRowEngine):
 
 @dataclass(frozen=True)
 class Written(WholeRowEngine):
-    """Compares rows that a commit wrote with those that its changelog shows, one of each a key. `all_values`: not keys alone."""
+    """Compares the rows that a commit wrote with those of its changelog, at most one of each per key.
+
+    `all_values`: compare `columns` as well, not only keys.
+    """
 
     columns: Sequence[str] = ()
     all_values: bool = True
@@ -316,10 +320,10 @@ def _marked(batch: pa.RecordBatch, rows: np.ndarray, wrong: np.ndarray) -> pa.Re
 
 @dataclass(frozen=True)
 class Replayed(WholeRowEngine):
-    """Follows each key from its row BEFORE through its changes to its row AFTER; gives the rows that do not fit, with WRONG.
+    """Follows each key from its row BEFORE through its changes to its row AFTER; returns mismatching rows with a column WRONG.
 
-    `compared`: the columns by which rows are equal. `adds_only`: a +U alone adds a row, as in first-row tables, whose changelog
-    shows a new row with the kind that it was written with.
+    `compared`: the columns that decide whether rows are equal. `adds_only`: a single +U adds a row, as in first-row tables, whose
+    changelog contains each new row with the kind that it was written with.
     """
 
     compared: Sequence[str] = ()

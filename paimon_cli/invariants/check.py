@@ -1,4 +1,4 @@
-"""Runs the checks: of one version, along the history, of data files; and what each level of `verify` covers."""
+"""Runs the checks of a version, of the whole history and of data files, and defines which checks `verify` runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ META_CHECKS: tuple[VersionCheck, ...] = (
     metadata_checks.key_ranges_are_ranges,
     metadata_checks.bucket_counts_agree,
 )
-"""Checks that need metadata alone."""
+"""Checks of a single version that read only metadata."""
 REFERENCE_CHECKS: tuple[TableCheck, ...] = (
     snapshot_checks.manifests_have_a_version,
     snapshot_checks.consumers_stand_somewhere,
@@ -74,11 +74,11 @@ BUCKET_CHECKS: tuple[BucketCheck, ...] = (
     row_checks.lower_levels_are_not_older,
     hash_indexes.hash_index_holds_every_key,
 )
-"""Checks of the rows of a bucket, all its files together."""
+"""Checks of the rows of a bucket, across all its files."""
 
 
 def check_version(version: Version, before: Version | None) -> Iterator[Violation]:
-    """The quick checks: metadata and file names. `before` is the previous version, None if it no longer exists.
+    """The checks of metadata and of the existence of files. `before` is the previous version, None if it no longer exists.
 
     If manifests cannot be read, only that is reported.
     """
@@ -121,7 +121,7 @@ def check_walked(version: WalkedVersion) -> Iterator[Violation]:
 
 
 def _reporting_decode_errors(version: Version, violations: Iterable[Violation]) -> Iterator[Violation]:
-    """The violations; a partition or key that cannot be decoded ends the check with PV026."""
+    """Pass violations on; if a partition or key cannot be decoded, the check ends with PV026."""
     try:
         yield from violations
     except (DamagedFile, NotSupported) as error:
@@ -172,7 +172,7 @@ def check_rows(version: Version) -> Iterator[Violation]:
 
 
 def check_changelogs(context: TableContext) -> Iterator[Violation]:
-    """Replays all changelogs that are still there."""
+    """Replay all changelogs that have not expired."""
     for replay in changelog_checks.replays(context):
         yield from changelog_checks.check_replay(context, replay)
 

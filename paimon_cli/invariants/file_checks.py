@@ -1,4 +1,4 @@
-"""Checks of files without reading their rows: a file exists, with the right size and, by its footer, the right row count."""
+"""Checks of files without reading rows: existence, size, and the row count in the footer."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _file_violations(
 
 
 def file_can_be_opened(context: TableContext, entry: ManifestEntry) -> Iterator[Violation]:
-    """PV031, by the file's own footer or blocks, without reading values."""
+    """PV031: the row count in the file's footer or block headers, without reading values."""
     path = context.data_file_path(entry.partition, entry.bucket, entry.file)
     try:
         rows = stored_row_count(context, entry.bucket_id, entry.file)

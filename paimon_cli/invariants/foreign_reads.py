@@ -1,7 +1,7 @@
-"""Whether a reader that knows Parquet alone is right about a snapshot: it reads each live file as it is, and merges nothing.
+"""Whether a plain Parquet reader, which concatenates all live files without merging, would read a snapshot correctly.
 
-Several readers of Paimon tables do that. Where a file must be merged, or some of its rows are deleted, they show wrong rows
-without saying so.
+Some readers of Paimon tables work that way. If files have to be merged, or rows in them are deleted, their result is silently
+wrong.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MENDED_BY_COMPACTION = {OVERLAP, DELETES, VECTORS, INVISIBLE, WAITING}
 
 @dataclass
 class ForeignFinding:
-    """One reason why such a reader goes wrong: how many files it concerns, one of them, and the command that mends it."""
+    """One reason for wrong results: the files and rows affected, an example file, and the command that fixes it, if any."""
 
     code: str
     message: str
@@ -54,7 +54,7 @@ class ForeignFinding:
 
 @dataclass
 class ForeignReadReport:
-    """The verdict about one snapshot. `rows`: those that a reader of plain files sees, right or wrong."""
+    """The result for one snapshot. `files` and `rows`: what a plain Parquet reader would see, right or wrong."""
 
     snapshot_id: int | None
     is_safe: bool
@@ -64,7 +64,7 @@ class ForeignReadReport:
 
 
 def foreign_read_report(context: TableContext, snapshot: Snapshot | None, argument: str | None = None) -> ForeignReadReport:
-    """Examine all live files by their metadata, and by their footers where row kinds matter. `argument` names the table."""
+    """Examine the metadata of all live files, and their footers if row kinds matter. `argument`: the table in hints."""
     report = ForeignReadReport(None if snapshot is None else snapshot.id, True)
     found: dict[str, ForeignFinding] = {}
     for bucket in bucket_files(context, snapshot).values():
@@ -84,7 +84,7 @@ def foreign_read_report(context: TableContext, snapshot: Snapshot | None, argume
 
 
 def _problems(context: TableContext, bucket: BucketFiles) -> Iterator[tuple[str, DataFileMeta, int]]:
-    """What is wrong with files of a bucket: a code, the file, and the rows concerned."""
+    """The problems in a bucket: code, file, and number of affected rows."""
     mode, has_keys = context.mode, bool(context.schema.primary_keys)
     vectors = load_vectors(context, bucket)
     for file in bucket.files:
@@ -112,7 +112,7 @@ def _problems(context: TableContext, bucket: BucketFiles) -> Iterator[tuple[str,
 
 
 def _has_other_columns(context: TableContext, file: DataFileMeta) -> bool:
-    """Whether a reader by names misses a column, or sees another type; a column that was added is null in either reader."""
+    """Whether a reader that matches columns by name would miss one, or read another type. Added columns are null anyway."""
     if file.schema_id == context.schema.id:
         return False
     old: TableSchema = context.schemas.get(file.schema_id)
@@ -123,7 +123,7 @@ def _has_other_columns(context: TableContext, file: DataFileMeta) -> bool:
 
 
 def retractions(context: TableContext, bucket: BucketFiles, file: DataFileMeta) -> int:
-    """Rows of kind -U or -D. Counts in manifests are not trusted, because some writers leave them 0."""
+    """The number of rows of kind -U or -D. Counts in manifests are not trusted, because some writers always store 0."""
     if file_format(file.file_name) == "parquet" and _has_inserts_only(context, bucket, file):
         return 0
     batches = read_data_file(context, bucket.bucket_id, file, [VALUE_KIND], KIND_ROWS)
@@ -131,7 +131,7 @@ def retractions(context: TableContext, bucket: BucketFiles, file: DataFileMeta) 
 
 
 def _has_inserts_only(context: TableContext, bucket: BucketFiles, file: DataFileMeta) -> bool:
-    """Whether the footer says that all rows have one kind, and that it retracts nothing."""
+    """Whether, by the footer, all rows of each row group have the same kind, which is not a retraction."""
     path = context.data_file_path(*bucket.bucket_id, file)
     with decoding(path), open_sized(context.storage, path, file.file_size) as source:
         metadata = pq.ParquetFile(source).metadata

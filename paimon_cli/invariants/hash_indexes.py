@@ -1,4 +1,4 @@
-"""The hash indexes of dynamic buckets: what must hold, and how an index is made again from the keys of a bucket.
+"""The hash indexes of dynamic buckets: checks, and the reconstruction of an index from the keys of its bucket.
 
 Two checks together prove that a key is in one bucket only: its hash is in the index of every bucket that has rows of it (PV041),
 and in the index of one bucket only (PV042). An index may hold hashes of keys that were deleted.
@@ -27,9 +27,9 @@ Hashes = npt.NDArray[np.int32]
 
 
 def hash_index_holds_every_key(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
-    """PV041. A key whose hash is missing gets a second bucket when it is written again.
+    """PV041. A key whose hash is missing would be assigned to a second bucket when it is written again.
 
-    If the key leaves partition columns out, there is no hash index: writers look for the key in all partitions.
+    If the primary key does not include all partition columns, there is no hash index: writers search all partitions.
     """
     if version.context.mode.bucket_mode is not BucketMode.DYNAMIC:
         return
@@ -43,7 +43,7 @@ def hash_index_holds_every_key(version: Version, bucket_id: BucketId) -> Iterato
 
 
 def hashes_are_in_one_bucket(version: Version) -> Iterator[Violation]:
-    """PV042. A hash in the index of two buckets: the next write of that key may go to the wrong one."""
+    """PV042. If a hash is in the indexes of two buckets, the next write of that key may go to the wrong one."""
     for partition, entries in _by_partition(version).items():
         twice = len(_repeated([np.unique(hashes_of(version.context, version.index_path(entry))) for entry in entries]))
         if twice:
@@ -66,15 +66,13 @@ def _by_partition(version: Version) -> dict[bytes, list[IndexManifestEntry]]:
 
 
 def _repeated(parts: list[Hashes]) -> Hashes:
-    """The hashes that are in several of the parts, each of which holds none twice."""
+    """The hashes that occur in more than one part; within a part hashes are unique."""
     hashes, counts = np.unique(np.concatenate([np.empty(0, np.int32), *parts]), return_counts=True)
     return hashes[counts > 1]
 
 
 def hashes_of(context: TableContext, path: str) -> Hashes:
-    """The key hashes of an index file (FORMAT.md, section 6.4); empty if it is missing or truncated, which other checks
-    report.
-    """
+    """The key hashes of an index file (FORMAT.md, section 6.4). Other checks report files that are missing or truncated."""
     try:
         content = context.storage.read_bytes(path)
     except FileNotFoundError:
@@ -84,7 +82,7 @@ def hashes_of(context: TableContext, path: str) -> Hashes:
 
 
 def _stored_hashes(version: Version, bucket_id: BucketId) -> Iterator[Hashes]:
-    """The hashes of the keys of all rows in the files of a bucket, also of rows that are deleted."""
+    """The key hashes of all rows in the files of a bucket, including deleted rows, batch by batch."""
     keys, types = list(version.context.schema.trimmed_primary_keys), version.context.key_types
     for entry in version.at(bucket_id):
         for batch in read_data_file(version.context, bucket_id, entry.file, keys, BATCH_ROWS):
@@ -94,7 +92,7 @@ def _stored_hashes(version: Version, bucket_id: BucketId) -> Iterator[Hashes]:
 
 @dataclass(frozen=True)
 class RebuiltIndex:
-    """A hash index made from the keys of a bucket; `old`: the one that it replaces, None if there is none."""
+    """A hash index rebuilt from the keys of a bucket. `old`: the index that it replaces, if any; `why`: what is wrong with it."""
 
     bucket_id: BucketId
     total_buckets: int
@@ -105,7 +103,7 @@ class RebuiltIndex:
 
 @dataclass(frozen=True)
 class RebuiltPartition:
-    """The indexes of a partition that were wrong, made again. `shared`: how many key hashes have rows in two buckets."""
+    """The rebuilt indexes of a partition. `shared`: number of key hashes that have rows in more than one bucket."""
 
     directory: str
     indexes: tuple[RebuiltIndex, ...]
@@ -113,7 +111,7 @@ class RebuiltPartition:
 
 
 def rebuilt_partitions(version: Version, read_rows: bool) -> Iterator[RebuiltPartition]:
-    """Partitions whose hash indexes are wrong. Without `read_rows` those are found whose index files show it; with it, all.
+    """The partitions with wrong hash indexes, rebuilt. Without `read_rows`, only damage visible in index files is found.
 
     Raises `DamagedFile` for a data file that cannot be read.
     """
@@ -166,7 +164,7 @@ def _rebuilt(
 
 
 def _elsewhere(stored: dict[BucketId, Hashes]) -> dict[BucketId, Hashes]:
-    """For each bucket, the hashes that the others have rows of."""
+    """For each bucket, the hashes of keys that have rows in other buckets."""
     every, counts = np.unique(np.concatenate([np.empty(0, np.int32), *stored.values()]), return_counts=True)
     return {bucket_id: every[~np.isin(every, hashes) | (counts > 1)] for bucket_id, hashes in stored.items()}
 

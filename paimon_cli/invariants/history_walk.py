@@ -1,7 +1,7 @@
-"""Walks through the snapshots of a table and decodes each manifest once: live files are carried over to the next one.
+"""Walks through the snapshots of a table in order, keeping the live files up to date, and decodes each manifest only once.
 
-The delta of each commit changes the live files. Whether the next base list agrees is decided by its manifests: known ones need no
-check, and those that replace others must fold to the same entries.
+The delta of each commit is applied to the live files. The base list of the next snapshot must agree with the result: manifests
+that are already known need no check, and manifests that replace others must contain the same net entries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ReadManifest:
 
 
 class WalkedVersion(Version):
-    """The version after one step; `before` are the changed buckets in their previous state."""
+    """The version after one step of the walk; `before` shows the changed buckets as they were before it."""
 
     def __init__(self, walk: HistoryWalk, snapshot: Snapshot) -> None:
         super().__init__(walk.context, snapshot)
@@ -66,7 +66,7 @@ class WalkedVersion(Version):
         return {partition: {n for n in counts.get(partition, {}) if n > 0} for partition in partitions}
 
     def whole(self) -> Version:
-        """The complete version, not only what is new; must be called before the walk continues."""
+        """The complete version, not only its changes. Must be called before the walk continues."""
         version = Version(self.context, self.snapshot)
         version.__dict__["live"] = [entry for bucket in self._walk.buckets.values() for entry in bucket.values()]
         version.__dict__["index_entries"] = self.index_entries
@@ -101,14 +101,14 @@ class FormerVersion(Version):
 
 
 class HistoryWalk:
-    """Walks from old to new. After a gap, or a version that could not be read, it starts afresh."""
+    """Walks from the oldest snapshot to the newest, and starts over after a gap or an unreadable version."""
 
     def __init__(self, context: TableContext) -> None:
         self.context = context
         self.buckets: dict[BucketId, Bucket] = {}
         self.row_count = 0
         self.bucket_counts: dict[bytes, dict[int, int]] = {}
-        """Files of each partition by the number of buckets that they were written for."""
+        """For each partition, the number of live files by the bucket count with which they were written."""
         self._tops: dict[BucketId, int] = {}
         """The greatest sequence number of a bucket since it was last empty."""
         self._manifests: dict[str, ReadManifest] = {}
@@ -122,7 +122,7 @@ class HistoryWalk:
         self._manifests, self._order, self._tops = {}, [], {}
 
     def step(self, snapshot: Snapshot) -> WalkedVersion:
-        """The next version. Raises `DamagedFile` (or `NotSupported`) if it cannot be read; call `forget` then."""
+        """Move on to the next version. Raises one of `UNREADABLE` if it cannot be read; the caller must then call `forget`."""
         if self._last is not None and self._last.snapshot.id != snapshot.id - 1:
             self.forget()
         version = WalkedVersion(self, snapshot)
@@ -246,10 +246,10 @@ def _net_kinds(manifests: Iterable[ReadManifest]) -> dict[FileIdentity, int]:
 
 
 def walk(context: TableContext, numbers: Iterable[int]) -> Iterator[WalkedVersion | Violation]:
-    """The versions of these ids, oldest first, or why one cannot be read; a version that has been deleted meanwhile is left
-    out.
+    """The versions with these ids, oldest first, or a violation for each that cannot be read. Versions deleted meanwhile are
+    skipped.
     """
-    path = HistoryWalk(context)
+    history = HistoryWalk(context)
     for number in numbers:
         try:
             snapshot = context.snapshots.find(number)
@@ -259,9 +259,9 @@ def walk(context: TableContext, numbers: Iterable[int]) -> Iterator[WalkedVersio
         if snapshot is None:
             continue
         try:
-            version = path.step(snapshot)
+            version = history.step(snapshot)
         except UNREADABLE as error:
-            path.forget()
+            history.forget()
             yield unreadable(context, snapshot, error)
             continue
         yield version

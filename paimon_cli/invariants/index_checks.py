@@ -28,7 +28,7 @@ def index_files_exist(version: Version, stored: StoredFiles | None = None) -> It
 
 
 def vectors_are_not_dangling(version: Version) -> Iterator[Violation]:
-    """PV016. A vector of a file that is gone has no effect, so the rows that it should mark are visible again."""
+    """PV016. A vector for a file that is not live has no effect, so rows that it should delete may be visible again."""
     for entry in _fresh(version):
         alive = {e.file.file_name for e in version.at(entry.bucket_id)}
         for vector in entry.index_file.deletion_vector_ranges or ():
@@ -38,7 +38,7 @@ def vectors_are_not_dangling(version: Version) -> Iterator[Violation]:
 
 
 def indexes_are_one_of_a_kind(version: Version) -> Iterator[Violation]:
-    """PV039. Readers use any of two index files for one bucket; overlapping vectors cannot both be right."""
+    """PV039. With two index files for a bucket, readers may use either; overlapping vectors cannot both be right."""
     seen: set[tuple[object, ...]] = set()
     marked: set[tuple[BucketId, str]] = set()
     unaware = not version.context.schema.primary_keys and version.context.options.bucket == -1
@@ -60,7 +60,7 @@ def indexes_are_one_of_a_kind(version: Version) -> Iterator[Violation]:
 
 
 def vectors_do_not_shrink(before: Version, version: Version) -> Iterator[Violation]:
-    """PV048, the lost vector: the later of two compactions of a bucket restored vectors read before the other one."""
+    """PV048. A vector shrinks when a commit restores vectors that it read before a concurrent compaction changed them."""
     if version.snapshot.commit_kind == OVERWRITE:
         return
     now = {key: count for key, count in _cardinalities(version)}

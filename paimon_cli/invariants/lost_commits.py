@@ -1,4 +1,4 @@
-"""Finds commits whose files exist although no snapshot names them, and version files that cannot be read."""
+"""Finds lost commits, whose files exist without a snapshot, and version files that cannot be read."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LIST_PREFIX = "manifest-list-"
 
 @dataclass(frozen=True)
 class LostCommit:
-    """A delta list that only adds files, all of which exist and none of which was ever in a version. `path`: the list.
+    """A delta list at `path` that only adds files, all of which exist, and none of which belongs to any version.
 
-    `is_sure`: the LATEST hint names a snapshot that does not exist, so one was published and is lost.
+    `is_sure`: the LATEST hint names a missing snapshot, so a published snapshot was lost.
     """
 
     path: str
@@ -31,7 +31,7 @@ class LostCommit:
 
 
 def lost_commits(context: TableContext, newest: Version) -> Iterator[LostCommit]:
-    """Candidates, oldest first. Lists that cannot be read, or delete files too (compactions), are left to orphan cleaning."""
+    """Candidates, oldest first. Unreadable lists, and lists that also delete files (compactions), are left to orphan cleaning."""
     named = _named_lists(context)
     seen = {entry.file.file_name for entry in newest.live} | _named_files(context, named)
     found = []
@@ -45,7 +45,7 @@ def lost_commits(context: TableContext, newest: Version) -> Iterator[LostCommit]
 
 
 def _entries(context: TableContext, name: str) -> list[ManifestEntry]:
-    """The entries; None for anything but the delta list of an append: base lists name manifests of other commits, too."""
+    """The entries of a manifest list; none if it, or one of its manifests, cannot be read."""
     manifests = context.manifests
     try:
         return [entry for entries in manifests.entries(manifests.manifest_list(name)) for entry in entries]
@@ -97,7 +97,7 @@ def _named_lists(context: TableContext) -> set[str]:
 
 
 def _named_files(context: TableContext, named: set[str]) -> set[str]:
-    """Data files that some kept version names, in an ADD or a DELETE."""
+    """Names of the data files in these lists, in ADD or DELETE entries. Unreadable lists and manifests are skipped."""
     manifests: dict[str, None] = {}
     for name in named:
         try:
@@ -118,8 +118,8 @@ DIRECTORY = "damaged"
 
 @dataclass(frozen=True)
 class DamagedVersion:
-    """A file of `snapshot/`, `tag/` or `changelog/`; `snapshot_id` only for those in `snapshot/`. `loss`: what is lost with
-    it.
+    """An unreadable file in `snapshot/`, `tag/` or `changelog/`. `loss`: what is lost if it is set aside; `snapshot_id`: only for
+    files in `snapshot/`.
     """
 
     path: str
@@ -152,9 +152,7 @@ def _look(path: str, loss: str, read: Callable[[], object], number: int | None =
 
 
 def set_aside(context: TableContext, damaged: DamagedVersion) -> None:
-    """Copy the file, then delete it. `Conflict` if it has changed since the plan was made, because then the whole plan is
-    invalid.
-    """
+    """Copy the file to `damaged/`, then delete it. Raises `Conflict` if it has changed since the plan was made."""
     if damaged not in damaged_versions(context, context.snapshots.ids()):
         raise Conflict(
             f"{damaged.path} is no longer damaged, or damaged in another way",

@@ -1,4 +1,4 @@
-"""Checks by metadata alone: manifests against their lists, single entries, and the LSM tree of each bucket."""
+"""Checks that read only metadata: manifests against their lists, single entries, and the LSM tree of each bucket."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from paimon_cli.metadata.manifests import PartitionRange, noted_lists
 from paimon_cli.metadata.snapshot import OVERWRITE
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 
-MOST_LEVELS = 1000
-"""Levels come from `num-levels`, which may have been changed: only what no table can have is wrong."""
+MAX_LEVELS = 1000
+"""A generous limit, because `num-levels` may have been reduced since a file was written."""
 
 
 def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]:
-    """PV018 and PV019: readers skip manifests, and the search for DELETE entries, by what the list records of them."""
+    """PV018 and PV019: readers rely on the counts and ranges in the list to skip manifests, and the search for DELETE entries."""
     for manifest in version.new_manifests:
         path = version.context.layout.manifest(manifest.meta.file_name)
         added = int((manifest.table.numbers("kinds") == ADD).sum())
@@ -30,7 +30,7 @@ def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]
 
 
 def lists_are_what_is_noted(version: WalkedVersion) -> Iterator[Violation]:
-    """PV061: plans on stores read what the snapshot repeats, other readers the lists."""
+    """PV061. Snapshots may repeat their manifest lists, which saves requests on object stores; other readers use the lists."""
     snapshot, reader = version.snapshot, version.context.manifests
     for name, noted in noted_lists(snapshot.properties).items():
         if name in (snapshot.base_manifest_list, snapshot.delta_manifest_list) and noted != reader.manifest_list(name):
@@ -58,13 +58,13 @@ def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:
 
 
 def places_can_be(version: Version) -> Iterator[Violation]:
-    """PV024: every file has a bucket and a level that the table has."""
+    """PV024: the bucket and the level of every file exist in the table."""
     postponed = version.context.options.bucket == POSTPONE_BUCKET
     for entry in version.fresh:
         total, low = entry.total_buckets, POSTPONE_BUCKET if postponed else 0
         if entry.bucket < low or entry.bucket == -1 or 0 < total <= entry.bucket:
             yield Violation("PV024", version.path, f"has bucket {entry.bucket} of {total}: {version.label(entry)}")
-        if not 0 <= entry.file.level < MOST_LEVELS:
+        if not 0 <= entry.file.level < MAX_LEVELS:
             yield Violation("PV024", version.path, f"has a file at level {entry.file.level}: {version.label(entry)}")
 
 
@@ -98,7 +98,7 @@ def files_lie_inside(version: Version) -> Iterator[Violation]:
 
 
 def files_live_once(version: Version) -> Iterator[Violation]:
-    """PV029. A file live at two levels, or with two lists of extra files, shows its rows twice."""
+    """PV029. The rows of a file that is live at two levels, or with two lists of extra files, are read twice."""
     for bucket_id in version.changed_buckets:
         seen: set[str] = set()
         for entry in version.at(bucket_id):
@@ -127,7 +127,7 @@ def levels_are_disjoint(version: Version) -> Iterator[Violation]:
 
 
 def key_ranges_are_ranges(version: Version) -> Iterator[Violation]:
-    """PV021: the least key is not greater than the greatest."""
+    """PV021: the minimum key of a file is not greater than its maximum key."""
     if not version.context.schema.primary_keys:
         return
     for entry in version.fresh:
@@ -136,7 +136,7 @@ def key_ranges_are_ranges(version: Version) -> Iterator[Violation]:
 
 
 def bucket_counts_agree(version: Version) -> Iterator[Violation]:
-    """PV022. With two counts in one partition, keys are looked up in the wrong bucket."""
+    """PV022. With different bucket counts in a partition, keys are looked up in the wrong bucket."""
     for partition, found in version.bucket_counts().items():
         if len(found) > 1:
             where = version.context.layout.root + "/" + version.context.partition_path_of(partition)
@@ -145,10 +145,10 @@ def bucket_counts_agree(version: Version) -> Iterator[Violation]:
 
 
 def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violation]:
-    """PV023, merge disorder: new rows do not replace rows of the same keys that were committed before, by their sequence numbers.
+    """PV023, merge disorder: by their sequence numbers, new rows do not replace older rows of the same keys.
 
-    It is caused by two writers that numbered rows of one bucket independently; compaction may then change what readers see. If a
-    sequence field orders the rows, numbers only decide between equal values of it.
+    It occurs when two writers number rows of one bucket independently; a compaction may then change what readers see.
+    Tables with a sequence field are not checked, because their sequence numbers only break ties.
     """
     context = version.context
     if version.snapshot.commit_kind == OVERWRITE or not context.schema.primary_keys or context.options.sequence_fields:

@@ -1,8 +1,8 @@
-"""Plans the repair of a damaged table without changing anything (`repair`).
+"""Plans the repair of a damaged table (`repair`) without changing anything.
 
-Nothing is repaired in place: snapshots and manifests stay as they are, and a new snapshot leaves out what is lost. Two kinds of
-files are written again because their content follows from other files: hint files, and a snapshot file missing between two
-others. Unreadable version files are moved aside. Resurrected snapshots are removed.
+Nothing is repaired in place: existing snapshots and manifests are kept, and a new snapshot leaves out lost files. Files whose
+content follows from others are written again: hints, a snapshot file missing between two others, and hash indexes. Unreadable
+version files are moved aside. Resurrected snapshots are removed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BY_HAND = "by-hand"
 
 @dataclass(frozen=True)
 class RepairStep:
-    """One step of a repair. `loss`: what readers lose by it, '' for nothing; `command`: what the user has to do manually."""
+    """One step of a repair. `loss`: what readers lose by it, empty for nothing; `command`: what the user has to run manually."""
 
     kind: str
     path: str
@@ -45,7 +45,7 @@ class RepairStep:
 
 @dataclass
 class RepairPlan:
-    """The steps for the user, and what carries them out."""
+    """The steps as shown to the user, and the data needed to carry them out."""
 
     snapshot_id: int | None
     steps: list[RepairStep] = field(default_factory=list)
@@ -59,7 +59,7 @@ class RepairPlan:
 
     @property
     def changes(self) -> int:
-        """Steps that `--apply` would carry out."""
+        """Number of steps that `--apply` would carry out."""
         return sum(step.kind != BY_HAND for step in self.steps)
 
 
@@ -98,7 +98,7 @@ def plan_repair(context: TableContext, only: Sequence[str] = (), min_age_millis:
     except (DamagedFile, NotFound, NotSupported) as error:
         _plan_by_hand(context, plan, newest, error)
         return plan
-    # What a tag or changelog that cannot be read names would look like a lost commit.
+    # The files of an unreadable tag or changelog would look like a lost commit.
     if LOST_COMMITS in wanted and all(version_file.snapshot_id for version_file in damaged):
         was_newest = any((version_file.snapshot_id or 0) > newest.id for version_file in damaged)
         _plan_lost_commits(context, plan, version, only, min_age_millis, was_newest)
@@ -129,7 +129,7 @@ def _plan_removal(context: TableContext, plan: RepairPlan) -> None:
 
 
 def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int], unreadable: set[int]) -> None:
-    """Snapshot files missing between readable ones; their changes follow from their neighbours."""
+    """Snapshot files missing between readable ones, whose changes can be derived from their neighbours."""
     waiting = unreadable - {version_file.snapshot_id for version_file in plan.set_aside}
     for gap in gaps(ids):
         if len(gap) > LONGEST_GAP:
@@ -167,7 +167,7 @@ def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int]) -> 
 
 
 def _is_newest(context: TableContext, number: int) -> bool:
-    """Whether that snapshot can be read and has no successor, since listings of some stores are incomplete."""
+    """Whether a snapshot can be read and has no successor. Listings are not relied on, because on some stores they lag."""
     try:
         return context.snapshots.find(number) is not None and not context.storage.exists(context.layout.snapshot(number + 1))
     except DamagedFile:
@@ -175,9 +175,9 @@ def _is_newest(context: TableContext, number: int) -> bool:
 
 
 def _plan_files(version: Version, plan: RepairPlan, wanted: set[str], leave_out_damaged: bool) -> None:
-    """Live files that are missing or incomplete, and vectors of files that are not live.
+    """Live files that are missing or damaged, and deletion vectors of files that are not live.
 
-    A damaged file may be restored from elsewhere, so it is left out on request only; then every file is read.
+    A damaged file may be restored from a backup, so it is left out on request only; every file is then read completely.
     """
     for bucket_id in sorted(version.changed_buckets):
         entries = list(version.at(bucket_id))
@@ -234,9 +234,9 @@ def _indexes_by_hand(version: Version) -> Iterator[RepairStep]:
 
 
 def _plan_hash_indexes(version: Version, plan: RepairPlan, read_rows: bool) -> None:
-    """Indexes of dynamic buckets, made again from their keys; on request those that look sound are compared with them, too."""
+    """Hash indexes of dynamic buckets, rebuilt from the keys; with `read_rows` indexes that look intact are compared too."""
     if plan.messages:
-        return  # the files that they would be made from are damaged themselves
+        return  # the files to rebuild them from are damaged themselves
     for partition in rebuilt_partitions(version, read_rows):
         for index in partition.indexes:
             name = "its index" if index.old is None else index.old.file_name
@@ -251,7 +251,7 @@ def _plan_hash_indexes(version: Version, plan: RepairPlan, read_rows: bool) -> N
 
 
 def _damage(version: Version, entry: ManifestEntry, read: bool) -> str | None:
-    """Why an existing file cannot be what was written, None if it may be or does not exist. `read`: check every row."""
+    """Why an existing file is damaged; None if it is intact or missing. `read`: check every row, not only the size."""
     bucket_id = entry.bucket_id
     if entry.file.external_path is not None or _is_missing(version, bucket_id, entry.file):
         return None
@@ -278,7 +278,7 @@ def _plan_damaged_files(
 def _without_dangling(
     version: Version, plan: RepairPlan, bucket_id: BucketId, alive: set[str]
 ) -> tuple[list[IndexFileMeta], list[IndexFileMeta]]:
-    """The index files with fewer vectors listed; the files themselves do not change."""
+    """Index file metadata to remove and to add, so that dangling vectors are no longer listed. The files do not change."""
     old, new = [], []
     for entry in version.index_entries:
         ranges = entry.index_file.deletion_vector_ranges
@@ -298,7 +298,7 @@ def _without_dangling(
 def _plan_lost_commits(
     context: TableContext, plan: RepairPlan, version: Version, only: Sequence[str], min_age_millis: int, is_sure: bool
 ) -> None:
-    """Certain if a number is missing that the table has had; otherwise on request only, because the commit may have failed."""
+    """Lost commits, repaired if a snapshot is known to be lost; otherwise on request only, as the commit may have failed."""
     for lost in lost_commits(context, version):
         rows = sum(entry.file.row_count for entry in lost.entries)
         age = context.clock.now_millis() - lost.modified_millis

@@ -1,4 +1,4 @@
-"""Checks that read data files: rows are sorted, in the right bucket, and agree with metadata (FORMAT.md, section 5.4)."""
+"""Checks that read data files: rows are sorted, in the right bucket, and match the metadata (FORMAT.md, section 5.4)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def file_holds_its_rows(version: Version, entry: ManifestEntry) -> Iterator[Viol
 
 
 class _RowsOfFile:
-    """What was seen of a file's rows, batch by batch."""
+    """Collects facts about the rows of a file batch by batch, and reports violations at the end."""
 
     def __init__(self, context: TableContext, version: Version, entry: ManifestEntry, path: str) -> None:
         self._context = context
@@ -136,7 +136,7 @@ class _RowsOfFile:
         first, last = (key_at([comparable(row.column(name)) for name in self._keys], 0) for row in (self._first, self._last))
         types = schema.types_of(self._keys)
         least, greatest = stored_key(file.min_key, types), stored_key(file.max_key, types)
-        # Ranges may be wider than the rows where rows were merged: Java counts the retractions that this has dropped.
+        # The range may be wider than the rows, because Java includes retractions that were dropped during a merge.
         postponed = self._entry.is_postponed
         if not (self._disordered or postponed) and (first < least or last > greatest):
             yield self._of("PV032", f"its keys are {first} to {last}, which its metadata does not cover")
@@ -175,7 +175,7 @@ def _ascends(batch: pa.RecordBatch, last: pa.RecordBatch | None, keys: list[str]
 
 
 def stored_key(stored: bytes, types: tuple[object, ...]) -> Key:
-    """A key of the metadata in the form that `key_at` returns for rows. `DamagedFile` if it is malformed."""
+    """A serialised key in the form that `key_at` returns for rows. Raises `DamagedFile` if it is malformed."""
     try:
         values = deserialize_row(stored, types)  # type: ignore[arg-type]
     except ValueError as error:
@@ -184,7 +184,7 @@ def stored_key(stored: bytes, types: tuple[object, ...]) -> Key:
 
 
 def one_unmarked_row_per_key(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
-    """PV033. Readers of a table with deletion vectors skip merging, so above level 0 each key may have one visible row only."""
+    """PV033. Readers of a table with deletion vectors do not merge, so each key may have only one visible row above level 0."""
     context = version.context
     if not context.options.deletion_vectors_enabled or not context.schema.primary_keys:
         return
@@ -201,7 +201,7 @@ def one_unmarked_row_per_key(version: Version, bucket_id: BucketId) -> Iterator[
 
 
 def keys_live_in_one_bucket(version: Version) -> Iterator[Violation]:
-    """PV060. Readers would show a key twice, and writers could not tell where it lives."""
+    """PV060. Readers would return a key twice, and writers could not tell which bucket it belongs to."""
     context = version.context
     if context.mode.bucket_mode is not BucketMode.CROSS_PARTITION:
         return
@@ -224,7 +224,7 @@ def keys_live_in_one_bucket(version: Version) -> Iterator[Violation]:
 
 
 def lower_levels_are_not_older(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
-    """PV059. A compaction that looks for the older row of a key takes the one that it meets first, from level 1 upwards."""
+    """PV059. Compactions look up the previous row of a key from level 1 upwards, and take the first one that they find."""
     context = version.context
     if not context.mode.looks_up_old_rows or context.options.deletion_vectors_enabled or context.mode.merge_engine == "first-row":
         return
@@ -241,7 +241,7 @@ def lower_levels_are_not_older(version: Version, bucket_id: BucketId) -> Iterato
 
 
 class OlderBelow(EngineAround):
-    """Gives a row of each key of which a lower level holds an older row than a higher one does. The rows have a column LEVEL."""
+    """Returns one row of each key that has an older row at a lower level than at a higher one. Rows need a column LEVEL."""
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         levels = rows.rows.column(LEVEL).to_numpy()[rows.order]
@@ -255,7 +255,7 @@ class OlderBelow(EngineAround):
 
 
 def _shown_rows(version: Version, bucket_id: BucketId) -> Iterator[pa.RecordBatch]:
-    """Key and kind columns of the rows above level 0 that no vector marks and that are no retractions."""
+    """Key and kind columns of the rows above level 0, without retractions and rows deleted by vectors."""
     entries = [entry for entry in version.at(bucket_id) if entry.file.level > 0]
     indexes = tuple(e.index_file for e in version.index_entries if e.bucket_id == bucket_id)
     bucket = BucketFiles(*bucket_id, 0, tuple(entry.file for entry in entries), indexes)

@@ -17,7 +17,7 @@ from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, SNAPSHOT_PREFIX, p
 
 
 def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
-    """PV001. No snapshot between the oldest and the newest is missing, so a streaming reader sees every commit."""
+    """PV001. No snapshot between the oldest and the newest is missing; otherwise streaming readers would miss commits."""
     for gap in gaps(context.snapshots.ids()):
         around = f"missing between snapshots {gap.start - 1} and {gap.stop}"
         message = f"is {around}" if len(gap) == 1 else f"and {len(gap) - 1:,} after it are {around}"
@@ -55,7 +55,7 @@ def hints_are_not_ahead(context: TableHistory) -> Iterator[Violation]:
 
 
 def no_snapshot_has_come_back(context: TableHistory) -> Iterator[Violation]:
-    """PV008. A slow writer that publishes under an expired number and dies before it withdraws leaves a resurrected snapshot."""
+    """PV008. A slow writer may publish a snapshot under an expired id, and be killed before it can withdraw it."""
     for number in context.snapshots.resurrected_ids():
         yield Violation(
             "PV008",
@@ -66,7 +66,7 @@ def no_snapshot_has_come_back(context: TableHistory) -> Iterator[Violation]:
 
 
 def times_do_not_go_back(before: Version, version: Version) -> Iterator[Violation]:
-    """PV004. Time travel searches by bisection."""
+    """PV004. Snapshot times ascend, because time travel finds snapshots by binary search."""
     if version.snapshot.time_millis < before.snapshot.time_millis:
         yield Violation("PV004", version.path, f"is older than snapshot {before.snapshot.id} by its time")
 
@@ -106,7 +106,7 @@ def schemas_of_snapshots_exist(table: TableHistory) -> Iterator[Violation]:
 
 
 def schemas_are_readable(context: TableHistory) -> Iterator[Violation]:
-    """PV007. Field ids are never reused, because an old file's column would be read as another one."""
+    """PV007. Field ids are unique and never reused, because old files would be read with the wrong columns."""
     for number in context.schemas.ids():
         path = context.layout.schema(number)
         try:
@@ -129,7 +129,7 @@ def base_is_what_lived_before(before: Version, version: Version) -> Iterator[Vio
 
 
 def delta_fits(before: Version | None, version: Version) -> Iterator[Violation]:
-    """PV011. A DELETE finds its file live, an ADD does not, and no identity occurs twice."""
+    """PV011. A DELETE refers to a live file, an ADD to a new one, and no file is changed twice."""
     seen: set[tuple[object, ...]] = set()
     for entry in version.delta:
         if entry.identity in seen:
@@ -142,7 +142,7 @@ def delta_fits(before: Version | None, version: Version) -> Iterator[Violation]:
 
 
 def record_counts_add_up(before: Version | None, version: Version) -> Iterator[Violation]:
-    """PV014. The totals count rows of files before merging."""
+    """PV014. Record counts of a snapshot equal the sum of the row counts of its files, before merging."""
     snapshot = version.snapshot
     delta = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in version.delta)
     if snapshot.delta_record_count != delta:
@@ -177,7 +177,7 @@ def tagged_files_exist(version: Version, stored: StoredFiles) -> Iterator[Violat
 
 
 def manifests_have_a_version(context: TableContext) -> Iterator[Violation]:
-    """PV057. The same state occurs while the first writer is at work; otherwise the history is lost and the table looks empty."""
+    """PV057. Manifests without a snapshot mean that the history is lost, unless the first commit is still in progress."""
     storage, layout = context.storage, context.layout
     branches = [layout.of_branch(name).snapshot_directory for name in context.branches.directories()]
     if any(_holds_versions(context, directory) for directory in (layout.snapshot_directory, *branches)):
@@ -230,7 +230,7 @@ def branches_are_readable(context: TableContext) -> Iterator[Violation]:
 
 
 def changelogs_are_readable(context: TableContext) -> Iterator[Violation]:
-    """PV054. Each can be parsed and holds the id of its name."""
+    """PV054. Each changelog that outlived its snapshot can be parsed and holds the id of its name."""
     history = ChangelogHistory(context.storage, context.layout)
     for number in history.ids():
         try:

@@ -1,4 +1,4 @@
-"""One version of a table with the content of its manifests, read once for all checks."""
+"""A snapshot with the entries of its manifests, which are read once for all checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 class Version:
     """A snapshot and its entries. Reading them raises `DamagedFile` for manifests that are missing or unreadable.
 
-    `fresh` and `places` are where a check has to look: everything, unless a walk along the history has looked before.
+    Checks examine `fresh` entries and `changed_buckets`: everything, unless a walk through the history has checked the rest.
     """
 
     def __init__(self, context: TableContext, snapshot: Snapshot) -> None:
@@ -27,7 +27,7 @@ class Version:
 
     @cached_property
     def base(self) -> list[ManifestEntry]:
-        """The live files before the commit of the snapshot, by its base list."""
+        """Entries of the files that were live before this commit, according to its base list."""
         manifests = self.context.manifests
         return FileTable.of(manifests.tables(manifests.manifest_list(self.snapshot.base_manifest_list))).live().entries()
 
@@ -40,7 +40,7 @@ class Version:
 
     @cached_property
     def live(self) -> list[ManifestEntry]:
-        """Entries of the files alive, oldest first, as every reader folds them."""
+        """Entries of the live files, oldest first."""
         return self.context.manifests.live_entries(self.snapshot)
 
     @cached_property
@@ -62,7 +62,7 @@ class Version:
 
     @property
     def changed_buckets(self) -> Collection[BucketId]:
-        """Buckets whose present state has not been checked, including buckets that lost all files."""
+        """Buckets whose current state has not been checked, including buckets that have become empty."""
         return {*self.buckets, *(entry.bucket_id for entry in self.index_entries)}
 
     @cached_property
@@ -75,7 +75,7 @@ class Version:
         return self.buckets.get(bucket_id, ())
 
     def highest_sequence(self, bucket_id: BucketId) -> int:
-        """The greatest sequence number of the live files of a bucket."""
+        """The greatest sequence number in the live files of a bucket, -1 if it is empty."""
         return max((entry.file.max_sequence_number for entry in self.at(bucket_id)), default=-1)
 
     def holds(self, entry: ManifestEntry) -> bool:
@@ -86,7 +86,7 @@ class Version:
         return {entry.identity for entry in self.live}
 
     def bucket_counts(self) -> dict[bytes, set[int]]:
-        """The bucket counts for which the files of each partition were written."""
+        """The bucket counts with which the live files of each partition were written."""
         counts: dict[bytes, set[int]] = {}
         for entry in self.live:
             if entry.total_buckets > 0:

@@ -1,4 +1,4 @@
-"""Findings of checks: a code that never changes its meaning, the file, and a sentence for the user."""
+"""The invariants that `verify` checks, each with a stable code, and the violations that it reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 ERROR, WARNING = "error", "warning"
 META, FILES, FULL = "meta", "files", "full"
-"""What a check reads: metadata only, every file without its rows, every row."""
+"""Levels of `verify`: read only metadata, also every file without its rows, or also every row."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Invariant:
 
 
 MERGE_DISORDER = "PV023"
-"""Reported for live files only: once a compaction has merged them, nothing can change any more."""
+"""Reported for live files only: once a compaction has merged them, the rows that readers see no longer change."""
 METADATA, CHAIN, HINTS, SCHEMAS, REFERENCES = "metadata", "chain", "hints", "schemas", "references"
 STORED, STATS, RUNS, SEQUENCE, BUCKETS = "files", "stats", "sorted-runs", "sequence", "bucket"
 UNIQUE, VECTORS, HASH_INDEX, CHANGELOGS = "unique", "dv", "bucket-index", "changelog"
@@ -110,7 +110,7 @@ MEANINGS = {invariant.code: invariant.meaning for invariant in INVARIANTS}
 
 @dataclass(frozen=True)
 class Violation:
-    """`path`: the file or directory that shows it. A warning affects readers of some histories only, an error all readers."""
+    """A broken invariant. `path`: the file or directory concerned. A warning only concerns readers of some histories."""
 
     code: str
     path: str
