@@ -184,7 +184,7 @@ def trace_on_stderr(wanted: bool, output: OutputFormat, clock: Clock | None = No
         return
     clock = clock or SystemClock()
     lines = _TraceLines(clock.now_millis(), is_json=output in (OutputFormat.JSON, OutputFormat.NDJSON))
-    trace = StepTrace(clock, lines.print)
+    trace = StepTrace(clock, lines.show)
     try:
         yield trace
     finally:
@@ -199,7 +199,7 @@ class _TraceLines:
         self._form = self._json if is_json else self._text
         self.counts: Counter[str] = Counter()
 
-    def print(self, step: Step) -> None:
+    def show(self, step: Step) -> None:
         self.counts[step.name] += 1
         with contextlib.suppress(OSError):  # a trace that cannot be written must not stop the work
             note(self._form(step))

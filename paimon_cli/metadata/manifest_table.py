@@ -232,8 +232,8 @@ class ManifestTable:
 class Records:
     """The entries of a table, either still as Avro `bytes`, or as `decoded` objects of which `rows` are selected.
 
-    `paths` are the manifests, and `path_of` is the index of each entry's manifest. `is_ours`: the schema equals the one that
-    paimon-cli writes, so the bytes can be copied.
+    `paths` are the manifests, and `path_of` is the index of each entry's manifest. `is_ours`: the schema equals that of
+    our own manifests, so the bytes can be copied.
     """
 
     bytes: ByteRanges

@@ -283,7 +283,7 @@ def test_five_puts_without_an_answer_are_enough() -> None:
 
     storage = Silent(f"rules-{next(SPACES)}")
     context = paper_table({"commit.min-retry-wait": "10 ms"}, storage=storage)
-    with pytest.raises(CommitUnknown, match=r"the storage gave no clear answer and does not show the snapshot file$"):
+    with pytest.raises(CommitUnknown, match=r"the storage gave no clear answer and does not show the snapshot file\nhint: "):
         publish(context, Snapshot(1, 0, "base", "delta", "me", 1, "APPEND", 0, 0, 0))
     clock = context.clock
     assert isinstance(clock, SteppingClock)

@@ -13,11 +13,11 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import WriterCompaction, run_compaction
 from paimon_cli.compact.compaction_plan import CompactionTask, SkippedBucket, check_compactable, plan_bucket, task_steps
 from paimon_cli.errors import DamagedFile, FilesConflict, NotSupported
+from paimon_cli.history import table_context
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import UNKNOWN, Rewrite
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, CommitMessage
-from paimon_cli.options import option_catalog
 from paimon_cli.storage.trace import Step, StepTrace
 from tests.commit import commit_tables
 from tests.commit.commit_tables import SteppingClock, data_file
@@ -52,7 +52,7 @@ def test_tables_that_are_left_to_others(tmp_path: Path, options: dict[str, str],
 def test_compactions_are_refused_by_their_own_gates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Both what a compaction itself cannot do, and what its commit cannot."""
     context, asked = commit_tables.make_table(tmp_path), list[str]()
-    monkeypatch.setattr(option_catalog, "refuse", lambda at, options, table: asked.append(f"{at} {table}"))
+    monkeypatch.setattr(table_context, "refuse", lambda at, options, table: asked.append(f"{at} {table}"))
     check_compactable(context)
     assert asked == [f"compact {context.address}", f"commit {context.address}"]
 

@@ -113,7 +113,7 @@ class _StageFile(StageFile):
 
     storage: Storage
 
-    def _place(self) -> tuple[Storage, str]:
+    def _location(self) -> tuple[Storage, str]:
         return self.storage, self.name
 
 
