@@ -90,7 +90,7 @@ OWN_OPTIONS = (
         DATA_CONFLICT_CHECK,
         "String",
         "off",
-        "our own: a commit fails if others have written to the same partition, bucket, key range or keys since its read",
+        "unknown to Paimon: commits fail if others have written to the same partition, bucket, key range or keys since its read",
         "paimon-cli",
         HONOURED,
         choices=DATA_CONFLICT_CHECKS,
