@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from paimon_cli.storage.lock_table import HeldLock
 
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 """The most tables that a message names."""
 
 
@@ -103,10 +103,10 @@ class Catalog(Compaction):
         metastore.database(name)
         tables = [TableLocation.of(table, metastore) for table in metastore.tables(name)]
         if tables and not cascade:
-            shown = ", ".join(location.name for location in tables[:MOST_NAMED])
+            shown = ", ".join(location.name for location in tables[:MAX_NAMED])
             raise UsageError(
                 f"database {name} is not empty",
-                f"it has {counted(len(tables), 'table')}: {shown}{', ...' if len(tables) > MOST_NAMED else ''}",
+                f"it has {counted(len(tables), 'table')}: {shown}{', ...' if len(tables) > MAX_NAMED else ''}",
                 f"drop them first, or together with it: paimon-cli db drop {shlex.quote(name)} --cascade{metastore.flags}",
             )
 

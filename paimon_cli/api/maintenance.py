@@ -299,7 +299,7 @@ class Maintenance(OpenedTable):
 def compact_request(strategy: str, options: CompactOptions) -> CompactRequest:
     """Check and parse the options of a compaction. Raises `UsageError`."""
     from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
-    from paimon_cli.jobs.compact_request import FAIL, LEAST_MEMORY, RETRY, SKIP, CompactRequest, RoundLimits
+    from paimon_cli.jobs.compact_request import FAIL, MIN_MEMORY, RETRY, SKIP, CompactRequest, RoundLimits
     from paimon_cli.options.option_text import parse_duration, parse_size
 
     check_names(options, CompactOptions)
@@ -310,7 +310,7 @@ def compact_request(strategy: str, options: CompactOptions) -> CompactRequest:
     check_positive(if_snapshot=if_snapshot, max_buckets=max_buckets)
     check_choice("on-conflict", on_conflict, (RETRY, SKIP, FAIL))
     memory_bytes = None if memory is None else parse_size(memory)
-    if memory_bytes is not None and memory_bytes < LEAST_MEMORY:
+    if memory_bytes is not None and memory_bytes < MIN_MEMORY:
         raise UsageError(f"--memory {memory} is too small", "a compaction needs at least 1 mb")
     return CompactRequest(
         strategy,

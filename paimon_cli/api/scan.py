@@ -266,14 +266,14 @@ def increment_of(text: str, mode: str) -> Increment:
 
 def file_form(path: str, file_format: str | None, file_size: str | None) -> tuple[FileForm, int | None]:
     """The format of an output and, for a directory, the size of its files in bytes."""
-    from paimon_cli.jobs.export_job import LEAST_FILE_SIZE, FileForm
+    from paimon_cli.jobs.export_job import MIN_FILE_SIZE, FileForm
     from paimon_cli.options.option_text import human_size, parse_size
 
     if file_size is None and not path.endswith("/") and not os.path.isdir(path):
         return FileForm.of(path, file_format), None
     size = parse_size(file_size or FILE_SIZE)
-    if size < LEAST_FILE_SIZE:
-        raise UsageError(f"--file-size {file_size}", f"the minimum is {human_size(LEAST_FILE_SIZE)}")
+    if size < MIN_FILE_SIZE:
+        raise UsageError(f"--file-size {file_size}", f"the minimum is {human_size(MIN_FILE_SIZE)}")
     if not path.endswith("/") and FileForm.is_known_for(path):
         raise UsageError(
             f"--output {path} is a single file", "--file-size applies only to directories", f"write --output {path}/"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
 from paimon_cli.bucket.key_blocks import key_bounds
 from paimon_cli.bucket.key_lookup import holds_only_adds, positions_in_file, rows_at
-from paimon_cli.bucket.merged_rows import LEAST_RUN_BYTES, MERGE_BYTES, merge_columns, most_runs, read_bucket
+from paimon_cli.bucket.merged_rows import MERGE_BYTES, MIN_RUN_BYTES, merge_columns, most_runs, read_bucket
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.datatypes.arrow_types import values_to_arrow
@@ -109,7 +109,7 @@ class _RepeatedKeyRows(WholeRowEngine):
 def repeated_keys(context: TableContext, buckets: Sequence[BucketFiles]) -> RepeatedKeys | None:
     """Keys that several of the buckets show; None if there are none. Merges the keys of all buckets, in the memory of a merge."""
     names, context = whole_key(context.schema), context.with_level_0()
-    memory = max(LEAST_RUN_BYTES, MERGE_BYTES // max(1, len(buckets)))
+    memory = max(MIN_RUN_BYTES, MERGE_BYTES // max(1, len(buckets)))
 
     def keys_of(number: int) -> Iterator[pa.RecordBatch]:
         for batch in read_bucket(context, buckets[number], names, memory=memory):

@@ -68,7 +68,7 @@ RUN_BATCH_BYTES = 8 << 20
 """Decoded bytes that each run of a merge may hold."""
 MERGE_BYTES = 192 << 20
 """Decoded bytes that all runs of a merge may hold together."""
-LEAST_RUN_BYTES = 3 << 20
+MIN_RUN_BYTES = 3 << 20
 """Memory that an open run needs at least, for its batch and for pages in the reader."""
 MIN_MERGED_RUNS = 8
 DECODED_PER_STORED_BYTE = 4
@@ -205,7 +205,7 @@ def _levels_above_0(section: Section) -> int:
 
 def most_runs(context: TableContext, memory: int) -> int:
     """How many runs to merge at a time: limited by `sort-spill-threshold`, and by `memory` (bytes) for their batches."""
-    by_memory = max(MIN_MERGED_RUNS, memory // LEAST_RUN_BYTES)
+    by_memory = max(MIN_MERGED_RUNS, memory // MIN_RUN_BYTES)
     return min(by_memory, context.options.sort_spill_threshold or by_memory)
 
 

@@ -110,7 +110,7 @@ def _visible_entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 PIPE_BYTES = 1 << 20
 ATTEMPTS = 2
-"""A single decoder may have been killed by somebody; a file on which two of them crash is damaged."""
+"""The first crash of a decoder may have come from outside, such as a signal; a file on which two crash is damaged."""
 
 
 class Refusal(pa.ArrowInvalid):  # type: ignore[misc]

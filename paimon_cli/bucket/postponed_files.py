@@ -19,7 +19,7 @@ from paimon_cli.history.live_files import BucketFiles, LazyBuckets
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.options.table_options import MOST_BUCKETS, TableOptions
+from paimon_cli.options.table_options import MAX_BUCKETS, TableOptions
 
 AVRO = "avro"
 _PLAIN_USER = re.compile(r"[A-Za-z0-9_.]+(-[A-Za-z0-9_.]+)*")
@@ -121,9 +121,9 @@ def bucket_count(options: TableOptions, waiting: Waiting) -> int:
     by_rows = options.postpone_target_rows
     amount, target = (waiting.size, options.postpone_target_size) if by_rows is None else (waiting.rows, by_rows)
     count = max(1, -(-amount // target))
-    if count > MOST_BUCKETS:
+    if count > MAX_BUCKETS:
         key = "postpone.target-size-per-bucket" if by_rows is None else "postpone.target-row-num-per-bucket"
-        raise UsageError(f"{key} would make {count:,} buckets in one partition", f"there can be {MOST_BUCKETS:,}", f"raise {key}")
+        raise UsageError(f"{key} would make {count:,} buckets in one partition", f"there can be {MAX_BUCKETS:,}", f"raise {key}")
     return count
 
 

@@ -154,7 +154,7 @@ _TIMESTAMP = re.compile(
     r"|T(?P<th>[0-9]{1,2}):(?P<tm>[0-9]{1,2})(?::(?P<ts>[0-9]{1,2})(?:\.(?P<tf>[0-9]{0,9}))?)?)?",
     re.ASCII,
 )
-MOST_LONG_DIGITS = 1000
+MAX_LONG_DIGITS = 1000
 _NANOS_PER_UNIT = {0: 1_000_000_000, 3: 1_000_000, 6: 1_000, 9: 1}
 
 
@@ -245,7 +245,7 @@ def to_timestamp(array: pa.Array, target: TimestampType) -> pa.Array:
 def _timestamp(text: str, target: TimestampType) -> Timestamp:
     precision = target.precision
     if target.root == "TIMESTAMP" and _WHOLE_NUMBER.fullmatch(text):
-        if precision not in _NANOS_PER_UNIT or len(text) > MOST_LONG_DIGITS or not -(2**63) <= int(text) < 2**63:
+        if precision not in _NANOS_PER_UNIT or len(text) > MAX_LONG_DIGITS or not -(2**63) <= int(text) < 2**63:
             raise impossible(text, type_to_sql(target))
         millis, nanos = divmod(int(text) * _NANOS_PER_UNIT[precision], 1_000_000)
         return Timestamp(millis, nanos)

@@ -11,9 +11,9 @@ from paimon_cli.metastore.metastore import DATABASE_SUFFIX
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
 from paimon_cli.storage.storage import FileStatus, Storage, ancestors, first_entries
 
-MOST_EXAMINED = 100
+MAX_EXAMINED = 100
 """The most directory entries that are examined."""
-MOST_NAMED = 5
+MAX_NAMED = 5
 """The most directory entries that a message names."""
 
 
@@ -48,22 +48,22 @@ def recognised_content(storage: Storage, root: str) -> str | None:
     """What a path contains instead of a table, such as `it is a Delta Lake table (_delta_log)`; None if not recognised."""
     if _is_file(storage, root):
         return "it is a file"
-    return _recognised(storage, root, first_entries(storage, root, MOST_EXAMINED))
+    return _recognised(storage, root, first_entries(storage, root, MAX_EXAMINED))
 
 
 def is_table(storage: Storage, directory: str) -> bool:
     """Whether the directory contains a Paimon schema."""
-    entries = first_entries(storage, TableLayout(directory).schema_directory, MOST_EXAMINED)
+    entries = first_entries(storage, TableLayout(directory).schema_directory, MAX_EXAMINED)
     return any(parse_numbered(SCHEMA_PREFIX, entry.name) is not None for entry in entries)
 
 
 def _foreign_entries(storage: Storage, root: str) -> list[FileStatus]:
     """The entries that an earlier attempt to create the table cannot have left (probes, and a `schema/` without a schema)."""
-    entries = [entry for entry in first_entries(storage, root, MOST_EXAMINED) if not entry.name.startswith(PROBE_PREFIX)]
+    entries = [entry for entry in first_entries(storage, root, MAX_EXAMINED) if not entry.name.startswith(PROBE_PREFIX)]
     schema_directory = TableLayout(root).schema_directory
     if [entry.path for entry in entries] != [schema_directory]:
         return entries
-    schema_entries = first_entries(storage, schema_directory, MOST_EXAMINED)
+    schema_entries = first_entries(storage, schema_directory, MAX_EXAMINED)
     is_unfinished = all(entry.name.startswith(f".{SCHEMA_PREFIX}") and entry.name.endswith(".tmp") for entry in schema_entries)
     return [] if is_unfinished else entries
 
@@ -71,9 +71,9 @@ def _foreign_entries(storage: Storage, root: str) -> list[FileStatus]:
 def _content(storage: Storage, root: str, entries: Sequence[FileStatus]) -> str:
     recognised = _recognised(storage, root, entries)
     names = sorted(f"{entry.name}/" if entry.is_directory else entry.name for entry in entries)
-    at_least = "at least " if len(entries) == MOST_EXAMINED else ""
-    more = f" and {at_least}{len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    listed = f"it contains {', '.join(names[:MOST_NAMED])}{more}"
+    at_least = "at least " if len(entries) == MAX_EXAMINED else ""
+    more = f" and {at_least}{len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    listed = f"it contains {', '.join(names[:MAX_NAMED])}{more}"
     return f"{recognised}; {listed}" if recognised else listed
 
 
@@ -88,17 +88,17 @@ def _recognised(storage: Storage, root: str, entries: Sequence[FileStatus]) -> s
     databases = sorted(name.removesuffix(DATABASE_SUFFIX) for name in directories if name.endswith(DATABASE_SUFFIX))
     if databases:
         return f"it is a warehouse with {_listed('database', databases)}"
-    tables = [name for name in sorted(directories)[: 2 * MOST_NAMED] if is_table(storage, f"{root}/{name}")]
+    tables = [name for name in sorted(directories)[: 2 * MAX_NAMED] if is_table(storage, f"{root}/{name}")]
     return f"it is a database directory with {_listed('table', tables)}" if tables else None
 
 
 def _listed(noun: str, names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MOST_NAMED])
-    return f"the {noun} {shown}" if len(names) == 1 else f"the {noun}s {shown}{', ...' if len(names) > MOST_NAMED else ''}"
+    shown = ", ".join(names[:MAX_NAMED])
+    return f"the {noun} {shown}" if len(names) == 1 else f"the {noun}s {shown}{', ...' if len(names) > MAX_NAMED else ''}"
 
 
 def _has_iceberg_metadata(storage: Storage, directory: str) -> bool:
-    entries = first_entries(storage, directory, MOST_EXAMINED)
+    entries = first_entries(storage, directory, MAX_EXAMINED)
     return any(entry.name.endswith(".metadata.json") or entry.name == "version-hint.text" for entry in entries)
 
 

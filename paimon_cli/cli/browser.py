@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog
     from paimon_cli.api.table import Table
 
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 """The most rows of a list."""
 WIDEST = 60
 
@@ -60,8 +60,8 @@ class Level:
 def listed(shape: type, rows: Sequence[Any], names: Sequence[str] = ()) -> Listed:
     """Rows of a dataclass, with the titles and texts that commands print."""
     columns: list[Column] = [c for c in columns_of(shape) if c.title is not None and (not names or c.name in names)]
-    cells = [[column.kind.text(getattr(row, column.name)) for column in columns] for row in rows[:MOST_ROWS]]
-    return Listed([str(c.title) for c in columns], cells, [c.kind.right_aligned for c in columns], rows[:MOST_ROWS])
+    cells = [[column.kind.text(getattr(row, column.name)) for column in columns] for row in rows[:MAX_ROWS]]
+    return Listed([str(c.title) for c in columns], cells, [c.kind.right_aligned for c in columns], rows[:MAX_ROWS])
 
 
 def tables_level(catalog: Catalog, place: str | None) -> Level:
@@ -81,7 +81,7 @@ def tables_level(catalog: Catalog, place: str | None) -> Level:
 def snapshots_level(table: Table) -> Level:
     def load() -> Listed:
         table.refresh()
-        return listed(SnapshotRow, table.snapshots(limit=MOST_ROWS))
+        return listed(SnapshotRow, table.snapshots(limit=MAX_ROWS))
 
     def diff(one: Any, other: Any) -> Level:
         before, after = sorted((one.id, other.id))
@@ -136,7 +136,7 @@ def row_groups_level(table: Table, snapshot: int, file: str) -> Level:
 
 def rows_level(table: Table, snapshot: int, file: str, number: int) -> Level:
     def load() -> Listed:
-        rows = table.row_group(file, number, snapshot=snapshot, limit=MOST_ROWS)
+        rows = table.row_group(file, number, snapshot=snapshot, limit=MAX_ROWS)
         values = [[cell_text(_shown(value)) for value in row.values()] for row in rows.to_pylist()]
         return Listed(rows.column_names, values, [False] * rows.num_columns, values)
 
@@ -236,7 +236,7 @@ class Page(Screen[None]):
             table.add_row(*map(_cell, cells, content.rights))
         if content.cells:
             table.move_cursor(row=min(chosen, len(content.cells) - 1))
-        more = f", the first {MOST_ROWS}" if len(content.cells) == MOST_ROWS else ""
+        more = f", the first {MAX_ROWS}" if len(content.cells) == MAX_ROWS else ""
         live = ", live" if self.level.follows and self.is_live else ""
         self.say(f"{counted(len(content.cells), 'line')}{more}{live}")
 

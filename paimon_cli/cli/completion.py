@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from paimon_cli.metastore.metastore import Metastore
     from paimon_cli.options.option_catalog import Option
 
-MOST_CHOICES = 500
+MAX_CHOICES = 500
 NEWEST = 50
 """The most snapshots that are offered."""
 SECONDS = 2.0
@@ -59,7 +59,7 @@ def _choices(completer: Completer, context: Any, incomplete: str) -> list[Choice
 
     def search() -> None:
         try:
-            found.extend(islice(completer(context, incomplete), MOST_CHOICES))
+            found.extend(islice(completer(context, incomplete), MAX_CHOICES))
         except Exception:  # such as a damaged table, or an incomplete name
             return
 

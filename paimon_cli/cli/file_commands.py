@@ -140,11 +140,11 @@ def list_partitions(
 
     paimon-cli partitions ls ./wh/shop.db/orders --snapshot 3 -o json
     """
-    from paimon_cli.inspect.bucket_report import MOST_MARKS, PartitionRow
+    from paimon_cli.inspect.bucket_report import MAX_MARKS, PartitionRow
 
     opened = call.open(table)
     rows = opened.partitions(snapshot=snapshot, done=done)
-    unread = "; --done looks for success files" if len(rows) > MOST_MARKS and not done else ""
+    unread = "; --done looks for success files" if len(rows) > MAX_MARKS and not done else ""
     call.show(Listing("PartitionList", opened.name, PartitionRow, rows, footer=f"{counted(len(rows), 'partition')}{unread}"))
 
 

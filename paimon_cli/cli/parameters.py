@@ -242,7 +242,7 @@ def split_pairs(pairs: Iterable[str] | None, flag: str) -> dict[str, str]:
 
 
 _BUCKETS = re.compile(r"(-?\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
-MOST_BUCKETS = 1 << 20
+MAX_BUCKETS = 1 << 20
 
 
 def split_buckets(texts: Iterable[str] | None) -> list[int | range]:
@@ -253,8 +253,8 @@ def split_buckets(texts: Iterable[str] | None) -> list[int | range]:
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
         if match is None or last < first:
             raise UsageError(f"--bucket {text} is neither a bucket nor a range", hint="write --bucket 7, or --bucket 0-999")
-        if last >= MOST_BUCKETS:
-            raise UsageError(f"--bucket {text} is too high", f"no table has more than {MOST_BUCKETS:,} buckets")
+        if last >= MAX_BUCKETS:
+            raise UsageError(f"--bucket {text} is too high", f"no table has more than {MAX_BUCKETS:,} buckets")
         found.append(range(first, last + 1) if match[2] else first)
     return found
 

@@ -19,7 +19,7 @@ commands = top_level()
 snapshots = group("Snapshots of a table: what each commit did.")
 
 
-MOST_IN_TEXT = 1000
+MAX_IN_TEXT = 1000
 """Snapshots shown by default in text output; other formats list all."""
 
 
@@ -53,7 +53,7 @@ def list_snapshots(
     from paimon_cli.inspect.version_report import SnapshotRow
 
     opened = call.open(table)
-    most = MOST_IN_TEXT if limit is None and call.is_for_people else limit
+    most = MAX_IN_TEXT if limit is None and call.is_for_people else limit
     rows = opened.snapshots(limit=most, kind=kind, user=user)
     ids = opened.snapshot_ids()
     footer = f"{len(rows)} of {counted(len(ids), 'snapshot')}, {ids[0]} to {ids[-1]}" if ids else "no snapshots yet"

@@ -121,7 +121,7 @@ def _index_files(context: TableContext, snapshot: Snapshot) -> dict[BucketId, tu
 BucketCounts = Mapping[bytes, Collection[int]]
 """Partition -> the bucket counts recorded in its files."""
 
-_MOST_PARTITIONS = 64
+_MAX_PARTITIONS = 64
 """Maximum number of partitions whose results are cached for the next commit."""
 
 
@@ -145,7 +145,7 @@ def live_files_of_buckets(context: TableContext, snapshot: Snapshot, bucket_ids:
         return may_hold_any(meta.partition_stats, context.partition_types, partitions.values())
 
     try:
-        if len(partitions) <= _MOST_PARTITIONS:
+        if len(partitions) <= _MAX_PARTITIONS:
             return _in_cached(context.manifest_cache.get(manifests, partitions, may_hold), bucket_ids)
         tables = context.manifests.tables([*filter(may_hold, manifests)], partitions)
         files = FileTable.of(tables, FileFilter(partitions.__contains__)).live()

@@ -22,11 +22,11 @@ _MANY_ENTRIES = 2000
 """Of manifests with this many entries only some partitions are read."""
 _MANY_IN_ALL = 200
 """The lower limit that counts where the manifests to read have many entries in all."""
-_MOST_BYTES = 128 << 20
+_MAX_BYTES = 128 << 20
 _ENTRY_BYTES = 2000
 """The approximate size of an entry as an object."""
-_MOST_OBJECTS = 5000
-_MOST_KEYS = 100_000
+_MAX_OBJECTS = 5000
+_MAX_KEYS = 100_000
 
 
 @dataclass
@@ -42,7 +42,7 @@ class PartitionEntries:
         if rows is None:
             return None
         if bucket not in self._by_bucket:
-            if sum(map(len, self._by_bucket.values())) > _MOST_OBJECTS:
+            if sum(map(len, self._by_bucket.values())) > _MAX_OBJECTS:
                 self._by_bucket.clear()
             self._by_bucket[bucket] = self._objects(rows)
         return self._by_bucket[bucket]
@@ -140,7 +140,7 @@ class ManifestCache:
 
     def key(self, encoded: bytes, decode: Callable[[bytes], Any]) -> Any:
         """The result of `decode(encoded)`, cached because every commit compares the keys of existing files."""
-        if len(self._keys) > _MOST_KEYS:
+        if len(self._keys) > _MAX_KEYS:
             self._keys.clear()
         if encoded not in self._keys:
             self._keys[encoded] = decode(encoded)
@@ -165,7 +165,7 @@ class ManifestCache:
             self._forget(key)
             self._cached[key], self._sizes[key] = cached, cached.size
             self._size += cached.size
-        while self._size > _MOST_BYTES and self._cached:
+        while self._size > _MAX_BYTES and self._cached:
             self._forget(next(iter(self._cached)))
 
     def _forget(self, key: tuple[str, int]) -> None:

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from paimon_cli.history.manifest_cache import ManifestCache
     from paimon_cli.metadata.data_file_schema import FileLayout
 
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 
 
 class KnownFiles:
     """Reads each file once, even if several threads need it at the same time. Pickled without the contents."""
 
-    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = _MAX_BYTES) -> None:
         self._most_bytes = most_bytes
         self._files: dict[str, Future[bytes]] = {}
         self._size = 0

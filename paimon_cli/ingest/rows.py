@@ -249,7 +249,7 @@ class IncomingRows:
         if column.type.nullable and (column.name not in self.schema.primary_keys or self._keys_may_be_null):
             return result
         if self.kind == DELETE and self.kind_column is None and not self._is_key(column.name):
-            # Nobody reads these values of a retraction, but the file's NOT NULL column must hold some.
+            # The values of a retraction are never read, but a NOT NULL column of the file must hold some.
             return _nulls_as_zeros(result, column.type)
         if result.null_count:
             nulls = np.setdiff1d(np.flatnonzero(result.is_null().to_numpy(zero_copy_only=False)), [cell.row for cell in cells])

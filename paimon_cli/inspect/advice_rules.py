@@ -32,12 +32,12 @@ from paimon_cli.options.option_text import human_size
 BUCKETS, SMALL_FILES, OPTIONS, COMPACTION = "buckets", "small-files", "options", "compaction"
 TOPICS = (BUCKETS, SMALL_FILES, OPTIONS, COMPACTION)
 OK, ADVICE = "ok", "advice"
-LEAST_COMMITS = 10
+MIN_COMMITS = 10
 """The fewest commits from which compaction is simulated."""
 WORTH_IT = 0.8
 """A setting is suggested only if it saves at least a fifth of what it affects."""
 DAY_MILLIS = 86_400_000
-LEAST_RHYTHM_MILLIS = 3_600_000
+MIN_RHYTHM_MILLIS = 3_600_000
 """The shortest history from which a number of files per day is derived."""
 Figure = int | float | str
 
@@ -168,7 +168,7 @@ def _rhythm(case: Case) -> dict[str, Figure]:
         interval = median(newer - older for newer, older in pairwise(times))
         figures["commit_interval_seconds"] = round(interval / 1000, 1)
         figures["seconds_looked_at"] = round((times[0] - times[-1]) / 1000, 1)
-        if times[0] - times[-1] >= LEAST_RHYTHM_MILLIS and interval > 0:
+        if times[0] - times[-1] >= MIN_RHYTHM_MILLIS and interval > 0:
             figures["files_per_day"] = round(files * DAY_MILLIS / interval)
     return figures
 
@@ -220,8 +220,8 @@ def triggers(case: Case) -> Iterator[Advice]:
     if not case.context.schema.primary_keys:
         yield Advice(COMPACTION, OK, "triggers", "a table without a primary key has no sorted runs to compact")
         return
-    if len(case.ids) < LEAST_COMMITS:
-        finding = f"{len(case.ids)} snapshots are too few to simulate other triggers (at least {LEAST_COMMITS})"
+    if len(case.ids) < MIN_COMMITS:
+        finding = f"{len(case.ids)} snapshots are too few to simulate other triggers (at least {MIN_COMMITS})"
         yield Advice(COMPACTION, OK, "triggers", finding, figures={"snapshots": len(case.ids)})
         return
     as_is, *others = scenarios(history_workload(case.context), case.context.options, {}, True, 1, case.on_scenario)

@@ -23,7 +23,7 @@ from paimon_cli.options.table_options import MB
 SMALLEST_BUCKET, BIGGEST_BUCKET, GOOD_BUCKET = 200 * MB, 1024 * MB, 512 * MB
 """Paimon's recommended range for the bytes of a bucket, and the target size of suggestions."""
 
-MOST_MARKS = 1000
+MAX_MARKS = 1000
 """The most partitions whose directories a listing searches for success files."""
 
 
@@ -111,7 +111,7 @@ def _rows_with_files(
 def partition_rows(context: TableContext, snapshot: Snapshot | None, reads_marks: bool = False) -> list[PartitionRow]:
     """The partitions with files, in natural order. `reads_marks`: look for success files even in many directories."""
     partitions = _by_partition(context, snapshot, None)
-    has_marks = bool(context.schema.partition_keys) and (reads_marks or len(partitions) <= MOST_MARKS)
+    has_marks = bool(context.schema.partition_keys) and (reads_marks or len(partitions) <= MAX_MARKS)
     done = done_times(context, list(partitions)) if has_marks else {}
     return [
         PartitionRow(

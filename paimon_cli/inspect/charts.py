@@ -14,7 +14,7 @@ from typing import TypeVar
 WIDTH = 720
 LABELS, NOTES, ROW = 200, 110, 20
 """Pixels: width of the labels left of bars, width of the notes right of them, height of a row."""
-MOST_POINTS, MOST_COLUMNS = 240, 60
+MAX_POINTS, MAX_COLUMNS = 240, 60
 LONGEST_LABEL, LONGEST_TEXT = 28, 300
 _TOP, _BOTTOM = 14, 26
 T = TypeVar("T")
@@ -208,7 +208,7 @@ def columns(rows: Sequence[Bar], y_axis: Axis, x_axis: Axis, height: int = 130) 
     return height, [*body, *_ends(left, height, x_axis)]
 
 
-def binned(items: Sequence[T], most: int = MOST_COLUMNS) -> list[Sequence[T]]:
+def binned(items: Sequence[T], most: int = MAX_COLUMNS) -> list[Sequence[T]]:
     """The items in at most `most` groups of neighbours, all of the same size except the last."""
     size = max(1, math.ceil(len(items) / most))
     return [items[begin : begin + size] for begin in range(0, len(items), size)]
@@ -226,10 +226,10 @@ def nice_ceiling(value: float, base: int = 10) -> float:
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """At most `MOST_POINTS` points: the highest of each group of neighbours, and the last point."""
-    if len(points) <= MOST_POINTS:
+    """At most `MAX_POINTS` points: the highest of each group of neighbours, and the last point."""
+    if len(points) <= MAX_POINTS:
         return points
-    return [max(group, key=lambda point: point[1]) for group in binned(points[:-1], MOST_POINTS - 1)] + [points[-1]]
+    return [max(group, key=lambda point: point[1]) for group in binned(points[:-1], MAX_POINTS - 1)] + [points[-1]]
 
 
 def _grid(left: int, top: int, bottom: int, most: float, axis: Axis) -> list[str]:

@@ -29,9 +29,9 @@ from paimon_cli.metadata.data_file import ADD, BucketId, DataFileMeta, ManifestE
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
 
-MOST_SNAPSHOTS, MOST_CHANGES = 20_000, 2_000
+MAX_SNAPSHOTS, MAX_CHANGES = 20_000, 2_000
 """The most snapshots that are counted, and the most whose changes are read; newest first."""
-MOST_BUCKETS, MOST_TREES, MOST_RUNS, MOST_USERS = 30, 6, 40, 12
+MAX_BUCKETS, MAX_TREES, MAX_RUNS, MAX_USERS = 30, 6, 40, 12
 RANDOM_USERS = "one-off jobs"
 """The label of commit users that are random UUIDs, which jobs get without a name."""
 
@@ -143,12 +143,12 @@ def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigur
     context, snapshot = table.context, table.snapshots.latest()
     states = sorted(bucket_files(context, snapshot).values(), key=lambda state: -_size(state.files))
     has_keys = bool(context.schema.primary_keys)
-    snapshots = list(islice(table.snapshots.newest_first(), MOST_SNAPSHOTS))
+    snapshots = list(islice(table.snapshots.newest_first(), MAX_SNAPSHOTS))
     history, ends = _history(context, snapshots, states, has_keys)
     levels = [_levels(context, state, has_keys) for state in states]
     worst = sorted(range(len(states)), key=lambda n: _most_to_merge_first(levels[n]))
-    shown = sorted((levels[n] for n in worst[:MOST_BUCKETS]), key=lambda row: natural_order(row.place))
-    trees = [_tree(context, states[n]) for n in worst[:MOST_TREES]] if has_keys else []
+    shown = sorted((levels[n] for n in worst[:MAX_BUCKETS]), key=lambda row: natural_order(row.place))
+    trees = [_tree(context, states[n]) for n in worst[:MAX_TREES]] if has_keys else []
     return ReportFigures(
         name=name,
         millis=context.clock.now_millis(),
@@ -182,7 +182,7 @@ def table_state(table: CatalogTable, commits: int = 6) -> TableState:
         most_runs=max((bucket.runs or 0 for bucket in levels), default=0) if has_keys else None,
         due=_debt(context, snapshot, states).due,
         commits=tuple(snapshot_rows(table, commits)),
-        levels=tuple(levels[:MOST_BUCKETS]),
+        levels=tuple(levels[:MAX_BUCKETS]),
     )
 
 
@@ -215,7 +215,7 @@ def _tree(context: TableContext, state: BucketFiles) -> Tree:
     runs = [] if state.bucket == POSTPONE_BUCKET else sorted_runs(state.files, context.key_of)
     rows = run_rows(context, runs, context.key_of, picked=0)
     # The oldest run is usually the largest and overlaps all others, so it is always shown.
-    shown = rows if len(rows) <= MOST_RUNS else (*rows[: MOST_RUNS - 1], rows[-1])
+    shown = rows if len(rows) <= MAX_RUNS else (*rows[: MAX_RUNS - 1], rows[-1])
     return Tree(_place(context, state), shown, len(rows) - len(shown))
 
 
@@ -226,7 +226,7 @@ def _debt(context: TableContext, snapshot: Snapshot | None, states: Sequence[Buc
         return CompactionDebt(0, len(states), 0, 0, level_0, (), refusal)
     decisions: Iterator[Decision] = (plan_bucket(context, state, MINOR_STRATEGY, snapshot.id) for state in states)
     rows = decision_rows(context, [decision for decision in decisions if not isinstance(decision, SkippedBucket)])
-    biggest = sorted(rows, key=lambda row: -row.read_bytes)[:MOST_BUCKETS]
+    biggest = sorted(rows, key=lambda row: -row.read_bytes)[:MAX_BUCKETS]
     totals = (sum(row.read_bytes for row in rows), sum(row.write_bytes for row in rows))
     return CompactionDebt(len(rows), len(states), *totals, level_0, tuple(biggest))
 
@@ -316,8 +316,8 @@ def _history(
     state = _State(states, has_keys)
     moments: list[Moment] = []
     for number, snapshot in enumerate(snapshots):
-        if number == MOST_CHANGES:
-            return tuple(reversed(moments)), f"the newest {MOST_CHANGES:,} of {len(snapshots):,} snapshots"
+        if number == MAX_CHANGES:
+            return tuple(reversed(moments)), f"the newest {MAX_CHANGES:,} of {len(snapshots):,} snapshots"
         if number and snapshot.id + 1 != snapshots[number - 1].id:
             return tuple(reversed(moments)), f"only snapshots after the missing snapshot {snapshot.id + 1}"
         moments.append(state.moment(snapshot))
@@ -330,7 +330,7 @@ def _history(
 
 
 def _committers(snapshots: Sequence[Snapshot]) -> list[CommitterRow]:
-    """The commits by user, most commits first. Users with random names share a row, and so do users beyond `MOST_USERS`."""
+    """The commits by user, most commits first. Users with random names share a row, and so do users beyond `MAX_USERS`."""
     kinds: dict[str, Counter[str]] = defaultdict(Counter)
     users: dict[str, set[str]] = defaultdict(set)
     last: dict[str, int] = defaultdict(int)
@@ -341,14 +341,14 @@ def _committers(snapshots: Sequence[Snapshot]) -> list[CommitterRow]:
         last[name] = max(last[name], snapshot.time_millis)
     rows = [CommitterRow(name, len(users[name]), kinds[name], last[name]) for name in kinds]
     rows.sort(key=lambda row: (-row.commits, row.user))
-    if len(rows) <= MOST_USERS:
+    if len(rows) <= MAX_USERS:
         return rows
-    others = rows[MOST_USERS - 1 :]
+    others = rows[MAX_USERS - 1 :]
     kinds_of_others: Counter[str] = Counter()
     for row in others:
         kinds_of_others.update(row.kinds)
     count = sum(row.users for row in others)
-    return [*rows[: MOST_USERS - 1], CommitterRow("others", count, kinds_of_others, max(row.last for row in others))]
+    return [*rows[: MAX_USERS - 1], CommitterRow("others", count, kinds_of_others, max(row.last for row in others))]
 
 
 def _is_random(user: str) -> bool:

@@ -28,7 +28,7 @@ from paimon_cli.inspect.report_buckets import compaction_debt, key_ranges, level
 from paimon_cli.inspect.report_figures import Moment, ReportFigures
 from paimon_cli.options.option_text import counted, human_size
 
-MOST_LINES, MOST_VALUES = 60, 100
+MAX_LINES, MAX_VALUES = 60, 100
 """The most rows of a table below a chart, and the most columns and options that are listed."""
 KIND_ORDER = ("APPEND", "COMPACT", "OVERWRITE", "ANALYZE")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -148,7 +148,7 @@ def _history(figures: ReportFigures) -> Iterator[str]:
     yield figure("files", "Live data files", description, lines(files, Axis(_whole), across))
     if figures.has_keys:
         yield from _amplification(moments, across, span)
-    shown = [group[-1] for group in binned(moments, MOST_LINES)]
+    shown = [group[-1] for group in binned(moments, MAX_LINES)]
     yield table_of(
         ("Snapshot", "Time (UTC)", "Files", "Size", *(("Most runs", "Mean runs", "Space") if figures.has_keys else ())),
         ([f"{m.snapshot_id}", _time(m.millis), f"{m.files:,}", human_size(m.size), *_runs_cells(m)] for m in reversed(shown)),
@@ -213,12 +213,12 @@ def _definition(figures: ReportFigures) -> Iterator[str]:
     yield f"<p><code>{escape(table.path)}</code></p>"
     yield table_of(
         ("Column", "Type", "Key", "Comment"),
-        ([column.name, column.type, column.key, column.comment or ""] for column in table.columns[:MOST_VALUES]),
+        ([column.name, column.type, column.key, column.comment or ""] for column in table.columns[:MAX_VALUES]),
         summary=counted(len(table.columns), "column"),
     )
     options = sorted(table.options.items())
     yield table_of(
-        ("Option", "Value"), ([key, value] for key, value in options[:MOST_VALUES]), summary=counted(len(options), "option")
+        ("Option", "Value"), ([key, value] for key, value in options[:MAX_VALUES]), summary=counted(len(options), "option")
     )
 
 

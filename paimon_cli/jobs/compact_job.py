@@ -23,7 +23,7 @@ from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, S
 from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_results, drop_conflicting, try_commit
-from paimon_cli.jobs.compact_request import LEAST_MEMORY, RETRY, SKIP, CompactionPlan, CompactRequest, States, plan_compaction
+from paimon_cli.jobs.compact_request import MIN_MEMORY, RETRY, SKIP, CompactionPlan, CompactRequest, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
@@ -285,10 +285,10 @@ def _memory_of_a_task(request: CompactRequest, engine: Engine) -> int | None:
     """Bytes that each merge may use; None for the default. In a container, local tasks share half of its memory limit."""
     if request.memory is None:
         limit = container_memory() if engine.name == LOCAL else None
-        share = MERGE_BYTES if limit is None else max(LEAST_MEMORY, limit // 2 // engine.tasks_per_process)
+        share = MERGE_BYTES if limit is None else max(MIN_MEMORY, limit // 2 // engine.tasks_per_process)
         return share if share < MERGE_BYTES else None
     share = request.memory // engine.tasks_per_process
-    if share < LEAST_MEMORY:
+    if share < MIN_MEMORY:
         raise UsageError(
             f"--memory is too small for {engine.tasks_per_process} concurrent compactions", "each of them needs at least 1 mb"
         )

@@ -29,7 +29,7 @@ from paimon_cli.storage.clock_and_random import moment_of_wall_clock
 from paimon_cli.write.sorted_write import SortOrder
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"
-LEAST_MEMORY = 1 << 20
+MIN_MEMORY = 1 << 20
 OTHERS_WAIT = "other tables are waiting for their turn"
 
 States = dict[BucketId, PickState]

@@ -19,7 +19,7 @@ from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactSummary
-from paimon_cli.jobs.compact_request import FAIL, LEAST_MEMORY, NO_BUCKETS, CompactionPlan, CompactRequest, Standing, States
+from paimon_cli.jobs.compact_request import FAIL, MIN_MEMORY, NO_BUCKETS, CompactionPlan, CompactRequest, Standing, States
 from paimon_cli.jobs.engine import Engine, NoProgress, Progress
 from paimon_cli.jobs.engine_choice import LOCAL, LocalEngine
 from paimon_cli.jobs.leases import Leases
@@ -37,14 +37,14 @@ RECHECK_MILLIS = 300_000
 """After this time a table is planned again even without a new snapshot: it may have been rolled back, or its options changed."""
 LONGEST_BACKOFF_MILLIS = 600_000
 PROBES_AT_ONCE, LOOKS_AT_ONCE = 32, 8
-MOST_PLANNED_FILES = 50_000
+MAX_PLANNED_FILES = 50_000
 """Files in plans kept for waiting turns; tables beyond this limit are planned again when their turn comes."""
-MOST_PLANS = 200
+MAX_PLANS = 200
 TURN_BYTES = 1 << 30
 """Bytes that one table may compact in a round while other tables wait for their turn."""
 SMALL_BYTES, SMALL_MEMORY, SMALL_AT_ONCE = 8 << 20, 32 << 20, 8
 """Turns that read at most SMALL_BYTES run SMALL_AT_ONCE at a time, each with SMALL_MEMORY for its merges."""
-MOST_DOUBLINGS = 20
+MAX_DOUBLINGS = 20
 
 
 @dataclass(frozen=True)
@@ -163,8 +163,8 @@ class CompactionService:
         turns: list[Turn] = []
         for table, found in zip(due, in_parallel(self._look, due, LOOKS_AT_ONCE), strict=True):
             if isinstance(found, Turn) and found.has_work:
-                is_kept = sum(turn.planned_files for turn in turns) + found.planned_files <= MOST_PLANNED_FILES
-                turns.append(found if is_kept and len(turns) < MOST_PLANS else found.without_plan())
+                is_kept = sum(turn.planned_files for turn in turns) + found.planned_files <= MAX_PLANNED_FILES
+                turns.append(found if is_kept and len(turns) < MAX_PLANS else found.without_plan())
             elif isinstance(found, Turn):
                 self._note(_nothing(found), interval)
             else:
@@ -227,7 +227,7 @@ class CompactionService:
         small = {turn.table: turn for turn in turns if is_local and turn.need.size <= SMALL_BYTES}
         if small:
             share = (self.request.memory or usable_memory() // 2) // SMALL_AT_ONCE
-            request = replace(self.request, memory=max(LEAST_MEMORY, min(SMALL_MEMORY, share)))
+            request = replace(self.request, memory=max(MIN_MEMORY, min(SMALL_MEMORY, share)))
             serve = partial(self._served, request=request, engine=LocalEngine(), limit=limit)
             pool = ThreadPoolExecutor(SMALL_AT_ONCE)
             try:
@@ -281,7 +281,7 @@ class CompactionService:
             known.is_quiet, known.due_millis = False, now + min(LONGEST_BACKOFF_MILLIS, interval * (2**known.failures - 1))
         elif done.state == COMPACTED:
             known.due_millis = 0
-        known.failures = 0 if done.error is None else min(known.failures + 1, MOST_DOUBLINGS)
+        known.failures = 0 if done.error is None else min(known.failures + 1, MAX_DOUBLINGS)
         self.watcher.table_done(done)
 
 

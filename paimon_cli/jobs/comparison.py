@@ -28,7 +28,7 @@ from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 RUN_BYTES = 96 << 20
 """Bytes of rows sorted in memory at a time, not counting the copies made by the sort."""
-MOST_RUNS = 32
+MAX_RUNS = 32
 HERE, THERE = 0, 1
 """The side of a row, stored in the sequence number column of the merge."""
 COUNT = "_COUNT"
@@ -106,7 +106,7 @@ def compare(
     work = _Work(result, fields, limit)
     with SpillDirectory() as spill:
         runs = [run for number, side in ((HERE, here), (THERE, there)) for run in work.runs(side, number, where, spill, advance)]
-        for rows in merge_in_passes(runs, work.sort_columns, KeepAllVersions(), MOST_RUNS, keys_repeat=True):
+        for rows in merge_in_passes(runs, work.sort_columns, KeepAllVersions(), MAX_RUNS, keys_repeat=True):
             work.judge(rows)
     return result
 

@@ -32,7 +32,7 @@ from paimon_cli.storage.whole_file import whole_file
 FORMATS = {"parquet": "parquet", "csv": "csv", "arrow": "arrow", "feather": "arrow", "ndjson": "ndjson", "jsonl": "ndjson"}
 """Formats by file extension."""
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
-LEAST_FILE_SIZE = 1 << 16
+MIN_FILE_SIZE = 1 << 16
 STANDARD_OUTPUT = "-"
 
 

@@ -114,7 +114,7 @@ def run_manifest_compaction(context: TableContext, plan: ManifestsPlan) -> Manif
     return ManifestsSummary(plan.manifests, len(after), plan.size, sum(meta.file_size for meta in after), result.snapshots)
 
 
-_LEAST_MILLIS = 10**11
+_MIN_MILLIS = 10**11
 """Numbers from here on are epoch millis, not snapshot ids."""
 
 
@@ -139,7 +139,7 @@ def find_target(context: TableContext, text: str) -> RollbackTarget:
     is_tag = is_plain_name(text) and context.tags.content(text) is not None
     if is_tag and (number is None or context.snapshots.find(number) is None):
         return rollback_target(context, tag=text)
-    if number is not None and 0 <= number < _LEAST_MILLIS:
+    if number is not None and 0 <= number < _MIN_MILLIS:
         return rollback_target(context, snapshot_id=number)
     millis = moment_of(text, context.clock.now_millis())
     snapshot = context.snapshots.at_time(millis)

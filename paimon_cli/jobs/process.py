@@ -107,7 +107,7 @@ def let_pandas_in() -> None:
         sys.meta_path.remove(_BLOCKER)
 
 
-MOST_CORES = 8
+MAX_CORES = 8
 """The limit on cores used by default: each of them holds batches in memory."""
 CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _UNLIMITED = 1 << 60
@@ -115,13 +115,13 @@ _UNLIMITED = 1 << 60
 
 
 def usable_cores(groups: Path = CONTROL_GROUPS) -> int:
-    """The number of cores to use, 1 to `MOST_CORES`, within the CPU affinity (`taskset`) and the quota of the container."""
+    """The number of cores to use, 1 to `MAX_CORES`, within the CPU affinity (`taskset`) and the quota of the container."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for directory in _directories(groups, "cpu"):
         quota, period = _quota(directory)
         if quota is not None:
             cores = min(cores, max(1, quota // period))
-    return min(MOST_CORES, cores)
+    return min(MAX_CORES, cores)
 
 
 def container_memory(groups: Path = CONTROL_GROUPS) -> int | None:

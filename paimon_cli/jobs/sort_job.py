@@ -30,7 +30,7 @@ from paimon_cli.read.scan_plan import Split
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.write.sorted_write import Keys, Sample, SortedWritePlan, SortOrder
 
-LEAST_MAGNIFICATION = 20
+MIN_MAGNIFICATION = 20
 
 
 def check_sortable(context: TableContext, order: SortOrder) -> None:
@@ -44,11 +44,11 @@ def check_sortable(context: TableContext, order: SortOrder) -> None:
         )
     order.check(context.schema)
     magnification = context.options.sort_sample_magnification
-    if magnification < LEAST_MAGNIFICATION:
+    if magnification < MIN_MAGNIFICATION:
         raise UsageError(
             f"sort-compaction.local-sample.magnification={magnification} is too small",
             "the ranges would be of very different sizes",
-            f"set it to {LEAST_MAGNIFICATION} or more",
+            f"set it to {MIN_MAGNIFICATION} or more",
         )
 
 

@@ -18,7 +18,7 @@ from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 
-MOST_PER_CODE = 1000
+MAX_PER_CODE = 1000
 LEVELS = (META, FILES, FULL)
 TASK_BYTES, TASK_FILES = 256 << 20, 500
 """Limits on the data files that one task checks."""
@@ -157,7 +157,7 @@ def _keep(report: VerifyReport, violations: Iterable[Violation]) -> None:
     for violation in violations:
         if not report.request.wants(violation.code) or violation in reported:
             continue
-        if count_by_code[violation.code] < MOST_PER_CODE:
+        if count_by_code[violation.code] < MAX_PER_CODE:
             count_by_code[violation.code] += 1
             reported.add(violation)
             report.violations.append(violation)

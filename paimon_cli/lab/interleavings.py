@@ -35,7 +35,7 @@ from paimon_cli.options.option_catalog import find_option
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 
 SHARED_BUCKET = 0
-MOST_ACTORS = 6
+MAX_ACTORS = 6
 RANDOM_SCHEDULES = 1_000
 FIRST_DEPTH = 1
 HONOURED_OPTIONS = ("commit.", "manifest.", "snapshot.", "compaction.", "num-sorted-run.", "num-levels", "write-only")
@@ -270,8 +270,8 @@ def _validate(request: CheckRequest) -> None:
     unknown = [kind for kind in request.actors if kind not in KINDS]
     if unknown:
         raise UsageError(f"unknown actor '{unknown[0]}'", f"actors are {', '.join(KINDS)}")
-    if not 1 <= len(request.actors) <= MOST_ACTORS:
-        raise UsageError(f"{len(request.actors)} actors", f"1 to {MOST_ACTORS} can be interleaved")
+    if not 1 <= len(request.actors) <= MAX_ACTORS:
+        raise UsageError(f"{len(request.actors)} actors", f"1 to {MAX_ACTORS} can be interleaved")
     if request.data_conflict_check == KEY:
         why = "it reads keys from data files, and the data files of the simulation are not Parquet"
         raise UsageError("--data-conflict-check key cannot be checked", why, "use range, bucket or partition")

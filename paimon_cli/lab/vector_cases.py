@@ -36,7 +36,7 @@ MARKED = in_turn(
     real_writer("third", rows(0, 2, value="new")),
 )
 """Keys 1 to 3 at level 5, where key 1 is marked; its new row at level 4, and one of key 2 at level 0."""
-MOST_FINDINGS = 10_000
+MAX_FINDINGS = 10_000
 INTERRUPTIONS = 1
 """The most interruptions of one compaction by the other; the simulation in the tests has no such limit."""
 TWO_ROWS, DANGLING, OLDER_BELOW = "PV033", "PV016", "PV059"
@@ -105,7 +105,7 @@ def _committer(setting: LabSetting) -> type[Committer]:
 
 
 def _story(setting: LabSetting, scenario: Scenario, sign: str, damage: str) -> Story:
-    found = explore(scenario, most_findings=MOST_FINDINGS, most_switches=INTERRUPTIONS)
+    found = explore(scenario, most_findings=MAX_FINDINGS, most_switches=INTERRUPTIONS)
     story = Story(scenario.name, (setting.check,))
     shown = [finding for finding in found.findings if sign in finding.violations[0]]
     if shown:

@@ -27,10 +27,10 @@ from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 SAMPLES_PER_PIECE = 16
 """How many keys are sampled per piece, to cut runs in memory into equal pieces."""
-LEAST_ROWS_OF_A_RUN = 8192
-PIECE_BYTES, MOST_ROWS_OF_A_PIECE = 8 << 20, 65536
+MIN_ROWS_OF_A_RUN = 8192
+PIECE_BYTES, MAX_ROWS_OF_A_PIECE = 8 << 20, 65536
 """Arrow bytes, and rows, that are merged at a time from runs in memory."""
-MOST_BYTES_AT_ONCE = 32 << 20
+MAX_BYTES_AT_ONCE = 32 << 20
 """Arrow bytes that one step of a merge of many runs may take; merging them as one piece needs about four times as much."""
 
 
@@ -57,7 +57,7 @@ def merge_sorted_runs(
     while len(cursors) > 1:
         frontier = min(cursor.last_key for cursor in cursors)
         slices = [piece for cursor in cursors if (piece := cursor.take_up_to(frontier)).num_rows]
-        if sum(piece.nbytes for piece in slices) > MOST_BYTES_AT_ONCE:
+        if sum(piece.nbytes for piece in slices) > MAX_BYTES_AT_ONCE:
             yield from merge_in_memory(slices, key_columns, engine, rows_of(slices, batch_bytes or PIECE_BYTES))
         else:
             yield from merge_piece(slices, key_columns, engine, keys_repeat=keys_repeat, batch_bytes=batch_bytes)
@@ -94,7 +94,7 @@ def merge_in_memory(
 def rows_of(batches: Sequence[pa.RecordBatch], size: int) -> int:
     """How many of these rows take about `size` bytes: at least 1, at most the limit of a piece."""
     rows, taken = sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches)
-    return min(MOST_ROWS_OF_A_PIECE, max(1, rows * size // max(1, taken)))
+    return min(MAX_ROWS_OF_A_PIECE, max(1, rows * size // max(1, taken)))
 
 
 def _long_runs(batches: Sequence[pa.RecordBatch], key_columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -104,7 +104,7 @@ def _long_runs(batches: Sequence[pa.RecordBatch], key_columns: Sequence[str]) ->
     for number, batch in enumerate(batches, 1):
         group.append(batch)
         rows += batch.num_rows
-        if number == len(batches) or rows >= LEAST_ROWS_OF_A_RUN:
+        if number == len(batches) or rows >= MIN_ROWS_OF_A_RUN:
             yield from merge_piece(group, key_columns, KeepAllVersions(), keys_repeat=len(group) > 1)
             group, rows = [], 0
 

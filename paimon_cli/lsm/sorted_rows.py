@@ -49,7 +49,7 @@ class SortedRows:
         return self.order[self.ends - 1]
 
     def taken(self, numbers: np.ndarray) -> pa.RecordBatch:
-        """The rows with these numbers. None lies outside of the rows, so Arrow need not look, which takes a fifth of the time."""
+        """The rows with these numbers, all of them valid: Arrow's bounds check would take a fifth of the time."""
         taken: pa.RecordBatch = pc.take(self.rows, pa.array(numbers), boundscheck=False)
         return taken
 

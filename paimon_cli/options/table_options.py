@@ -22,7 +22,7 @@ VECTORS_ENABLED = "deletion-vectors.enabled"
 MANIFEST_THRESHOLD = "manifest.full-compaction-threshold-size"
 SNAPSHOT_ORDERING = "sequence.snapshot-ordering"
 BATCH_WRITE_FIXED_BUCKET = "postpone.batch-write-fixed-bucket"
-MOST_BUCKETS = 2**31 - 1
+MAX_BUCKETS = 2**31 - 1
 DATA_CONFLICT_CHECK = "commit.data-conflict-check"
 """Option of paimon-cli only: Paimon's writers never check whether the rows that they replace have changed meanwhile."""
 DATA_CONFLICT_CHECKS = ("off", "partition", "bucket", "range", "key")
@@ -89,7 +89,7 @@ class TableOptions:
     primary_key_nullable = TypedOption(NULLABLE_KEYS, False, read.boolean)
     bucket_keys = TypedOption[tuple[str, ...]]("bucket-key", (), read.names)
     bucket_function = TypedOption("bucket-function.type", HASHED, read.one_of(*BUCKET_FUNCTIONS))
-    postpone_default_bucket_num = TypedOption("postpone.default-bucket-num", None, read.whole_number(1, MOST_BUCKETS))
+    postpone_default_bucket_num = TypedOption("postpone.default-bucket-num", None, read.whole_number(1, MAX_BUCKETS))
     postpone_target_rows = TypedOption("postpone.target-row-num-per-bucket", None, read.whole_number(1, _MAX_LONG))
     postpone_target_size = TypedOption("postpone.target-size-per-bucket", 1024 * MB, _positive_size)
     postpone_batch_write_fixed_bucket = TypedOption(BATCH_WRITE_FIXED_BUCKET, True, read.boolean)

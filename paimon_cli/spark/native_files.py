@@ -22,9 +22,9 @@ PLAIN_SCHEMES = ("hdfs://", "webhdfs://")
 """URLs that Spark reads with its own configuration, besides paths on this machine."""
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
 """Spark would interpret a path with one of them as a pattern."""
-MOST_WORD_BYTES = 512 << 20
+MAX_WORD_BYTES = 512 << 20
 """The most bytes of bitmaps that are broadcast to the executors; files whose vectors exceed it are read by Python workers."""
-MOST_TWINS = 8
+MAX_TWINS = 8
 """The most files with vectors and the same size: each takes a scan of its own. Further ones are read by Python workers."""
 
 
@@ -88,7 +88,7 @@ class _NativeSplits:
         marked = [file for file in found if file.vector is not None]
         words = sum(file.rows // 8 for file in marked)
         sizes = self._marked_sizes + Counter(file.size for file in marked)
-        if len(found) < len(files) or self._word_bytes + words > MOST_WORD_BYTES or max(sizes.values(), default=0) > MOST_TWINS:
+        if len(found) < len(files) or self._word_bytes + words > MAX_WORD_BYTES or max(sizes.values(), default=0) > MAX_TWINS:
             return None
         self._word_bytes += words
         self._marked_sizes = sizes

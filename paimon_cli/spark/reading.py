@@ -41,8 +41,8 @@ from paimon_cli.storage.whole_file import ScratchStorage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MOST_LITERAL_FILES = 16
-MOST_LITERAL_ROWS = 4_000_000
+MAX_LITERAL_FILES = 16
+MAX_LITERAL_ROWS = 4_000_000
 """Up to these limits, deletion vectors become literals of the query, which saves the 0.1 s that a broadcast takes."""
 SIZE, POSITION, WORDS = "_paimon_size", "_paimon_position", "_paimon_words"
 SIZE_OF_FILE, PLACE_IN_FILE = "_metadata.file_size", "_metadata.row_index"
@@ -159,7 +159,7 @@ def _column(column: DataField, old_name: str | None) -> Column | str:
 def _without_marked(spark: SparkSession, rows: DataFrame, files: Sequence[NativeFile]) -> DataFrame:
     """The rows that are not deleted by a deletion vector."""
     words = [_words(file) for file in files]
-    if len(files) <= MOST_LITERAL_FILES and sum(file.rows for file in files) <= MOST_LITERAL_ROWS:
+    if len(files) <= MAX_LITERAL_FILES and sum(file.rows for file in files) <= MAX_LITERAL_ROWS:
         cases = (f"WHEN {file.size} THEN {_literal(bits)}" for file, bits in zip(files, words, strict=True))
         return rows.where(_is_unmarked(f"CASE {SIZE_OF_FILE} {' '.join(cases)} END", PLACE_IN_FILE))
     sizes = pa.array([file.size for file in files], pa.int64())

@@ -59,7 +59,7 @@ TASK_END_SECONDS = 3
 QUERY = "sql.streaming.queryId"
 """Local property of the tasks of a micro-batch: the id of the query, which the checkpoint preserves across restarts."""
 BATCH = "streaming.sql.batchId"
-BATCH_DIGITS, MOST_DIGITS = 14, 20
+BATCH_DIGITS, MAX_DIGITS = 14, 20
 """Hex digits of a file stamp that identify the batch, and all its digits: the other 6 identify the attempt."""
 
 
@@ -121,7 +121,7 @@ class _Writing:
 
     def written(self, batches: Iterator[pa.RecordBatch], query: str = "", batch: str = "") -> TaskMessage:
         """Write the rows of one task to new files."""
-        plan = replace(self.plan, file_stamp=batch + self.plan.file_stamp[: MOST_DIGITS - len(batch)])
+        plan = replace(self.plan, file_stamp=batch + self.plan.file_stamp[: MAX_DIGITS - len(batch)])
         tally, task = Tally(), TaskContext.get()
         partition = 0 if task is None else task.partitionId()
         with TableWriter(plan) as writer:

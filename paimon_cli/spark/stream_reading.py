@@ -65,7 +65,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return NOTHING_READ
         if start.lower() == LATEST:
             return _latest(table)
-        if start.isdigit() and int(start) < MOST_IDS:
+        if start.isdigit() and int(start) < MAX_IDS:
             return max(int(start) - 1, 0)
         try:
             snapshot = table.scan(as_of=start).rows.plan.snapshot
@@ -126,7 +126,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._options.table().consumers.reset(consumer, next_snapshot=end[SNAPSHOT] + 1)
 
 
-MOST_IDS = 10**9
+MAX_IDS = 10**9
 """A `start` from this number on is a time in milliseconds since the epoch, not a snapshot id."""
 
 

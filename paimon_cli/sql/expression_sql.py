@@ -142,7 +142,7 @@ SUPPORTED = (
 )
 
 TEMPORAL_ROOTS = TIMESTAMP_ROOTS | {"DATE", "TIME"}
-MOST_DIGITS = 38
+MAX_DIGITS = 38
 LARGEST_WHOLE = 2**63 - 1
 
 
@@ -291,7 +291,7 @@ def _constant_number(value: Decimal) -> Constant:
     scale = -int(exponent)
     if scale == 0 and abs(value) <= LARGEST_WHOLE:
         return Constant(int(value), BIGINT)
-    if scale >= 0 and max(len(digits), scale) <= MOST_DIGITS:
+    if scale >= 0 and max(len(digits), scale) <= MAX_DIGITS:
         return Constant(value, DecimalType(max(len(digits), scale, 1), scale))
     if math.isinf(float(value)):
         raise UsageError(f"{value} is out of range for every numeric type")

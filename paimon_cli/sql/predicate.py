@@ -16,7 +16,7 @@ from paimon_cli.sql.conditions import And, Compare, Condition, OneOf
 from paimon_cli.sql.expressions import BoundsOf, ColumnValue
 
 _MARK_WIDTHS = {"INT": 4, "DATE": 4, "BIGINT": 8}
-MOST_BUCKET_KEYS = 1000
+MAX_BUCKET_KEYS = 1000
 """With more combinations of bucket-key values than this, hashing them rules out hardly any bucket."""
 
 
@@ -63,7 +63,7 @@ class Predicate:
         if any(values is None for values in candidates) or any(t.root in ("FLOAT", "DOUBLE") for t in types):
             return None
         keys = list(product(*(values for values in candidates if values is not None)))
-        if len(keys) > MOST_BUCKET_KEYS:
+        if len(keys) > MAX_BUCKET_KEYS:
             return None
         columns = [values_to_arrow([key[i] for key in keys], t) for i, t in enumerate(types)]
         return frozenset(row_buckets(columns, types, total_buckets, function).tolist())

@@ -96,7 +96,7 @@ class LockTable:
         connection.execute(delete(self._table).where(table.lock_id == lock_id, self._age > table.expire_time_seconds))
 
     def seconds_left(self, connection: Connection, lock_id: str) -> float:
-        """Seconds until the lock expires, whoever holds it; 0 if it is free."""
+        """Seconds until the lock expires, for any holder; 0 if it is free."""
         table = self._table.c
         left = connection.execute(select(table.expire_time_seconds - self._age).where(table.lock_id == lock_id)).scalar()
         return 0.0 if left is None else float(left)

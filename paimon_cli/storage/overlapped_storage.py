@@ -21,9 +21,9 @@ from paimon_cli.storage.ranged_file import WHOLE_BYTES, RangedFile, fetching_thr
 from paimon_cli.storage.storage import FileStatus, PutOutcome, WrappedStorage
 
 _UPLOAD_THREADS = 8
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 """Limit for uploads in progress; a writer above it waits for all of them."""
-_MOST_FETCHED = 32 << 20
+_MAX_FETCHED = 32 << 20
 """Limit for prefetched files that have not been opened."""
 
 
@@ -86,9 +86,9 @@ class OverlappedStorage(WrappedStorage):
             wanted = {path: size for path, size in files if 0 < size <= WHOLE_BYTES and path not in self._sent}
             held = sum(size for size, _ in self._fetched.values())
             for path, size in wanted.items():
-                if path not in self._fetched and held + size > _MOST_FETCHED:
+                if path not in self._fetched and held + size > _MAX_FETCHED:
                     held -= self._forget_all_but(wanted)
-                    if held + size > _MOST_FETCHED:
+                    if held + size > _MAX_FETCHED:
                         break
                 if path not in self._fetched:
                     self._fetched[path] = size, fetching_threads().submit(self.inner.fetch_range, path, 0, size)
@@ -139,7 +139,7 @@ class OverlappedStorage(WrappedStorage):
             pending = sum(size for size, upload in self._sent.values() if not upload.done())
         if pool is None:
             self.inner.write_new(path, data)
-        elif pending > _MOST_BYTES:
+        elif pending > _MAX_BYTES:
             self._wait()
 
     def open_output(self, path: str) -> BinaryIO:

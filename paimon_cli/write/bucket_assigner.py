@@ -19,7 +19,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.metadata.index_files import KeyHashes
 from paimon_cli.options.table_options import TableOptions
 
-MOST_BUCKETS = 2**15 - 1
+MAX_BUCKETS = 2**15 - 1
 """Bucket numbers are below this, because Java stores them in 16 signed bits."""
 SLICE = 1 << 26
 """Maximum number of rows to assign at once. Sorting takes 8 bytes for each."""
@@ -40,7 +40,7 @@ class Limits:
     @property
     def end(self) -> int:
         """The highest allowed bucket number, plus one."""
-        return MOST_BUCKETS if self.most_buckets is None else min(self.most_buckets, MOST_BUCKETS)
+        return MAX_BUCKETS if self.most_buckets is None else min(self.most_buckets, MAX_BUCKETS)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class OpenBuckets:
             return self._next
         if self._limits.most_buckets is None:
             raise UsageError(
-                f"the partition would need more than {MOST_BUCKETS:,} buckets",
+                f"the partition would need more than {MAX_BUCKETS:,} buckets",
                 f"dynamic-bucket.target-row-num={self._limits.target_rows} makes them too small",
                 "raise it: paimon-cli alter TABLE set dynamic-bucket.target-row-num=2000000",
             )

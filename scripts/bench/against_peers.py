@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.bench.measure import FEWEST_ROUNDS, MACHINE
+from scripts.bench.measure import MACHINE, MIN_ROUNDS
 from scripts.bench.peers.workload import write_workload
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -190,10 +190,10 @@ def main() -> None:
     parser.add_argument("--pypaimon-python", help="interpreter with pypaimon")
     parser.add_argument("--java-classpath", help="Paimon's core and Hadoop's client, as javac takes them")
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     asked = parser.parse_args()
-    if asked.rounds < FEWEST_ROUNDS:
-        parser.error(f"a median of fewer than {FEWEST_ROUNDS} rounds says nothing")
+    if asked.rounds < MIN_ROUNDS:
+        parser.error(f"a median of fewer than {MIN_ROUNDS} rounds says nothing")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_workload(folder, asked.rows, UPSERTS, asked.rows // 10)

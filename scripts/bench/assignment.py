@@ -20,12 +20,12 @@ from paimon_cli.bucket.hash_index import PackedIndex, read_key_hashes, write_key
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
 from paimon_cli.metadata.index_files import KeyHashes
 from paimon_cli.write.bucket_assigner import Limits, PartitionAssigner
-from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+from scripts.bench.measure import MIN_ROUNDS, Comparison, report
 from tests.tables import make_table
 
 A_BUCKET = 2_000_000
 GOALS = {"half known": 9.0, "few": 0.5, "load": 3.0}
-MOST_BYTES_A_KEY = 8
+MAX_BYTES_A_KEY = 8
 
 
 class Assignment:
@@ -48,7 +48,7 @@ def random_hashes(random: np.random.Generator, count: int) -> KeyHashes:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=50_000_000)
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     arguments = parser.parse_args()
     keys, random = arguments.keys, np.random.default_rng(1)
     hashes = random_hashes(random, keys)
@@ -83,11 +83,9 @@ def main() -> int:
         ]
         met = report(compared, arguments.rounds)
         held = index.nbytes / len(index)
-        is_small = held <= MOST_BYTES_A_KEY
+        is_small = held <= MAX_BYTES_A_KEY
         print(
-            json.dumps(
-                {"name": "index of key hashes", "bytes_a_key": held, "goal_bytes_a_key": MOST_BYTES_A_KEY, "met": is_small}
-            )
+            json.dumps({"name": "index of key hashes", "bytes_a_key": held, "goal_bytes_a_key": MAX_BYTES_A_KEY, "met": is_small})
         )
         return int(not (met and is_small))
 

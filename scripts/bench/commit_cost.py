@@ -26,7 +26,7 @@ from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import CommitMessage
 from scripts.bench.cost_growth import Growth, cpu_of, cpu_of_process, in_turn
-from scripts.bench.measure import FEWEST_ROUNDS
+from scripts.bench.measure import MIN_ROUNDS
 from scripts.bench.planned_table import BUCKETS, day_entries, day_of, generate
 
 GOAL = 1.5
@@ -88,7 +88,7 @@ def written(url: str, source: Path) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, nargs="+", default=[100, 10_000, 100_000])
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         tables = {files: Table(Path(folder) / str(files), files) for files in asked.files}

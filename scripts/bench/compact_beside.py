@@ -30,7 +30,7 @@ from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.write_job import WriteSummary, run_write
 from paimon_cli.jobs.write_request import ASYNC_COMPACTION, INLINE_COMPACTION, WriteRequest
 from paimon_cli.metadata.table_schema import TableSchema
-from scripts.bench.measure import FEWEST_ROUNDS, MACHINE, Comparison, report
+from scripts.bench.measure import MACHINE, MIN_ROUNDS, Comparison, report
 
 COLUMNS = {"k": "BIGINT NOT NULL", "v": "STRING", "w": "DOUBLE"}
 FLUSHES_OF_A_BUCKET = 20
@@ -77,7 +77,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=3_000_000)
     parser.add_argument("--buckets", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--only", choices=(ASYNC_COMPACTION, INLINE_COMPACTION))
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="paimon-cli-bench-") as folder:

@@ -34,7 +34,7 @@ from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.table_schema import TableSchema
-from scripts.bench.measure import FEWEST_ROUNDS, MACHINE, Comparison, peak_megabytes, report
+from scripts.bench.measure import MACHINE, MIN_ROUNDS, Comparison, peak_megabytes, report
 
 SHAPES: dict[str, tuple[tuple[str, ...], dict[str, str], float]] = {
     "int key": (("k",), {}, 1.35),
@@ -55,7 +55,7 @@ SHAPES: dict[str, tuple[tuple[str, ...], dict[str, str], float]] = {
 """Key columns, options, and how many times the copy a compaction may cost."""
 COLUMNS = {"k": "INT NOT NULL", "s": "STRING NOT NULL", "a": "BIGINT", "b": "DOUBLE", "c": "STRING", "d": "BIGINT"}
 RUNS = 5
-MOST_MEGABYTES = 512
+MAX_MEGABYTES = 512
 
 
 def overlapping_runs(folder: Path, keys: tuple[str, ...], chosen: Mapping[str, str], rows: int) -> TableContext:
@@ -112,10 +112,10 @@ def comparison(name: str, context: TableContext, rows: int) -> Comparison:
 def memory_is_bounded(name: str, context: TableContext, rows: int) -> bool:
     command = [sys.executable, "-m", "scripts.bench.compaction", "--one", context.url]
     megabytes = float(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-    met = megabytes <= MOST_MEGABYTES
+    met = megabytes <= MAX_MEGABYTES
     said = "met" if met else "MISSED"
-    print(f"{name}: peak memory {megabytes:.0f} MB (goal {MOST_MEGABYTES} MB, {said})", file=sys.stderr)
-    measured = {"name": f"memory of compacting {name}, {rows} rows", "megabytes": megabytes, "goal_megabytes": MOST_MEGABYTES}
+    print(f"{name}: peak memory {megabytes:.0f} MB (goal {MAX_MEGABYTES} MB, {said})", file=sys.stderr)
+    measured = {"name": f"memory of compacting {name}, {rows} rows", "megabytes": megabytes, "goal_megabytes": MAX_MEGABYTES}
     print(json.dumps({**measured, "met": met, "on": MACHINE}), flush=True)
     return met
 
@@ -123,7 +123,7 @@ def memory_is_bounded(name: str, context: TableContext, rows: int) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--only", choices=SHAPES, action="append", help="repeatable")
     parser.add_argument("--one", metavar="TABLE", help=argparse.SUPPRESS)
     asked = parser.parse_args()

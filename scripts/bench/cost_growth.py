@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.bench.measure import FEWEST_ROUNDS, MACHINE
+from scripts.bench.measure import MACHINE, MIN_ROUNDS
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def exponent(costs: Mapping[int, float]) -> float:
     return statistics.linear_regression(*zip(*points, strict=True)).slope
 
 
-def in_turn(works: Mapping[int, Callable[[], float]], rounds: int = FEWEST_ROUNDS) -> dict[int, float]:
+def in_turn(works: Mapping[int, Callable[[], float]], rounds: int = MIN_ROUNDS) -> dict[int, float]:
     """The median cost of each; one round unmeasured, then each in turn. A work returns what it cost."""
     costs: dict[int, list[float]] = {size: [] for size in works}
     for number in range(rounds + 1):

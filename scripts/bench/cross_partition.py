@@ -43,7 +43,7 @@ from paimon_cli.metadata.data_file_schema import merge_rows
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import HASHED
 from scripts.bench import lookup
-from scripts.bench.measure import FEWEST_ROUNDS, Comparison, peak_megabytes, report
+from scripts.bench.measure import MIN_ROUNDS, Comparison, peak_megabytes, report
 
 COLUMNS = {**lookup.COLUMNS, "day": "INT NOT NULL"}
 DAYS = 10
@@ -159,7 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=50_000_000)
     parser.add_argument("--load", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--folder", type=Path, help="make the tables here, and leave them; those that are there are used again")
     parser.add_argument("--measure-memory", nargs=2, metavar=("TABLE", "FILE"), help=argparse.SUPPRESS)
     asked = parser.parse_args()

@@ -35,7 +35,7 @@ from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
-from scripts.bench.measure import FEWEST_ROUNDS, MACHINE, peak_megabytes
+from scripts.bench.measure import MACHINE, MIN_ROUNDS, peak_megabytes
 from scripts.bench.peers.columns import COLUMNS
 from scripts.bench.peers.workload import write_workload
 
@@ -100,7 +100,7 @@ def measure(rows: int, rounds: int) -> dict[str, dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--one", nargs=2, metavar=("PATH", "FOLDER"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.one:

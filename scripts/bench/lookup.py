@@ -36,7 +36,7 @@ from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, BucketId, D
 from paimon_cli.metadata.data_file_schema import merge_rows
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.local_storage import LocalStorage
-from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+from scripts.bench.measure import MIN_ROUNDS, Comparison, report
 
 COLUMNS = {
     "id": "BIGINT NOT NULL",
@@ -227,7 +227,7 @@ def report_bytes(large: Bucket) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         small, large = (Bucket.write(Path(folder) / name, rows) for name, rows in (("s", asked.rows), ("l", 5 * asked.rows)))

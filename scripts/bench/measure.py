@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-FEWEST_ROUNDS = 5
+MIN_ROUNDS = 5
 MACHINE = {
     "cpus": os.cpu_count(),
     "machine": platform.machine(),
@@ -70,10 +70,10 @@ class Result:
         return None if self.goal is None else self.ratio <= self.goal
 
 
-def compare(comparison: Comparison, rounds: int = FEWEST_ROUNDS) -> Result:
+def compare(comparison: Comparison, rounds: int = MIN_ROUNDS) -> Result:
     """Unmeasured rounds, then `rounds` (at least 5) in which the two take turns in going first."""
-    if rounds < FEWEST_ROUNDS:
-        raise ValueError(f"a median of fewer than {FEWEST_ROUNDS} rounds says nothing")
+    if rounds < MIN_ROUNDS:
+        raise ValueError(f"a median of fewer than {MIN_ROUNDS} rounds says nothing")
     subject: list[tuple[float, float]] = []
     floor: list[tuple[float, float]] = []
     sides = [(subject, comparison.subject), (floor, comparison.floor)]
@@ -98,7 +98,7 @@ def compare(comparison: Comparison, rounds: int = FEWEST_ROUNDS) -> Result:
     )
 
 
-def report(comparisons: Iterable[Comparison], rounds: int = FEWEST_ROUNDS, only: str = "") -> bool:
+def report(comparisons: Iterable[Comparison], rounds: int = MIN_ROUNDS, only: str = "") -> bool:
     """Measure and print the comparisons with `only` in their names: text on stderr, JSON lines on stdout.
 
     Returns whether every goal was met.

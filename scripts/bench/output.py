@@ -22,7 +22,7 @@ from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.read.row_text import CsvRows, JsonRows
 from paimon_cli.read.selection import in_order, parse_order
-from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+from scripts.bench.measure import MIN_ROUNDS, Comparison, report
 
 BATCH_ROWS = 1 << 16
 WHOLE_NUMBERS, TEXTS = 14, 5
@@ -89,7 +89,7 @@ def comparisons(rows: int) -> Iterator[Comparison]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=300_000)
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     asked = parser.parse_args()
     sys.exit(0 if report(comparisons(asked.rows), asked.rounds) else 1)
 

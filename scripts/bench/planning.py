@@ -17,10 +17,10 @@ import tempfile
 from pathlib import Path
 
 from scripts.bench.cost_growth import Growth
-from scripts.bench.measure import FEWEST_ROUNDS, MACHINE
+from scripts.bench.measure import MACHINE, MIN_ROUNDS
 from scripts.bench.planned_table import day_of, generate
 
-MOST_SECONDS, MOST_SECONDS_OF_ONE, MOST_MEGABYTES, LEAST_SPEEDUP = 3.0, 0.3, 1024, 5.0
+MAX_SECONDS, MAX_SECONDS_OF_ONE, MAX_MEGABYTES, MIN_SPEEDUP = 3.0, 0.3, 1024, 5.0
 ROOT = Path(__file__).resolve().parents[2]
 OURS = """
 import json, sys, time
@@ -64,13 +64,13 @@ def medians(runs: list[dict[str, float]]) -> dict[str, float]:
 def measured(name: str, url: str, where: str, most_seconds: float, rounds: int) -> bool:
     """Goals on wall time: the work is spread over threads."""
     found = medians([run(sys.executable, OURS, url, where) for _ in range(rounds)])
-    met = found["wall"] <= most_seconds and found["megabytes"] <= MOST_MEGABYTES
+    met = found["wall"] <= most_seconds and found["megabytes"] <= MAX_MEGABYTES
     print(
         f"{name}: {found['wall']:.2f} s (goal {most_seconds} s), {found['cpu']:.2f} s of CPU, {found['megabytes']:.0f} MB "
-        f"(goal {MOST_MEGABYTES} MB), {'met' if met else 'MISSED'}; {found['splits']:.0f} splits",
+        f"(goal {MAX_MEGABYTES} MB), {'met' if met else 'MISSED'}; {found['splits']:.0f} splits",
         file=sys.stderr,
     )
-    goals = {"goal_seconds": most_seconds, "goal_megabytes": MOST_MEGABYTES, "met": met}
+    goals = {"goal_seconds": most_seconds, "goal_megabytes": MAX_MEGABYTES, "met": met}
     print(json.dumps({"name": name, **found, **goals, "on": MACHINE}), flush=True)
     return met
 
@@ -81,11 +81,11 @@ def compared(name: str, interpreter: str, url: str, where: tuple[str, str], roun
     if any(ours["rows"] != theirs["rows"] for ours, theirs in pairs):
         raise SystemExit(f"{name}: the plans differ: {pairs[0]}")
     ratio = statistics.median(theirs["wall"] / ours["wall"] for ours, theirs in pairs)
-    met = ratio >= LEAST_SPEEDUP
+    met = ratio >= MIN_SPEEDUP
     ours, theirs = medians([pair[0] for pair in pairs]), medians([pair[1] for pair in pairs])
-    text = f"{ratio:.1f} x as fast as pypaimon (goal {LEAST_SPEEDUP}, {'met' if met else 'MISSED'})"
+    text = f"{ratio:.1f} x as fast as pypaimon (goal {MIN_SPEEDUP}, {'met' if met else 'MISSED'})"
     print(f"{name}: {text}; {ours['wall']:.2f} s against {theirs['wall']:.2f} s", file=sys.stderr)
-    found = {"speedup": ratio, "goal": LEAST_SPEEDUP, "met": met, "ours": ours, "theirs": theirs}
+    found = {"speedup": ratio, "goal": MIN_SPEEDUP, "met": met, "ours": ours, "theirs": theirs}
     print(json.dumps({"name": name, **found, "on": MACHINE}), flush=True)
     return met
 
@@ -94,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=1_000_000)
     parser.add_argument("--partitions", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--pypaimon-python", help="interpreter of an environment with pypaimon")
     parser.add_argument("--whole-in-pypaimon", action="store_true", help="not only a twentieth of the files")
     asked = parser.parse_args()
@@ -103,8 +103,8 @@ def main() -> None:
         warehouse = Path(folder) / "bench.db"
         url = str(generate(warehouse / "whole", asked.files, asked.partitions))
         met = [
-            measured(f"plan of {asked.files:,} files", url, "", MOST_SECONDS, asked.rounds),
-            measured(f"plan of one partition of {asked.partitions:,}", url, f"dt = '{day}'", MOST_SECONDS_OF_ONE, asked.rounds),
+            measured(f"plan of {asked.files:,} files", url, "", MAX_SECONDS, asked.rounds),
+            measured(f"plan of one partition of {asked.partitions:,}", url, f"dt = '{day}'", MAX_SECONDS_OF_ONE, asked.rounds),
         ]
         sizes = [size for size in (100, 1000, 10_000, 100_000) if size < asked.files]
         tables = {size: str(generate(warehouse / f"t{size}", size, max(1, size // 1000))) for size in sizes}

@@ -31,7 +31,7 @@ from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
-from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+from scripts.bench.measure import MIN_ROUNDS, Comparison, report
 
 COLUMNS = {"id": "BIGINT NOT NULL", "a": "INT", "b": "DOUBLE", "c": "STRING", "d": "STRING"}
 UPSERTS = 4
@@ -92,7 +92,7 @@ def comparisons(folder: Path, rows: int) -> Iterator[Comparison]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         met = report(comparisons(Path(folder), asked.rows), asked.rounds)

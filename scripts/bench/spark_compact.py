@@ -29,7 +29,7 @@ from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.data_file import CommitMessage
-from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+from scripts.bench.measure import MIN_ROUNDS, Comparison, report
 from scripts.bench.process_tree import tree_cpu_seconds
 from scripts.bench.spark_write import new_table, started_spark
 
@@ -88,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--buckets", type=int, default=64)
     parser.add_argument("--rows", type=int, default=100_000, help="of each bucket")
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--master", default="local[2]")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, started_spark(asked.master) as spark:

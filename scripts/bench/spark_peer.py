@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from paimon_cli import Table
 from scripts.bench.against_peers import Side
-from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+from scripts.bench.measure import MIN_ROUNDS, Comparison, report
 from scripts.bench.process_tree import tree_cpu_seconds
 from scripts.bench.spark_read import NARROW, SELECTIVE, WHOLE, new_table, with_deleted_rows
 from scripts.bench.spark_write import new_table as new_written_table
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--spark-python", required=True, help="interpreter with the PySpark that the jars are for")
     parser.add_argument("--jars", required=True, help="paimon-spark and what it needs, separated by commas")
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--only", default="", metavar="TEXT", help="measure only what has TEXT in its name")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

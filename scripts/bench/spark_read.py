@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from paimon_cli import Table
 from paimon_cli.spark import read
-from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+from scripts.bench.measure import MIN_ROUNDS, Comparison, report
 from scripts.bench.process_tree import tree_cpu_seconds
 from scripts.bench.spark_write import BUCKETS, COLUMNS, ROWS_OF_BATCH, SPARKS_OWN_JVM, source, started_spark
 
@@ -85,7 +85,7 @@ def comparisons(session: SparkSession, folder: Path, rows: int) -> Iterator[Comp
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--only", default="", metavar="TEXT", help="measure only what has TEXT in its name")
     asked = parser.parse_args()

@@ -37,7 +37,7 @@ from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spar
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.table_schema import TableSchema
-from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+from scripts.bench.measure import MIN_ROUNDS, Comparison, report
 from scripts.bench.process_tree import tree_cpu_seconds
 
 GOAL, GOAL_OF_FRAMES = 1.3, 1.0
@@ -139,7 +139,7 @@ def started_spark(master: str, confs: Mapping[str, str] | None = None) -> Iterat
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--only", default="", metavar="TEXT", help="measure only what has TEXT in its name")
     asked = parser.parse_args()

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from scripts.bench.cost_growth import Growth, cpu_of_process, in_turn
-from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+from scripts.bench.measure import MIN_ROUNDS, Comparison, report
 from scripts.bench.metadata_table import generate
 
-MOST_IMPORTS = 2.5
+MAX_IMPORTS = 2.5
 LIMITED_GOAL = 1.2
 IMPORTS = [sys.executable, "-c", "import typer, rich, pyarrow, fsspec, fastavro"]
 
@@ -39,7 +39,7 @@ def _children_cpu() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--snapshots", type=int, nargs="+", default=[10, 1000, 10_000])
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         tables = {count: Path(folder) / str(count) for count in asked.snapshots}
@@ -49,7 +49,7 @@ def main() -> None:
             against_imports(
                 f"snapshots ls{''.join(f' {o}' for o in options)}, {count:,} snapshots",
                 listed(tables[count], *options),
-                None if options else MOST_IMPORTS,  # JSON lists all snapshots, a table for people the newest thousand
+                None if options else MAX_IMPORTS,  # JSON lists all snapshots, a table for people the newest thousand
             )
             for count in (min(tables), max(tables))
             for options in ((), ("-o", "json"))

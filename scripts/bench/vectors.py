@@ -41,7 +41,7 @@ from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import in_parts, read_in_parallel, read_split
 from scripts.bench.cost_growth import cpu_of_process
 from scripts.bench.lookup import BATCH_ROWS, CLUSTERS, COLUMNS, new_table, values
-from scripts.bench.measure import FEWEST_ROUNDS, Comparison, cpu_with_children, report
+from scripts.bench.measure import MIN_ROUNDS, Comparison, cpu_with_children, report
 
 OPTIONS = {"bucket": "4", "deletion-vectors.enabled": "true", "write-only": "true"}
 FEW, MANY = 1_000, 200_000
@@ -256,7 +256,7 @@ def report_two_readers(scanned: TableContext, rounds: int) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--only", choices=["small", "large", "changelog", "scan"], action="append", help="repeatable")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

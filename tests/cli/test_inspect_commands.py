@@ -259,7 +259,7 @@ def test_tables_of_other_writers(run: Run, tmp_path: Path, writer: str) -> None:
 def test_people_see_the_newest_snapshots_machines_all(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from paimon_cli.cli import snapshot_commands
 
-    monkeypatch.setattr(snapshot_commands, "MOST_IN_TEXT", 2)
+    monkeypatch.setattr(snapshot_commands, "MAX_IN_TEXT", 2)
     table = golden_table("java-0.9", "sixty_commits", tmp_path)
     total = len(run("snapshots", "ls", table, "-o", "json").json["items"])
     assert total > 2 and f"--limit {total} shows all" in run("snapshots", "ls", table).out

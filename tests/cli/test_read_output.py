@@ -98,7 +98,7 @@ def test_nothing_stays_of_an_output_that_fails(run: Run, table: Path, tmp_path: 
 
 
 def test_a_directory_of_files_with_a_size(run: Run, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export_job, "LEAST_FILE_SIZE", 1)
+    monkeypatch.setattr(export_job, "MIN_FILE_SIZE", 1)
     target = tmp_path / "out"
     summary = run("read", table, "--output", f"{target}/", "--file-size", "1 b", "--format", "csv", "-o", "json").json["item"]
     assert sum(file["rows"] for file in summary["files"]) == 4 and len(summary["files"]) == len(list(target.iterdir())) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +13,13 @@ import pytest
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
+from paimon_cli.jobs.write_request import WriteRequest
+from paimon_cli.options.table_options import TableOptions
 from tests.commit.commit_tables import SteppingClock
 from tests.tables import Row, compact, make_table, rows, write
 
@@ -174,3 +181,41 @@ def test_an_old_row_that_has_expired_is_found_and_marked_all_the_same(producer: 
     assert not list(check_table(context, rows=True))
     compact(context, strategy="full")
     assert [(known["k"], known["n"]) for known in shown(context)] == [(1, 7)]
+
+
+def with_large_file_on_top(folder: Path, rows_of_file: list[Row]) -> TableContext:
+    """A table whose top level holds these rows and 5,000 more, which a minor compaction of a few rows leaves there."""
+    context = vector_table(folder, {"write-only": "true"})
+    write(context, [*rows_of_file, *(row(k, v=f"filler {k}") for k in range(1000, 6000))])
+    compact(context, strategy="full")
+    return context
+
+
+def shown_value(context: TableContext, key: int) -> list[str]:
+    return [found["v"] for found in shown(context) if found["k"] == key]
+
+
+def test_a_late_commit_of_older_rows_loses_to_the_file_above_it(tmp_path: Path) -> None:
+    """Only one row of level 0 is older than the file above; the others are newer."""
+    context = with_large_file_on_top(tmp_path / "t", [row(1, v="first")])
+    late, file = tmp_path / "late.jsonl", StageFile(str(tmp_path / "late.json"))
+    late.write_text(json.dumps(row(1, v="late")) + "\n")
+    stage_write(context, WriteRequest(FileRows((str(late),), "json")), file, LocalEngine(), NoProgress())
+    write(context, [row(2), row(1, v="newest")])
+    compact(context, strategy="full")
+    (above,) = the_bucket(context).files
+    write(context, [row(0), row(3, v="after")])  # around the late row, so that both are merged together
+    commit_stage(context, file, file.read())
+    compact(context, strategy="minor")
+    assert len(levels(context)) > 1 and above.file_name in {found.file_name for found in the_bucket(context).files}
+    assert [shown_value(context, key) for key in (1, 2, 3)] == [["newest"], [""], ["after"]]
+
+
+def test_a_delete_that_is_ignored_later_keeps_the_row_of_the_file_above(tmp_path: Path) -> None:
+    written = with_large_file_on_top(tmp_path / "t", [row(1, v="kept")])
+    write(written, [{**row(1), "_op": "-D"}])
+    ignoring = TableOptions({**written.options.raw, "ignore-delete": "true"})
+    context = replace(written, options=ignoring)
+    compact(context, strategy="minor")
+    assert shown_value(context, 1) == ["kept"]
+    assert len(levels(context)) > 1

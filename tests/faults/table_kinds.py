@@ -16,7 +16,7 @@ from tests.faults.start_tables import two_writes
 
 UNAWARE, FIXED = {"bucket": "-1"}, {"bucket": "2", "bucket-key": "k"}
 VECTORS = {"deletion-vectors.enabled": "true"}
-MOST_FILES = {"compaction.min.file-num": "2"}
+MAX_FILES = {"compaction.min.file-num": "2"}
 POSTPONED = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"}
 COUNTED = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "true"}
 
@@ -106,8 +106,8 @@ def _append_operations() -> list[Operation]:
     compacting: dict[str, Any] = {"rival": lambda bench: bench.healthy().compact()}
     found: list[Operation] = []
     for kind, options in (("append", UNAWARE), ("bucketed-append", FIXED)):
-        start = functools.partial(three_appends, options={**options, **MOST_FILES})
-        marked = functools.partial(marked_appends, options={**options, **MOST_FILES})
+        start = functools.partial(three_appends, options={**options, **MAX_FILES})
+        marked = functools.partial(marked_appends, options={**options, **MAX_FILES})
         found += [
             Operation(f"write-{kind}", start, append, times_job, appended),
             Operation(f"write-{kind}-after-rival", start, append, times_job, appended, **rival),

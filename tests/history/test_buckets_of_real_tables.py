@@ -142,7 +142,7 @@ def test_what_is_known_has_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         live_files_of_buckets(context, snapshot, list(bucket_files(context, snapshot)))
         kept = context.manifest_cache._cached
         assert kept and all(known.size > 0 for known in kept.values())
-        monkeypatch.setattr(manifest_cache, "_MOST_BYTES", 0)
+        monkeypatch.setattr(manifest_cache, "_MAX_BYTES", 0)
         live_files_of_buckets(context, snapshot, list(bucket_files(context, snapshot)))
         assert not context.manifest_cache._cached
         monkeypatch.undo()
@@ -153,7 +153,7 @@ def test_only_so_many_entries_are_kept_as_objects(tmp_path: Path, monkeypatch: p
     context = make_table(tmp_path, {"bucket": "4"})
     messages = [CommitMessage(EMPTY_ROW, bucket, 4, (data_file(f"f{bucket}"),)) for bucket in range(4)]
     Committer(context).commit(messages, CommitIdentity("me"))
-    monkeypatch.setattr(manifest_cache, "_MOST_OBJECTS", 2)
+    monkeypatch.setattr(manifest_cache, "_MAX_OBJECTS", 2)
     snapshot = context.snapshots.get(1)
     (cached,) = context.manifest_cache.get(context.manifests.manifests_of(snapshot), [EMPTY_ROW], lambda _: True)
     part = cached.entries(EMPTY_ROW)

@@ -80,8 +80,8 @@ def test_the_live_files_of_some_buckets(tmp_path: Path, monkeypatch: pytest.Monk
     """However manifests are read, and however many of them are remembered."""
     monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", few)
     monkeypatch.setattr(manifest_cache, "_MANY_IN_ALL", few)
-    monkeypatch.setattr(manifest_cache, "_MOST_BYTES", most_bytes)
-    monkeypatch.setattr(manifest_cache, "_MOST_OBJECTS", 20)
+    monkeypatch.setattr(manifest_cache, "_MAX_BYTES", most_bytes)
+    monkeypatch.setattr(manifest_cache, "_MAX_OBJECTS", 20)
     monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", 0 if few == 0 else 16)
     source = random.Random(few + most_bytes)
     context = make_table(tmp_path, partitioned=True)
@@ -95,7 +95,7 @@ def test_the_live_files_of_some_buckets(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_of_very_many_partitions_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_files, "_MOST_PARTITIONS", 1)
+    monkeypatch.setattr(live_files, "_MAX_PARTITIONS", 1)
     asked: list[set[bytes]] = []
     tables = ManifestReader.tables
 

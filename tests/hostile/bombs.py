@@ -27,8 +27,8 @@ from paimon_cli.metadata.avro_writer import zstd_module
 from tests.tables import compact, make_table, write
 
 HUGE = 1 << 61
-MOST_MEMORY = 900 << 20
-MOST_SECONDS = 60.0
+MAX_MEMORY = 900 << 20
+MAX_SECONDS = 60.0
 """Of processor time: commands take one or two."""
 MARKER = b"m" * 16
 COMMANDS = (
@@ -177,9 +177,9 @@ class Met:
             return f"exit code {self.code}: {self.said[-800:]}"
         if "Traceback" in self.said:
             return f"a traceback: {self.said[-800:]}"
-        if self.memory > MOST_MEMORY:
+        if self.memory > MAX_MEMORY:
             return f"{self.memory >> 20} MB"
-        return f"{self.seconds:.0f} s" if self.seconds > MOST_SECONDS else ""
+        return f"{self.seconds:.0f} s" if self.seconds > MAX_SECONDS else ""
 
 
 def meet(root: Path, bomb: str, command: str) -> Met:
@@ -193,7 +193,7 @@ def meet(root: Path, bomb: str, command: str) -> Met:
             number, status, usage = os.wait4(process.pid, os.WNOHANG)
             if number:
                 break
-            if time.monotonic() - begun > 10 * MOST_SECONDS:
+            if time.monotonic() - begun > 10 * MAX_SECONDS:
                 process.send_signal(signal.SIGKILL)
             time.sleep(0.02)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -203,7 +203,7 @@ def meet(root: Path, bomb: str, command: str) -> Met:
 
 def _bounded() -> None:
     """The kernel ends what turns for ever, and refuses memory before the machine has none."""
-    resource.setrlimit(resource.RLIMIT_CPU, (int(2 * MOST_SECONDS), int(2 * MOST_SECONDS) + 5))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(2 * MAX_SECONDS), int(2 * MAX_SECONDS) + 5))
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
 
 

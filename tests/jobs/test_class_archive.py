@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from paimon_cli.jobs.spark.java_runtime import JavaRuntime, find_java
-from paimon_cli.jobs.spark.session import MOST_ARCHIVES, archive_options
+from paimon_cli.jobs.spark.session import MAX_ARCHIVES, archive_options
 
 JAVA = JavaRuntime(Path("/opt/jdk"), 21, "21.0.8 of somebody")
 OTHER = JavaRuntime(Path("/opt/jdk"), 21, "21.0.9 of somebody")
@@ -39,11 +39,11 @@ def test_the_newest_whole_archive_of_this_java_is_used(tmp_path: Path) -> None:
 
 
 def test_old_archives_go(tmp_path: Path) -> None:
-    places = [written(archive_options(JAVA, tmp_path)) for _ in range(MOST_ARCHIVES + 2)]
+    places = [written(archive_options(JAVA, tmp_path)) for _ in range(MAX_ARCHIVES + 2)]
     paths = [aged(place, b"\xa8\xba\x0b\xf0", age) for age, place in enumerate(places)]
     (tmp_path / "jre-1").mkdir()
     archive_options(OTHER, tmp_path)
-    assert set(tmp_path.iterdir()) == {*paths[:MOST_ARCHIVES], tmp_path / "jre-1"}
+    assert set(tmp_path.iterdir()) == {*paths[:MAX_ARCHIVES], tmp_path / "jre-1"}
 
 
 def test_nothing_is_written_without_a_cache_or_beside_a_log_for_people(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def run_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """Each side is one run in memory, or many on disk that are merged in several passes."""
     monkeypatch.setattr(comparison, "RUN_BYTES", request.param)
     monkeypatch.setattr(comparison, "SPILLED_BATCH_BYTES", 500)
-    monkeypatch.setattr(comparison, "MOST_RUNS", 2)
+    monkeypatch.setattr(comparison, "MAX_RUNS", 2)
 
 
 @pytest.mark.usefixtures("run_bytes")

@@ -99,7 +99,7 @@ def test_a_module_that_executors_lack_is_named(spark_engine: SparkEngine) -> Non
 
 
 def test_many_small_tasks_share_spark_tasks(spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paimon_cli.jobs.spark.engine.MOST_PARTITIONS", 3)
+    monkeypatch.setattr("paimon_cli.jobs.spark.engine.MAX_PARTITIONS", 3)
     assert spark_engine.run_tasks(abs, [-n for n in range(100)]) == list(range(100))
 
 

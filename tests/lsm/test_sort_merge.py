@@ -46,9 +46,9 @@ def batches(rows: list[tuple[Any, ...]], schema: pa.Schema, size: int) -> Iterat
 def test_merge_equals_a_dictionary(
     kinds: tuple[str, ...], seed: int, rows_of_a_piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sort_merge, "MOST_ROWS_OF_A_PIECE", rows_of_a_piece)
-    monkeypatch.setattr(sort_merge, "MOST_BYTES_AT_ONCE", 200 if rows_of_a_piece == 7 else 32 << 20)
-    monkeypatch.setattr(sort_merge, "LEAST_ROWS_OF_A_RUN", 10 if rows_of_a_piece == 7 else 8192)
+    monkeypatch.setattr(sort_merge, "MAX_ROWS_OF_A_PIECE", rows_of_a_piece)
+    monkeypatch.setattr(sort_merge, "MAX_BYTES_AT_ONCE", 200 if rows_of_a_piece == 7 else 32 << 20)
+    monkeypatch.setattr(sort_merge, "MIN_ROWS_OF_A_RUN", 10 if rows_of_a_piece == 7 else 8192)
     r = random.Random(f"{kinds}{seed}")
     keys = [pa.field(f"k{i}", KEYS[kind][0]) for i, kind in enumerate(kinds)]
     schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), *keys, ("v", pa.int64())])
@@ -88,7 +88,7 @@ def test_sequence_field_decides_before_the_sequence_number_and_null_is_smallest(
 def test_rows_without_numbers_are_as_old_as_their_runs(
     engine: MergeEngine, most_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sort_merge, "MOST_BYTES_AT_ONCE", most_bytes)
+    monkeypatch.setattr(sort_merge, "MAX_BYTES_AT_ONCE", most_bytes)
     r = random.Random(5)
     schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), ("k", pa.int32()), ("ts", pa.int32())])
     runs = []
@@ -148,7 +148,7 @@ def test_batches_can_be_kept_small_and_no_key_spans_two(most_bytes_at_once: int,
 
     row_bytes = 8 + 1 + 4
     whole = list(merge_sorted_runs(runs(), ["k"], KeepAllVersions(), keys_repeat=True))
-    monkeypatch.setattr(sort_merge, "MOST_BYTES_AT_ONCE", most_bytes_at_once)
+    monkeypatch.setattr(sort_merge, "MAX_BYTES_AT_ONCE", most_bytes_at_once)
     small = list(merge_sorted_runs(runs(), ["k"], KeepAllVersions(), keys_repeat=True, batch_bytes=100 * row_bytes))
     assert pa.Table.from_batches(small).equals(pa.Table.from_batches(whole))
     assert max(batch.num_rows for batch in small) <= 104 < max(batch.num_rows for batch in whole)
@@ -162,7 +162,7 @@ def test_batches_can_be_kept_small_and_no_key_spans_two(most_bytes_at_once: int,
 def test_a_merge_in_memory_equals_a_dictionary(
     kinds: tuple[str, ...], rows_per_piece: int, least_rows_of_a_run: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sort_merge, "LEAST_ROWS_OF_A_RUN", least_rows_of_a_run)
+    monkeypatch.setattr(sort_merge, "MIN_ROWS_OF_A_RUN", least_rows_of_a_run)
     r = random.Random(f"{kinds}{rows_per_piece}")
     keys = [pa.field(f"k{i}", KEYS[kind][0]) for i, kind in enumerate(kinds)]
     schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), *keys])

@@ -22,8 +22,8 @@ from tests.properties.shapes import APPEND, ENGINES, random_changes, random_layo
 from tests.properties.trial import Trial
 
 STEPS_OF_A_TABLE = 40
-TABLES, LEAST_STEPS = 47, 1500
-APPEND_TABLES, LEAST_APPEND_STEPS = 14, 300
+TABLES, MIN_STEPS = 47, 1500
+APPEND_TABLES, MIN_APPEND_STEPS = 14, 300
 SEEDS = st.integers(0, 1 << 30)
 STEPS_MADE: Counter[str] = Counter()
 
@@ -93,7 +93,7 @@ class EngineMachine(RuleBasedStateMachine):
 def test_engines_beside_the_oracle(engine: str) -> None:
     machine = type(f"{engine}-machine", (EngineMachine,), {"engine": engine})
     STEPS_MADE[engine] = 0
-    tables, least = (APPEND_TABLES, LEAST_APPEND_STEPS) if engine == APPEND else (TABLES, LEAST_STEPS)
+    tables, least = (APPEND_TABLES, MIN_APPEND_STEPS) if engine == APPEND else (TABLES, MIN_STEPS)
     chosen = settings(
         max_examples=tables,
         stateful_step_count=STEPS_OF_A_TABLE,

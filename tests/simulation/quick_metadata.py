@@ -21,7 +21,7 @@ from paimon_cli.metadata.manifests import encode_manifest_list, encode_manifests
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_schema import TableSchema
 
-MOST_KEPT = 200_000
+MAX_KEPT = 200_000
 
 
 @contextmanager
@@ -181,7 +181,7 @@ def _keys(key_of: Callable[[TableContext, bytes], Any]) -> Callable[[TableContex
 
 
 def _keep(known: dict[Any, Any], key: Any, value: Any) -> Any:
-    if len(known) >= MOST_KEPT:
+    if len(known) >= MAX_KEPT:
         known.clear()
     known[key] = value
     return value

@@ -56,7 +56,7 @@ def _explored(name: str) -> tuple[Result, set[str]]:
 def test_jobs_that_run_again_do_as_their_scripts_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     forget()
     with_scripts = _explored(name)
-    monkeypatch.setattr(script, "MOST_LINES", 20)
+    monkeypatch.setattr(script, "MAX_LINES", 20)
     assert _explored(name) == with_scripts
     assert with_scripts[0].complete and with_scripts[0].states > 200
 

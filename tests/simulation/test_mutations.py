@@ -13,7 +13,7 @@ from tests.simulation.mutation import Mutation
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.scenarios import scenario
 
-MOST_SCHEDULES = 3_000
+MAX_SCHEDULES = 3_000
 WRONGLY_PLANTED = re.compile("TypeError.*argument|AttributeError")
 """A mutation that no longer fits the code breaks everything, which finds nothing."""
 
@@ -26,7 +26,7 @@ def test_there_are_enough() -> None:
 def test_found(mutation: Mutation) -> None:
     planned = scenario(mutation.scenario)  # set up by the shipped code
     with mutation.plant():
-        result = explore(planned, most_schedules=MOST_SCHEDULES, most_switches=mutation.most_switches)
+        result = explore(planned, most_schedules=MAX_SCHEDULES, most_switches=mutation.most_switches)
         assert result.findings, f"not found in {result.schedules} schedules"
         assert not WRONGLY_PLANTED.search(str(result.findings[0])), result.findings[0]
         schedule = parse_schedule(result.findings[0].schedule)

@@ -160,7 +160,7 @@ def test_marked_rows_of_files_in_many_pieces(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_literal_files: int
 ) -> None:
     """Row numbers stay right under Spark's filters, and where a file is cut into several tasks; by literals and by broadcast."""
-    monkeypatch.setattr(reading, "MOST_LITERAL_FILES", most_literal_files)
+    monkeypatch.setattr(reading, "MAX_LITERAL_FILES", most_literal_files)
     options = {"deletion-vectors.enabled": "true", "file.block-size": "8 kb", "bucket": "2"}
     columns = pa.schema([pa.field("id", pa.int64(), False), ("n", pa.int64()), ("text", pa.string())])
     table = Table.create(str(tmp_path / "t"), schema=columns, primary_key=["id"], options=options)
@@ -185,7 +185,7 @@ def test_marked_rows_of_files_in_many_pieces(
 def test_marked_rows_of_files_of_equal_size(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_literal_rows: int
 ) -> None:
-    monkeypatch.setattr(reading, "MOST_LITERAL_ROWS", most_literal_rows)
+    monkeypatch.setattr(reading, "MAX_LITERAL_ROWS", most_literal_rows)
     table = Table.create(str(tmp_path / "t"), columns=["id BIGINT", "n INT"], options={"deletion-vectors.enabled": "true"})
     for number in range(3):
         table.write(pa.table({"id": range(100), "n": pa.array([number] * 100, pa.int32())}))
@@ -208,7 +208,7 @@ def test_marked_files_of_one_size_take_few_scans(tmp_path: Path, monkeypatch: py
     table.delete(where="id = 7")
     scan = table.scan().rows
     assert len(divided(scan, None)[0]) == 3
-    monkeypatch.setattr(division, "MOST_TWINS", 2)
+    monkeypatch.setattr(division, "MAX_TWINS", 2)
     native, rest = divided(scan, None)
     assert (len(native), len(rest)) == (2, 1)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from paimon_cli.jobs.process import MOST_CORES, usable_cores
+from paimon_cli.jobs.process import MAX_CORES, usable_cores
 from paimon_cli.storage.threads import Ahead, ReadAhead, together
 from tests.threads import no_thread_left
 
@@ -88,7 +88,7 @@ def test_leaving_early_ends_the_thread() -> None:
 
 
 def test_cores_are_at_least_one() -> None:
-    assert 1 <= usable_cores() <= MOST_CORES
+    assert 1 <= usable_cores() <= MAX_CORES
 
 
 class TestAhead:

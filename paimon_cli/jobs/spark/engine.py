@@ -34,7 +34,7 @@ R = TypeVar("R")
 Outcome = tuple[int, R | PaimonError]
 """The number of a task, and its result or error."""
 
-MOST_PARTITIONS = 1000
+MAX_PARTITIONS = 1000
 """Up to this number, each task gets its own Spark task (about 30 ms each)."""
 
 EXECUTOR_END_SECONDS = 1.0
@@ -50,7 +50,7 @@ class SparkEngine:
 
     def __init__(self, request: SparkRequest, parallelism: int | None = None) -> None:
         self._request = request
-        self._most_partitions = min(MOST_PARTITIONS, parallelism or MOST_PARTITIONS)
+        self._most_partitions = min(MAX_PARTITIONS, parallelism or MAX_PARTITIONS)
         self._running: RunningSpark | None = None
         self._master = request.master
 

@@ -34,7 +34,7 @@ from paimon_cli.storage.clock_and_random import SystemRandom
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 PREFIX, SUFFIX = "spark-classes-", ".jsa"
-MOST_ARCHIVES = 3
+MAX_ARCHIVES = 3
 """Archives take about 70 MB each; each pair of Java and PySpark needs one."""
 NOT_YET = b"\0\0\0\0"
 """The first bytes of an archive that is still being written."""
@@ -52,7 +52,7 @@ def archive_options(java: JavaRuntime, cache: Path | None, only_use: bool = Fals
     archives = sorted(cache.glob(f"{PREFIX}*{SUFFIX}"), key=_written, reverse=True)
     usable = [path for path in archives if path.name.startswith(key) and _is_whole(path)]
     # JVMs that started at the same time may each have written an archive; unfinished ones are not usable.
-    for path in {*archives[MOST_ARCHIVES:], *usable[1:]} - {*usable[:1]}:
+    for path in {*archives[MAX_ARCHIVES:], *usable[1:]} - {*usable[:1]}:
         with contextlib.suppress(OSError):  # removed by another process, or owned by another user
             path.unlink()
     if usable:
@@ -114,7 +114,7 @@ def send_to_executors(context: SparkContext) -> None:
 LOCAL_MASTER = "local[*]"
 LOG_PREFIX = re.compile(r"^[\d/]+ [\d:]+ (?:ERROR|WARN) ")
 ERROR_WORD = re.compile(r"Exception|Error\b|Invalid |[Gg]iving up")
-MOST_ERRORS_SHOWN = 2
+MAX_ERRORS_SHOWN = 2
 SMALLEST_HEAP, LARGEST_HEAP = 1 << 30, 4 << 30
 
 FIXED_CONFS = {
@@ -292,7 +292,7 @@ def _errors_in(jvm_log: Path) -> str:
     lines = jvm_log.read_text(errors="replace").splitlines() if jvm_log.exists() else []
     lines = [LOG_PREFIX.sub("", line).strip() for line in lines if line.strip() and not line.startswith("\t")]
     errors = [line for line in lines if ERROR_WORD.search(line)]
-    return " | ".join(dict.fromkeys(errors[:MOST_ERRORS_SHOWN] or lines[-1:]))
+    return " | ".join(dict.fromkeys(errors[:MAX_ERRORS_SHOWN] or lines[-1:]))
 
 
 def _log_broken_connection(request: object, client_address: object) -> None:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, importing
 from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
-from paimon_cli.jobs.spark.engine import MOST_PARTITIONS, outcome_of
+from paimon_cli.jobs.spark.engine import MAX_PARTITIONS, outcome_of
 from paimon_cli.jobs.spark.job import explained, freeze_modules
 from paimon_cli.jobs.spark.session import classic_context, send_package
 from paimon_cli.jobs.spark.write import Task, chunks_of_splits, shuffle_of, write_on_spark, write_where_read
@@ -58,7 +58,7 @@ class SessionEngine:
         if not tasks:
             return []
         send_package(self.session)
-        count = min(len(tasks), MOST_PARTITIONS)
+        count = min(len(tasks), MAX_PARTITIONS)
         outcomes = self.session.range(0, len(tasks), 1, count).mapInArrow(_outcomes_of(function, tasks), OUTCOMES_SQL)
         finished: dict[int, R] = {}
         errors: dict[int, PaimonError] = {}
@@ -95,7 +95,7 @@ class SessionEngine:
 
     def parallelism(self) -> int:
         """The number of partitions that Spark creates by default, as an estimate of how many tasks it runs at a time."""
-        numbers = self.session.range(0, MOST_PARTITIONS).select(F.spark_partition_id().alias("number"))
+        numbers = self.session.range(0, MAX_PARTITIONS).select(F.spark_partition_id().alias("number"))
         with self.one_job():
             return int(numbers.distinct().count())
 

@@ -180,7 +180,7 @@ class ActorRandom:
         return 0.5
 
 
-MOST_INCREMENT_TRIES = 10
+MAX_INCREMENT_TRIES = 10
 
 
 def rows(bucket: int, *keys: int, value: str = "", kind: int = INSERT) -> BucketRows:
@@ -337,7 +337,7 @@ def read_modify_write(user: str, bucket: int, key: int) -> Job:
     """
 
     def run(actor: Actor) -> None:
-        for attempt in range(MOST_INCREMENT_TRIES):
+        for attempt in range(MAX_INCREMENT_TRIES):
             snapshot = actor.context.snapshots.latest()
             assert snapshot is not None
             value = str(int(_value(actor, Version(actor.context, snapshot), bucket, key)) + 1)

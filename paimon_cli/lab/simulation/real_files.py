@@ -38,7 +38,7 @@ from paimon_cli.storage.storage import FileStatus, PutOutcome
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
-MOST_KEPT = 20_000
+MAX_KEPT = 20_000
 MANY_ROWS = 1 << 16
 
 
@@ -157,7 +157,7 @@ def cached_result(key: tuple[Any, ...], context: TableContext, run: Callable[[Ta
     storage, before = RecordingStorage(context.storage, made), random.count
     result = run(replace(context, storage=storage))
     if known is None and not any(isinstance(call.answer, Exception) for call in storage.calls):
-        if len(_TASKS) >= MOST_KEPT:
+        if len(_TASKS) >= MAX_KEPT:
             _TASKS.clear()
         _TASKS[task_key] = _RecordedTask(tuple(storage.calls), random.count - before, result)
     return result
@@ -232,7 +232,7 @@ def _found(what: str, version: Version, paths: Sequence[str], read: Callable[[],
     except FileNotFoundError:
         return read()
     if key not in _READS:
-        if len(_READS) >= MOST_KEPT:
+        if len(_READS) >= MAX_KEPT:
             _READS.clear()
         _READS[key] = read()
     return _READS[key]

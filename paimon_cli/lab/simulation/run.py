@@ -15,9 +15,9 @@ from paimon_cli.lab.simulation.schedule import GO, MEANING, PUT_FAULTS, RESTART,
 from paimon_cli.lab.simulation.sim_lock import LockRow
 from paimon_cli.lab.simulation.sim_storage import SimDisk
 
-MOST_STEPS = 2_000
+MAX_STEPS = 2_000
 """A longer schedule is considered an endless loop."""
-MOST_ACTORS = 64
+MAX_ACTORS = 64
 
 
 class Run:
@@ -91,7 +91,7 @@ class Run:
         """Run a step; returns the number of calls after it that no other actor could observe."""
         role = self.roles[step.actor]
         self.steps.append(step)
-        if len(self.steps) > MOST_STEPS:
+        if len(self.steps) > MAX_STEPS:
             raise RuntimeError(f"endless schedule {self}")
         if step.fault == GO:
             if self._most_switches is not None and self.last not in (None, step.actor):
@@ -127,7 +127,7 @@ class Run:
         return schedule_text(self.steps)
 
 
-_CALLS = [Step(number) for number in range(MOST_ACTORS)]
+_CALLS = [Step(number) for number in range(MAX_ACTORS)]
 
 
 class NarratedStep(NamedTuple):

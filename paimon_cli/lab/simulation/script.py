@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
-MOST_LINES = 400_000
+MAX_LINES = 400_000
 """With more lines, all scripts are discarded: they only save time, and do not affect results."""
 
 
@@ -87,7 +87,7 @@ def count_lines(number: int) -> None:
     """Count new lines, or other cached data of about the same size."""
     global _lines
     _lines += number
-    if _lines > MOST_LINES:
+    if _lines > MAX_LINES:
         forget_scripts()
 
 

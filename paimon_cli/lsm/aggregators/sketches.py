@@ -22,7 +22,7 @@ from paimon_cli.lsm.aggregators.aggregator import StepByStep
 EMPTY, NOT_EMPTY = 0, 1
 NODE4, NODE16, NODE48, NODE256, LEAF = range(5)
 BODY_BYTES = {NODE4: 4, NODE16: 16, NODE48: 256, NODE256: 32, LEAF: 14}
-MOST_CHILDREN = {NODE4: 4, NODE16: 16, NODE48: 48, NODE256: 256}
+MAX_CHILDREN = {NODE4: 4, NODE16: 16, NODE48: 48, NODE256: 256}
 NO_CHILD = 0xFF
 RUN, BITMAP, ARRAY = 0, 1, 2
 LONGEST_ARRAY, BITMAP_BYTES = 4096, 8192
@@ -99,7 +99,7 @@ class _Reader:
         while awaited:
             kind, children = self.number("<B"), self.number("<h")
             self._bytes(self.number("<B"))
-            if kind not in BODY_BYTES or (kind != LEAF and not 0 < children <= MOST_CHILDREN[kind]):
+            if kind not in BODY_BYTES or (kind != LEAF and not 0 < children <= MAX_CHILDREN[kind]):
                 raise ValueError(f"its tree has a node of kind {kind} with {children} children")
             body = self._bytes(BODY_BYTES[kind])
             if kind == LEAF:
@@ -140,7 +140,7 @@ def _nodes(keys: list[bytes], places: dict[bytes, int], depth: int) -> Iterator[
     children: dict[int, list[bytes]] = {}
     for key in keys:
         children.setdefault(key[branch], []).append(key)
-    kind = next(kind for kind, most in MOST_CHILDREN.items() if len(children) <= most)
+    kind = next(kind for kind, most in MAX_CHILDREN.items() if len(children) <= most)
     prefix = keys[0][depth:branch]
     yield struct.pack("<BhB", kind, len(children), len(prefix)) + prefix + _body(kind, list(children))
     for members in children.values():
