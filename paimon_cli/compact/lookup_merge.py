@@ -21,7 +21,7 @@ from paimon_cli.bucket.merged_rows import RecordExpiry, merge_section
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.changelog import NOWHERE, Changes, TakeRows, places_of_keys
+from paimon_cli.lsm.changelog import NO_ROW, Changes, TakeRows, merged_row_numbers
 from paimon_cli.lsm.key_search import ABSENT
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
@@ -113,7 +113,7 @@ class LookupMerge:
         if not isinstance(engine, FirstRow):
             rows = rows.lowest_level_above_0()
         if self._above:
-            is_new = self._old_rows(rows, _levels(rows)) == NOWHERE
+            is_new = self._old_rows(rows, _levels(rows)) == NO_ROW
             new_keys = chunk.take(pa.array(rows.order[rows.starts[is_new]])).select(list(self._keys))
             found = self._found(new_keys)
             if isinstance(engine, FirstRow):
@@ -132,9 +132,9 @@ class LookupMerge:
 
     def _report_changes(self, rows: SortedRows, levels: np.ndarray, merged: pa.RecordBatch, on_changes: TakeRows) -> None:
         """Report the changes of keys in level 0; first-row tables report new keys only, with their row."""
-        after, old = places_of_keys(rows, merged, self._keys), self._old_rows(rows, levels)
+        after, old = merged_row_numbers(rows, merged, self._keys), self._old_rows(rows, levels)
         if isinstance(self._engine, FirstRow):
-            changes = merged.take(pa.array(after[(old == NOWHERE) & (after != NOWHERE)]))
+            changes = merged.take(pa.array(after[(old == NO_ROW) & (after != NO_ROW)]))
         else:
             is_touched = np.minimum.reduceat(levels, rows.starts) == 0
             changes = self._changes.rows(rows.rows, old[is_touched], merged, after[is_touched])
@@ -142,11 +142,11 @@ class LookupMerge:
             on_changes(changes)
 
     def _old_rows(self, rows: SortedRows, levels: np.ndarray) -> np.ndarray:
-        """The row of each key above level 0, `NOWHERE` if there is none. Retractions do not count in first-row tables."""
+        """The row of each key above level 0, `NO_ROW` if there is none. Retractions do not count in first-row tables."""
         is_old = levels > 0
         if isinstance(self._engine, FirstRow):
             is_old &= (rows.rows.column(VALUE_KIND).to_numpy()[rows.order] & 1) == 0
-        return np.asarray(np.maximum.reduceat(np.where(is_old, rows.order, NOWHERE), rows.starts))
+        return np.asarray(np.maximum.reduceat(np.where(is_old, rows.order, NO_ROW), rows.starts))
 
     def _found(self, keys: pa.RecordBatch) -> FoundRows:
         table = pa.Table.from_batches([keys])

@@ -21,8 +21,9 @@ from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER
 
 @dataclass(frozen=True)
 class Aggregation:
-    """The merge engine aggregation. `functions`: column -> aggregator, also for sequence fields; `ignore_retract`: columns that
-    ignore retractions.
+    """The merge engine aggregation.
+
+    `functions`: column -> aggregator, including sequence fields; `ignore_retract`: columns that ignore retractions.
     """
 
     functions: Mapping[str, Aggregator]
@@ -88,12 +89,15 @@ def no_retraction(column: str) -> BadInput:
 
 
 ABSENT, OLDER, ACCEPTED = 0, 1, 2
-"""Verdicts on a row: all of its sequence fields are null, the group has a newer row, or the row is the newest so far."""
+"""Verdicts on a row: all of its sequence fields are null, the group already has a newer row, or the row is the newest so far."""
 
 
 @dataclass(frozen=True)
 class SequenceGroup:
-    """Columns that a row sets if its sequence `fields` are not lower than before. `removes`: an accepted -D removes the row."""
+    """Columns that a row sets unless its sequence `fields` are lower than those of an earlier row.
+
+    `removes`: an accepted -D removes the whole row.
+    """
 
     fields: tuple[str, ...]
     columns: tuple[str, ...]
@@ -106,7 +110,7 @@ class SequenceGroup:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """For each group, the verdict on each operation; and which operations remove their row (`removed`, bool)."""
+    """The verdict on each operation, by group; `removed`: whether the operation removes its row (bool)."""
 
     of_group: tuple[np.ndarray, ...]
     removed: np.ndarray
@@ -161,30 +165,31 @@ def _verdicts(ranks: np.ndarray, starts: np.ndarray) -> np.ndarray:
 def _judge_in_steps(
     groups: Sequence[SequenceGroup], ranks: Sequence[np.ndarray], starts: np.ndarray, deletes: np.ndarray
 ) -> Verdicts:
-    """Like `judge`, where rows may be removed, which resets every group. All keys advance in parallel, one operation per step."""
+    """`judge` for groups that may remove a row, which resets all groups. All keys advance in parallel, one operation per step."""
     ends = np.append(starts[1:], len(deletes))
-    held = np.zeros((len(groups), len(starts)), dtype=np.int64)
+    highest = np.zeros((len(groups), len(starts)), dtype=np.int64)
     verdicts = tuple(np.zeros(len(deletes), dtype=np.int8) for _ in groups)
     removed = np.zeros(len(deletes), dtype=bool)
     for step in range(int((ends - starts).max(initial=0))):
         keys = np.flatnonzero(starts + step < ends)
-        at = starts[keys] + step
+        operations = starts[keys] + step
         for number, group in enumerate(groups):
-            rank = ranks[number][at]
-            verdict = np.where(rank == 0, ABSENT, np.where(rank >= held[number, keys], ACCEPTED, OLDER))
-            verdicts[number][at] = verdict
+            rank = ranks[number][operations]
+            verdict = np.where(rank == 0, ABSENT, np.where(rank >= highest[number, keys], ACCEPTED, OLDER))
+            verdicts[number][operations] = verdict
             if group.removes:
-                removed[at] |= (verdict == ACCEPTED) & deletes[at]
+                removed[operations] |= (verdict == ACCEPTED) & deletes[operations]
         for number in range(len(groups)):
-            accepted = (verdicts[number][at] == ACCEPTED) | removed[at]
-            held[number, keys] = np.where(accepted, ranks[number][at], held[number, keys])
+            accepted = (verdicts[number][operations] == ACCEPTED) | removed[operations]
+            highest[number, keys] = np.where(accepted, ranks[number][operations], highest[number, keys])
     return Verdicts(verdicts, removed)
 
 
 @dataclass(frozen=True)
 class PartialUpdate:
-    """The merge engine partial-update. `functions`: aggregated columns; `ignore_retract`: columns that ignore retractions;
-    `column_order`: all columns of the table.
+    """The merge engine partial-update.
+
+    `functions`: aggregated columns; `ignore_retract`: columns that ignore retractions; `column_order`: all columns of the table.
     """
 
     groups: tuple[SequenceGroup, ...] = ()
@@ -198,7 +203,7 @@ class PartialUpdate:
     descending: bool = False
 
     def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
-        """The columns, and the sequence fields of their groups and of groups that may remove the row."""
+        """The sequence fields of the groups of these columns, and of groups that may remove the row."""
         wanted = [group for group in self.groups if group.removes or not group.names.isdisjoint(columns)]
         return [name for group in wanted for name in group.fields]
 
@@ -206,7 +211,7 @@ class PartialUpdate:
         if self.ignore_delete or self.remove_record_on_delete or self.groups:
             return None
         return BadInput(
-            "merge-engine=partial-update takes no rows of kind -D or -U",
+            "merge-engine=partial-update does not accept rows of kind -D or -U",
             "a row combines several writes, and it is unknown which of them to retract",
             "set ignore-delete=true or partial-update.remove-record-on-delete=true, use sequence groups, or drop such rows",
         )
@@ -259,7 +264,7 @@ class PartialUpdate:
         return columns
 
     def _aggregated(self, name: str, column: pa.Array, work: Operations, verdict: np.ndarray, removed: np.ndarray) -> pa.Array:
-        """The aggregated column of a sequence group. Older rows are aggregated as older; retractions are reversed in any case."""
+        """The aggregated column of a sequence group. Older rows are added as REVERSED; retractions apply even if older."""
         codes = np.select([verdict == ABSENT, verdict == OLDER], [SKIP, REVERSED], ADD)
         codes = np.where(work.retracts & (verdict != ABSENT), SKIP if name in self.ignore_retract else RETRACT, codes)
         function = self.functions[name]
@@ -270,18 +275,18 @@ class PartialUpdate:
         return function.merge(column, work.history(codes, removed | work.replaces))
 
     def _stands_before_removal(self, name: str) -> bool:
-        """Whether Java, which goes column by column, retracts the column before it reaches the field that removes the row."""
-        place = {column: number for number, column in enumerate(self.column_order)}
-        ends = [min(place[field] for field in group.fields) for group in self.groups if group.removes]
-        return place[name] < min(ends, default=0)
+        """Whether Java, which works column by column, retracts this column before it reaches the field that removes the row."""
+        position = {column: number for number, column in enumerate(self.column_order)}
+        ends = [min(position[field] for field in group.fields) for group in self.groups if group.removes]
+        return position[name] < min(ends, default=0)
 
 
 @dataclass(frozen=True)
 class Operations:
-    """The operations of each key, oldest first: one per row. A key that starts with a retraction gets an additional first one.
+    """The operations of each key, oldest first: one per row. If the first row is a retraction, another operation precedes it.
 
     `fills`: these additional operations, which set the row to the values of the retraction. `replaces`: operations that replace
-    the whole row: these, and the only row of a key that is not merged.
+    the whole row: the additional ones, and those of keys with a single row that is not merged.
     """
 
     order: np.ndarray
@@ -302,16 +307,16 @@ class Operations:
         filled = retracts[rows.starts]
         if not filled.any():
             return Operations(rows.order, rows.starts, kinds, retracts, np.zeros(len(kinds), dtype=bool), replaces)
-        at = rows.starts[filled]
+        operations = rows.starts[filled]
         starts = rows.starts + np.cumsum(filled) - filled
-        fills = np.insert(np.zeros(len(kinds), dtype=bool), at, True)
+        fills = np.insert(np.zeros(len(kinds), dtype=bool), operations, True)
         return Operations(
-            np.insert(rows.order, at, rows.order[at]),
+            np.insert(rows.order, operations, rows.order[operations]),
             starts,
-            np.insert(kinds, at, kinds[at]),
-            np.insert(retracts, at, False),
+            np.insert(kinds, operations, kinds[operations]),
+            np.insert(retracts, operations, False),
             fills,
-            np.insert(replaces, at, True),
+            np.insert(replaces, operations, True),
         )
 
     def history(self, codes: np.ndarray, replaced: np.ndarray) -> ColumnHistory:

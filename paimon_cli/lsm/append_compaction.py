@@ -2,7 +2,7 @@
 
 Files of a table without buckets have no order, so small ones are packed by size (Java AppendCompactCoordinator). Files of a
 bucket stay in the order of their rows, so only neighbours are combined (Java BucketedAppendCompactManager). Files with many
-deleted rows are compacted whatever their size, if necessary on their own.
+deleted rows are compacted whatever their size, if necessary each by itself.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ MIN_FILES_FOR_FULL = 3
 
 @dataclass(frozen=True)
 class AppendPicker:
-    """The options of a pick. `open_cost`: the cost of opening a file, in bytes; `most_files`: how many files to consider.
+    """The options of a pick.
 
-    `marked`: names of the files with many deleted rows, which must be rewritten.
+    `open_cost`: the cost of opening a file, in bytes; `max_files`: how many files to consider; `marked`: names of the files with
+    many deleted rows, which must be rewritten.
     """
 
     target_size: int
     small_size: int
-    fewest_files: int
+    min_files: int
     open_cost: int
-    most_files: int
+    max_files: int
     marked: Collection[str] = ()
 
     def by_size(self, files: Sequence[DataFileMeta], *, full: bool) -> list[Pack]:
@@ -43,26 +44,26 @@ class AppendPicker:
         small = sorted(chosen, key=lambda file: file.file_size)
         packs: list[Pack] = []
         pack: list[DataFileMeta] = []
-        worth = 0
-        for file in small[: self.most_files]:
+        cost = 0
+        for file in small[: self.max_files]:
             pack.append(file)
-            worth += file.file_size + self.open_cost
-            if len(pack) > 1 and worth >= 2 * self.target_size:
+            cost += file.file_size + self.open_cost
+            if len(pack) > 1 and cost >= 2 * self.target_size:
                 packs.append(tuple(pack))
-                pack, worth = [], 0
-        if len(pack) >= (2 if full else max(2, self.fewest_files)) or any(map(self._is_marked, pack)):
+                pack, cost = [], 0
+        if len(pack) >= (2 if full else max(2, self.min_files)) or any(map(self._is_marked, pack)):
             packs.append(tuple(pack))
         return packs
 
     def neighbours(self, files: Sequence[DataFileMeta]) -> list[Pack]:
-        """Packs of adjacent files: enough files that together are not larger than twice the target size."""
+        """Packs of `min_files` adjacent files (at least two). While fewer have twice the target size, the first is left out."""
         packs: list[Pack] = []
         window: deque[DataFileMeta] = deque()
         size = 0
         for file in in_order(files):
             window.append(file)
             size += file.file_size
-            if len(window) >= max(2, self.fewest_files):
+            if len(window) >= max(2, self.min_files):
                 packs.append(tuple(window))
                 window.clear()
                 size = 0
@@ -74,14 +75,14 @@ class AppendPicker:
         return file.file_name in self.marked
 
     def _with_marked(self, packs: list[Pack], files: Sequence[DataFileMeta]) -> list[Pack]:
-        """The packs, and the other marked files, each as a pack of its own, so that rows stay in order."""
+        """The packs, and each other marked file as a pack of its own, so that rows stay in order."""
         packed = {file.file_name for pack in packs for file in pack}
         return packs + [(file,) for file in in_order(files) if self._is_marked(file) and file.file_name not in packed]
 
     def whole_bucket(self, files: Sequence[DataFileMeta]) -> list[Pack]:
         """One pack of all files after the leading full-size ones, if most of them are small; otherwise the marked files."""
         ordered = in_order(files)
-        to_do = (place for place, file in enumerate(ordered) if file.file_size < self.target_size or self._is_marked(file))
+        to_do = (index for index, file in enumerate(ordered) if file.file_size < self.target_size or self._is_marked(file))
         first = next(to_do, len(ordered))
         left = ordered[first:]
         small = sum(file.file_size < self.target_size for file in left)

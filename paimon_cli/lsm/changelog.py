@@ -1,6 +1,6 @@
-"""Merge engines that also report the rows of changelog files: the input of a flush, or the changes by a compaction.
+"""Merge engines that also report the rows of changelog files: the input of a flush, or the changes that a compaction makes.
 
-They wrap the table's merge engine, so that a changelog needs no second pass over the rows (FORMAT.md, section 9).
+They wrap the table's merge engine, so that a changelog takes no second pass over the rows (FORMAT.md, section 9).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from paimon_cli.metadata.data_file_schema import DELETE, INSERT, UPDATE_AFTER, U
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
-NOWHERE = -1
+NO_ROW = -1
 """The row number of a key that has no row."""
 
 TakeRows = Callable[[pa.RecordBatch], None]
@@ -26,10 +26,10 @@ TakeRows = Callable[[pa.RecordBatch], None]
 
 @dataclass(frozen=True)
 class Changes:
-    """Reports changed keys as +I, as -D, or as -U and +U.
+    """Reports changed keys: a new key as +I, a deleted one as -D, a changed one as -U and +U.
 
-    Rows that are equal in all `compared` columns are left out; if there are none, every row that was merged again counts as
-    changed (option `changelog-producer.row-deduplicate`).
+    Keys whose rows are equal in all `compared` columns are left out. Without such columns, every key whose row was merged counts
+    as changed (option `changelog-producer.row-deduplicate`).
     """
 
     compared: tuple[str, ...] = ()
@@ -44,24 +44,25 @@ class Changes:
     def rows(self, before: pa.RecordBatch, before_at: np.ndarray, after: pa.RecordBatch, after_at: np.ndarray) -> pa.RecordBatch:
         """The changelog rows. For each key, row `before_at` of `before` became row `after_at` of `after`.
 
-        `NOWHERE` or a retraction means that the key has no row. Rows keep their sequence numbers, -U and -D those of `before`.
+        `NO_ROW` or a retraction means that the key has no row. -U and -D have the sequence numbers of `before`, the others those
+        of `after`.
         """
         both = pa.concat_batches([before, after])
-        places = np.stack([before_at, np.where(after_at == NOWHERE, NOWHERE, after_at + before.num_rows)], axis=1)
+        numbers = np.stack([before_at, np.where(after_at == NO_ROW, NO_ROW, after_at + before.num_rows)], axis=1)
         added = (both.column(VALUE_KIND).to_numpy() & 1) == 0
-        is_there = (places != NOWHERE) & np.append(added, False)[places]
+        is_there = (numbers != NO_ROW) & np.append(added, False)[numbers]
         pairs = np.all(is_there, axis=1)
         reported = is_there.copy()
         if self.compared and pairs.any():
-            first, last = places[pairs].T
+            first, last = numbers[pairs].T
             reported[pairs] = differing(both, first, last, self.compared)[:, np.newaxis]
         kinds = np.where(pairs[:, np.newaxis], [UPDATE_BEFORE, UPDATE_AFTER], [DELETE, INSERT]).astype(np.int8)
-        return _of_kind(both.take(pa.array(places[reported])), kinds[reported])
+        return _of_kind(both.take(pa.array(numbers[reported])), kinds[reported])
 
 
 def _of_kind(rows: pa.RecordBatch, kinds: np.ndarray) -> pa.RecordBatch:
-    at = rows.schema.get_field_index(VALUE_KIND)
-    return rows.set_column(at, rows.schema.field(at), pa.array(kinds, pa.int8()))
+    column = rows.schema.get_field_index(VALUE_KIND)
+    return rows.set_column(column, rows.schema.field(column), pa.array(kinds, pa.int8()))
 
 
 def inserts(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -83,9 +84,9 @@ class InputChanges(EngineAround):
 
 
 class FullCompactionChanges(EngineAround):
-    """Passes to `take` the changes that a compaction makes at the top level (Java FullChangelogMergeFunctionWrapper).
+    """Passes the changes that a compaction makes at the top level to `take` (Java FullChangelogMergeFunctionWrapper).
 
-    Rows have a column LEVEL, which merged rows lack. A key with a row only at the top level is unchanged.
+    Rows have a column LEVEL, which merged rows lack. A key whose only row is at the top level is unchanged.
     """
 
     def __init__(self, engine: MergeEngine, take: TakeRows, keys: Sequence[str], max_level: int, changes: Changes) -> None:
@@ -99,18 +100,18 @@ class FullCompactionChanges(EngineAround):
         is_top = rows.rows.column(LEVEL).to_numpy()[rows.order] == self._max_level
         plain = replace(rows, rows=rows.rows.drop_columns([LEVEL]))
         merged = self.engine.merge(plain)
-        before = np.where(is_top, rows.order, NOWHERE)
+        before = np.where(is_top, rows.order, NO_ROW)
         before = np.maximum.reduceat(before, rows.starts) if len(before) else before
-        after = places_of_keys(plain, merged, self._keys)
-        changed = ~(rows.is_lone & (before != NOWHERE))
+        after = merged_row_numbers(plain, merged, self._keys)
+        changed = ~(rows.is_lone & (before != NO_ROW))
         changes = self._changes.rows(plain.rows, before[changed], merged, after[changed])
         if changes.num_rows:
             self._take(changes)
         return merged
 
 
-def places_of_keys(rows: SortedRows, merged: pa.RecordBatch, keys: Sequence[str]) -> np.ndarray:
-    """For each key of the rows, the number of its merged row; `NOWHERE` if the engine has dropped it."""
+def merged_row_numbers(rows: SortedRows, merged: pa.RecordBatch, keys: Sequence[str]) -> np.ndarray:
+    """For each key of the rows, the number of its merged row; `NO_ROW` if the engine has dropped it."""
     count = len(rows.starts)
     if merged.num_rows == count:
         return np.arange(count)
@@ -119,4 +120,4 @@ def places_of_keys(rows: SortedRows, merged: pa.RecordBatch, keys: Sequence[str]
     order = stable_order(words)  # each key comes right before its merged row
     starts = group_starts([word[order] for word in words])
     last = order[np.append(starts[1:], len(order)) - 1]
-    return np.where(last >= count, last - count, NOWHERE)
+    return np.where(last >= count, last - count, NO_ROW)

@@ -27,7 +27,7 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Upgrade:
-    """Move the file to the output level, which changes only metadata."""
+    """Move a file to the output level, which changes only metadata."""
 
     file: DataFileMeta
 
@@ -46,9 +46,9 @@ def compaction_steps(
 ) -> list[Step]:
     """The steps of a compaction, in key order.
 
-    Large files that overlap no other are upgraded; small ones are rewritten together with their neighbours. A file that may hold
-    deletes is rewritten at the top level, where deletes are dropped. `marked`: names of files that are rewritten to lose their
-    deletion vectors.
+    Large files that overlap no other file are upgraded; small ones are rewritten together with their neighbours. At the top level
+    retractions are dropped, so files that may hold any are rewritten. `marked`: names of files to rewrite without their deleted
+    rows, so that their deletion vectors can go.
     """
     steps: list[Step] = []
     candidates: list[tuple[SortedRun, ...]] = []
@@ -97,8 +97,10 @@ def may_drop_deletes(output_level: int, highest_level: int, *, marks_old_rows: b
 
 @dataclass(frozen=True)
 class PickState:
-    """The state of a bucket between picks. `last_full`: when all its runs were last compacted together (epoch millis, None if
-    unknown). `waits`: how often level 0 has waited since it was last forced.
+    """The state of a bucket between picks.
+
+    `last_full`: when all its runs were last compacted together (epoch millis; None if unknown). `waits`: how many attempts have
+    left level 0 waiting since it was last forced.
     """
 
     last_full: int | None = None
@@ -111,14 +113,14 @@ UNKNOWN = PickState()
 
 @dataclass(frozen=True)
 class CompactionPicker:
-    """Picks runs to compact. `forced_every`: compact level 0 at every n-th attempt even if no trigger fires; None: never."""
+    """Picks runs to compact. `forced_every`: compact level 0 at every n-th attempt, even if no trigger fires; None for never."""
 
     strategy: UniversalCompaction
     forced_every: int | None = None
 
     @staticmethod
     def of(options: TableOptions, max_level: int, hour: int) -> CompactionPicker:
-        """The picker of a table for an hour (0 to 23, local time) of the day."""
+        """The picker of a table at an hour of the day (0 to 23, local time)."""
         strategy = UniversalCompaction(
             max_level=max_level,
             run_trigger=options.compaction_trigger,
@@ -160,7 +162,7 @@ class CompactionPicker:
 
 
 def full_pick(runs: Sequence[SortedRun], max_level: int, *, rewrite_all: bool) -> CompactionPick | None:
-    """The pick of all runs into the top level; None if there are no runs, or only one at the top level that may stay."""
+    """The pick of all runs into the top level; None if there are none, or only one that may stay at the top level."""
     if not runs or (len(runs) == 1 and runs[0].level == max_level and not rewrite_all):
         return None
     return CompactionPick(max_level, len(runs), FULL, "all runs, as asked")
@@ -175,7 +177,7 @@ def is_off_peak(options: TableOptions, hour: int) -> bool:
 
 
 def forced_every(options: TableOptions) -> int | None:
-    """At every how many attempts level 0 is forced: 1 if readers wait for it, more with `lookup-compact=gentle`; None: never."""
+    """Level 0 is forced at every n-th attempt: 1 if readers wait for it, more with `lookup-compact=gentle`; None for never."""
     if options.force_up_level0:
         return 1
     if not options.looks_up_keys:

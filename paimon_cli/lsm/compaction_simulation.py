@@ -1,6 +1,6 @@
-"""Compaction of buckets over time without data.
+"""Simulates the compaction of buckets over time, without data.
 
-The picker of the real run works on runs that are only figures, under a synthetic workload.
+The picker is the one that real compactions use; the runs that it picks from are only figures: rows, bytes, key ranges.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class RunModel:
 
 
 def merged_run(runs: Sequence[RunModel], buckets: int) -> RunModel:
-    """The result of merging the runs; integer keys are spread evenly over the buckets."""
+    """The estimated result of merging the runs. Integer keys are assumed to be spread evenly over the buckets."""
     low, high = min(run.low for run in runs), max(run.high for run in runs)
-    most, total = _disjoint_rows(runs), sum(run.rows for run in runs)
-    room = _possible_keys(low, high, buckets)
-    if room is None:
-        rows = most
+    min_rows, total = _min_rows(runs), sum(run.rows for run in runs)
+    key_space = _possible_keys(low, high, buckets)
+    if key_space is None:
+        rows = min_rows
     else:
         absent = 1.0
-        room = max(room, most)
+        key_space = max(key_space, min_rows)
         for run in runs:
-            absent *= 1 - min(run.rows, room) / room
-        rows = max(most, min(total, round(room * (1 - absent))))
+            absent *= 1 - min(run.rows, key_space) / key_space
+        rows = max(min_rows, min(total, round(key_space * (1 - absent))))
     size = sum(run.size for run in runs)
     return RunModel(rows, round(size * rows / total) if total else 0, low, high)
 
@@ -54,8 +54,8 @@ def _possible_keys(low: Key, high: Key, buckets: int) -> int | None:
     return None
 
 
-def _disjoint_rows(runs: Sequence[RunModel]) -> int:
-    """The least number of rows that remain: of the biggest run, or of disjoint runs, taken greedily."""
+def _min_rows(runs: Sequence[RunModel]) -> int:
+    """The fewest rows that a merge may leave: those of the largest run, or of disjoint runs, chosen greedily."""
     rows, reach = 0, None
     for run in sorted(runs, key=lambda run: run.high):
         if reach is None or run.low > reach:
@@ -67,7 +67,7 @@ SPACE_SAMPLES = 20
 
 
 class Figures(Protocol):
-    """What a sorted run is to a simulation: rows and bytes, and whatever its merge needs."""
+    """What a simulation knows of a sorted run: its rows and bytes, and what its `Merge` needs."""
 
     @property
     def rows(self) -> int: ...
@@ -79,12 +79,14 @@ class Figures(Protocol):
 R = TypeVar("R", bound=Figures)
 OnCommit = Callable[[], None]
 Merge = Callable[[Sequence[R]], R]
-"""The run that a merge of runs, newest first, gives."""
+"""The result of merging runs, newest first."""
 
 
 @dataclass(frozen=True)
 class SimulatedCommit(Generic[R]):
-    """What one commit brings: a level-0 run per bucket; `emptied`: buckets that an overwrite empties before. Epoch millis."""
+    """What one commit adds at `millis` (epoch millis). `flushed`: level-0 runs by bucket; `emptied`: buckets that an overwrite
+    empties first.
+    """
 
     millis: int
     flushed: Mapping[Hashable, Sequence[R]]
@@ -93,7 +95,7 @@ class SimulatedCommit(Generic[R]):
 
 @dataclass(frozen=True)
 class SimulatedWorkload(Generic[R]):
-    """`begin`: runs with their levels, newest first, that each bucket has before the first commit."""
+    """Commits to simulate. `begin`: the runs of each bucket before the first commit, newest first, with their levels."""
 
     commits: Sequence[SimulatedCommit[R]]
     merge: Merge[R]
@@ -102,9 +104,13 @@ class SimulatedWorkload(Generic[R]):
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """`write_amplification`: bytes written by flushes and compactions against those of flushes; `read_amplification`: sorted
-    runs of a bucket that a commit has written to, on average and at most; `space_amplification`: bytes kept against bytes
-    fully merged, on average and at the end; `stalls`: flushes that would have waited at `num-sorted-run.stop-trigger`."""
+    """What a simulation has counted.
+
+    `write_amplification`: bytes written by flushes and compactions, divided by those of flushes. `read_amplification`,
+    `most_runs`: sorted runs of a bucket after a commit that wrote to it, on average and at most. `space_amplification`,
+    `space_amplification_at_end`: bytes stored, divided by bytes if fully merged, on average and at the end. `stalls`: flushes
+    that would have waited at `num-sorted-run.stop-trigger`.
+    """
 
     commits: int
     flushed_bytes: int
@@ -127,18 +133,19 @@ def simulate(
     rounds_every: int = 1,
     on_commit: OnCommit | None = None,
 ) -> SimulationResult:
-    """Run the commits; every `rounds_every` commits each bucket may compact once, and a flush that stalls makes its bucket do so.
+    """Run the commits. Each bucket may compact once every `rounds_every` commits, and when one of its flushes stalls.
 
-    A merge rewrites all that is picked; a lone run changes its level at no cost. `on_commit` is called for each commit.
+    A merge rewrites everything that is picked; a single run changes its level at no cost. `on_commit` is called after each
+    commit.
     """
     state = _Simulation(workload, options, hour_of)
     space: list[float] = []
-    sampled = max(1, len(workload.commits) // SPACE_SAMPLES)
+    sample_interval = max(1, len(workload.commits) // SPACE_SAMPLES)
     for number, commit in enumerate(workload.commits, start=1):
         state.take(commit)
         if number % rounds_every == 0:
             state.compact_all(commit.millis)
-        if number % sampled == 0:
+        if number % sample_interval == 0:
             space.append(state.space_amplification())
         if on_commit is not None:
             on_commit()
@@ -146,57 +153,57 @@ def simulate(
 
 
 class _Simulation(Generic[R]):
-    """The buckets as they are now, and what was counted on the way."""
+    """The current state of the buckets, and what has been counted so far."""
 
     def __init__(self, workload: SimulatedWorkload[R], options: TableOptions, hour_of: Callable[[int], int]) -> None:
         self._merge, self._options, self._hour_of = workload.merge, options, hour_of
         self._commits = len(workload.commits)
-        self._buckets = {place: list(runs) for place, runs in workload.begin.items()}
+        self._buckets = {bucket_id: list(runs) for bucket_id, runs in workload.begin.items()}
         self._states = dict.fromkeys(self._buckets, UNKNOWN)
         self._flushed = self._compacted = self._full = self._stalls = 0
         self._depths: list[int] = []
         self._reasons: dict[str, int] = {}
 
     def take(self, commit: SimulatedCommit[R]) -> None:
-        for place in commit.emptied:
-            self._buckets[place] = []
-        for place, runs in commit.flushed.items():
-            bucket = self._buckets.setdefault(place, [])
+        for bucket_id in commit.emptied:
+            self._buckets[bucket_id] = []
+        for bucket_id, runs in commit.flushed.items():
+            bucket = self._buckets.setdefault(bucket_id, [])
             for run in runs:
                 if len(bucket) > self._options.stop_trigger:
                     self._stalls += 1
-                    self._compact(place, commit.millis)
-                    bucket = self._buckets[place]
+                    self._compact(bucket_id, commit.millis)
+                    bucket = self._buckets[bucket_id]
                 bucket.insert(0, (0, run))
                 self._flushed += run.size
             self._depths.append(len(bucket))
 
     def compact_all(self, now: int) -> None:
-        for place in self._buckets:
-            self._compact(place, now)
+        for bucket_id in self._buckets:
+            self._compact(bucket_id, now)
 
-    def _compact(self, place: Hashable, now: int) -> None:
-        bucket = self._buckets[place]
+    def _compact(self, bucket_id: Hashable, now: int) -> None:
+        bucket = self._buckets[bucket_id]
         max_level = max([self._options.num_levels - 1, *(level for level, _ in bucket)])
         picker = CompactionPicker.of(self._options, max_level, self._hour_of(now))
         sizes = [RunSize(level, run.size) for level, run in bucket]
-        pick, self._states[place] = picker.pick(sizes, now, self._states.get(place, UNKNOWN))
+        pick, self._states[bucket_id] = picker.pick(sizes, now, self._states.get(bucket_id, UNKNOWN))
         if pick is None or (pick.run_count == 1 and bucket[0][0] == pick.output_level):
             return
         picked = [run for _, run in bucket[: pick.run_count]]
-        made = picked[0]
+        merged = picked[0]
         if len(picked) > 1:
-            made = self._merge(picked)
-            self._compacted += made.size
+            merged = self._merge(picked)
+            self._compacted += merged.size
         self._full += pick.run_count == len(bucket)
         self._reasons[pick.reason] = self._reasons.get(pick.reason, 0) + 1
-        self._buckets[place] = [(pick.output_level, made), *bucket[pick.run_count :]]
+        self._buckets[bucket_id] = [(pick.output_level, merged), *bucket[pick.run_count :]]
 
     def space_amplification(self) -> float:
-        """1.0 where nothing is kept twice."""
+        """Bytes stored, divided by bytes if fully merged: 1.0 if no key is stored twice."""
         kept = sum(run.size for bucket in self._buckets.values() for _, run in bucket)
-        least = sum(self._merge([run for _, run in bucket]).size for bucket in self._buckets.values() if bucket)
-        return kept / least if least else 1.0
+        fully_merged = sum(self._merge([run for _, run in bucket]).size for bucket in self._buckets.values() if bucket)
+        return kept / fully_merged if fully_merged else 1.0
 
     def result(self, space: Sequence[float]) -> SimulationResult:
         written = self._flushed + self._compacted
@@ -218,9 +225,10 @@ class _Simulation(Generic[R]):
 
 @dataclass(frozen=True)
 class WorkloadShape:
-    """`update_ratio`: share of a commit's rows whose keys exist; `skew`: 0 takes them evenly, more prefers the oldest keys.
+    """The shape of a synthetic workload. The same shape, including `seed`, gives the same commits.
 
-    Times in millis, sizes in bytes. The same shape and `seed` give the same commits.
+    `update_ratio`: the share of a commit's rows whose keys exist; `skew`: 0 chooses these keys evenly, higher values prefer the
+    oldest keys. Times in millis, sizes in bytes.
     """
 
     commits: int = 200
@@ -235,7 +243,7 @@ class WorkloadShape:
 
 @dataclass(frozen=True)
 class KeySetRun:
-    """A run that knows its keys: distinct, ascending."""
+    """A run with its keys, which are distinct and ascending."""
 
     keys: np.ndarray
     row_bytes: int
@@ -250,12 +258,12 @@ class KeySetRun:
 
 
 def synthetic_workload(shape: WorkloadShape, on_commit: OnCommit | None = None) -> SimulatedWorkload[KeySetRun]:
-    """`on_commit` is called for each simulated commit."""
-    chance = np.random.default_rng(shape.seed)
+    """A workload of this shape. `on_commit` is called after each commit that was generated."""
+    random = np.random.default_rng(shape.seed)
     known, commits = 0, []
     for number in range(shape.commits):
         updates = int(shape.rows * shape.update_ratio) if known else 0
-        old = (known * chance.random(updates) ** (1 + shape.skew)).astype(np.int64)
+        old = (known * random.random(updates) ** (1 + shape.skew)).astype(np.int64)
         new = np.arange(known, known + shape.rows - updates)
         known += shape.rows - updates
         keys = np.unique(np.concatenate([old, new]))

@@ -1,7 +1,7 @@
 """Finds many keys at once among sorted rows by binary search, for key columns of any type.
 
-Key columns are those of `datatypes.key_order.comparable`, whose natural order is Paimon's. A search needs one comparison per key
-and halving, so that few keys are found in many rows without reading most of them.
+Key columns are those of `datatypes.key_order.comparable`, whose natural order is Paimon's. A search takes one comparison per key
+and halving, so a few keys are found among many rows without reading most of the rows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SortedKeys:
         return SortedKeys(tuple(column.slice(start, end - start) for column in self.columns))
 
     def prefix(self, columns: int) -> SortedKeys:
-        """The keys reduced to their first columns, in which they may be equal."""
+        """The keys reduced to their first columns. They need not be distinct any more."""
         return SortedKeys(self.columns[:columns])
 
     def take(self, rows: Places) -> SortedKeys:
@@ -59,11 +59,11 @@ class SortedKeys:
         return SortedKeys(tuple(column.take(chosen) for column in self.columns))
 
     def below(self, keys: SortedKeys) -> Places:
-        """How many of these keys are less than each of `keys`."""
+        """For each of `keys`, how many of these keys are less."""
         return self._count(keys, or_equal=False)
 
     def up_to(self, keys: SortedKeys) -> Places:
-        """How many of these keys are less than or equal to each of `keys`."""
+        """For each of `keys`, how many of these keys are less or equal."""
         return self._count(keys, or_equal=True)
 
     def equal_at(self, places: Places, keys: SortedKeys) -> Flags:
@@ -81,7 +81,7 @@ class SortedKeys:
         return self._before(places - 1, tuple(_at(column, places) for column in self._searched), or_equal=False)
 
     def _count(self, keys: SortedKeys, *, or_equal: bool) -> Places:
-        """How many of these keys are less than (or equal to) each of `keys`, which need not be sorted or distinct."""
+        """For each of `keys`, which need not be sorted or distinct, how many of these keys are less (or equal)."""
         if len(self._searched) == 1 and all(isinstance(side._searched[0], np.ndarray) for side in (self, keys)):
             return np.asarray(np.searchsorted(self._searched[0], keys._searched[0], "right" if or_equal else "left"), np.int64)
         low = np.zeros(len(keys), np.int64)
@@ -135,7 +135,7 @@ class KeyBounds:
         return sum(column.nbytes for side in (self.lows, self.highs) for column in side.columns)
 
     def blocks(self, keys: SortedKeys) -> tuple[Places, Places]:
-        """The first and the last block that may hold each of the keys or the rows around it."""
+        """For each of the keys, the first and the last block that may hold it or the rows next to it."""
         known = keys.prefix(len(self.lows.columns))
         first, last = self.highs.below(known), self.lows.up_to(known) - 1
         most = len(self.lows) - 1
@@ -143,7 +143,7 @@ class KeyBounds:
 
 
 def _latest_greatest(words: Places, backwards: bool = False) -> Places:
-    """For each position, the latest position of the greatest word up to it. `backwards`: `words` and the result are reversed."""
+    """For each position, the last position of the greatest word up to it. `backwards`: `words` and the result are reversed."""
     places = np.arange(len(words))
     greatest = np.maximum.accumulate(np.where(words == np.maximum.accumulate(words), places, 0))
     return len(words) - 1 - greatest[::-1] if backwards else greatest

@@ -1,9 +1,9 @@
-"""Leveled compaction as a pure model: what a table's commits would cost in a tree such as RocksDB's.
+"""A model of leveled compaction: what a table's commits would cost in a tree such as RocksDB's.
 
-Flushed runs gather on level 0; at the trigger all of them are merged with level 1. Each deeper level is one sorted run with a
-limit, ten times that of the level above. What is over its limit moves down and is merged with the part of the next level that
-lies under it: of both runs the same share, since keys are taken to be spread evenly. Universal compaction merges whole runs of
-similar size instead, and lets several of them stand: it rewrites less often, and readers merge more.
+Flushed runs accumulate on level 0; at the trigger all of them are merged into level 1. Each deeper level is one sorted run, whose
+size limit is ten times that of the level above. The excess of a level moves down, and is merged with the overlapping part of the
+next level: the same share of both runs, because keys are assumed to be spread evenly. Universal compaction instead merges whole
+runs of similar size and leaves several of them: it rewrites less often, and readers merge more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from paimon_cli.lsm.compaction_simulation import SPACE_SAMPLES, RunModel, SimulatedWorkload, SimulationResult
 
 FANOUT = 10
-"""How much larger the limit of a level is than that of the level above it."""
+"""The size limit of a level, divided by that of the level above."""
 LEVEL_0_FULL, LEVEL_OVERFLOW = "level-0-full", "level-overflow"
 
 
@@ -27,31 +27,34 @@ class LeveledBucket:
 
     @property
     def runs(self) -> list[RunModel]:
-        """Newest first."""
+        """All runs, newest first."""
         return [*self.level_0, *(self.levels[level] for level in sorted(self.levels))]
 
 
 def simulate_leveled(workload: SimulatedWorkload[RunModel], trigger: int, base_size: int) -> SimulationResult:
-    """Run the commits, with a round of compaction after each. `trigger`: level-0 runs that are merged into level 1, whose limit
-    is `base_size` bytes. The figures mean what they mean of a simulated universal compaction; writers never wait."""
+    """Run the commits, with a round of compaction after each.
+
+    `trigger`: the number of level-0 runs that are merged into level 1, whose limit is `base_size` bytes. The figures are defined
+    as for universal compaction; writers never wait.
+    """
     tree = _LeveledTree(workload, trigger, max(1, base_size))
     space: list[float] = []
-    sampled = max(1, len(workload.commits) // SPACE_SAMPLES)
+    sample_interval = max(1, len(workload.commits) // SPACE_SAMPLES)
     for number, commit in enumerate(workload.commits, start=1):
-        for place in commit.emptied:
-            tree.buckets[place] = LeveledBucket()
-        for place, runs in commit.flushed.items():
+        for bucket_id in commit.emptied:
+            tree.buckets[bucket_id] = LeveledBucket()
+        for bucket_id, runs in commit.flushed.items():
             for run in runs:
-                tree.flush(place, run)
+                tree.flush(bucket_id, run)
         for bucket in tree.buckets.values():
             tree.compact(bucket)
-        if number % sampled == 0:
+        if number % sample_interval == 0:
             space.append(tree.space_amplification())
     return tree.result(len(workload.commits), space)
 
 
 class _LeveledTree:
-    """The buckets as they are now, and what was counted on the way."""
+    """The current state of the buckets, and what has been counted so far."""
 
     def __init__(self, workload: SimulatedWorkload[RunModel], trigger: int, base_size: int) -> None:
         self._merge, self._trigger, self._base_size = workload.merge, trigger, base_size
@@ -59,11 +62,11 @@ class _LeveledTree:
         self._depths: list[int] = []
         self._reasons: dict[str, int] = {}
         self.buckets: dict[Hashable, LeveledBucket] = {
-            place: self._begin([run for _, run in runs]) for place, runs in workload.begin.items()
+            bucket_id: self._begin([run for _, run in runs]) for bucket_id, runs in workload.begin.items()
         }
 
     def _begin(self, runs: Sequence[RunModel]) -> LeveledBucket:
-        """What a bucket holds at the beginning, as one run on the first level that it fits."""
+        """The initial content of a bucket as one run, on the first level whose limit it does not exceed."""
         if not runs:
             return LeveledBucket()
         merged, level = self._merge(runs), 1
@@ -74,8 +77,8 @@ class _LeveledTree:
     def _limit(self, level: int) -> int:
         return self._base_size * FANOUT ** (level - 1)
 
-    def flush(self, place: Hashable, run: RunModel) -> None:
-        bucket = self.buckets.setdefault(place, LeveledBucket())
+    def flush(self, bucket_id: Hashable, run: RunModel) -> None:
+        bucket = self.buckets.setdefault(bucket_id, LeveledBucket())
         bucket.level_0.insert(0, run)
         self._flushed += run.size
         self._depths.append(len(bucket.runs))
@@ -93,7 +96,7 @@ class _LeveledTree:
             level += 1
 
     def _overflow(self, bucket: LeveledBucket, level: int) -> None:
-        """Move what is over the limit down; where nothing lies under it, its files only change their level."""
+        """Move the excess of a level down. If the next level is empty, files only change their level."""
         run, below = bucket.levels[level], bucket.levels.get(level + 1)
         share = (run.size - self._limit(level)) / run.size
         bucket.levels[level] = _part(run, 1 - share)
@@ -111,8 +114,8 @@ class _LeveledTree:
 
     def space_amplification(self) -> float:
         kept = [bucket.runs for bucket in self.buckets.values() if bucket.runs]
-        least = sum(self._merge(runs).size for runs in kept)
-        return sum(run.size for runs in kept for run in runs) / least if least else 1.0
+        fully_merged = sum(self._merge(runs).size for runs in kept)
+        return sum(run.size for runs in kept for run in runs) / fully_merged if fully_merged else 1.0
 
     def result(self, commits: int, space: Sequence[float]) -> SimulationResult:
         return SimulationResult(

@@ -1,4 +1,4 @@
-"""The merge engine of a table, built from its options; contradicting options are refused (FORMAT.md, section 11.3)."""
+"""Creates the merge engine of a table from its options, and refuses contradictory options (FORMAT.md, section 11.3)."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ def merge_engine(schema: TableSchema, options: TableOptions) -> MergeEngine:
 
 
 def _check_order(schema: TableSchema, options: TableOptions) -> None:
-    """Raise `NotSupported` for sequence fields of nested types, which Java can compare."""
+    """Raise `NotSupported` for sequence fields of nested types, which only Java can compare."""
     groups = options.sequence_groups.items() if options.merge_engine == "partial-update" else ()
     for key, names in (("sequence.field", options.sequence_fields), *((key, fields) for key, (fields, _) in groups)):
         for field in map(schema.field, names):
             if field.type.root in UNORDERED_ROOTS:
-                raise NotSupported(f"{key} with {field.name} {type_to_sql(field.type)}", "only plain values have an order")
+                what = f"{key} with {field.name} {type_to_sql(field.type)}"
+                raise NotSupported(what, "values of nested types cannot be compared")
 
 
 def _descending(options: TableOptions) -> bool:
@@ -68,10 +69,7 @@ def _aggregation(schema: TableSchema, options: TableOptions) -> Aggregation:
 
 
 def _fixed_columns(schema: TableSchema) -> frozenset[str]:
-    """Columns with the same value in all rows of a key.
-
-    Partition columns are not aggregated, or a retraction would clear them.
-    """
+    """Columns with the same value in all rows of a key. Partition columns are among them: a retraction must not clear them."""
     return frozenset((*schema.primary_keys, *schema.partition_keys))
 
 

@@ -1,4 +1,4 @@
-"""Computes the changes that lead from one version of rows to another, by key or by whole rows (Java IncrementalDiffSplitRead)."""
+"""Computes the changes between two versions of rows, by key or by whole rows (Java IncrementalDiffSplitRead)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ NULL = -1
 
 
 def equality_codes(column: pa.Array) -> list[np.ndarray]:
-    """Arrays of int64 with one code per row: rows are equal if their codes are equal in all arrays of this call.
+    """One or more int64 arrays with a code for each row: two rows are equal if their codes are equal in every array.
 
-    Values are compared as in Java: NaN equals NaN, -0.0 differs from 0.0, null equals null, the order of map entries is ignored.
+    Codes of different calls cannot be compared. Equality is that of Java: NaN equals NaN, -0.0 differs from 0.0, null equals
+    null, and the order of map entries is ignored.
     """
     if pa.types.is_struct(column.type):
         present = column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
@@ -31,20 +32,21 @@ def equality_codes(column: pa.Array) -> list[np.ndarray]:
 
 
 def _codes_of_collections(column: pa.Array) -> np.ndarray:
-    """Codes of lists and maps, which Arrow cannot compare, so that Python objects are compared one by one."""
+    """The codes of lists and maps. Arrow cannot compare them, so they are compared as Python objects."""
     known: dict[Hashable, int] = {None: NULL}
     return np.array([known.setdefault(identity(value, column.type), len(known)) for value in column.to_pylist()], dtype=np.int64)
 
 
 BEFORE, AFTER = 0, 1
-"""The version of a row, which takes the place of its sequence number in the merge."""
+"""The version that a row belongs to, used as its sequence number in the merge."""
 
 
 @dataclass(frozen=True)
 class Difference(WholeRowEngine):
-    """A `MergeEngine` over two versions of rows, with each key at most once in each. `_SEQUENCE_NUMBER` is BEFORE or AFTER.
+    """A `MergeEngine` that compares two versions of rows, with each key at most once in each.
 
-    A key that only the older version has becomes a -D row; equal rows are dropped; otherwise the result is the newer row. With
+    `_SEQUENCE_NUMBER` is BEFORE or AFTER.
+    A key that is only in the older version becomes a -D row; equal rows are dropped; otherwise the result is the newer row. With
     `both_sides`, a new key becomes +I, and a changed one -U and +U.
     """
 
@@ -69,7 +71,7 @@ class Difference(WholeRowEngine):
 
 
 def differing(batch: pa.RecordBatch, first: np.ndarray, last: np.ndarray, columns: Sequence[str]) -> np.ndarray:
-    """For pairs of rows (`first`, `last`), whether they differ in one of the columns, except sequence number and kind."""
+    """Whether the rows of each pair (`first`, `last`) differ in one of the columns, other than sequence number and row kind."""
     found = np.zeros(len(first), dtype=bool)
     for name in columns:
         if name not in (SEQUENCE_NUMBER, VALUE_KIND):
@@ -79,7 +81,7 @@ def differing(batch: pa.RecordBatch, first: np.ndarray, last: np.ndarray, column
 
 
 def unmatched(old: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows of each side that have no equal row on the other side. Equal rows cancel out one by one."""
+    """The rows of each side without an equal row on the other side. Repeated rows are matched one to one."""
     both = pa.concat_tables([old, new]).combine_chunks()
     words = [codes for column in both.columns for codes in equality_codes(_whole(column))]
     if not both.num_rows or not words:

@@ -1,7 +1,7 @@
-"""Merge sorted runs into one stream of merged rows, in bounded memory (Java SortMergeReader, FORMAT.md, section 11.2).
+"""Merges sorted runs into one stream of merged rows, in bounded memory (Java SortMergeReader, FORMAT.md, section 11.2).
 
-Every run keeps one batch in memory. The *frontier* is the smallest last key among the batches of unfinished runs: rows
-up to it are complete, so they are cut off, sorted together and merged as one piece.
+One batch of each run is in memory. The *frontier* is the smallest last key of these batches: no run can still return a row up to
+it, so the rows up to it are cut off, sorted together and merged as one piece.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine, SortedRows
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 SAMPLES_PER_PIECE = 16
-"""How many keys are sampled per piece, to cut runs in memory into equal pieces."""
+"""Keys that are sampled per piece, to cut runs in memory into pieces of about the same size."""
 MIN_ROWS_OF_A_RUN = 8192
 PIECE_BYTES, MAX_ROWS_OF_A_PIECE = 8 << 20, 65536
 """Arrow bytes, and rows, that are merged at a time from runs in memory."""
 MAX_BYTES_AT_ONCE = 32 << 20
-"""Arrow bytes that one step of a merge of many runs may take; merging them as one piece needs about four times as much."""
+"""Arrow bytes that may be merged as one piece, which takes about four times as much memory."""
 
 
 def merge_sorted_runs(
@@ -92,13 +92,13 @@ def merge_in_memory(
 
 
 def rows_of(batches: Sequence[pa.RecordBatch], size: int) -> int:
-    """How many of these rows take about `size` bytes: at least 1, at most the limit of a piece."""
+    """The number of these rows that take about `size` bytes: at least 1, at most the limit of a piece."""
     rows, taken = sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches)
     return min(MAX_ROWS_OF_A_PIECE, max(1, rows * size // max(1, taken)))
 
 
 def _long_runs(batches: Sequence[pa.RecordBatch], key_columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The batches, with small adjacent ones sorted together, because slices of many small batches are slow."""
+    """The batches, small neighbours sorted together, because merging slices of many small batches is slow."""
     group: list[pa.RecordBatch] = []
     rows = 0
     for number, batch in enumerate(batches, 1):
@@ -110,7 +110,7 @@ def _long_runs(batches: Sequence[pa.RecordBatch], key_columns: Sequence[str]) ->
 
 
 class RunCursor:
-    """A cursor over a sorted run: its current batch, and the batches after it."""
+    """A cursor over a sorted run: the rest of its current batch, and the batches after it."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], key_columns: Sequence[str]) -> None:
         self._batches = batches
@@ -169,7 +169,7 @@ def merge_piece(
 def sorted_rows(rows: pa.RecordBatch, key_columns: Sequence[str], engine: MergeEngine) -> SortedRows:
     """Sort rows by key, sequence fields and sequence number; of rows with equal numbers, retractions come first.
 
-    Rows without sequence numbers are in the order of their arrival.
+    Rows without sequence numbers keep the order of their arrival.
     """
     words = order_words([rows.column(name) for name in key_columns])
     order = stable_order(words)

@@ -17,11 +17,11 @@ from paimon_cli.errors import BadInput
 from paimon_cli.metadata.data_file_schema import DELETE, VALUE_KIND
 
 LEVEL = "_LEVEL"
-"""The column with the level of a row's file, in merges whose result depends on it."""
+"""The column with the level of a row's file, for merges whose result depends on it."""
 
 
 def with_level(rows: pa.RecordBatch, level: int) -> pa.RecordBatch:
-    """The rows with a column LEVEL."""
+    """The rows with an additional column LEVEL."""
     levels = pa.array(np.full(rows.num_rows, level, np.int32))
     return rows.append_column(pa.field(LEVEL, pa.int32(), nullable=False), levels)
 
@@ -49,18 +49,18 @@ class SortedRows:
         return self.order[self.ends - 1]
 
     def taken(self, numbers: np.ndarray) -> pa.RecordBatch:
-        """The rows with these numbers, all of them valid: Arrow's bounds check would take a fifth of the time."""
+        """The rows with these numbers, all of which must be valid: Arrow's bounds check would take a fifth of the time."""
         taken: pa.RecordBatch = pc.take(self.rows, pa.array(numbers), boundscheck=False)
         return taken
 
     @property
     def is_lone(self) -> np.ndarray:
-        """For each key, whether it has a single row."""
+        """Whether each key has a single row."""
         return (self.ends - self.starts) == 1
 
     @property
     def passes_unmerged(self) -> np.ndarray:
-        """For each key, whether its row is not merged, because it is the only one."""
+        """Whether each key has a single row that is not merged."""
         if self.merge_lone:
             return np.zeros(len(self.starts), dtype=bool)
         return self.is_lone
@@ -72,7 +72,7 @@ class SortedRows:
         return replace(self, order=self.order[kept], starts=np.cumsum(sizes) - sizes)
 
     def lowest_level_above_0(self) -> SortedRows:
-        """The rows without those above level 0 that a lower level above 0 hides. Rows have a column LEVEL."""
+        """Of each key, the rows of level 0 and of the lowest level above 0 that has any. Rows have a column LEVEL."""
         levels = self.rows.column(LEVEL).to_numpy()[self.order]
         if not len(levels) or np.add.reduceat(levels > 0, self.starts, dtype=np.int64).max() <= 1:
             return self
@@ -143,7 +143,7 @@ class EngineAround:
 
 
 class LowestLevel(EngineAround):
-    """A `MergeEngine` in which only the lowest level above 0 with a row of a key takes part in the merge, besides level 0.
+    """A `MergeEngine` that merges, for each key, the rows of level 0 with those of the lowest level above 0 that has any.
 
     Rows have a column LEVEL, which merged rows lack.
     """
@@ -169,7 +169,7 @@ class WholeRowEngine:
 
 @dataclass(frozen=True)
 class Deduplicate(WholeRowEngine):
-    """The newest row wins, whatever its kind. An option ignores retractions (Java DeduplicateMergeFunction)."""
+    """The newest row wins, whatever its kind, unless `ignore_delete` skips retractions (Java DeduplicateMergeFunction)."""
 
     ignore_delete: bool = False
 
@@ -183,7 +183,7 @@ class Deduplicate(WholeRowEngine):
 
 @dataclass(frozen=True)
 class FirstRow(WholeRowEngine):
-    """The oldest row wins. A retraction is refused, or ignored by an option (Java FirstRowMergeFunction)."""
+    """The oldest row wins. A retraction is refused, or skipped with `ignore_delete` (Java FirstRowMergeFunction)."""
 
     ignore_delete: bool = False
 
@@ -191,8 +191,8 @@ class FirstRow(WholeRowEngine):
         if self.ignore_delete:
             return None
         return BadInput(
-            "merge-engine=first-row takes no rows of kind -D or -U",
-            "the first row of a key stays, and cannot be deleted",
+            "merge-engine=first-row does not accept rows of kind -D or -U",
+            "the first row of a key is kept for good",
             "drop them from the input, or set the option ignore-delete=true",
         )
 
@@ -209,7 +209,7 @@ class FirstRow(WholeRowEngine):
 
 
 def _retractions(rows: SortedRows) -> np.ndarray:
-    """Which rows (in `order`) are retractions of keys that are merged."""
+    """Whether each row (in `order`) is a retraction of a key that is merged."""
     retracted = (rows.rows.column(VALUE_KIND).to_numpy()[rows.order] & 1) == 1
     retracted[rows.starts[rows.passes_unmerged]] = False
     return retracted

@@ -1,6 +1,6 @@
 """Sorted runs of a bucket, and sections of overlapping files (FORMAT.md, sections 11.1 and 12).
 
-Plans find the sections of very many files at once, in columns, where each bucket has a number.
+`section_starts` finds the sections of very many files at once, as columns in which each bucket has a number.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def highest_level(files: Iterable[DataFileMeta]) -> int:
 
 
 def count_runs(files: Iterable[DataFileMeta]) -> int:
-    """How many sorted runs the files form."""
+    """The number of sorted runs that the files form."""
     levels = [file.level for file in files]
     return levels.count(0) + len(set(levels) - {0})
 
@@ -97,7 +97,7 @@ def key_sections(files: Iterable[DataFileMeta], key_of: KeyOf) -> list[Section]:
 
 
 def _fewest_runs(members: list[tuple[Key, Key, DataFileMeta]]) -> Section:
-    """Append each file to the run that ends first, if the file begins after it; otherwise open a new run.
+    """Append each file to the run that ends first, if the file begins after that run; otherwise open a new run.
 
     Runs that end at the same key are ordered as in Java's PriorityQueue, so that runs have the same files and order as in Java.
     """
@@ -123,28 +123,28 @@ class _OpenRun:
 
 
 def _offer(heap: list[_OpenRun], run: _OpenRun) -> None:
-    place = len(heap)
+    position = len(heap)
     heap.append(run)
-    while place and run.end < heap[(place - 1) // 2].end:
-        heap[place] = heap[(place - 1) // 2]
-        place = (place - 1) // 2
-    heap[place] = run
+    while position and run.end < heap[(position - 1) // 2].end:
+        heap[position] = heap[(position - 1) // 2]
+        position = (position - 1) // 2
+    heap[position] = run
 
 
 def _poll(heap: list[_OpenRun]) -> _OpenRun:
-    """Remove the first run. The last one moves to the top and sinks; of two equal children, the left one rises."""
+    """Remove the first run. The last one moves to the top and sinks; of two equal children, the left one moves up."""
     first, last = heap[0], heap.pop()
     if not heap:
         return first
-    place = 0
-    while (child := 2 * place + 1) < len(heap):
+    position = 0
+    while (child := 2 * position + 1) < len(heap):
         if child + 1 < len(heap) and heap[child].end > heap[child + 1].end:
             child += 1
         if last.end <= heap[child].end:
             break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = last
+        heap[position] = heap[child]
+        position = child
+    heap[position] = last
     return first
 
 
@@ -152,34 +152,34 @@ _Ints = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
 
 
-def section_starts(places: _Ints, lows: _Ints, highs: _Ints) -> tuple[_Ints, _Flags]:
-    """The order of files by bucket (`places`) and key range, and which of them, in that order, begin a section (bool)."""
-    order = np.lexsort((highs, lows, places))
-    places, lows, reach = places[order], lows[order], highs[order]
+def section_starts(buckets: _Ints, lows: _Ints, highs: _Ints) -> tuple[_Ints, _Flags]:
+    """The order of files by bucket number and key range, and whether each, in this order, begins a section (bool)."""
+    order = np.lexsort((highs, lows, buckets))
+    buckets, lows, reach = buckets[order], lows[order], highs[order]
     distance = 1
-    # The greatest upper bound so far. Each round doubles the distance that is covered, until nothing changes.
+    # `reach` becomes the greatest upper bound so far. Each round doubles the distance that is covered, until nothing changes.
     while distance < len(order):
-        further = (places[distance:] == places[:-distance]) & (reach[:-distance] > reach[distance:])
+        further = (buckets[distance:] == buckets[:-distance]) & (reach[:-distance] > reach[distance:])
         if not further.any():
             break
         reach[distance:] = np.where(further, reach[:-distance], reach[distance:])
         distance *= 2
     starts = np.ones(len(order), dtype=bool)
-    starts[1:] = (places[1:] != places[:-1]) | (lows[1:] > reach[:-1])
+    starts[1:] = (buckets[1:] != buckets[:-1]) | (lows[1:] > reach[:-1])
     return order, starts
 
 
-def pack_starts(places: _Ints, weights: _Ints, limit: int) -> _Ints:
-    """The index of each pack's first item: adjacent items of one bucket (`places`) are packed up to the weight `limit`.
+def pack_starts(buckets: _Ints, weights: _Ints, limit: int) -> _Ints:
+    """The index of each pack's first item. Adjacent items of a bucket are packed up to the total weight `limit`.
 
     A single item may exceed the limit. The sum of all weights and the limit must fit into 64 bits.
     """
-    count = len(places)
+    count = len(buckets)
     ends = np.cumsum(weights)
-    bounds = np.append(np.flatnonzero(places[1:] != places[:-1]) + 1, count)
-    place_ends = np.repeat(bounds, np.diff(bounds, prepend=0)) if count else bounds
+    bounds = np.append(np.flatnonzero(buckets[1:] != buckets[:-1]) + 1, count)
+    bucket_ends = np.repeat(bounds, np.diff(bounds, prepend=0)) if count else bounds
     following = np.searchsorted(ends, ends - weights + limit, side="right")
-    steps = np.minimum(np.maximum(following, np.arange(1, count + 1)), place_ends).tolist()
+    steps = np.minimum(np.maximum(following, np.arange(1, count + 1)), bucket_ends).tolist()
     starts, item = [], 0
     while item < count:
         starts.append(item)

@@ -23,7 +23,7 @@ FORCED_LEVEL_0 = "force-up-level-0"
 
 @dataclass(frozen=True)
 class RunSize:
-    """The level of a sorted run and its size in bytes, which is all that a pick depends on."""
+    """The level of a sorted run and its size in bytes: all that a pick depends on."""
 
     level: int
     size: int
@@ -41,7 +41,7 @@ class CompactionPick:
 
 @dataclass(frozen=True)
 class UniversalCompaction:
-    """The strategy's options; sizes in bytes, times in millis, None = trigger off."""
+    """The options of the strategy. Sizes in bytes, times in millis; None turns a trigger off."""
 
     max_level: int
     run_trigger: int = 5
@@ -106,7 +106,7 @@ class UniversalCompaction:
         return self._prefix(runs, count, FILE_NUMBER, f"{len(runs)} runs > trigger {self.run_trigger}")
 
     def _walk(self, runs: Sequence[RunSize], start: int, *, forced: bool = True) -> int:
-        """How many runs to pick: continue from the first `start` runs while the next one is not much larger than all before it.
+        """The number of runs to pick: the first `start`, and further ones while the next is not much larger than all before it.
 
         A larger run ends the walk only if its level is above 1, or if nothing is picked yet; a `forced` start counts as picked.
         """
@@ -122,7 +122,7 @@ class UniversalCompaction:
         return count
 
     def _walk_figures(self, runs: Sequence[RunSize], start: int, count: int) -> str:
-        """The first comparison of a walk from `start` runs to `count`, and the one that ended it, as text."""
+        """The first comparison of a walk from `start` to `count` runs, and the one that ended it, as text."""
         begun = sum(run.size for run in runs[:start])
         figures = f"{begun} * {100 + self.size_ratio}% >= {runs[start].size}"
         if count < len(runs):
@@ -134,7 +134,9 @@ class UniversalCompaction:
         return CompactionPick(self.max_level, len(runs), reason, arithmetic)
 
     def _prefix(self, runs: Sequence[RunSize], count: int, reason: str, arithmetic: str) -> CompactionPick:
-        """The pick of the first `count` runs, into the level just below the next run; if that is level 0, that run is added."""
+        """The pick of the first `count` runs, into the level just above that of the next run. No output goes to level 0: if it
+        would, more runs are added.
+        """
         level = self.max_level if count == len(runs) else max(0, runs[count].level - 1)
         while level == 0 and count < len(runs):
             level = runs[count].level

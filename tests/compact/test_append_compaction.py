@@ -25,7 +25,7 @@ from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
 from tests.tables import compact, data_files, live_files, make_table, rows, write
 
 COLUMNS = {"k": "INT", "v": "STRING"}
-PICKER = AppendPicker(target_size=100, small_size=70, fewest_files=3, open_cost=4, most_files=1000)
+PICKER = AppendPicker(target_size=100, small_size=70, min_files=3, open_cost=4, max_files=1000)
 
 
 def file(size: int, first: int = 0) -> DataFileMeta:
@@ -75,7 +75,7 @@ def test_marked_files_are_compacted_whatever_their_size(pick: str, given: list[i
 
 
 def test_the_limit_of_files_counts_the_smallest() -> None:
-    limited = AppendPicker(target_size=100, small_size=70, fewest_files=3, open_cost=0, most_files=4)
+    limited = AppendPicker(target_size=100, small_size=70, min_files=3, open_cost=0, max_files=4)
     assert sizes(limited.by_size([file(size) for size in (6, 5, 4, 3, 2, 1)], full=True)) == [[1, 2, 3, 4]]
 
 

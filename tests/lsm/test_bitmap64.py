@@ -29,7 +29,7 @@ def bitmap(numbers: set[int]) -> Bitmap64:
 
 def numbers_of(made: Bitmap64) -> set[int]:
     found = set()
-    for key, slot in made.places.items():
+    for key, slot in made.slot_of.items():
         values = made.slots[slot]
         assert values is not None
         found |= {(int.from_bytes(key, "big") << 16) + int(low) for low in values}
@@ -93,7 +93,7 @@ def test_damaged_bytes_are_told(cut: int) -> None:
 def test_keys_that_lead_nowhere_are_told() -> None:
     key = bytes(6)
     for broken in (Bitmap64({key: 1}, [np.array([1], np.uint16)], 0), Bitmap64({key: 0}, [np.array([1], np.uint16)], 1)):
-        with pytest.raises(ValueError, match="a key leads to no container"):
+        with pytest.raises(ValueError, match="a key has no container"):
             Bitmap64.deserialize(broken.serialize())
 
 

@@ -15,7 +15,7 @@ import pytest
 from paimon_cli.bucket.key_lookup import FoundRows
 from paimon_cli.compact.lookup_merge import LookupMerge
 from paimon_cli.errors import PaimonError
-from paimon_cli.lsm.changelog import NOWHERE, Changes, FullCompactionChanges, InputChanges, inserts, places_of_keys
+from paimon_cli.lsm.changelog import NO_ROW, Changes, FullCompactionChanges, InputChanges, inserts, merged_row_numbers
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.lsm.sorted_rows import LEVEL, Deduplicate, SortedRows
 from paimon_cli.metadata.table_mode import TableMode
@@ -115,7 +115,7 @@ def test_full_compaction_as_paimon_does_it(name: str, count: int) -> None:
 def test_each_key_is_told_once_in_the_order_of_keys() -> None:
     before = batch_of(SCHEMA, [record(1, "a", 5), record(2, "b", 6), record(3, "c", 7), record(4, "d", 8, "-D")])
     after = batch_of(SCHEMA, [record(1, "A", 15), record(3, "c", 17), record(4, "D", 18, "+U"), record(5, "e", 19, "-D")])
-    before_at, after_at = np.array([0, 1, 2, 3, NOWHERE]), np.array([0, NOWHERE, 1, 2, 3])
+    before_at, after_at = np.array([0, 1, 2, 3, NO_ROW]), np.array([0, NO_ROW, 1, 2, 3])
     told = records_of(SCHEMA, Changes().rows(before, before_at, after, after_at))
     assert told == [
         record(1, "a", 5, "-U"),
@@ -144,7 +144,7 @@ def test_keys_of_which_the_engine_leaves_nothing() -> None:
     records = [record(1, "a"), record(2, None, 1, "-D"), record(2, None, 2, "-D"), record(3, "c", 3), record(3, "d", 4)]
     rows = sorted_rows(batch_of(SCHEMA, records), ["k"], engine)
     merged = engine.merge(rows)
-    assert places_of_keys(rows, merged, ["k"]).tolist() == [0, NOWHERE, 1]
+    assert merged_row_numbers(rows, merged, ["k"]).tolist() == [0, NO_ROW, 1]
     told: list[pa.RecordBatch] = []
     levels = FullCompactionChanges(engine, told.append, ["k"], 5, Changes())
     again = sorted_rows(with_levels(batch_of(SCHEMA, records), [5, 5, 0, 5, 0]), ["k"], engine)

@@ -42,11 +42,11 @@ def test_packs_are_filled_greedily(seed: int) -> None:
     source = random.Random(seed)
     count, limit = source.choice([0, 1, 50]), source.choice([0, 1, 10, 100])
     weights = [source.randrange(20) for _ in range(count)]
-    places = sorted(source.randrange(4) for _ in range(count))
+    buckets = sorted(source.randrange(4) for _ in range(count))
     expected, filled = [], 0
-    for item, (place, weight) in enumerate(zip(places, weights, strict=True)):
-        if not item or place != places[item - 1] or filled + weight > limit:
+    for item, (place, weight) in enumerate(zip(buckets, weights, strict=True)):
+        if not item or place != buckets[item - 1] or filled + weight > limit:
             expected.append(item)
             filled = 0
         filled += weight
-    assert pack_starts(np.array(places), np.array(weights, dtype=np.int64), limit).tolist() == expected
+    assert pack_starts(np.array(buckets), np.array(weights, dtype=np.int64), limit).tolist() == expected

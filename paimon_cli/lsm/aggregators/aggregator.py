@@ -1,6 +1,6 @@
-"""The interface of aggregate functions, and the operations of each key that they get (Java FieldAggregator).
+"""The interface of aggregate functions, and the operations that they apply to each key (Java FieldAggregator).
 
-A function selects rows of all keys at once, or, if its values are collections, loops over the operations of each key.
+A function selects rows of all keys at once or, if its values are collections, loops over the operations of each key.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import pyarrow as pa
 from paimon_cli.errors import BadInput
 
 SKIP, ADD, REVERSED, RETRACT, SET = -1, 0, 1, 2, 3
-"""Codes of operations: skip the row, aggregate it, aggregate it as an older one, retract it, or replace everything before it."""
+"""Codes of operations: skip the row, add it, add it as one that arrived late, retract it, or replace everything before it."""
 
 
 @dataclass(frozen=True)
 class ColumnHistory:
     """The operations of all keys, key by key, oldest first.
 
-    Per operation: `rows`, its row number; `codes`, ADD, REVERSED or RETRACT, or SET as the first one of a key. `starts`: index of
-    the first operation of each key, and the number of operations. `whole`: the history including operations before a SET, if
-    there are any.
+    For each operation, `rows` has its row number, and `codes` its code: ADD, REVERSED or RETRACT; SET only as the first one of a
+    key. `starts`: the index of each key's first operation, and finally the number of operations. `whole`: the history including
+    operations before a SET, if there are any.
     """
 
     rows: np.ndarray
@@ -61,7 +61,7 @@ class ColumnHistory:
 
     @cached_property
     def only_set(self) -> np.ndarray:
-        """The keys whose only operation is a SET, so that their value is the stored one."""
+        """Whether the only operation of each key is a SET, so that its value is the stored one."""
         lone = self.sizes == 1
         lone[lone] = self.codes[self.starts[:-1][lone]] == SET
         return lone
@@ -105,7 +105,7 @@ def picked(column: pa.Array, rows: np.ndarray) -> pa.Array:
 
 
 def validity(column: pa.Array) -> np.ndarray:
-    """Which values are not null."""
+    """Whether each value is not null."""
     if column.null_count == 0:
         return np.ones(len(column), dtype=bool)
     return column.is_valid().to_numpy(zero_copy_only=False)
@@ -154,8 +154,8 @@ Step = Callable[[Any, Any], Any]
 class StepByStep:
     """An aggregator that works on Python values (None for null), one operation after the other.
 
-    `add(held, value)`: the new value; `older`: the same for a row that arrives late (default: `add` with swapped arguments);
-    `take_back`: the value after a retraction.
+    `add(held, value)` returns the new value; `older(held, value)` does so for a row that arrived late (default: `add` with
+    swapped arguments), and `take_back(held, value)` for a retraction.
     """
 
     add: Step

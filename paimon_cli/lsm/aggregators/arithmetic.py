@@ -18,12 +18,15 @@ from paimon_cli.lsm.aggregators.chosen_values import steps
 COMPACT_DIGITS = 18
 """Java stores decimals of up to this many digits as 64-bit integers, and adds them without checking for overflow."""
 LONG_KEY = 64
-"""Keys with more operations are summed one by one, because they would need too many parallel steps."""
+"""Keys with more operations than this are summed one by one, because they would need too many parallel steps."""
 
 
 @dataclass(frozen=True)
 class Sum:
-    """sum. An overflow is an error for integers, and null for DECIMAL(19..). FLOAT and DOUBLE are added in order."""
+    """The function sum.
+
+    Integer overflow is an error; for DECIMAL of more than 18 digits it gives null. FLOAT and DOUBLE are added in order.
+    """
 
     column: str
     retracts: bool = True
@@ -39,7 +42,7 @@ class Sum:
         values = column.fill_null(0).to_numpy(zero_copy_only=False)[valued.rows].astype(np.int64)
         limits = np.iinfo(t.to_pandas_dtype())
         totals = _totals(values, valued)
-        for key in _doubtful(values, valued, int(limits.max)).tolist():
+        for key in _may_overflow(values, valued, int(limits.max)).tolist():
             for partial in itertools.accumulate(_signed(values, valued, key)):
                 if not limits.min <= partial <= limits.max:
                     raise overflow(self.column, "sum")
@@ -56,7 +59,7 @@ def _totals(values: np.ndarray, history: ColumnHistory) -> np.ndarray:
     return totals
 
 
-def _doubtful(values: np.ndarray, history: ColumnHistory, limit: int) -> np.ndarray:
+def _may_overflow(values: np.ndarray, history: ColumnHistory, limit: int) -> np.ndarray:
     """The keys with values so large that a partial sum might overflow."""
     if len(values) == 0 or max(abs(int(values.min())), abs(int(values.max()))) * history.longest <= limit:
         return np.empty(0, dtype=np.int64)
@@ -108,7 +111,7 @@ def _decimal_sums(column: pa.Array, history: ColumnHistory) -> pa.Array:
     taken = column.take(pa.array(history.rows))
     words = np.frombuffer(taken.buffers()[1], dtype=np.int64)[2 * taken.offset :]
     low, high = words[::2], words[1::2]
-    if len(low) and (high == low >> 63).all() and not len(_doubtful(low, history, np.iinfo(np.int64).max)):
+    if len(low) and (high == low >> 63).all() and not len(_may_overflow(low, history, np.iinfo(np.int64).max)):
         return from_unscaled(_totals(low, history), absent, t)
     return _wide_sums(taken, history, t)
 
@@ -143,9 +146,9 @@ def wide_decimals(values: list[int | None], t: pa.DataType) -> pa.Array:
 
 @dataclass(frozen=True)
 class Product:
-    """product.
+    """The function product. Integer overflow is an error; for decimals it gives null.
 
-    An overflow is an error for integers, and null for decimals. A retraction divides; without a value it is ignored.
+    A retraction divides; it is ignored if there is no value yet.
     """
 
     column: str
@@ -188,7 +191,7 @@ class Product:
         if dividend.dtype != object:
             return dividend / divisor
         if (divisor == 0).any():
-            raise self._not_divisible("a 0 was multiplied in, and cannot be divided out")
+            raise self._not_divisible("the row has a 0, which cannot be divided out again")
         sign = np.where((dividend < 0) != (divisor < 0), -1, 1)
         return sign * (abs(dividend) // abs(divisor))
 
@@ -212,19 +215,19 @@ class Product:
 
     def _exact_quotient(self, dividend: int, divisor: int, scale: int) -> int:
         if divisor == 0:
-            raise self._not_divisible("a 0 was multiplied in, and cannot be divided out")
+            raise self._not_divisible("the row has a 0, which cannot be divided out again")
         quotient = Fraction(dividend, divisor)
-        rest = quotient.denominator
+        denominator = quotient.denominator
         for prime in (2, 5):
-            while rest % prime == 0:
-                rest //= prime
-        if rest != 1:
+            while denominator % prime == 0:
+                denominator //= prime
+        if denominator != 1:
             raise self._not_divisible("the quotient has no finite decimal form")
         return _half_up(quotient * scale)
 
     def _not_divisible(self, why: str) -> BadInput:
         return BadInput(
-            f"product of column {self.column} cannot take a row back",
+            f"product of column {self.column} cannot retract a row",
             why,
             f"set fields.{self.column}.ignore-retract=true to leave such rows out",
             column=self.column,
@@ -232,6 +235,6 @@ class Product:
 
 
 def _half_up(number: Fraction) -> int:
-    """Rounded to an integer, halves away from zero."""
+    """The number rounded to an integer, halves away from zero."""
     size = (2 * abs(number.numerator) + number.denominator) // (2 * number.denominator)
     return -size if number < 0 else size

@@ -42,8 +42,10 @@ NUMERIC_ROOTS = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
 
 
 def aggregator_of(function: str, field: DataField, options: TableOptions) -> Aggregator:
-    """The aggregator of a column. Raises `UsageError` for an unknown function, or a type or option that it does not accept,
-    `NotSupported` if its package is not installed.
+    """The aggregator of a column.
+
+    Raises `UsageError` for an unknown function, or a type or option that it does not accept, `NotSupported` if its package is not
+    installed.
     """
     builder = BUILDERS.get(function)
     if builder is None:

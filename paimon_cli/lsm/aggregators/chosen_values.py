@@ -1,7 +1,7 @@
 """Functions that choose one value of a key: first, last, largest, smallest (Java FieldLastValueAgg, FieldMaxAgg ...).
 
-With rows that arrive late (REVERSED) and retractions, the result depends on every step. Then all keys advance in parallel, one
-operation per step, so that there are as many steps as the longest key has operations.
+If rows arrive late (REVERSED) or are retracted, the result depends on every operation. Then all keys advance in parallel, one
+operation per step: the number of steps is the largest number of operations of any key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEPS_BACK = 6
 
 
 def steps(history: ColumnHistory) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The keys and operations of each step: first the first operation of every key, then the second of keys that have one, ..."""
+    """The keys and operations of each step: the first operation of each key, then the second of keys that have one, and so on."""
     longest_first = np.argsort(-history.sizes, kind="stable")
     sizes = history.sizes[longest_first]
     for step in range(history.longest):
@@ -41,7 +41,7 @@ def steps(history: ColumnHistory) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def last_valid(history: ColumnHistory, valid: np.ndarray) -> np.ndarray:
     """The last operation of each key whose row is `valid` (bool per row); -1 if there is none.
 
-    The last few operations of each key are tried first, because most keys have a value there.
+    The last few operations of each key are tried first, because most keys have a valid row there.
     """
     found = np.where(history.sizes > 0, history.starts[1:] - 1, -1)
     searching = np.flatnonzero(history.sizes)

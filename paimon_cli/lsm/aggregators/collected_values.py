@@ -20,7 +20,7 @@ from paimon_cli.lsm.aggregators.aggregator import REVERSED, SET, ColumnHistory, 
 
 
 def identity(value: Any, t: pa.DataType) -> Hashable:
-    """A hashable object that is equal for equal values of the type."""
+    """A hashable object for a value of the type; equal values have equal objects."""
     if value is None:
         return None
     if pa.types.is_floating(t):
@@ -35,12 +35,12 @@ def identity(value: Any, t: pa.DataType) -> Hashable:
 
 
 JAVA_BLANK = r"^[\t-\r\x1c-\x20\x{1680}\x{2000}-\x{2006}\x{2008}-\x{200a}\x{2028}\x{2029}\x{205f}\x{3000}]*$"
-"""Texts of characters for which Java's `Character.isWhitespace` is true, which excludes no-break spaces such as U+00A0."""
+"""Matches strings of characters for which Java's `Character.isWhitespace` is true, which excludes no-break spaces (U+00A0)."""
 
 
 @dataclass(frozen=True)
 class JoinedText:
-    """listagg: joins texts, without null and blank ones. The text of an older row comes first."""
+    """The function listagg: joins strings, without null and blank ones. The string of a row that arrived late comes first."""
 
     delimiter: str = ","
     retracts: bool = False
@@ -56,13 +56,13 @@ class JoinedText:
         pieces = taken.filter(pa.array(filled)).take(pa.array(order))
         lists = pa.ListArray.from_arrays(pa.array(texts.starts, pa.int32()), pieces)
         joined = pc.binary_join(lists, self.delimiter)
-        # without other texts, the value of a SET or of an older row is kept, even if it is blank
+        # without other strings, the value of a SET or of a row that arrived late is kept, even if it is blank
         blank = rows_at(history, last_position(history, (history.codes == SET) | (history.codes == REVERSED)))
         return pc.if_else(pa.array(texts.sizes > 0), joined, picked(column, blank)).cast(column.type)
 
 
 def distinct_text(delimiter: str) -> StepByStep:
-    """listagg with `distinct`: pieces of a new text that are blank, or present already, are ignored."""
+    """listagg with `distinct`: pieces of a new string that are blank, or already present, are left out."""
     return StepByStep(lambda held, text: _joined_distinct(held, text, delimiter))
 
 
@@ -96,9 +96,9 @@ _BLANKS = frozenset(
 def collected(element: pa.DataType, distinct: bool, reversible: bool) -> StepByStep:
     """collect: concatenates arrays, or with `distinct` collects the set of their items.
 
-    `reversible`: the array of an older row comes first, as in Java with ignore-retract.
+    `reversible`: the array of a row that arrived late comes first, as in Java with ignore-retract.
     """
-    # Java uses a set for plain items; it compares other items one by one, and never with those of the first array
+    # Java uses a set for plain items. Other items it compares one by one, and never those of the first array among themselves.
     keeps_held = pa.types.is_nested(element) or pa.types.is_binary(element)
 
     def add(held: Any, items: Any) -> Any:
@@ -169,7 +169,7 @@ def timed_map(key: pa.DataType, time_field: str) -> StepByStep:
 
 
 def _utf16(text: str) -> bytes:
-    """The text as bytes that compare as in Java, by UTF-16 code units."""
+    """The string as bytes that compare as in Java, by UTF-16 code units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
@@ -179,7 +179,7 @@ NULL_KEYS = ("merge", "ignore", "error")
 
 @dataclass(frozen=True)
 class NestedTable:
-    """An array of rows as a table inside a column. `null_key`: what to do with rows whose key has a null."""
+    """An array of rows, used as a table within a column. `null_key`: what to do with rows whose key has a null."""
 
     column: str
     row_type: pa.DataType

@@ -34,10 +34,10 @@ KEY_BYTES = 6
 class Bitmap64:
     """A set of 64-bit numbers.
 
-    `places`: upper 48 bits -> index in `slots`; `slots`: sorted uint16 values, None for unused ones.
+    `slot_of`: upper 48 bits -> index in `slots`; `slots`: sorted uint16 values, None for unused ones.
     """
 
-    places: dict[bytes, int] = field(default_factory=dict)
+    slot_of: dict[bytes, int] = field(default_factory=dict)
     slots: list[np.ndarray | None] = field(default_factory=list)
     last: int = -1
 
@@ -48,37 +48,37 @@ class Bitmap64:
         if reader.number("<B") == EMPTY:
             return Bitmap64()
         reader.number("<q")
-        places = dict(reader.leaves())
+        slot_of = dict(reader.leaves())
         if reader.number("<i") != 1:
-            raise ValueError("its containers lie in several arrays")
+            raise ValueError("its containers are in several arrays")
         reader.number("<B")
         slots = [reader.container() for _ in range(reader.number("<i"))]
         reader.number("<q")
         reader.number("<i")
-        bitmap = Bitmap64(places, slots, reader.number("<i"))
-        if not places or any(not 0 <= slot < len(slots) or slots[slot] is None for slot in (*places.values(), bitmap.last)):
-            raise ValueError("a key leads to no container")
+        bitmap = Bitmap64(slot_of, slots, reader.number("<i"))
+        if not slot_of or any(not 0 <= slot < len(slots) or slots[slot] is None for slot in (*slot_of.values(), bitmap.last)):
+            raise ValueError("a key has no container")
         return bitmap
 
     def add(self, other: Bitmap64) -> None:
         """Add all numbers of another bitmap."""
-        for key in sorted(other.places):
-            values = other.slots[other.places[key]]
+        for key in sorted(other.slot_of):
+            values = other.slots[other.slot_of[key]]
             assert values is not None
-            if key in self.places:
-                held = self.slots[self.places[key]]
-                self.slots[self.places[key]] = values if held is None else np.union1d(held, values)
+            if key in self.slot_of:
+                held = self.slots[self.slot_of[key]]
+                self.slots[self.slot_of[key]] = values if held is None else np.union1d(held, values)
             else:
                 self.last += 1
                 if self.last == len(self.slots):
                     self.slots += [None] * max(1, len(self.slots) >> 1)
                 self.slots[self.last] = values
-                self.places[key] = self.last
+                self.slot_of[key] = self.last
 
     def serialize(self) -> bytes:
-        if not self.places:
+        if not self.slot_of:
             return bytes([EMPTY])
-        parts = [struct.pack("<Bq", NOT_EMPTY, len(self.places)), *_nodes(sorted(self.places), self.places, 0)]
+        parts = [struct.pack("<Bq", NOT_EMPTY, len(self.slot_of)), *_nodes(sorted(self.slot_of), self.slot_of, 0)]
         parts.append(struct.pack("<iBi", 1, NOT_TRIMMED, len(self.slots)))
         parts += [b"\0" if values is None else b"\1" + _container(values) for values in self.slots]
         parts.append(struct.pack("<qii", sum(values is not None for values in self.slots), 0, self.last))
@@ -97,26 +97,26 @@ class _Reader:
         """The key and slot of each leaf. Nodes precede their children, so that only the number of children is needed."""
         awaited = 1
         while awaited:
-            kind, children = self.number("<B"), self.number("<h")
+            node_type, children = self.number("<B"), self.number("<h")
             self._bytes(self.number("<B"))
-            if kind not in BODY_BYTES or (kind != LEAF and not 0 < children <= MAX_CHILDREN[kind]):
-                raise ValueError(f"its tree has a node of kind {kind} with {children} children")
-            body = self._bytes(BODY_BYTES[kind])
-            if kind == LEAF:
+            if node_type not in BODY_BYTES or (node_type != LEAF and not 0 < children <= MAX_CHILDREN[node_type]):
+                raise ValueError(f"its tree has a node of type {node_type} with {children} children")
+            body = self._bytes(BODY_BYTES[node_type])
+            if node_type == LEAF:
                 yield body[:KEY_BYTES], int.from_bytes(body[KEY_BYTES:], "little")
             awaited += children - 1
 
     def container(self) -> np.ndarray | None:
         if self.number("<B") == 0:
             return None
-        kind, count = self.number("<B"), self.number("<i")
-        if kind == ARRAY:
+        container_type, count = self.number("<B"), self.number("<i")
+        if container_type == ARRAY:
             return np.frombuffer(self._bytes(2 * count), "<u2")
-        if kind == BITMAP:
+        if container_type == BITMAP:
             bits = np.unpackbits(np.frombuffer(self._bytes(BITMAP_BYTES), np.uint8), bitorder="little")
             return np.flatnonzero(bits).astype(np.uint16)
-        if kind != RUN:
-            raise ValueError(f"it has a container of kind {kind}")
+        if container_type != RUN:
+            raise ValueError(f"it has a container of type {container_type}")
         runs = np.frombuffer(self._bytes(4 * self.number("<H")), "<u2").astype(np.int64).reshape(-1, 2)
         ranges = [np.arange(first, first + more + 1) for first, more in runs.tolist()]
         return np.concatenate(ranges or [np.empty(0, np.int64)]).astype(np.uint16)
@@ -129,10 +129,10 @@ class _Reader:
         return found
 
 
-def _nodes(keys: list[bytes], places: dict[bytes, int], depth: int) -> Iterator[bytes]:
+def _nodes(keys: list[bytes], slot_of: dict[bytes, int], depth: int) -> Iterator[bytes]:
     """The encoded node of these sorted keys, which share their first `depth` bytes, and all nodes below it."""
     if len(keys) == 1:
-        yield struct.pack("<BhB", LEAF, 0, 0) + keys[0] + struct.pack("<q", places[keys[0]])
+        yield struct.pack("<BhB", LEAF, 0, 0) + keys[0] + struct.pack("<q", slot_of[keys[0]])
         return
     branch = depth
     while keys[0][branch] == keys[-1][branch]:
@@ -140,25 +140,25 @@ def _nodes(keys: list[bytes], places: dict[bytes, int], depth: int) -> Iterator[
     children: dict[int, list[bytes]] = {}
     for key in keys:
         children.setdefault(key[branch], []).append(key)
-    kind = next(kind for kind, most in MAX_CHILDREN.items() if len(children) <= most)
+    node_type = next(node_type for node_type, limit in MAX_CHILDREN.items() if len(children) <= limit)
     prefix = keys[0][depth:branch]
-    yield struct.pack("<BhB", kind, len(children), len(prefix)) + prefix + _body(kind, list(children))
+    yield struct.pack("<BhB", node_type, len(children), len(prefix)) + prefix + _body(node_type, list(children))
     for members in children.values():
-        yield from _nodes(members, places, branch + 1)
+        yield from _nodes(members, slot_of, branch + 1)
 
 
-def _body(kind: int, branches: list[int]) -> bytes:
-    """The key bytes of a node's children: as a list, as 256 indices, or as 256 bits, by the kind of node."""
-    if kind == NODE256:
-        return sum(1 << byte for byte in branches).to_bytes(BODY_BYTES[kind], "little")
-    if kind == NODE48:
-        places = {byte: place for place, byte in enumerate(branches)}
-        return _turned(bytes(places.get(byte, NO_CHILD) for byte in range(256)), 8)
-    return _turned(bytes(branches).ljust(BODY_BYTES[kind], b"\0"), min(BODY_BYTES[kind], 8))
+def _body(node_type: int, branches: list[int]) -> bytes:
+    """The key bytes of a node's children: as a list, as 256 indices, or as 256 bits, depending on the type of the node."""
+    if node_type == NODE256:
+        return sum(1 << byte for byte in branches).to_bytes(BODY_BYTES[node_type], "little")
+    if node_type == NODE48:
+        child_of = {byte: index for index, byte in enumerate(branches)}
+        return _reversed_words(bytes(child_of.get(byte, NO_CHILD) for byte in range(256)), 8)
+    return _reversed_words(bytes(branches).ljust(BODY_BYTES[node_type], b"\0"), min(BODY_BYTES[node_type], 8))
 
 
-def _turned(data: bytes, width: int) -> bytes:
-    """The words with their bytes in reverse order."""
+def _reversed_words(data: bytes, width: int) -> bytes:
+    """Words of `width` bytes, each with its bytes in reverse order."""
     return b"".join(data[at : at + width][::-1] for at in range(0, len(data), width))
 
 
@@ -249,6 +249,6 @@ def _union(
         try:
             return joined(held, added)
         except (ValueError, RuntimeError) as problem:
-            raise BadInput(f"column {column} holds bytes that are no {function}", str(problem), column=column) from problem
+            raise BadInput(f"column {column} holds bytes that are not a {function}", str(problem), column=column) from problem
 
     return add
