@@ -53,7 +53,7 @@ def read_key_hashes(context: TableContext, index: IndexFileMeta) -> KeyHashes:
             raise DamagedFile(f"index file {path} is missing", "the snapshot's index manifest names it", path=path) from error
         facts["hashes"] = len(hashes)
     if len(hashes) != index.row_count:
-        why = f"it holds {len(hashes)} hashes, its metadata says {index.row_count}"
+        why = f"it holds {len(hashes)} hashes, but its metadata says {index.row_count}"
         raise DamagedFile(f"index file {path} is damaged", why, path=path)
     return hashes
 

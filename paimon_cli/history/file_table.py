@@ -1,7 +1,7 @@
-"""A file table: manifest entries as columns, with the only implementation of which of them are live.
+"""A file table: manifest entries as columns, and the only implementation of which of them are live.
 
-The live files of a snapshot are its ADD entries without those that a DELETE entry names (FORMAT.md, section 4.6). Plans,
-commits, merges of manifests, verification, expiry and reports all use this table. Objects are created only for requested entries.
+The live files of a snapshot are its ADD entries, except those that a DELETE entry names (FORMAT.md, section 4.6). Plans, commits,
+merges of manifests, verification, expiry and reports all use this table. Objects are created only for requested entries.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from paimon_cli.metadata.data_file import (
 from paimon_cli.metadata.manifest_table import ByteRanges, ManifestTable, is_plain
 from paimon_cli.metadata.manifests import copied_manifests, encode_manifests, partition_stats
 
-_FEW = 256
+_MAX_COMPARED_AS_OBJECTS = 256
 """Up to this many entries are compared as objects."""
 
 
 @dataclass(frozen=True)
 class FileTable:
-    """Manifest entries in order, in pieces. `codes`: for each entry the index of its partition in `partitions`."""
+    """Manifest entries in order, in pieces. `codes`: the index of each entry's partition in `partitions`."""
 
     pieces: tuple[ManifestTable, ...]
     partitions: tuple[bytes, ...]
@@ -59,7 +59,7 @@ class FileTable:
 
     @staticmethod
     def of_entries(entries: Sequence[ManifestEntry]) -> FileTable:
-        """The table of entries that are objects already, such as those of a new commit."""
+        """The table of entries that are already objects, such as those of a new commit."""
         numbers: dict[bytes, int] = {}
         codes = [numbers.setdefault(entry.partition, len(numbers)) for entry in entries]
         return FileTable((ManifestTable.of(entries),), tuple(numbers), np.array(codes, dtype=np.int32))
@@ -84,23 +84,23 @@ class FileTable:
         return [piece.entry(row) for piece, (start, end) in parts for row in np.flatnonzero(~dead[start:end]).tolist()]
 
     def net(self) -> FileTable:
-        """The entries without each ADD and its later DELETE, and without duplicates. A DELETE of an older ADD stays."""
+        """The entries without duplicates and without pairs of an ADD and its later DELETE. A DELETE without its ADD stays."""
         if not len(self):
             return self
         _, groups, counts = np.unique(_identity_hashes(self), return_inverse=True, return_counts=True)
         left: dict[FileIdentity, tuple[int, int]] = {}
-        met = np.flatnonzero(counts[groups] > 1).tolist()
-        for row in met:
+        repeated = np.flatnonzero(counts[groups] > 1).tolist()
+        for row in repeated:
             entry = self.entry(row)
             known = left.get(entry.identity)
             if known is None:
                 left[entry.identity] = (entry.kind, row)
             elif known[0] == ADD and entry.kind == DELETE:
                 del left[entry.identity]
-        gone = np.zeros(len(self), dtype=bool)
-        gone[met] = True
-        gone[[row for _, row in left.values()]] = False
-        return self._without(gone)
+        left_out = np.zeros(len(self), dtype=bool)
+        left_out[repeated] = True
+        left_out[[row for _, row in left.values()]] = False
+        return self._without(left_out)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -146,21 +146,21 @@ class FileTable:
         return self.pieces[piece].entry(row - self._starts[piece])
 
     def identity(self, row: int) -> Hashable:
-        """The identity of an entry: an ADD and a DELETE with equal ones cancel out. Plain entries are not decoded for it."""
+        """The identity of an entry: an ADD and a DELETE of the same identity cancel out. Plain entries are not decoded for it."""
         number = bisect_right(self._starts, row) - 1
-        piece, place = self.pieces[number], row - self._starts[number]
-        if piece.plain[place]:
-            return int(self.codes[row]), int(piece.buckets[place]), int(piece.levels[place]), piece.names[place]
-        entry = piece.entry(place)
-        file, seldom = entry.file, (entry.file.extra_files, entry.file.embedded_file_index, entry.file.external_path)
-        return (int(self.codes[row]), entry.bucket, file.level, file.file_name.encode(), *(() if is_plain(file) else seldom))
+        piece, index = self.pieces[number], row - self._starts[number]
+        if piece.plain[index]:
+            return int(self.codes[row]), int(piece.buckets[index]), int(piece.levels[index]), piece.names[index]
+        entry = piece.entry(index)
+        file, rare_fields = entry.file, (entry.file.extra_files, entry.file.embedded_file_index, entry.file.external_path)
+        return (int(self.codes[row]), entry.bucket, file.level, file.file_name.encode(), *(() if is_plain(file) else rare_fields))
 
     def entries(self) -> list[ManifestEntry]:
         return [entry for piece in self.pieces for entry in piece.entries()]
 
     @cached_property
     def rows_by_bucket(self) -> dict[BucketId, np.ndarray]:
-        """Bucket -> the rows (entries) of it, ascending; buckets in the order of their first rows."""
+        """Bucket -> the rows (indices of entries) of that bucket, ascending; buckets in the order of their first rows."""
         rows, starts = self._by_bucket
         groups = np.split(rows, starts[1:]) if len(rows) else []
         groups.sort(key=lambda rows: int(rows[0]))
@@ -174,7 +174,7 @@ class FileTable:
         return dict(zip(self._bucket_ids_at(rows[starts]), tops.tolist(), strict=True))
 
     def newest_by_bucket(self, name: str) -> dict[BucketId, int]:
-        """Bucket -> the value of its newest entry in a column of numbers."""
+        """Bucket -> the value that its newest entry has in a column of numbers."""
         rows, starts = self._by_bucket
         last = rows[np.append(starts[1:], len(rows)) - 1] if len(rows) else rows
         return dict(zip(self._bucket_ids_at(last), self.numbers(name)[last].tolist(), strict=True))
@@ -190,7 +190,7 @@ class FileTable:
         return found
 
     def by_partition(self) -> dict[bytes, FileTable]:
-        """Partition -> the table of its entries, in the same order."""
+        """Partition -> the table of its entries, in order."""
         if len(self.partitions) == 1:
             return {self.partitions[0]: self} if len(self) else {}
         parts: dict[int, list[ManifestTable]] = {}
@@ -216,9 +216,9 @@ class FileTable:
         return map(BucketId, [self.partitions[code] for code in codes], buckets)
 
     def encoded(self, target_size: int, partition_types: Sequence[DataType]) -> Iterator[tuple[bytes, ManifestFileMeta]]:
-        """All entries encoded as manifests of about `target_size` bytes, each with its metadata, which lacks the file name.
+        """All entries, encoded as manifests of about `target_size` bytes, each with its metadata except the file name.
 
-        The bytes of entries that were read in the form that we write are copied.
+        Entries that were read in the form that we write are copied as bytes.
         """
         if all(piece.records.is_ours for piece in self.pieces):
             found = copied_manifests([record for piece in self.pieces for record in piece.records.bytes], target_size)
@@ -247,8 +247,8 @@ class FileTable:
             max_level=int(levels.max()),
         )
 
-    def _without(self, gone: np.ndarray) -> FileTable:
-        left = ~gone
+    def _without(self, left_out: np.ndarray) -> FileTable:
+        left = ~left_out
         starts = self._starts
         parts = (left[start:end] for start, end in pairwise(starts))
         pieces = [
@@ -258,7 +258,7 @@ class FileTable:
 
 
 class _Partitions:
-    """Numbers the partitions, and applies the filter once to each."""
+    """Numbers the partitions, and applies the filter to each of them once."""
 
     def __init__(self, wanted: FileFilter) -> None:
         self.numbers: dict[bytes, int] = {}
@@ -291,16 +291,16 @@ def _joined(columns: list[np.ndarray]) -> np.ndarray:
 
 
 def _dead(table: FileTable) -> np.ndarray | None:
-    """For each entry, whether it is not a live file: a DELETE, or an ADD that was deleted. None if there are only ADDs."""
+    """Whether each entry is not a live file: a DELETE, or an ADD that was deleted. None if there are only ADDs."""
     kinds = table.numbers("kinds")
     if (kinds == ADD).all():
         return None
     deletes = kinds == DELETE
     hashes = _identity_hashes(table)
-    met = np.flatnonzero(~deletes & np.isin(hashes, hashes[deletes]))
+    suspects = np.flatnonzero(~deletes & np.isin(hashes, hashes[deletes]))
     dead = kinds != ADD
-    if len(met):
-        dead[met[_is_deleted(table, met, np.flatnonzero(deletes), hashes)]] = True
+    if len(suspects):
+        dead[suspects[_is_deleted(table, suspects, np.flatnonzero(deletes), hashes)]] = True
     return dead
 
 
@@ -314,12 +314,12 @@ def _identity_hashes(table: FileTable) -> np.ndarray:
 
 
 def _is_deleted(table: FileTable, adds: np.ndarray, deletes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    """For these ADDs, whose hashes equal that of some DELETE, whether they have the identity of a DELETE.
+    """Whether each of these ADDs, whose hashes equal that of a DELETE, has the identity of a DELETE.
 
-    Few entries, and entries that are not plain, are compared as objects.
+    If there are few, or if they are not plain, they are compared as objects.
     """
     same = np.zeros(len(adds), dtype=bool)
-    if len(adds) > _FEW:
+    if len(adds) > _MAX_COMPARED_AS_OBJECTS:
         ordered = deletes[np.argsort(hashes[deletes], kind="stable")]
         same = _are_same(table, adds, ordered[np.searchsorted(hashes[ordered], hashes[adds])])
     unsure = np.flatnonzero(~same)
@@ -331,7 +331,7 @@ def _is_deleted(table: FileTable, adds: np.ndarray, deletes: np.ndarray, hashes:
 
 
 def _are_same(table: FileTable, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """For pairs of entries, whether their columns show that they have the same identity."""
+    """Whether the columns of each pair of entries show that both have the same identity."""
     plain = np.concatenate([piece.plain for piece in table.pieces])
     same = plain[one] & plain[other] & _same_names(table, one, other)
     for column in (table.codes, table.buckets, table.numbers("levels")):

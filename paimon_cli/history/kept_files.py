@@ -1,6 +1,6 @@
-"""Caches of immutable files that a process keeps: facts about them in memory, and copies of parts on local disk.
+"""The caches that a process has of immutable files: facts about them in memory, and copies of their keys on local disk.
 
-A service passes its caches on from round to round, so that each round reads only new files.
+A service passes its caches from round to round, so that each round reads only new files.
 """
 
 from __future__ import annotations
@@ -18,50 +18,53 @@ if TYPE_CHECKING:
 FACT_BYTES, COPY_BYTES = 64 << 20, 4 << 30
 
 
-class Kept(Protocol):
-    """A value that can be cached. `size`: bytes that it takes."""
+class Cacheable(Protocol):
+    """A value that can be cached. `size`: the bytes that it takes."""
 
     @property
     def size(self) -> int: ...
 
 
-class Keeper:
-    """A cache that drops the least recently used values once all take more than `most_bytes`. `dropped` is called with them."""
+class LruCache:
+    """A cache that drops the least recently used values while all together take more than `max_bytes`.
 
-    def __init__(self, most_bytes: int, dropped: Callable[[Any], None] = lambda value: None) -> None:
-        self._most_bytes = most_bytes
-        self._dropped = dropped
-        self._values: OrderedDict[Hashable, tuple[Kept, int]] = OrderedDict()
+    `on_drop` is called with each value that was dropped or replaced.
+    """
+
+    def __init__(self, max_bytes: int, on_drop: Callable[[Any], None] = lambda value: None) -> None:
+        self._max_bytes = max_bytes
+        self._on_drop = on_drop
+        self._values: OrderedDict[Hashable, tuple[Cacheable, int]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
     def get(self, name: Hashable) -> Any:
-        """The value of this name; None if it is not in the cache."""
+        """The value with this name; None if it is not in the cache."""
         with self._lock:
             if name not in self._values:
                 return None
             self._values.move_to_end(name)
             return self._values[name][0]
 
-    def put(self, name: Hashable, value: Kept) -> None:
+    def put(self, name: Hashable, value: Cacheable) -> None:
         with self._lock:
-            gone = [self._values.pop(name)] if name in self._values else []
+            dropped = [self._values.pop(name)] if name in self._values else []
             self._values[name] = value, value.size
-            self._bytes += self._values[name][1] - sum(size for _, size in gone)
-            while self._bytes > self._most_bytes and len(self._values) > 1:
-                gone.append(self._values.popitem(last=False)[1])
-                self._bytes -= gone[-1][1]
-        for old, _ in gone:
-            self._dropped(old)
+            self._bytes += self._values[name][1] - sum(size for _, size in dropped)
+            while self._bytes > self._max_bytes and len(self._values) > 1:
+                dropped.append(self._values.popitem(last=False)[1])
+                self._bytes -= dropped[-1][1]
+        for old, _ in dropped:
+            self._on_drop(old)
 
 
 @dataclass
 class KeptFiles:
-    """The caches of a process: facts about files, and if `keeps_copies`, copies of parts of them. Pickled without content."""
+    """The caches of a process: facts about files and, if `keeps_copies`, copies of parts of them. Pickled without content."""
 
     keeps_copies: bool = False
-    facts: Keeper = field(default_factory=lambda: Keeper(FACT_BYTES))
-    copies: Keeper = field(default_factory=lambda: Keeper(COPY_BYTES, lambda copy: copy.remove()))
+    facts: LruCache = field(default_factory=lambda: LruCache(FACT_BYTES))
+    copies: LruCache = field(default_factory=lambda: LruCache(COPY_BYTES, lambda copy: copy.remove()))
     _scratch: ScratchDirectory | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 

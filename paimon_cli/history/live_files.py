@@ -1,4 +1,4 @@
-"""The live files of a snapshot by bucket: of all buckets for reads, writes and compactions, or of those that a commit changes."""
+"""The live files of a snapshot by bucket: all buckets for reads, writes and compactions, or those that a commit changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BucketFiles:
-    """A bucket at one snapshot. `files`: oldest first; `total_buckets`: the bucket count recorded in its newest file."""
+    """A bucket at one snapshot. `files`: oldest first; `total_buckets`: the bucket count that its newest file records."""
 
     partition: bytes
     bucket: int
@@ -44,7 +44,7 @@ class BucketFiles:
 
 @dataclass(frozen=True, eq=False)
 class LazyBuckets(Mapping[BucketId, BucketFiles]):
-    """Bucket id -> bucket. The files of a bucket become objects at each lookup. Picklable."""
+    """Bucket id -> bucket. Each lookup creates the objects of that bucket's files. Picklable."""
 
     table: FileTable
     index_files: Mapping[BucketId, tuple[IndexFileMeta, ...]]
@@ -74,7 +74,7 @@ def bucket_files(context: TableContext, snapshot: Snapshot | None, wanted: FileF
 
 @dataclass(frozen=True)
 class CommittedState:
-    """What a writer must know of each bucket: its highest sequence number, and the bucket count in its newest file."""
+    """What a writer must know of each bucket: its highest sequence number, and the bucket count that its newest file records."""
 
     max_sequences: Mapping[BucketId, int]
     total_buckets: Mapping[BucketId, int]
@@ -87,22 +87,22 @@ def committed_state(buckets: LazyBuckets) -> CommittedState:
 
 
 BucketNumbers = Sequence[int | range]
-"""Bucket numbers as given by a user. A range may extend beyond the buckets of the table, a number may not."""
+"""Bucket numbers as a user gives them. The end of a range may exceed the buckets of the table; a single number may not."""
 
 
 def bucket_numbers(requested: BucketNumbers | None) -> frozenset[int] | None:
-    """The bucket numbers that are meant; None for all buckets."""
+    """The requested bucket numbers; None for all buckets."""
     if not requested:
         return None
-    return frozenset(number for one in requested for number in ((one,) if isinstance(one, int) else one))
+    return frozenset(number for item in requested for number in ((item,) if isinstance(item, int) else item))
 
 
 def expect_buckets(context: TableContext, requested: BucketNumbers, found: Iterable[BucketFiles]) -> None:
     """Raise `UsageError` for a bucket number that the table does not have, `NotFound` if its buckets are dynamic or postponed."""
     present = {bucket.bucket: bucket.total_buckets for bucket in found}
     count = max((context.options.bucket, *present.values()))
-    least = (one if isinstance(one, int) else one.start for one in requested)
-    unknown = [number for number in least if number not in present and not 0 <= number < count]
+    firsts = (item if isinstance(item, int) else item.start for item in requested)
+    unknown = [number for number in firsts if number not in present and not 0 <= number < count]
     hint = f"paimon-cli buckets ls {context.layout.argument}"
     if unknown and count > 0:
         raise UsageError(f"{context.url} has no bucket {unknown[0]}", f"its buckets are 0 to {count - 1}", hint)
@@ -122,14 +122,14 @@ BucketCounts = Mapping[bytes, Collection[int]]
 """Partition -> the bucket counts recorded in its files."""
 
 _MAX_PARTITIONS = 64
-"""Maximum number of partitions whose results are cached for the next commit."""
+"""A commit that changes more partitions than this does not cache their entries for the next commit."""
 
 
 @dataclass(frozen=True)
 class LiveBuckets:
     """The live files of some buckets. `entries`: by bucket, oldest first.
 
-    `bucket_counts`: of all live files in their partitions; may include files that are not live if all counts are equal.
+    `bucket_counts`: of all live files in their partitions. If all counts are equal, those of dead files may be included.
     """
 
     entries: list[ManifestEntry] = field(default_factory=list)
@@ -161,14 +161,14 @@ def _in_cached(manifests: Sequence[CachedManifest], bucket_ids: Collection[Bucke
     for partition in dict.fromkeys(partition for partition, _ in bucket_ids):
         parts = [part for manifest in manifests if (part := manifest.entries(partition)) is not None]
         counts[partition] = _bucket_counts(partition, parts)
-        buckets = [bucket for where, bucket in bucket_ids if where == partition]
+        buckets = [bucket_id.bucket for bucket_id in bucket_ids if bucket_id.partition == partition]
         tables = [table for bucket in buckets for part in parts if (table := part.in_bucket(bucket)) is not None]
         entries += FileTable.of_partition(partition, tables).live_entries()
     return LiveBuckets(entries, counts)
 
 
 def _bucket_counts(partition: bytes, parts: Sequence[PartitionEntries]) -> Collection[int]:
-    """The bucket counts of a partition. Live files are determined only if entries have different counts."""
+    """The bucket counts of a partition. Which files are live is determined only if entries have different counts."""
     added = frozenset[int]().union(*(part.bucket_counts for part in parts))
     if len(added) < 2:
         return added

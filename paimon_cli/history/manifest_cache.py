@@ -1,7 +1,7 @@
 """A cache of manifests, so that the next commit of a process reads only new ones.
 
-A commit reads all manifests of the latest snapshot that may hold entries of its partitions; most of them were already there for
-the previous commit. Of large manifests, only the requested partitions are cached.
+A commit reads all manifests of the latest snapshot that may hold entries of its partitions, and the previous commit has read most
+of them. Of large manifests, only the requested partitions are cached.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from paimon_cli.metadata.data_file import ADD, FileFilter, ManifestFileMeta
 from paimon_cli.metadata.manifest_table import ManifestTable
 
 _MANY_ENTRIES = 2000
-"""Of manifests with this many entries only some partitions are read."""
-_MANY_IN_ALL = 200
-"""The lower limit that counts where the manifests to read have many entries in all."""
+"""Of manifests with this many entries or more, only some partitions are read."""
+_MANY_IN_TOTAL = 200
+"""The same limit if the manifests to be read have many entries in total."""
 _MAX_BYTES = 128 << 20
 _ENTRY_BYTES = 2000
 """The approximate size of an entry as an object."""
@@ -76,7 +76,7 @@ class PartitionEntries:
 
 @dataclass
 class CachedManifest:
-    """The cached part of a manifest: all of it (`is_whole`), or some partitions. `size`: approximate bytes in memory."""
+    """The cached part of a manifest: the whole (`is_whole`), or some partitions. `size`: approximate bytes in memory."""
 
     is_whole: bool = False
     partitions: dict[bytes, PartitionEntries | None] = field(default_factory=dict)
@@ -94,12 +94,12 @@ class CachedManifest:
         tables = table.by_partition()
         for partition in partitions or tables:
             self.partitions[partition] = PartitionEntries(tables[partition]) if partition in tables else None
-        records = [piece.records for piece in table.pieces]
-        self.size += sum(some.bytes.data.nbytes + len(some.decoded) * _ENTRY_BYTES for some in records)
+        for piece in table.pieces:
+            self.size += piece.records.bytes.data.nbytes + len(piece.records.decoded) * _ENTRY_BYTES
 
 
 class ManifestCache:
-    """Reads manifests with `reader`, and caches the most recently used ones. Pickled without them."""
+    """Reads manifests with `reader`, and caches the most recently used ones. Pickled without its content."""
 
     def __init__(self, reader: ManifestReader) -> None:
         self._reader = reader
@@ -116,7 +116,7 @@ class ManifestCache:
     ) -> list[CachedManifest]:
         """The manifests that may hold one of the partitions, in order. Raises the errors of `ManifestReader`.
 
-        A manifest that is not cached is only read if `may_hold` is true for it.
+        A manifest that is not cached is read only if `may_hold` is true for it.
         """
         found: dict[tuple[str, int], CachedManifest] = {}
         missing: list[ManifestFileMeta] = []
@@ -133,13 +133,13 @@ class ManifestCache:
 
     def add(self, manifest: ManifestFileMeta, table: FileTable) -> None:
         """Cache a manifest that this process has written, so that its next commit need not read it."""
-        if manifest.num_added_files + manifest.num_deleted_files < _MANY_IN_ALL:
+        if manifest.num_added_files + manifest.num_deleted_files < _MANY_IN_TOTAL:
             cached = CachedManifest()
             cached.add(table)
             self._keep({_key(manifest): cached})
 
     def key(self, encoded: bytes, decode: Callable[[bytes], Any]) -> Any:
-        """The result of `decode(encoded)`, cached because every commit compares the keys of existing files."""
+        """The result of `decode(encoded)`, cached because each commit compares the keys of existing files."""
         if len(self._keys) > _MAX_KEYS:
             self._keys.clear()
         if encoded not in self._keys:
@@ -150,14 +150,16 @@ class ManifestCache:
         self, missing: Sequence[ManifestFileMeta], partitions: Collection[bytes], found: dict[tuple[str, int], CachedManifest]
     ) -> None:
         counts = [meta.num_added_files + meta.num_deleted_files for meta in missing]
-        few = _MANY_ENTRIES if sum(counts) < _MANY_ENTRIES else _MANY_IN_ALL
-        small = [meta for meta, count in zip(missing, counts, strict=True) if count < few]
-        big = [meta for meta, count in zip(missing, counts, strict=True) if count >= few]
+        limit = _MANY_ENTRIES if sum(counts) < _MANY_ENTRIES else _MANY_IN_TOTAL
+        small = [meta for meta, count in zip(missing, counts, strict=True) if count < limit]
+        large = [meta for meta, count in zip(missing, counts, strict=True) if count >= limit]
         for meta, pieces in zip(small, self._reader.tables_of_each(small), strict=True):
             found[_key(meta)].add(FileTable.of(pieces))
-        uncached = {partition for meta in big for partition in partitions if partition not in found[_key(meta)].partitions}
-        for meta, pieces in zip(big, self._reader.tables_of_each(big, uncached), strict=True):
-            found[_key(meta)].add(FileTable.of(pieces, FileFilter(uncached.__contains__)), uncached)
+        missing_partitions = {
+            partition for meta in large for partition in partitions if partition not in found[_key(meta)].partitions
+        }
+        for meta, pieces in zip(large, self._reader.tables_of_each(large, missing_partitions), strict=True):
+            found[_key(meta)].add(FileTable.of(pieces, FileFilter(missing_partitions.__contains__)), missing_partitions)
 
     def _keep(self, found: dict[tuple[str, int], CachedManifest]) -> None:
         """Cache these manifests as the most recently used ones, and drop the least recently used ones."""

@@ -1,4 +1,4 @@
-"""Reads the manifests of snapshots, as entries or as columns, many in parallel (FORMAT.md, section 4.6)."""
+"""Reads the manifests of snapshots, as objects or as columns, several in parallel (FORMAT.md, section 4.6)."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.threads import in_parallel, together
 
-if TYPE_CHECKING:  # they load numpy, which commands on snapshots do without
+if TYPE_CHECKING:  # these modules load numpy, which commands on snapshots do not need
     from paimon_cli.history.file_table import FileTable
     from paimon_cli.metadata.manifest_table import ManifestTable, OpenManifests
 
 KeepManifest = Callable[[ManifestFileMeta], bool]
 
-_FEW = 4
-"""Up to this many manifests of a local table are read sequentially."""
+_MAX_SEQUENTIAL = 4
+"""Up to this many manifests of a local table are read one after the other."""
 
 _MANY_ENTRIES = 2000
-"""With this many entries or more, blocks without a wanted partition are not decoded, and their files not counted."""
-_LISTS_KEPT = 8
-_KEPT_BYTES = 8 << 20
-"""How many manifest lists, and bytes of manifests, to keep in memory, so that a store is asked only once for each."""
+"""With this many entries or more, blocks without a requested partition are not decoded, and their files are not counted."""
+_CACHED_LISTS = 8
+_CACHED_BYTES = 8 << 20
+"""Manifest lists, and bytes of manifests, that are kept in memory, so that each is fetched from a store only once."""
 _GROUP_BYTES = 12 << 20
-"""Bytes of manifests to decode at once. Decoded, they take about 20 times as much."""
+"""Bytes of manifests that are decoded at once. Decoded, they take about 20 times as much."""
 
 
 class SnapshotGone(NotFound):
-    """A snapshot expired, or was rolled back, while its manifests were being read."""
+    """Raised if a snapshot expired, or was rolled back, while its manifests were being read."""
 
 
 @dataclass(frozen=True)
 class ManifestReader:
-    """Reads the directory `manifest/`. `threads`: how many manifests are fetched in parallel; 1 keeps all storage calls in order.
+    """Reads the directory `manifest/`. Pickled without its caches.
 
-    Pickled without its caches.
+    `threads`: the number of manifests that are fetched in parallel; 1 keeps all storage calls in order.
     """
 
     storage: Storage
@@ -56,11 +56,11 @@ class ManifestReader:
         return ManifestReader, (self.storage, self.layout, self.threads)
 
     @property
-    def _few(self) -> int:
-        return 1 if self.storage.is_remote else _FEW
+    def _max_sequential(self) -> int:
+        return 1 if self.storage.is_remote else _MAX_SEQUENTIAL
 
     def manifest_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
-        """The manifests in a list. Recent lists are cached, because a commit reads those of the latest snapshot several times."""
+        """The manifests in a list. Recent lists are cached, because a commit reads the latest snapshot's lists several times."""
         manifests = self._lists.get(name)
         if manifests is None:
             path = self.layout.manifest(name)
@@ -70,7 +70,7 @@ class ManifestReader:
 
     def keep_list(self, name: str, manifests: Sequence[ManifestFileMeta]) -> None:
         """Cache a list that was read, or that this process has written."""
-        if len(self._lists) >= _LISTS_KEPT:
+        if len(self._lists) >= _CACHED_LISTS:
             self._lists.clear()
         self._lists[name] = list(manifests)
 
@@ -92,12 +92,12 @@ class ManifestReader:
             raise self.gone_or_damaged(snapshot, error) from error
 
     def manifests_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        """All manifests of a snapshot, oldest first: those of the base list, then those of the delta list.
+        """All manifests of a snapshot, oldest first: the base list, then the delta list.
 
         On object stores, lists whose content the snapshot itself repeats are not read.
         """
-        noted = noted_lists(snapshot.properties) if self.storage.is_remote else {}
-        base, delta = noted.get(snapshot.base_manifest_list), noted.get(snapshot.delta_manifest_list)
+        repeated = noted_lists(snapshot.properties) if self.storage.is_remote else {}
+        base, delta = repeated.get(snapshot.base_manifest_list), repeated.get(snapshot.delta_manifest_list)
         try:
             if base is None and delta is None and self.storage.is_remote and self.threads > 1:
                 base, delta = together([lambda: self._base_list(snapshot), lambda: self._delta_list(snapshot)])
@@ -114,7 +114,7 @@ class ManifestReader:
 
     def entries(self, manifests: Sequence[ManifestFileMeta]) -> Iterator[list[ManifestEntry]]:
         """The entries of each manifest, in order. Many manifests are fetched in parallel."""
-        threads = self.threads if len(manifests) > self._few else 1
+        threads = self.threads if len(manifests) > self._max_sequential else 1
         return in_parallel(lambda meta: self.manifest(meta.file_name, meta.file_size), manifests, threads)
 
     def tables(
@@ -122,7 +122,7 @@ class ManifestReader:
     ) -> Iterator[ManifestTable]:
         """The entries of the manifests as columns, in order. A piece may hold several manifests, which are fetched in parallel.
 
-        With `partitions`, most entries of other partitions are left out.
+        With `partitions`, most entries of other partitions are left out, but not all.
         """
         for pieces in self._decoded_groups(_groups(manifests), partitions):
             yield from pieces
@@ -136,9 +136,9 @@ class ManifestReader:
     def _decoded_groups(
         self, groups: Sequence[Sequence[ManifestFileMeta]], partitions: Collection[bytes] | None
     ) -> Iterator[list[ManifestTable]]:
-        from paimon_cli.metadata import manifest_table  # loads numpy, which commands on snapshots do without
+        from paimon_cli.metadata import manifest_table  # loads numpy, which commands on snapshots do not need
 
-        if self.threads < 2 or sum(map(len, groups)) <= self._few:
+        if self.threads < 2 or sum(map(len, groups)) <= self._max_sequential:
             for group in groups:
                 yield self._decoded_group(group, partitions)
             return
@@ -155,7 +155,7 @@ class ManifestReader:
                 yield [some.result().columns() for some in waiting]
 
     def _decoded_group(self, group: Sequence[ManifestFileMeta], partitions: Collection[bytes] | None) -> list[ManifestTable]:
-        """The entries of these manifests. If they had to become objects, and are few, they are cached for the commit."""
+        """The entries of these manifests. If they are few and had to be decoded as objects, they are cached for the commit."""
         from paimon_cli.metadata.manifest_table import decode_manifests
 
         key = tuple((meta.file_name, meta.file_size) for meta in group)
@@ -192,13 +192,13 @@ class ManifestReader:
     def live_files_in(
         self, snapshot: Snapshot, manifests: Iterable[ManifestFileMeta], wanted: FileFilter = ALL_FILES
     ) -> FileTable:
-        """The live files for which `wanted` is true, from the manifests that may hold any."""
+        """The live files for which `wanted` is true. `manifests`: those of the snapshot that may hold any."""
         from paimon_cli.history.file_table import FileTable
 
         chosen = [*manifests]
-        is_big = sum(meta.num_added_files + meta.num_deleted_files for meta in chosen) >= _MANY_ENTRIES
+        has_many_entries = sum(meta.num_added_files + meta.num_deleted_files for meta in chosen) >= _MANY_ENTRIES
         try:
-            return FileTable.of(self.tables(chosen, wanted.partition_marks if is_big else None), wanted).live()
+            return FileTable.of(self.tables(chosen, wanted.partition_marks if has_many_entries else None), wanted).live()
         except DamagedFile as error:
             raise self.gone_or_damaged(snapshot, error) from error
 
@@ -215,28 +215,28 @@ class ManifestReader:
         if not self.storage.is_remote:
             return path, self._content(path, meta.file_size)
         content = self._contents.pop(path, None) or self._content(path, meta.file_size)
-        self._contents[path] = content  # a commit needs the manifests that its plan has read
-        while sum(map(len, list(self._contents.values()))) > _KEPT_BYTES:
+        self._contents[path] = content  # the commit will need the manifests that the plan has read
+        while sum(map(len, list(self._contents.values()))) > _CACHED_BYTES:
             self._contents.pop(next(iter(self._contents)), None)
         return path, content
 
     @property
-    def _what_to_do(self) -> str:
+    def _repair_hint(self) -> str:
         return f"restore the file, or see what can be repaired: paimon-cli repair {self.layout.argument}"
 
     def _content(self, path: str, size: int | None) -> bytes:
-        """The content of a file, checked against its `size` in metadata, because a file cut between two blocks looks complete."""
+        """The content of a file of the `size` that metadata records. A file that was cut between two blocks looks complete."""
         try:
             content = self.storage.read_bytes(path)
         except FileNotFoundError:
-            raise DamagedFile(f"{path} is missing", "a snapshot refers to it", self._what_to_do, path=path) from None
+            raise DamagedFile(f"{path} is missing", "a snapshot refers to it", self._repair_hint, path=path) from None
         if size is not None and len(content) != size:
-            why = f"it has {len(content)} bytes where {size} were written"
-            raise DamagedFile(f"{path} is damaged", why, self._what_to_do, path=path)
+            why = f"it has {len(content)} bytes, but {size} were written"
+            raise DamagedFile(f"{path} is damaged", why, self._repair_hint, path=path)
         return content
 
     def gone_or_damaged(self, snapshot: Snapshot, error: DamagedFile) -> NotFound | DamagedFile:
-        """The error to raise for a missing manifest: `SnapshotGone` if its snapshot has expired meanwhile, otherwise `error`."""
+        """The error to raise for a missing manifest: `SnapshotGone` if its snapshot no longer exists, otherwise `error`."""
         if self.storage.exists(self.layout.snapshot(snapshot.id)):
             return error
         return SnapshotGone(
@@ -248,11 +248,11 @@ class ManifestReader:
 
 def _groups(manifests: Sequence[ManifestFileMeta]) -> list[list[ManifestFileMeta]]:
     groups: list[list[ManifestFileMeta]] = []
-    filled = _GROUP_BYTES
+    group_bytes = _GROUP_BYTES
     for meta in manifests:
-        if filled >= _GROUP_BYTES:
+        if group_bytes >= _GROUP_BYTES:
             groups.append([])
-            filled = 0
+            group_bytes = 0
         groups[-1].append(meta)
-        filled += meta.file_size
+        group_bytes += meta.file_size
     return groups

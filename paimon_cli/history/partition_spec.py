@@ -13,13 +13,13 @@ from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 
 PartitionValues = Mapping[str, str | None]
-"""Partition key -> value as text, for some or all keys. Null is None, or the table's default partition name."""
+"""Partition key -> value as a string, for some or all keys. Null is None, or the table's default partition name."""
 BOOLEAN_WORDS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
 class PartitionSpec:
-    """A condition on partitions. `matches` takes a serialised partition."""
+    """A condition on partitions. `matches`: whether a serialised partition satisfies it."""
 
     matches: Callable[[bytes], bool]
 
@@ -39,7 +39,7 @@ class PartitionSpec:
         for name, text in values.items():
             if name not in keys:
                 what = f"the table's partition keys are {', '.join(keys)}" if keys else "the table is not partitioned"
-                raise UsageError(f"{name} is not a partition key", what)
+                raise UsageError(f"'{name}' is not a partition key", what)
             wanted[keys.index(name)] = _value(context, name, text)
 
         def matches(partition: bytes) -> bool:
@@ -58,7 +58,7 @@ class PartitionSpec:
 
 
 def pairs_of(context: TableContext, values: PartitionValues) -> tuple[str, ...]:
-    """The values as texts `key=value`, as a user would type them."""
+    """The values as strings `key=value`, as a user would type them."""
     null = context.options.partition_default_name
     return tuple(f"{key}={null if text is None else text}" for key, text in values.items())
 
@@ -70,7 +70,7 @@ def _value(context: TableContext, name: str, text: str | None) -> Any:
     try:
         return from_canonical(_json_value(text, t), t)
     except (ValueError, KeyError, ArithmeticError) as error:
-        raise UsageError(f"{name}={text}: not a value of {type_to_sql(t)}", str(error)) from error
+        raise UsageError(f"{name}={text}: the value is not of type {type_to_sql(t)}", str(error)) from error
 
 
 def _json_value(text: str, t: DataType) -> Any:
@@ -80,7 +80,7 @@ def _json_value(text: str, t: DataType) -> Any:
 
 
 def partition_text(context: TableContext, partition: bytes, separator: str = "/") -> str:
-    """A partition as text, '' for an unpartitioned table. Null is shown as the table's default partition name."""
+    """A partition as a string; '' in an unpartitioned table. Null is shown as the table's default partition name."""
     keys = context.schema.partition_keys
     types = context.schema.types_of(keys)
     default = context.options.partition_default_name

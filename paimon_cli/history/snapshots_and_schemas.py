@@ -19,7 +19,7 @@ from paimon_cli.storage.storage import PutOutcome, Storage
 from paimon_cli.storage.threads import Ahead, together
 
 _LONGEST_WALK = 32
-"""How many snapshots after a stale hint are probed one by one, before the directory is listed instead."""
+"""The number of snapshots after a stale hint that are probed one by one before the directory is listed instead."""
 _TRIES = 3
 _FRESH_SECONDS = 5.0
 """For how long a plan may use a snapshot that was fetched ahead."""
@@ -29,7 +29,7 @@ LONGEST_GAP = 1000
 
 @dataclass(frozen=True)
 class SnapshotHistory:
-    """Reads the directory `snapshot/`. Every call reads the storage, except what was fetched ahead, and `last_seen`."""
+    """Reads the directory `snapshot/`. Every call accesses the storage, except `last_seen` and what was fetched ahead."""
 
     storage: Storage
     layout: TableLayout
@@ -44,23 +44,23 @@ class SnapshotHistory:
         return Ahead(_FRESH_SECONDS)
 
     def fetch_hint(self) -> None:
-        """Start to read the LATEST hint for the next call, if that takes a request to a store. An old hint is harmless."""
+        """Start to read the LATEST hint for the next call, if the storage is remote. An outdated hint is harmless."""
         if self.storage.is_remote:
             self._hint_ahead.begin(lambda: self._hint(self.layout.latest_hint))
 
     def fetch_latest(self) -> None:
-        """Start to read the newest snapshot for a plan that will follow soon."""
+        """Start to read the newest snapshot for a plan that is about to follow, if the storage is remote."""
         if self.storage.is_remote:
             self._latest_ahead.begin(self._find_latest)
 
     def last_seen(self) -> Snapshot | None:
-        """The snapshot that `latest` returned last, on object stores only: a commit builds on it, and its put shows if it is
-        old.
+        """The snapshot that `latest` returned last, or None; on object stores only. A commit builds on it, and its put fails if
+        the snapshot is outdated.
         """
         return self._seen[-1] if self._seen and self.storage.is_remote else None
 
     def latest_id(self) -> int | None:
-        """The id of the newest snapshot, None if there is none. It is correct even if the hint or a listing is stale."""
+        """The id of the newest snapshot; None if there is none. Correct even if the hint or a listing is stale."""
         hint = self._hint(self.layout.latest_hint)
         if hint is not None and self.exists(hint):
             for newest in range(hint, hint + _LONGEST_WALK):
@@ -75,7 +75,7 @@ class SnapshotHistory:
         return newest
 
     def earliest_id(self) -> int | None:
-        """The id of the oldest existing snapshot of the history, None if there is none."""
+        """The id of the oldest existing snapshot of the history; None if there is none."""
         oldest = self._hint(self.layout.earliest_hint)
         if oldest is None or not self.exists(oldest):
             return min(self.ids(), default=None)
@@ -84,14 +84,14 @@ class SnapshotHistory:
         return oldest
 
     def latest(self) -> Snapshot | None:
-        """The newest snapshot, None if there is none. Tries again if a rollback or an expiry removes it meanwhile."""
-        return self._noted(self._find_latest())
+        """The newest snapshot; None if there is none. Tries again if a rollback or an expiry removes it in the meantime."""
+        return self._remembered(self._find_latest())
 
     def latest_to_plan(self) -> Snapshot | None:
-        """The newest snapshot, or one that `fetch_latest` read a moment ago: a plan may be out of date at any time anyway."""
-        return self._noted(self._latest_ahead.take(self._find_latest) if self.storage.is_remote else self._find_latest())
+        """The newest snapshot, or one that `fetch_latest` read a moment ago: a plan may be outdated at any time anyway."""
+        return self._remembered(self._latest_ahead.take(self._find_latest) if self.storage.is_remote else self._find_latest())
 
-    def _noted(self, found: Snapshot | None) -> Snapshot | None:
+    def _remembered(self, found: Snapshot | None) -> Snapshot | None:
         self._seen[:] = [] if found is None else [found]
         return found
 
@@ -106,7 +106,11 @@ class SnapshotHistory:
             snapshot = self.find(newest)
             if snapshot is not None:
                 return snapshot
-        raise NotFound(f"the newest snapshot of {self.layout.root} keeps vanishing", "another job is deleting snapshots")
+        raise NotFound(
+            f"the newest snapshot of {self.layout.root} disappears each time it is read",
+            "another job is deleting snapshots",
+            "run the command again when that job has ended",
+        )
 
     def _at_hint(self) -> Snapshot | None:
         """The newest snapshot if the hint is correct, otherwise None."""
@@ -114,7 +118,7 @@ class SnapshotHistory:
         return None if hint is None or self.exists(hint + 1) else self.find(hint)
 
     def _after_fetched_hint(self) -> Snapshot | None:
-        """The newest snapshot, searched from the hint on. The snapshot that it names and the next one are read in parallel."""
+        """The newest snapshot, searched from the hint on. The snapshot of the hint and the next one are read in parallel."""
         hint = self._hint_ahead.take(lambda: self._hint(self.layout.latest_hint))
         if hint is None:
             return None
@@ -126,15 +130,15 @@ class SnapshotHistory:
         return None
 
     def latest_hint(self) -> int | None:
-        """The id in the LATEST hint, which may be wrong; None without a hint. `StorageUnavailable` if it cannot be read."""
+        """The id in the LATEST hint, which may be wrong; None without a hint. Raises `StorageUnavailable`."""
         return self._read_hint(self.layout.latest_hint)
 
     def earliest_hint(self) -> int | None:
-        """The id in the EARLIEST hint, under the same conditions."""
+        """The id in the EARLIEST hint, which may be wrong; None without a hint. Raises `StorageUnavailable`."""
         return self._read_hint(self.layout.earliest_hint)
 
     def find(self, snapshot_id: int) -> Snapshot | None:
-        """The snapshot of this id, None if it does not exist. Raises `DamagedFile` if its file holds something else."""
+        """The snapshot with this id; None if it does not exist. Raises `DamagedFile` if its file holds something else."""
         path = self.layout.snapshot(snapshot_id)
         try:
             snapshot = Snapshot.from_json(self.storage.read_bytes(path), path)
@@ -145,14 +149,14 @@ class SnapshotHistory:
         return snapshot
 
     def get(self, snapshot_id: int) -> Snapshot:
-        """The snapshot of this id. Raises `NotFound`, whose message says whether it has expired or never existed."""
+        """The snapshot with this id. Raises `NotFound`, whose message shows whether it has probably expired."""
         snapshot = self.in_history(snapshot_id)
         if snapshot is None:
             raise self.missing(snapshot_id)
         return snapshot
 
     def in_history(self, snapshot_id: int) -> Snapshot | None:
-        """The snapshot of this id if it is part of the history; None also for a resurrected one."""
+        """The snapshot with this id if it is part of the history; None also for a resurrected one."""
         snapshot = self.find(snapshot_id)
         if snapshot is None or snapshot_id >= (self._hint(self.layout.earliest_hint) or 0):
             return snapshot
@@ -174,10 +178,10 @@ class SnapshotHistory:
         return self._listed()[1]
 
     def resurrected_ids(self) -> list[int]:
-        """The ids of resurrected snapshots, ascending: their number had expired before a slow writer published it.
+        """The ids of resurrected snapshots, ascending. A slow writer published them after their numbers had expired.
 
-        The writer deletes the file again, unless it dies first. These ids are before a gap before EARLIEST: no snapshot was built
-        on them, and their files may not exist any more.
+        The writer deletes such a snapshot again, unless it dies first. A gap separates these ids from EARLIEST and later ones: no
+        snapshot was built on them, and their data files may no longer exist.
         """
         return self._listed()[0]
 
@@ -187,11 +191,11 @@ class SnapshotHistory:
         if not ids or ids[-1] - ids[0] < len(ids):
             return [], ids
         earliest = self._hint(self.layout.earliest_hint)
-        if earliest is None or (place := bisect_left(ids, earliest)) == len(ids) or ids[place] != earliest:
+        if earliest is None or (index := bisect_left(ids, earliest)) == len(ids) or ids[index] != earliest:
             return [], ids
-        while place and ids[place - 1] == ids[place] - 1:
-            place -= 1
-        return ids[:place], ids[place:]
+        while index and ids[index - 1] == ids[index] - 1:
+            index -= 1
+        return ids[:index], ids[index:]
 
     def unbroken(self, newest: Snapshot | None) -> Iterator[Snapshot]:
         """The snapshots from `newest` back to EARLIEST or the first gap. Each was built on the next one in this order."""
@@ -202,9 +206,7 @@ class SnapshotHistory:
             snapshot = self.find(snapshot.id - 1) if snapshot.id not in (1, earliest) else None
 
     def likely_ids(self, first: int, last: int) -> list[int]:
-        """The numbers from `first` to `last` that may be snapshots: listed ones, and those in gaps that a stale listing
-        explains.
-        """
+        """The numbers from `first` to `last` that may be snapshots: listed ones, and gaps that a stale listing can explain."""
         if last - first <= LONGEST_GAP:
             return list(range(first, last + 1))
         listed = sorted({first, *(number for number in self.ids() if first < number < last), last})
@@ -212,7 +214,7 @@ class SnapshotHistory:
         return sorted([*listed, *hidden])
 
     def newest_first(self, limit: int | None = None) -> Iterator[Snapshot]:
-        """The snapshots, newest first, read one at a time; ends where they have expired, even during the iteration."""
+        """The snapshots, newest first, read one at a time. The iteration ends at expired ones, even if they expire during it."""
         snapshot = self.latest() if limit != 0 else None
         yielded = 0
         while snapshot is not None:
@@ -220,8 +222,8 @@ class SnapshotHistory:
             yielded += 1
             if yielded == limit:
                 return
-            below = snapshot.id - 1
-            snapshot = (self.find(below) or self._next_below(below)) if below else None
+            older = snapshot.id - 1
+            snapshot = (self.find(older) or self._next_below(older)) if older else None
 
     def at_time(self, millis: int) -> Snapshot | None:
         """The newest snapshot committed at or before this time (epoch millis); None if all are later."""
@@ -229,7 +231,7 @@ class SnapshotHistory:
         low, high = 0, len(ids)
         while low < high:
             middle = (low + high) // 2
-            # A snapshot that expired since the listing was older than all that remain.
+            # a snapshot that has expired since the listing was older than all that remain
             snapshot = self.find(ids[middle])
             if snapshot is None or snapshot.time_millis <= millis:
                 low = middle + 1
@@ -265,7 +267,7 @@ class SnapshotHistory:
 
 def gaps(ids: Sequence[int]) -> Iterator[range]:
     """The numbers that are missing between ids in ascending order."""
-    return (range(below + 1, above) for below, above in pairwise(ids) if above > below + 1)
+    return (range(lower + 1, upper) for lower, upper in pairwise(ids) if upper > lower + 1)
 
 
 @dataclass(frozen=True)
@@ -282,9 +284,9 @@ class SchemaHistory:
         return sorted(number for entry in entries if (number := parse_numbered(SCHEMA_PREFIX, entry.name)) is not None)
 
     def at_opening(self) -> TableSchema | None:
-        """The newest schema when a table is opened, if few requests show it without a listing; otherwise None.
+        """The newest schema when a table is opened, if two requests can show it; None if the directory must be listed.
 
-        Most tables still have the schema that they were created with. Ids have no gaps.
+        Most tables still have the schema that they were created with, and ids have no gaps.
         """
         if not self.storage.is_remote:
             return None
@@ -320,7 +322,7 @@ class SchemaHistory:
         return newest
 
     def newest_readable(self) -> TableSchema | None:
-        """The newest schema that can be read, None if there is none. For commands that examine damaged tables."""
+        """The newest schema that can be read; None if there is none. For commands that examine damaged tables."""
         for number in reversed(self.ids()):
             try:
                 return self.get(number)
@@ -329,7 +331,7 @@ class SchemaHistory:
         return None
 
     def get(self, schema_id: int) -> TableSchema:
-        """The schema of this id. Raises `NotFound` if it does not exist, `DamagedFile` if its file holds something else."""
+        """The schema with this id. Raises `NotFound` if it does not exist, `DamagedFile` if its file holds something else."""
         schema = self._find(schema_id)
         if schema is None:
             path = self.layout.schema(schema_id)
@@ -350,12 +352,12 @@ class SchemaHistory:
         return self._read[schema_id]
 
     def commit(self, schema: TableSchema) -> bool:
-        """Publish a new schema; False if another writer has taken its id. `CommitUnknown` if the outcome is unknown."""
+        """Publish a new schema. Returns false if another writer has taken its id. Raises `CommitUnknown`."""
         path = self.layout.schema(schema.id)
         content = schema.to_json().encode()
         if self.storage.put_if_absent(path, content) is PutOutcome.CREATED:
             return True
-        # The answer to a successful put may get lost; then the file exists, and holds our schema.
+        # the response to a successful put may be lost; then the file exists and holds our schema
         published = self._read_back(path)
         if published is not None and (published == content or not content.startswith(published)):
             return published == content

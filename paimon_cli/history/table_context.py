@@ -1,4 +1,4 @@
-"""The context of a table: its storage, schema and options, its history, and the paths of its files. All phases work on it."""
+"""The context of a table, which all phases share: storage, schema and options, histories, and the paths of files."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _MAX_BYTES = 64 << 20
 
 
 class KnownFiles:
-    """Reads each file once, even if several threads need it at the same time. Pickled without the contents."""
+    """Caches files. Each is read once, even if several threads need it at the same time. Pickled without contents."""
 
-    def __init__(self, most_bytes: int = _MAX_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._files: dict[str, Future[bytes]] = {}
         self._size = 0
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return KnownFiles, (self._most_bytes,)
+        return KnownFiles, (self._max_bytes,)
 
     def content(self, path: str, read: Callable[[], bytes]) -> bytes:
         """The content of a file, as returned by `read` at the first call. Errors are not cached."""
@@ -68,13 +68,13 @@ class KnownFiles:
             return
         with self._lock:
             self._size += len(known.result())
-            while self._size > self._most_bytes and len(self._files) > 1:
+            while self._size > self._max_bytes and len(self._files) > 1:
                 oldest = next(name for name, file in self._files.items() if file.done())
                 self._size -= len(self._files.pop(oldest).result())
 
 
 class TableHistory:
-    """The histories of a table; a base for classes with a storage, a root and a branch."""
+    """The histories of a table: a base class of contexts, which have a URL, a storage and a branch."""
 
     url: str
     storage: Storage
@@ -107,7 +107,7 @@ class TableHistory:
 
     @cached_property
     def manifest_cache(self) -> ManifestCache:
-        from paimon_cli.history.manifest_cache import ManifestCache  # loads numpy, which commands on snapshots do without
+        from paimon_cli.history.manifest_cache import ManifestCache  # loads numpy, which commands on snapshots do not need
 
         return ManifestCache(self.manifests)
 
@@ -116,7 +116,7 @@ class TableHistory:
 class TableContext(TableHistory):
     """A table at one schema. Picklable: Spark tasks access the table through it.
 
-    `url`: the normalised root of the table. `options`: those of the schema, overridden by dynamic options.
+    `url`: the normalised root of the table. `options`: the options of the schema, overridden by dynamic options.
     """
 
     url: str
@@ -148,9 +148,9 @@ class TableContext(TableHistory):
     ) -> TableContext:
         """Open a table at its latest schema, or at `schema`.
 
-        Raises `NotFound` if there is no table, `NotSupported` for options that this version does not know.
-
         `opened`: a context of the same branch on the same storage, whose histories and caches are shared.
+
+        Raises `NotFound` if there is no table, `NotSupported` for options that this version does not know.
         """
         root = url.rstrip("/")
         if storage is None:
@@ -160,7 +160,7 @@ class TableContext(TableHistory):
         options = schema.typed_options.with_overrides(dynamic_options) if dynamic_options else schema.typed_options
         clock, random, trace = clock or SystemClock(), random or SystemRandom(), trace or NoTrace()
         context = TableContext(root, storage, schema, options, clock, random, branch=branch, trace=trace)
-        context.__dict__.update(layout=schemas.layout, schemas=schemas)  # which keeps the schema that it has read
+        context.__dict__.update(layout=schemas.layout, schemas=schemas)  # `schemas` has cached the schema
         if opened is not None:
             context.__dict__["snapshots"] = opened.snapshots
         context.check(OPEN)
@@ -168,7 +168,7 @@ class TableContext(TableHistory):
 
     @cached_property
     def mode(self) -> TableMode:
-        """The table's keys, buckets, merge engine, changelog producer and deletion vectors."""
+        """What the table is: its keys, buckets, merge engine, changelog producer and deletion vectors."""
         return TableMode.of(self.schema, self.options, self.shows_level_0)
 
     def check(self, work: str) -> None:
@@ -199,16 +199,18 @@ class TableContext(TableHistory):
     def at_schema(self, schema_id: int) -> TableContext:
         """The table with the columns of an older schema.
 
-        Options stay the same, with the older names of columns, except `deletion-vectors.enabled`, which is the older schema's.
+        Options stay the same, with the older names of columns. Only `deletion-vectors.enabled` is that of the older schema.
         """
         return self if schema_id == self.schema.id else self._with_columns_of(self.schemas.get(schema_id))
 
     def _with_columns_of(self, older: TableSchema) -> TableContext:
-        were = {field.id: field.name for field in older.fields}
-        added = {field.name for field in self.schema.fields if field.id not in were}
-        renamed = {field.name: were[field.id] for field in self.schema.fields if were.get(field.id, field.name) != field.name}
+        old_names = {field.id: field.name for field in older.fields}
+        added = {field.name for field in self.schema.fields if field.id not in old_names}
+        renamed = {
+            field.name: old_names[field.id] for field in self.schema.fields if old_names.get(field.id, field.name) != field.name
+        }
         options = renamed_in_options(without_sequence_fields(self.options.raw, added), renamed)
-        if options.get(VECTORS_ENABLED) == self.schema.options.get(VECTORS_ENABLED):  # else one call has its own
+        if options.get(VECTORS_ENABLED) == self.schema.options.get(VECTORS_ENABLED):  # otherwise a dynamic option has set it
             options = {**options, VECTORS_ENABLED: older.options.get(VECTORS_ENABLED, "false")}
         return replace(self, schema=older, options=TableOptions(options))
 
@@ -220,7 +222,7 @@ class TableContext(TableHistory):
         return replace(self, branch=branch, schema=schema)
 
     def seen_from(self, branch: str) -> TableContext:
-        """The history of another branch with the schema of this context, to inspect the files of that branch."""
+        """The history of another branch with the schema of this context, to inspect that branch's files."""
         return replace(self, branch=branch)
 
     @property
@@ -239,8 +241,8 @@ class TableContext(TableHistory):
 
     @cached_property
     def file_layout(self) -> FileLayout:
-        """What data files of this schema hold: the same for the writers of all buckets."""
-        from paimon_cli.metadata.data_file_schema import FileLayout  # loads Arrow, which commands on metadata do without
+        """The columns and types of data files of this schema, shared by the writers of all buckets."""
+        from paimon_cli.metadata.data_file_schema import FileLayout  # loads Arrow, which commands on metadata do not need
 
         return FileLayout.of(self.schema)
 
@@ -253,17 +255,17 @@ class TableContext(TableHistory):
         return {}
 
     def partition_values(self, partition: bytes) -> tuple[Any, ...]:
-        """Internal values of a serialised partition."""
+        """The internal values of a serialised partition."""
         return self._decoded(partition, self.partition_types, "partition")
 
     def key_of(self, key: bytes) -> tuple[Any, ...]:
         """A serialised primary key as a value that compares in Paimon's order (`datatypes.key_order.Key`)."""
-        from paimon_cli.datatypes.key_order import comparable_key  # loads Arrow, which commands on metadata do without
+        from paimon_cli.datatypes.key_order import comparable_key  # loads Arrow, which commands on metadata do not need
 
         return comparable_key(self._decoded(key, self.key_types, "key"))
 
     def partition_path_of(self, partition: bytes) -> str:
-        """The path of a partition: '' or 'k=v/k2=v2/'."""
+        """The path of a partition, such as 'k=v/k2=v2/'; '' in an unpartitioned table."""
         if partition not in self._partition_paths:
             values = self.partition_values(partition)
             default, legacy = self.options.partition_default_name, self.options.partition_legacy_name
@@ -272,7 +274,7 @@ class TableContext(TableHistory):
         return self._partition_paths[partition]
 
     def bucket_path(self, partition: bytes, bucket: int) -> str:
-        """The path of a bucket below the table, such as 'k=v/bucket-0'."""
+        """The path of a bucket relative to the table, such as 'k=v/bucket-0'."""
         return self.layout.bucket_directory(self.partition_path_of(partition), bucket).removeprefix(f"{self.layout.root}/")
 
     def data_file_path(self, partition: bytes, bucket: int, file: DataFileMeta) -> str:
@@ -298,7 +300,7 @@ class TableContext(TableHistory):
 
     @cached_property
     def _data_prefix(self) -> str:
-        """'' or 'directory/', by `data-file.path-directory`."""
+        """The option `data-file.path-directory` as a prefix, such as 'directory/'; '' without it."""
         directory = (self.options.data_file_path_directory or "").strip("/")
         return f"{directory}/" * bool(directory)
 

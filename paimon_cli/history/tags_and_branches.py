@@ -25,7 +25,7 @@ from paimon_cli.storage.storage import Storage
 
 @dataclass(frozen=True)
 class BranchList:
-    """Reads the directory `branch/`. A branch without a schema does not exist, because its creation was not finished."""
+    """Reads the directory `branch/`. A branch without a schema does not exist: its creation was not finished."""
 
     storage: Storage
     layout: TableLayout
@@ -49,7 +49,7 @@ class BranchList:
         names = self.names()
         why = f"its branches are {', '.join([MAIN_BRANCH, *names])}" if names else "it has no branches"
         return NotFound(
-            f"no branch '{name}' of {self.layout.root}",
+            f"no branch '{name}' in {self.layout.root}",
             why,
             f"paimon-cli branches ls {shlex.quote(self.layout.root)}",
             branch=name,
@@ -57,9 +57,9 @@ class BranchList:
 
 
 def check_branch_name(name: str) -> None:
-    """Raise `UsageError` for names that are not file names, and for those that Paimon refuses: main, blank, or only digits."""
+    """Raise `UsageError` for a name that is not a file name, or that Paimon refuses: main, blank, or only digits."""
     if name == MAIN_BRANCH or name.isdigit() or not is_plain_name(name) or not name.strip() or "$" in name:
-        why = f"it must be a file name without $, not all digits, and not {MAIN_BRANCH}"
+        why = f"a branch name is a file name without $, other than {MAIN_BRANCH}, and not all digits"
         raise UsageError(f"'{name}' cannot be the name of a branch", why)
 
 
@@ -87,7 +87,7 @@ class TagHistory:
         return None if content is None else Tag.from_json(content, self.layout.tag(name))
 
     def get(self, name: str) -> Tag:
-        """The tag of this name. Raises `NotFound`, which lists the existing tags."""
+        """The tag with this name. Raises `NotFound`, which lists the existing tags."""
         tag = self.find(name)
         if tag is None:
             names = self.names()
@@ -98,7 +98,7 @@ class TagHistory:
         return tag
 
     def all(self) -> dict[str, Tag]:
-        """Name -> tag, for all tags. A tag that is deleted meanwhile may be missing."""
+        """Name -> tag, for all tags. A tag that is deleted in the meantime may be missing."""
         found = {name: self.find(name) for name in self.names()}
         return {name: tag for name, tag in found.items() if tag is not None}
 
@@ -116,7 +116,7 @@ class ChangelogHistory:
         return sorted(number for entry in entries if (number := parse_numbered(CHANGELOG_PREFIX, entry.name)) is not None)
 
     def find(self, snapshot_id: int) -> Snapshot | None:
-        """The changelog of this snapshot, None if there is none. Raises `DamagedFile` if its file holds something else."""
+        """The changelog of this snapshot; None if there is none. Raises `DamagedFile` if its file holds something else."""
         path = self.layout.changelog(snapshot_id)
         try:
             snapshot = Snapshot.from_json(self.storage.read_bytes(path), path)
@@ -127,5 +127,5 @@ class ChangelogHistory:
         return snapshot
 
     def all(self) -> list[Snapshot]:
-        """All long-lived changelogs, oldest first. One that expires meanwhile may be missing."""
+        """All long-lived changelogs, oldest first. One that expires in the meantime may be missing."""
         return [found for number in self.ids() if (found := self.find(number)) is not None]

@@ -64,7 +64,7 @@ def _file_violations(
     if size is None:
         yield Violation(missing, path, f"is named by snapshot {version.snapshot.id} and is missing")
     elif size != file.file_size:
-        yield Violation(wrong_size, path, f"has {size} bytes, its metadata says {file.file_size}")
+        yield Violation(wrong_size, path, f"has {size} bytes, but its metadata says {file.file_size}")
 
 
 def file_can_be_opened(context: TableContext, entry: ManifestEntry) -> Iterator[Violation]:
@@ -76,7 +76,7 @@ def file_can_be_opened(context: TableContext, entry: ManifestEntry) -> Iterator[
         yield Violation("PV031", path, str(error))
         return
     if rows != entry.file.row_count:
-        yield Violation("PV031", path, f"holds {rows} rows, its metadata says {entry.file.row_count}")
+        yield Violation("PV031", path, f"holds {rows} rows, but its metadata says {entry.file.row_count}")
 
 
 def statistics_exist(version: Version, stored: StoredFiles) -> Iterator[Violation]:

@@ -24,7 +24,7 @@ def index_files_exist(version: Version, stored: StoredFiles | None = None) -> It
         if size is None:
             yield Violation(code, version.index_path(entry), f"is named by snapshot {version.snapshot.id} and is missing")
         elif size != index.file_size:
-            yield Violation(code, version.index_path(entry), f"has {size} bytes, its metadata says {index.file_size}")
+            yield Violation(code, version.index_path(entry), f"has {size} bytes, but its metadata says {index.file_size}")
 
 
 def vectors_are_not_dangling(version: Version) -> Iterator[Violation]:
@@ -94,7 +94,7 @@ def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[V
         found = len(content) // KEY_HASH_BYTES
         if len(content) % KEY_HASH_BYTES or found != entry.index_file.row_count:
             said = entry.index_file.row_count
-            yield Violation("PV043", version.index_path(entry), f"holds {found} hashes, its metadata says {said}")
+            yield Violation("PV043", version.index_path(entry), f"holds {found} hashes, but its metadata says {said}")
         return
     rows = {e.file.file_name: e.file.row_count for e in version.at(entry.bucket_id)}
     for vector in entry.index_file.deletion_vector_ranges or ():
@@ -109,5 +109,7 @@ def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[V
             yield Violation("PV040", path, f"marks row {positions.max()} of {vector.data_file_name}, which has {have}")
         if vector.cardinality is not None and vector.cardinality != len(positions):
             yield Violation(
-                "PV040", path, f"marks {len(positions)} rows of {vector.data_file_name}, its metadata says {vector.cardinality}"
+                "PV040",
+                path,
+                f"marks {len(positions)} rows of {vector.data_file_name}, but its metadata says {vector.cardinality}",
             )

@@ -257,7 +257,7 @@ def _damage(version: Version, entry: ManifestEntry, read: bool) -> str | None:
         return None
     size = version.context.storage.file_size(version.context.data_file_path(*bucket_id, entry.file))
     if size != entry.file.file_size:
-        return f"it has {size} bytes, its metadata says {entry.file.file_size}"
+        return f"it has {size} bytes, but its metadata says {entry.file.file_size}"
     found = file_holds_its_rows(version, entry) if read else ()
     return next((violation.message for violation in found if violation.code == "PV031"), None)
 

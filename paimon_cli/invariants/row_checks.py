@@ -1,4 +1,4 @@
-"""Checks that read data files: rows are sorted, in the right bucket, and match the metadata (FORMAT.md, section 5.4)."""
+"""Checks that read data files: rows are sorted, in the right bucket, and agree with the metadata (FORMAT.md, section 5.4)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BATCH_ROWS = 1 << 16
 
 
 def file_holds_its_rows(version: Version, entry: ManifestEntry) -> Iterator[Violation]:
-    """Every check of the rows of one live file, batch by batch: PV030, PV031, PV032, PV034 to PV038, PV044 to PV047, PV049."""
+    """All checks of the rows of a live file, batch by batch: PV030, PV031, PV032, PV034 to PV038, PV044 to PV047, PV049."""
     path = version.file_path(entry)
     try:
         context = version.context.at_schema(entry.file.schema_id)
@@ -45,7 +45,7 @@ def file_holds_its_rows(version: Version, entry: ManifestEntry) -> Iterator[Viol
 
 
 class _RowsOfFile:
-    """Collects facts about the rows of a file batch by batch, and reports violations at the end."""
+    """Collects facts about the rows of a file, batch by batch, and reports violations at the end."""
 
     def __init__(self, context: TableContext, version: Version, entry: ManifestEntry, path: str) -> None:
         self._context = context
@@ -59,10 +59,10 @@ class _RowsOfFile:
         self._last: pa.RecordBatch | None = None
         self._sequences = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
         self._retractions = 0
-        self._disordered = False
-        self._misplaced = 0
-        self._strangers = 0
-        self._two_keys = 0
+        self._unordered = False
+        self._wrong_bucket = 0
+        self._wrong_partition = 0
+        self._unequal_keys = 0
 
     def violations(self) -> Iterator[Violation]:
         entry, schema = self._entry, self._context.schema
@@ -73,10 +73,10 @@ class _RowsOfFile:
                 self._check(batch)
         if self._keys:
             yield from self._key_violations()
-        if self._misplaced:
-            yield self._of("PV035", f"{self._misplaced} of its rows belong to another bucket by their key")
-        if self._strangers:
-            yield self._of("PV036", f"{self._strangers} of its rows belong to another partition")
+        if self._wrong_bucket:
+            yield self._of("PV035", f"{self._wrong_bucket} of its rows belong to another bucket, according to their keys")
+        if self._wrong_partition:
+            yield self._of("PV036", f"{self._wrong_partition} of its rows belong to another partition")
         for code, message in self._ranges.differences(entry.file, self._keys):
             yield self._of(code, message)
 
@@ -86,18 +86,18 @@ class _RowsOfFile:
     def _check(self, batch: pa.RecordBatch) -> None:
         if self._keys:
             ordered = self._entry.is_postponed or _ascends(batch, self._last, self._keys)
-            self._disordered = self._disordered or not ordered
+            self._unordered = self._unordered or not ordered
             sequences = batch.column(SEQUENCE_NUMBER).to_numpy()
             self._sequences = (min(self._sequences[0], int(sequences.min())), max(self._sequences[1], int(sequences.max())))
-            self._two_keys += int(np.count_nonzero(_differ(batch, self._keys)))
+            self._unequal_keys += int(np.count_nonzero(_differ(batch, self._keys)))
             self._retractions += int(np.count_nonzero(batch.column(VALUE_KIND).to_numpy() & 1))
         self._first, self._last = self._first or batch.slice(0, 1), batch.slice(batch.num_rows - 1)
-        self._misplaced += self._in_other_buckets(batch)
-        self._strangers += self._in_other_partitions(batch)
-        self._ranges.look_at(batch)
+        self._wrong_bucket += self._in_other_buckets(batch)
+        self._wrong_partition += self._in_other_partitions(batch)
+        self._ranges.add(batch)
 
     def _in_other_buckets(self, batch: pa.RecordBatch) -> int:
-        """Rows in the wrong bucket; checked only if the hash of a row's own columns decides its bucket."""
+        """The number of rows in the wrong bucket; checked only if the hash of a row's own columns decides its bucket."""
         schema, options, total = self._context.schema, self._context.options, self._entry.total_buckets
         names = schema.bucket_key_names
         types, function = schema.types_of(names), options.bucket_function
@@ -110,46 +110,46 @@ class _RowsOfFile:
         schema, context = self._context.schema, self._context
         if not schema.partition_keys:
             return 0
-        strange = np.zeros(batch.num_rows, dtype=bool)
+        in_other = np.zeros(batch.num_rows, dtype=bool)
         values = context.partition_values(self._entry.partition)
         for name, t, value in zip(schema.partition_keys, context.partition_types, values, strict=True):
-            column, said = comparable(batch.column(name)), comparable(values_to_arrow([value], t))[0].as_py()
-            if said is None:
-                strange |= column.is_valid().to_numpy(zero_copy_only=False)
+            column, stored = comparable(batch.column(name)), comparable(values_to_arrow([value], t))[0].as_py()
+            if stored is None:
+                in_other |= column.is_valid().to_numpy(zero_copy_only=False)
             else:
-                strange |= ~np.array([item == said for item in column.unique().to_pylist()])[_codes(column)]
-        return int(np.count_nonzero(strange))
+                in_other |= ~np.array([item == stored for item in column.unique().to_pylist()])[_codes(column)]
+        return int(np.count_nonzero(in_other))
 
     def _key_violations(self) -> Iterator[Violation]:
         file, schema = self._entry.file, self._context.schema
-        if self._disordered:
+        if self._unordered:
             yield self._of("PV030", "its rows are not in strictly ascending order of their keys")
-        if self._two_keys:
-            yield self._of("PV049", f"{self._two_keys} of its rows have another key in their _KEY_ columns")
+        if self._unequal_keys:
+            yield self._of("PV049", f"{self._unequal_keys} of its rows have a different key in their _KEY_ columns")
         if file.delete_row_count is not None and file.delete_row_count != self._retractions:
             code = "PV034" if file.delete_row_count else "PV044"
-            yield self._of(code, f"holds {self._retractions} retractions, its metadata says {file.delete_row_count}")
+            yield self._of(code, f"holds {self._retractions} retractions, but its metadata says {file.delete_row_count}")
         if self._context.options.deletion_vectors_enabled and file.level > 0 and self._retractions:
             yield self._of("PV046", f"holds {self._retractions} retractions at level {file.level}")
         if self._first is None or self._last is None:
             return
         first, last = (key_at([comparable(row.column(name)) for name in self._keys], 0) for row in (self._first, self._last))
         types = schema.types_of(self._keys)
-        least, greatest = stored_key(file.min_key, types), stored_key(file.max_key, types)
-        # The range may be wider than the rows, because Java includes retractions that were dropped during a merge.
+        lowest, highest = stored_key(file.min_key, types), stored_key(file.max_key, types)
+        # the range may be wider than the rows, because Java includes retractions that a merge has dropped
         postponed = self._entry.is_postponed
-        if not (self._disordered or postponed) and (first < least or last > greatest):
+        if not (self._unordered or postponed) and (first < lowest or last > highest):
             yield self._of("PV032", f"its keys are {first} to {last}, which its metadata does not cover")
-        elif last < greatest and file.level == 0 and self._context.options.merge_engine == "deduplicate" and not postponed:
-            yield self._of("PV045", f"its last key is {last}, its metadata says {greatest}")
+        elif last < highest and file.level == 0 and self._context.options.merge_engine == "deduplicate" and not postponed:
+            yield self._of("PV045", f"its last key is {last}, but its metadata says {highest}")
         if self._sequences[0] < file.min_sequence_number or self._sequences[1] > file.max_sequence_number:
-            said = f"{file.min_sequence_number} to {file.max_sequence_number}"
-            seen = f"{self._sequences[0]} to {self._sequences[1]}"
-            yield self._of("PV032", f"its sequence numbers are {seen}, its metadata says {said}")
+            recorded = f"{file.min_sequence_number} to {file.max_sequence_number}"
+            found = f"{self._sequences[0]} to {self._sequences[1]}"
+            yield self._of("PV032", f"its sequence numbers are {found}, but its metadata says {recorded}")
 
 
 def _differ(batch: pa.RecordBatch, keys: list[str]) -> np.ndarray:
-    """Rows whose `_KEY_` columns differ from the columns of the table."""
+    """Whether the `_KEY_` columns of each row differ from the table's own columns."""
     differ = np.zeros(batch.num_rows, dtype=bool)
     for name in keys:
         stored, own = comparable(batch.column(KEY_PREFIX + name)), comparable(batch.column(name))
@@ -195,13 +195,13 @@ def one_unmarked_row_per_key(version: Version, bucket_id: BucketId) -> Iterator[
     rows = pa.concat_batches(shown)
     words = order_words([rows.column(name) for name in keys])
     order = stable_order(words)
-    twice = rows.num_rows - len(group_starts([word[order] for word in words]))
-    if twice:
-        yield Violation("PV033", version.bucket_directory(bucket_id), f"{twice} rows repeat keys that another row already shows")
+    repeated = rows.num_rows - len(group_starts([word[order] for word in words]))
+    if repeated:
+        yield Violation("PV033", version.bucket_directory(bucket_id), f"{repeated} rows have the key of another visible row")
 
 
 def keys_live_in_one_bucket(version: Version) -> Iterator[Violation]:
-    """PV060. Readers would return a key twice, and writers could not tell which bucket it belongs to."""
+    """PV060. If a key were in two buckets, readers would return it twice, and writers could not tell which one it belongs to."""
     context = version.context
     if context.mode.bucket_mode is not BucketMode.CROSS_PARTITION:
         return
@@ -218,13 +218,13 @@ def keys_live_in_one_bucket(version: Version) -> Iterator[Violation]:
         yield Violation("PV031", str(error.details.get("path", version.path)), str(error))
         return
     if found is not None:
-        places = " and ".join(context.bucket_path(*bucket_id) for bucket_id in found.bucket_ids)
-        what = f"{found.count} keys live in several buckets, such as {found.key} in {places}"
+        paths = " and ".join(context.bucket_path(*bucket_id) for bucket_id in found.bucket_ids)
+        what = f"{found.count} keys are in several buckets, such as {found.key} in {paths}"
         yield Violation("PV060", version.path, what)
 
 
 def lower_levels_are_not_older(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
-    """PV059. Compactions look up the previous row of a key from level 1 upwards, and take the first one that they find."""
+    """PV059. Compactions look up the previous row of a key from level 1 on, and use the first one that they find."""
     context = version.context
     if not context.mode.looks_up_old_rows or context.options.deletion_vectors_enabled or context.mode.merge_engine == "first-row":
         return
@@ -236,12 +236,12 @@ def lower_levels_are_not_older(version: Version, bucket_id: BucketId) -> Iterato
         if len({file.level for run in section for file in run.files}) > 1:
             found += sum(batch.num_rows for batch in merge_section(context, bucket, section, columns, level_engine=engine))
     if found:
-        why = f"{found} keys have an older row at a lower level than the newest one, which compactions therefore do not find"
+        why = f"{found} keys have an older row at a lower level than their newest one, so compactions do not find the newest one"
         yield Violation("PV059", version.bucket_directory(bucket_id), why)
 
 
 class OlderBelow(EngineAround):
-    """Returns one row of each key that has an older row at a lower level than at a higher one. Rows need a column LEVEL."""
+    """Returns one row of each key that has an older row at a lower level than a newer row. Rows need a column LEVEL."""
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         levels = rows.rows.column(LEVEL).to_numpy()[rows.order]
@@ -255,7 +255,7 @@ class OlderBelow(EngineAround):
 
 
 def _shown_rows(version: Version, bucket_id: BucketId) -> Iterator[pa.RecordBatch]:
-    """Key and kind columns of the rows above level 0, without retractions and rows deleted by vectors."""
+    """The key columns and row kinds of a bucket above level 0, without retractions and rows that vectors delete."""
     entries = [entry for entry in version.at(bucket_id) if entry.file.level > 0]
     indexes = tuple(e.index_file for e in version.index_entries if e.bucket_id == bucket_id)
     bucket = BucketFiles(*bucket_id, 0, tuple(entry.file for entry in entries), indexes)
@@ -270,14 +270,14 @@ FLOATS = frozenset({"FLOAT", "DOUBLE"})
 
 
 class ColumnRanges:
-    """The least and greatest value and the null count of each column; values in the form of `comparable`."""
+    """The smallest and greatest value and the null count of each column. Values are in the form of `comparable`."""
 
     def __init__(self, fields: Sequence[DataField]) -> None:
         self._fields = fields
         self._nulls = dict.fromkeys((field.name for field in fields), 0)
         self._ends: dict[str, tuple[Any, Any]] = {}
 
-    def look_at(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
         for field in self._fields:
             column = batch.column(field.name)
             self._nulls[field.name] += column.null_count
@@ -292,10 +292,10 @@ class ColumnRanges:
                 self._ends[field.name] = (min(low, ends["min"]), max(high, ends["max"]))
 
     def differences(self, file: DataFileMeta, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """PV037, PV038, PV047: the code and the difference. `keys`: the columns of the key statistics, by which readers prune."""
+        """The violations PV037, PV038 and PV047 of a file, each with a message. `keys`: the columns of its key statistics."""
         for field in self._fields:
             if not field.type.nullable and self._nulls[field.name]:
-                yield "PV047", f"column {field.name} is NOT NULL and holds {self._nulls[field.name]} nulls"
+                yield "PV047", f"column {field.name} is NOT NULL, but holds {self._nulls[field.name]} nulls"
         by_name = {field.name: field for field in self._fields}
         yield from self._misses(file.key_stats, [by_name[name] for name in keys], "key statistics")
         listed = by_name if file.value_stats_cols is None else file.value_stats_cols
@@ -304,22 +304,22 @@ class ColumnRanges:
     def _misses(self, stats: SimpleStats, fields: Sequence[DataField], what: str) -> Iterator[tuple[str, str]]:
         types = [field.type.with_nullable(True) for field in fields]
         try:
-            least, greatest = deserialize_row(stats.min_values, types), deserialize_row(stats.max_values, types)
+            lowest, highest = deserialize_row(stats.min_values, types), deserialize_row(stats.max_values, types)
         except ValueError:
-            return  # statistics of another arity are ignored: readers do not prune by them
+            return  # readers ignore statistics with another number of columns, too
         counts = stats.null_counts if stats.null_counts is not None else (None,) * len(fields)
-        for field, low, high, nulls in zip(fields, least, greatest, counts, strict=False):
+        for field, low, high, nulls in zip(fields, lowest, highest, counts, strict=False):
             if nulls is not None and nulls != self._nulls[field.name] and field.type.root not in NESTED:
-                yield "PV038", f"column {field.name} holds {self._nulls[field.name]} nulls, its {what} say {nulls}"
+                yield "PV038", f"column {field.name} holds {self._nulls[field.name]} nulls, but its {what} say {nulls}"
             if not self._covers(field, low, high):
-                yield "PV037", f"column {field.name} holds values outside of {low!r} to {high!r}, which its {what} say"
+                yield "PV037", f"column {field.name} holds values outside of {low!r} to {high!r}, the range in its {what}"
 
     def _covers(self, field: DataField, low: Any, high: Any) -> bool:
-        """Whether the bounds cover the values. NaN is no bound: some writers start with NaN and never replace it."""
+        """Whether the bounds cover the values. NaN is not a bound: some writers start with NaN and never replace it."""
         ends = self._ends.get(field.name)
         if ends is None:
             return True
-        if field.type.root == "CHAR":  # ORC's own statistics have the padding, its rows come without
+        if field.type.root == "CHAR":  # ORC's own statistics include the padding, the rows that it returns do not
             ends, low, high = (ends[0].rstrip(" "), ends[1].rstrip(" ")), low and low.rstrip(" "), high and high.rstrip(" ")
         above = low is not None and low == low and ends[0] < _as_rows(field, low)
         below = high is not None and high == high and ends[1] > _as_rows(field, high)

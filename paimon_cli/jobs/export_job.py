@@ -184,16 +184,16 @@ _WRITERS: dict[str, Callable[[Any, pa.Schema, Sequence[DataField]], _Writer]] = 
 
 
 def _fill(
-    sink: BinaryIO | _Counted, form: FileForm, fields: Sequence[DataField], batches: Any, most_bytes: int | None
+    sink: BinaryIO | _Counted, form: FileForm, fields: Sequence[DataField], batches: Any, max_bytes: int | None
 ) -> tuple[int, int]:
-    """Write rows until the batches end or the file has `most_bytes`; returns the rows and bytes written."""
+    """Write rows until the batches end or the file has `max_bytes`; returns the rows and bytes written."""
     schema = pa.schema([arrow_field(one) for one in fields])
     rows = 0
     with _compressed(sink, form) as target, contextlib.closing(_WRITERS[form.format](target, schema, fields)) as writer:
         for batch in batches:
             writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
             rows += batch.num_rows
-            if most_bytes is not None and sink.tell() >= most_bytes:
+            if max_bytes is not None and sink.tell() >= max_bytes:
                 break
     return rows, sink.tell()
 

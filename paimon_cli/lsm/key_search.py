@@ -66,19 +66,19 @@ class SortedKeys:
         """For each of `keys`, how many of these keys are less or equal."""
         return self._count(keys, or_equal=True)
 
-    def equal_at(self, places: Places, keys: SortedKeys) -> Flags:
+    def equal_at(self, positions: Places, keys: SortedKeys) -> Flags:
         """Whether the key at each of these positions equals the one in `keys`; false for positions after the last key."""
-        found = places < len(self)
+        found = positions < len(self)
         if len(self) == 0:
             return found
-        inside = np.minimum(places, len(self) - 1)
+        clipped = np.minimum(positions, len(self) - 1)
         for own, other in zip(self._searched, keys._searched, strict=True):
-            found &= _holds("equal", _at(own, inside), other)
+            found &= _holds("equal", _at(own, clipped), other)
         return found
 
-    def ascends_at(self, places: Places) -> Flags:
+    def ascends_at(self, positions: Places) -> Flags:
         """Whether the key at each of these positions (at least 1) is greater than its predecessor."""
-        return self._before(places - 1, tuple(_at(column, places) for column in self._searched), or_equal=False)
+        return self._before(positions - 1, tuple(_at(column, positions) for column in self._searched), or_equal=False)
 
     def _count(self, keys: SortedKeys, *, or_equal: bool) -> Places:
         """For each of `keys`, which need not be sorted or distinct, how many of these keys are less (or equal)."""
@@ -93,12 +93,12 @@ class SortedKeys:
             high = np.where(unsettled & ~before, middle, high)
         return low
 
-    def _before(self, places: Places, keys: Sequence[_Column], or_equal: bool) -> Flags:
+    def _before(self, positions: Places, keys: Sequence[_Column], or_equal: bool) -> Flags:
         """Whether the key at each position is less than (or equal to) the one in the columns `keys`."""
-        before = np.zeros(len(places), bool)
-        equal = np.ones(len(places), bool)
+        before = np.zeros(len(positions), bool)
+        equal = np.ones(len(positions), bool)
         for own, other in zip(self._searched, keys, strict=True):
-            value = _at(own, places)
+            value = _at(own, positions)
             before |= equal & _holds("less", value, other)
             equal &= _holds("equal", value, other)
         return before | equal if or_equal else before
@@ -138,14 +138,14 @@ class KeyBounds:
         """For each of the keys, the first and the last block that may hold it or the rows next to it."""
         known = keys.prefix(len(self.lows.columns))
         first, last = self.highs.below(known), self.lows.up_to(known) - 1
-        most = len(self.lows) - 1
-        return np.clip(np.minimum(first, last), 0, most), np.clip(np.maximum(first, last), 0, most)
+        last_block = len(self.lows) - 1
+        return np.clip(np.minimum(first, last), 0, last_block), np.clip(np.maximum(first, last), 0, last_block)
 
 
 def _latest_greatest(words: Places, backwards: bool = False) -> Places:
     """For each position, the last position of the greatest word up to it. `backwards`: `words` and the result are reversed."""
-    places = np.arange(len(words))
-    greatest = np.maximum.accumulate(np.where(words == np.maximum.accumulate(words), places, 0))
+    positions = np.arange(len(words))
+    greatest = np.maximum.accumulate(np.where(words == np.maximum.accumulate(words), positions, 0))
     return len(words) - 1 - greatest[::-1] if backwards else greatest
 
 
@@ -153,8 +153,8 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _at(column: _Column, places: Places) -> _Column:
-    return column[places] if isinstance(column, np.ndarray) else column.take(pa.array(places))
+def _at(column: _Column, positions: Places) -> _Column:
+    return column[positions] if isinstance(column, np.ndarray) else column.take(pa.array(positions))
 
 
 def _holds(comparison: str, left: _Column, right: _Column) -> Flags:

@@ -35,8 +35,8 @@ _MAX_EXPANSION = 256
 _MAX_BLOCK_BYTES = 1 << 30
 
 
-def most_bytes(compressed: int) -> int:
-    """The most bytes that a block of a manifest may expand to: 16 MiB or 256 times its size, at most 1 GiB.
+def max_block_bytes(compressed: int) -> int:
+    """The maximum decompressed size of a block of a manifest, in bytes: 16 MiB or 256 times its size, at most 1 GiB.
 
     Column statistics compress to about a thirtieth of their size.
     """
@@ -54,10 +54,10 @@ class Container:
     blocks: Iterable[tuple[int, bytes]]
 
 
-def open_container(source: BinaryIO, most: Callable[[int], int] = most_bytes) -> Container:
+def open_container(source: BinaryIO, max_bytes: Callable[[int], int] = max_block_bytes) -> Container:
     """Read the header. Malformed bytes raise one of `damage_errors`, here or while iterating over the blocks.
 
-    `most` gives the largest allowed decompressed size of a block for its compressed size, both in bytes.
+    `max_bytes` gives the largest allowed decompressed size of a block for its compressed size, both in bytes.
     """
     if source.read(len(MAGIC)) != MAGIC:
         raise ValueError("it does not begin with the magic bytes of an Avro file")
@@ -66,10 +66,10 @@ def open_container(source: BinaryIO, most: Callable[[int], int] = most_bytes) ->
     marker = source.read(SYNC_SIZE)
     if len(marker) < SYNC_SIZE:
         raise ValueError("its header is cut off")
-    return Container(header["avro.schema"], _blocks(source, codec, marker, most))
+    return Container(header["avro.schema"], _blocks(source, codec, marker, max_bytes))
 
 
-def _blocks(source: BinaryIO, codec: str, marker: bytes, most: Callable[[int], int]) -> Iterator[tuple[int, bytes]]:
+def _blocks(source: BinaryIO, codec: str, marker: bytes, max_bytes: Callable[[int], int]) -> Iterator[tuple[int, bytes]]:
     number = 0
     while first := source.read(1):
         number += 1
@@ -77,7 +77,7 @@ def _blocks(source: BinaryIO, codec: str, marker: bytes, most: Callable[[int], i
         stored = _read(source, size)
         if len(stored) != size or source.read(SYNC_SIZE) != marker:
             raise ValueError(f"block {number} is cut off or its sync marker is wrong")
-        yield count, decompressed(stored, codec, most(size))
+        yield count, decompressed(stored, codec, max_bytes(size))
 
 
 def _long(source: BinaryIO, first: bytes) -> int:
@@ -162,37 +162,37 @@ def _data_file(source: BinaryIO) -> Container:
     return open_container(buffered, lambda size: _MAX_BLOCK_BYTES)
 
 
-def decompressed(block: bytes, codec: str, most: int) -> bytes:
+def decompressed(block: bytes, codec: str, max_bytes: int) -> bytes:
     """The content of a block. Raises one of `damage_errors` for an unknown codec or a damaged block.
 
-    A block that expands to more than `most` bytes raises `ValueError` or is cut off there, depending on the codec.
+    A block that expands to more than `max_bytes` bytes raises `ValueError` or is cut off there, depending on the codec.
     """
     if codec == "zstandard":
         decompressor = zstd_module().ZstdDecompressor()
-        content: bytes = decompressor.decompress(block, most)
+        content: bytes = decompressor.decompress(block, max_bytes)
         if not decompressor.eof:
             raise ValueError("a block is cut off or unreasonably large")
         return content
     if codec == "null":
         return block
     if codec == "deflate":
-        return zlib.decompressobj(-15).decompress(block, most)
+        return zlib.decompressobj(-15).decompress(block, max_bytes)
     if codec == "snappy":
         import pyarrow as pa
 
-        size = _uncompressed_snappy_size(block, most)
+        size = _uncompressed_snappy_size(block, max_bytes)
         return bytes(pa.decompress(block[:-4], decompressed_size=size, codec="snappy", asbytes=True))
     raise ValueError(f"codec '{codec}' is not one of null, snappy, zstandard, deflate")
 
 
-def _uncompressed_snappy_size(block: bytes, most: int) -> int:
+def _uncompressed_snappy_size(block: bytes, max_bytes: int) -> int:
     """Snappy begins with the size as a little-endian base-128 number; Avro appends a checksum of 4 bytes."""
     size = 0
     for place, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
             break
-    if size > most:
+    if size > max_bytes:
         raise ValueError("a block is unreasonably large")
     return size
 

@@ -78,15 +78,15 @@ Item = TypeVar("Item", bound=Sized)
 
 
 class ReadAhead(Generic[Item]):
-    """Iterates over `items` in order while a thread produces up to `most_bytes` ahead, but always at least one item.
+    """Iterates over `items` in order while a thread produces up to `max_bytes` ahead, but always at least one item.
 
     The thread starts immediately. An error of `items` is raised at its place in the iteration. Leaving the `with` block stops
     the thread after its current item.
     """
 
-    def __init__(self, items: Iterator[Item], most_bytes: int) -> None:
+    def __init__(self, items: Iterator[Item], max_bytes: int) -> None:
         self._items = items
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._made: deque[Item] = deque()
         self._bytes = 0
         self._failure: BaseException | None = None
@@ -136,7 +136,7 @@ class ReadAhead(Generic[Item]):
     def _put(self, item: Item) -> bool:
         """Wait for room and add an item; returns False once the reader has stopped."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or not self._made or self._bytes + item.nbytes <= self._most_bytes)
+            self._changed.wait_for(lambda: self._stopped or not self._made or self._bytes + item.nbytes <= self._max_bytes)
             self._made.append(item)
             self._bytes += item.nbytes
             self._changed.notify_all()

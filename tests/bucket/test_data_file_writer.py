@@ -149,16 +149,16 @@ def test_small_batches_share_a_row_group_until_it_is_full(tmp_path: Path, block:
 class Refusing(LocalStorage):
     """Refuses to make or to delete some files, or to write more than some bytes to each."""
 
-    def __init__(self, made: int = 99, kept: str = "-", most_bytes: int = 1 << 40) -> None:
+    def __init__(self, made: int = 99, kept: str = "-", max_bytes: int = 1 << 40) -> None:
         super().__init__()
-        self.made, self.kept, self.most_bytes = made, kept, most_bytes
+        self.made, self.kept, self.max_bytes = made, kept, max_bytes
 
     def open_output(self, path: str) -> BinaryIO:
         if self.made == 0:
             raise StorageUnavailable("no more files", "on purpose")
         self.made -= 1
         stream = super().open_output(path)
-        write, most = stream.write, self.most_bytes
+        write, most = stream.write, self.max_bytes
 
         def limited(data: bytes) -> int:
             if stream.tell() + len(data) > most:
@@ -184,10 +184,10 @@ def test_a_file_that_cannot_be_deleted_does_not_keep_the_others(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-@pytest.mark.parametrize("storage", [Refusing(made=1), Refusing(most_bytes=3000)], ids=["no second file", "full"])
+@pytest.mark.parametrize("storage", [Refusing(made=1), Refusing(max_bytes=3000)], ids=["no second file", "full"])
 def test_a_store_that_fails_says_so_and_keeps_nothing(tmp_path: Path, file_format: str, storage: Refusing) -> None:
     context = table(tmp_path, file__format=file_format, target_file_row_num="1000", file__compression="none")
-    context = replace(context, storage=Refusing(storage.made, most_bytes=storage.most_bytes))
+    context = replace(context, storage=Refusing(storage.made, max_bytes=storage.max_bytes))
     writer = writer_of(context)
     with pytest.raises(StorageUnavailable, match=r"no more files|the store is full"):
         for first in range(0, 5000, 500):

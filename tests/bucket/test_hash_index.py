@@ -34,7 +34,7 @@ def test_files_are_written_and_read(tmp_path: Path) -> None:
     assert (meta.index_type, meta.file_size, meta.row_count) == (HASH, 8, 2)
     assert meta.file_name.startswith("index-00112233-4455-66aa-") and (tmp_path / "t/index" / meta.file_name).stat().st_size == 8
     assert read_key_hashes(context, meta).tolist() == [5, -7]
-    with pytest.raises(DamagedFile, match="2 hashes, its metadata says 3"):
+    with pytest.raises(DamagedFile, match="2 hashes, but its metadata says 3"):
         read_key_hashes(context, IndexFileMeta(HASH, meta.file_name, 8, 3))
     with pytest.raises(DamagedFile, match="is missing"):
         read_key_hashes(context, IndexFileMeta(HASH, "index-none", 8, 2))

@@ -57,7 +57,7 @@ def test_branches_are_directories_with_a_name_and_finished_ones_have_a_schema(tm
 
 @pytest.mark.parametrize("name", ["main", "7", "", " ", "a/b", "..", "a$b", "a\0"])
 def test_names_that_no_branch_can_have(name: str) -> None:
-    with pytest.raises(UsageError, match="cannot be the name of a branch: it must be a file name without"):
+    with pytest.raises(UsageError, match="cannot be the name of a branch: a branch name is a file name without"):
         check_branch_name(name)
 
 

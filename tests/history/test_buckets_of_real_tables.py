@@ -34,7 +34,7 @@ TABLES = [golden for golden in GOLDENS if golden.name.startswith(("dv_", "deleti
 def test_a_first_look_reads_every_manifest(golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
     """By a process that knows no manifest yet, and again by the same."""
     monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", many)
-    monkeypatch.setattr(manifest_cache, "_MANY_IN_ALL", many)
+    monkeypatch.setattr(manifest_cache, "_MANY_IN_TOTAL", many)
     url = str(golden_table(golden.writer, golden.name, tmp_path))
     for snapshot in TableContext.open(url).snapshots.newest_first(3):
         context = TableContext.open(url)
@@ -135,7 +135,7 @@ def test_what_is_known_has_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     url = str(golden_table("java-0.9", "dedup_partitioned", tmp_path))
     for many in (0, 10**9):
         monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", many)
-        monkeypatch.setattr(manifest_cache, "_MANY_IN_ALL", many)
+        monkeypatch.setattr(manifest_cache, "_MANY_IN_TOTAL", many)
         context = TableContext.open(url)
         snapshot = context.snapshots.latest()
         assert snapshot is not None

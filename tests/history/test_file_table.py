@@ -107,7 +107,7 @@ def test_what_a_commit_is_checked_against(tmp_path: Path, monkeypatch: pytest.Mo
     bucket_ids = list(bucket_files(context, snapshot))[1:3]
     for many in (10**9, 0):
         monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", many)
-        monkeypatch.setattr(manifest_cache, "_MANY_IN_ALL", 0)
+        monkeypatch.setattr(manifest_cache, "_MANY_IN_TOTAL", 0)
         context = TableContext.open(context.url)
         found = live_files_of_buckets(context, snapshot, bucket_ids)
         assert {entry.bucket_id for entry in found.entries} == set(bucket_ids) and len(found.entries) == 6

@@ -30,7 +30,7 @@ def test_threads_that_ask_at_once_read_once() -> None:
 
 
 def test_the_oldest_make_room() -> None:
-    known = KnownFiles(most_bytes=10)
+    known = KnownFiles(max_bytes=10)
     for name in "abc":
         known.content(name, lambda: b"1234")
     assert known.content("c", lambda: b"other") == b"1234"
@@ -49,7 +49,7 @@ def test_a_failure_is_not_kept() -> None:
 
 
 def test_what_is_kept_is_as_much_as_there_is_room_for_and_the_oldest_go_first() -> None:
-    known, reads = KnownFiles(most_bytes=8), list[str]()
+    known, reads = KnownFiles(max_bytes=8), list[str]()
 
     def ask(name: str, size: int = 4) -> None:
         def read() -> bytes:
@@ -72,7 +72,7 @@ def test_what_is_kept_is_as_much_as_there_is_room_for_and_the_oldest_go_first() 
 
 
 def test_a_file_that_is_read_still_makes_no_room() -> None:
-    known, reading, may_end = KnownFiles(most_bytes=4), threading.Event(), threading.Event()
+    known, reading, may_end = KnownFiles(max_bytes=4), threading.Event(), threading.Event()
 
     def slow() -> bytes:
         reading.set()

@@ -75,15 +75,15 @@ def assert_counts(found: LiveBuckets, expected: LiveBuckets) -> None:
 
 
 @pytest.mark.parametrize("few", [10**9, 100, 0])
-@pytest.mark.parametrize("most_bytes", [1 << 20, 60_000])
-def test_the_live_files_of_some_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, most_bytes: int) -> None:
+@pytest.mark.parametrize("max_bytes", [1 << 20, 60_000])
+def test_the_live_files_of_some_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, max_bytes: int) -> None:
     """However manifests are read, and however many of them are remembered."""
     monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", few)
-    monkeypatch.setattr(manifest_cache, "_MANY_IN_ALL", few)
-    monkeypatch.setattr(manifest_cache, "_MAX_BYTES", most_bytes)
+    monkeypatch.setattr(manifest_cache, "_MANY_IN_TOTAL", few)
+    monkeypatch.setattr(manifest_cache, "_MAX_BYTES", max_bytes)
     monkeypatch.setattr(manifest_cache, "_MAX_OBJECTS", 20)
     monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", 0 if few == 0 else 16)
-    source = random.Random(few + most_bytes)
+    source = random.Random(few + max_bytes)
     context = make_table(tmp_path, partitioned=True)
     for snapshot in History(context, source).snapshots(20):
         places = source.sample([BucketId(day, bucket) for day in DAYS for bucket in range(3)], source.randrange(1, 4))
@@ -116,7 +116,7 @@ def test_of_very_many_partitions_nothing_is_kept(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("few", [10**9, 0])
 def test_the_newest_bucket_count_of_a_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
     monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", few)
-    monkeypatch.setattr(manifest_cache, "_MANY_IN_ALL", few)
+    monkeypatch.setattr(manifest_cache, "_MANY_IN_TOTAL", few)
     context = make_table(tmp_path, partitioned=True)
     for snapshot in History(context, random.Random(9)).snapshots(8):
         (meta,) = context.manifests.manifest_list(snapshot.delta_manifest_list)
@@ -175,7 +175,7 @@ def test_what_was_read_does_not_travel(tmp_path: Path) -> None:
 @pytest.mark.parametrize("few", [10**9, 0])
 def test_a_manifest_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
     monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", few)
-    monkeypatch.setattr(manifest_cache, "_MANY_IN_ALL", few)
+    monkeypatch.setattr(manifest_cache, "_MANY_IN_TOTAL", few)
     context = make_table(tmp_path, partitioned=True)
     snapshot = commit_one(context, "first")
     context = TableContext.open(context.url)

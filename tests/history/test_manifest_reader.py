@@ -83,7 +83,7 @@ def test_a_manifest_of_another_size_is_damaged(tmp_path: Path) -> None:
     for name in (context.manifests.manifest_list(snapshot.delta_manifest_list)[0].file_name, snapshot.delta_manifest_list):
         path = tmp_path / "manifest" / name
         path.write_bytes(path.read_bytes()[:-1])
-        with pytest.raises(DamagedFile, match="bytes where"):
+        with pytest.raises(DamagedFile, match="bytes, but"):
             make_table(tmp_path).manifests.live_entries(snapshot)
 
 
@@ -133,7 +133,7 @@ def test_a_manifest_of_another_size_is_damaged_whichever_way_it_is_read(tmp_path
     *whole, last = reader.manifests_of(snapshot)
     longer = replace(last, file_size=last.file_size + 1)
     assert len(list(getattr(reader, how)([*whole, last]))) >= 1
-    with pytest.raises(DamagedFile, match=f"it has {last.file_size} bytes where {longer.file_size} were written") as damaged:
+    with pytest.raises(DamagedFile, match=f"it has {last.file_size} bytes, but {longer.file_size} were written") as damaged:
         list(getattr(reader, how)([*whole, longer]))
     assert damaged.value.details["path"] == context.layout.manifest(last.file_name)
 

@@ -66,5 +66,5 @@ def test_a_table_without_partitions(tmp_path: Path) -> None:
 )
 def test_what_is_no_value_of_the_column(tmp_path: Path, kind: str, text: str) -> None:
     context = make_table(tmp_path / "t", {"p": kind, "k": "INT NOT NULL"}, ["p", "k"], ["p"])
-    with pytest.raises(UsageError, match=f"p={text}: not a value of"):
+    with pytest.raises(UsageError, match=f"p={text}: the value is not of type"):
         PartitionSpec.parse(context, {"p": text})

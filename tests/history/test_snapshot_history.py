@@ -231,7 +231,9 @@ def test_snapshots_that_keep_vanishing_are_given_up(tmp_path: Path) -> None:
         raise FileNotFoundError(path)
 
     past.storage.read_bytes = gone  # type: ignore[method-assign]
-    with pytest.raises(NotFound, match=r"the newest snapshot of .* keeps vanishing: another job is deleting snapshots"):
+    with pytest.raises(
+        NotFound, match=r"the newest snapshot of .* disappears each time it is read: another job is deleting snapshots"
+    ):
         past.latest()
     assert sum(path.endswith("snapshot-2") for path in reads) == 4, "by the hint, then three times"
 

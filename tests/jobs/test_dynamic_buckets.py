@@ -208,7 +208,7 @@ def test_a_bucket_without_its_index_is_not_written_to(tmp_path: Path) -> None:
     with pytest.raises(DamagedFile, match="is missing"):
         write(context, some(range(5), "new"))
     index.write_bytes(content[:-4])
-    with pytest.raises(DamagedFile, match="4 hashes, its metadata says 5"):
+    with pytest.raises(DamagedFile, match="4 hashes, but its metadata says 5"):
         write(context, some(range(5), "new"))
     index.write_bytes(content)
     write(context, some(range(5), "new"))

@@ -84,11 +84,11 @@ def test_sequence_field_decides_before_the_sequence_number_and_null_is_smallest(
 
 
 @pytest.mark.parametrize("engine", [Deduplicate(), Deduplicate(("ts",)), Deduplicate(("ts",), descending=True), FirstRow()])
-@pytest.mark.parametrize("most_bytes", [200, 32 << 20])
+@pytest.mark.parametrize("max_bytes", [200, 32 << 20])
 def test_rows_without_numbers_are_as_old_as_their_runs(
-    engine: MergeEngine, most_bytes: int, monkeypatch: pytest.MonkeyPatch
+    engine: MergeEngine, max_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sort_merge, "MAX_BYTES_AT_ONCE", most_bytes)
+    monkeypatch.setattr(sort_merge, "MAX_BYTES_AT_ONCE", max_bytes)
     r = random.Random(5)
     schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), ("k", pa.int32()), ("ts", pa.int32())])
     runs = []
@@ -139,8 +139,8 @@ def test_many_runs_of_wide_rows_are_merged_in_small_pieces() -> None:
     assert sole["_SEQUENCE_NUMBER"].to_pylist() == [19_000 + k for k in range(20)]
 
 
-@pytest.mark.parametrize("most_bytes_at_once", [1, 32 << 20])
-def test_batches_can_be_kept_small_and_no_key_spans_two(most_bytes_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("max_bytes_at_once", [1, 32 << 20])
+def test_batches_can_be_kept_small_and_no_key_spans_two(max_bytes_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), ("k", pa.int32())])
 
     def runs() -> list[Iterator[pa.RecordBatch]]:
@@ -148,7 +148,7 @@ def test_batches_can_be_kept_small_and_no_key_spans_two(most_bytes_at_once: int,
 
     row_bytes = 8 + 1 + 4
     whole = list(merge_sorted_runs(runs(), ["k"], KeepAllVersions(), keys_repeat=True))
-    monkeypatch.setattr(sort_merge, "MAX_BYTES_AT_ONCE", most_bytes_at_once)
+    monkeypatch.setattr(sort_merge, "MAX_BYTES_AT_ONCE", max_bytes_at_once)
     small = list(merge_sorted_runs(runs(), ["k"], KeepAllVersions(), keys_repeat=True, batch_bytes=100 * row_bytes))
     assert pa.Table.from_batches(small).equals(pa.Table.from_batches(whole))
     assert max(batch.num_rows for batch in small) <= 104 < max(batch.num_rows for batch in whole)
