@@ -131,7 +131,7 @@ class Compaction(OpenedCatalog):
         from paimon_cli.jobs.leases import Leases
         from paimon_cli.jobs.service_turn import Upkeep
         from paimon_cli.options.option_text import parse_duration
-        from paimon_cli.storage.clock_and_random import SystemClock, SystemRandom
+        from paimon_cli.storage.injected import SystemClock, SystemRandom
 
         pause, lives = parse_duration(interval) / 1000, parse_duration(lease)
         check_positive(max_rounds=max_rounds)

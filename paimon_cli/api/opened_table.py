@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from paimon_cli.errors import BadInput, UsageError, in_python
-from paimon_cli.storage.trace import NoTrace, Trace
+from paimon_cli.storage.injected import NoTrace, Trace
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,7 +26,7 @@ from paimon_cli.storage.whole_file import ScratchDirectory
 if TYPE_CHECKING:
     from paimon_cli.api.scan import Scan
     from paimon_cli.api.table import Table
-    from paimon_cli.storage.trace import Trace
+    from paimon_cli.storage.injected import Trace
 
 EXTRA = "sql"
 BATCH_ROWS = 65536

@@ -25,7 +25,7 @@ from paimon_cli.metadata.index_files import BloomFilter
 from paimon_cli.metadata.table_layout import check_partition_types
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
-from paimon_cli.storage.clock_and_random import local_wall_clock
+from paimon_cli.storage.injected import local_wall_clock
 
 
 def check_writable(schema: TableSchema, options: TableOptions) -> None:

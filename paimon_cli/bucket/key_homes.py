@@ -33,7 +33,7 @@ from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.storage.clock_and_random import local_wall_clock
+from paimon_cli.storage.injected import local_wall_clock
 from paimon_cli.storage.threads import in_parallel
 
 Homes = NDArray[np.int32]

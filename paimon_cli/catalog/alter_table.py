@@ -30,7 +30,7 @@ from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import CURRENT_VERSION, TableSchema
 from paimon_cli.options.option_text import counted
 from paimon_cli.options.table_options import VECTORS_ENABLED, renamed_in_options
-from paimon_cli.storage.clock_and_random import Clock, SystemClock
+from paimon_cli.storage.injected import Clock, SystemClock
 
 
 @dataclass(frozen=True)

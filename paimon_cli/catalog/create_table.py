@@ -17,7 +17,7 @@ from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import WRITE
-from paimon_cli.storage.clock_and_random import Clock, SystemClock
+from paimon_cli.storage.injected import Clock, SystemClock
 
 PLAIN_PRECISION = 6
 """The largest precision of a TIMESTAMP that every file format can store."""

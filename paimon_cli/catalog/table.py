@@ -16,8 +16,8 @@ from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import plain_number
 from paimon_cli.storage.catalog_options import store_options
+from paimon_cli.storage.injected import NoTrace, Trace
 from paimon_cli.storage.storage import Storage
-from paimon_cli.storage.trace import NoTrace, Trace
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext

@@ -33,8 +33,8 @@ from paimon_cli.ingest.text_form import TextForm, text_form
 from paimon_cli.metastore.settings import PROFILE
 from paimon_cli.options.option_text import names
 from paimon_cli.storage.catalog_options import split_options
-from paimon_cli.storage.trace import NoTrace
-from paimon_cli.storage.trace import Trace as StepsTrace
+from paimon_cli.storage.injected import NoTrace
+from paimon_cli.storage.injected import Trace as StepsTrace
 
 if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog

@@ -124,7 +124,7 @@ class SilentLog(ServiceLog):
 
 
 def _now() -> int:
-    from paimon_cli.storage.clock_and_random import SystemClock
+    from paimon_cli.storage.injected import SystemClock
 
     return SystemClock().now_millis()
 
@@ -343,7 +343,7 @@ def _measured(outlook: Outlook, log: ServiceLog) -> Iterator[ServiceWatcher]:
         yield log
         return
     from paimon_cli.jobs.service_metrics import MetricsFile, ServiceMetrics, listening
-    from paimon_cli.storage.clock_and_random import SystemClock
+    from paimon_cli.storage.injected import SystemClock
 
     metrics = ServiceMetrics(log, SystemClock())
     watcher = metrics if outlook.metrics_file is None else MetricsFile(metrics, outlook.metrics_file, log.warn)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.cli.output import OutputFormat
 from paimon_cli.cli.results import note, rfc3339
 from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.storage.clock_and_random import Clock, SystemClock
-from paimon_cli.storage.trace import NoTrace, Step, StepTrace, Trace
+from paimon_cli.storage.injected import Clock, NoTrace, Step, StepTrace, SystemClock, Trace
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress

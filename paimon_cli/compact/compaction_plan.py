@@ -28,7 +28,7 @@ from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.options.option_catalog import COMPACT
 from paimon_cli.options.option_text import counted, human_size
-from paimon_cli.storage.clock_and_random import local_hour, moment_of_wall_clock
+from paimon_cli.storage.injected import local_hour, moment_of_wall_clock
 
 MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
 SMALL_FILES = "small files"

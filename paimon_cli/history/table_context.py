@@ -22,10 +22,9 @@ from paimon_cli.metadata.table_mode import LIMITED_WORK, TableMode, gates_of
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import OPEN, refuse
 from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions, renamed_in_options, without_sequence_fields
-from paimon_cli.storage.clock_and_random import Clock, RandomSource, SystemClock, SystemRandom
+from paimon_cli.storage.injected import Clock, NoTrace, RandomSource, SystemClock, SystemRandom, Trace
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
-from paimon_cli.storage.trace import NoTrace, Trace
 
 if TYPE_CHECKING:
     from paimon_cli.history.manifest_cache import ManifestCache

@@ -30,7 +30,7 @@ from paimon_cli.lsm.sorted_runs import SortedRun, sorted_runs
 from paimon_cli.metadata.data_file import ADD, DELETE, DataFileMeta
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.options.table_options import TableOptions
-from paimon_cli.storage.clock_and_random import local_hour
+from paimon_cli.storage.injected import local_hour
 
 AS_IS = "as is"
 COMPARED: Sequence[tuple[str, str]] = (

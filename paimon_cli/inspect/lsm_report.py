@@ -19,7 +19,7 @@ from paimon_cli.lsm.sorted_runs import KeyOf, SortedRun, highest_level, sorted_r
 from paimon_cli.metadata.data_file import ADD, BucketId, FileFilter
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET, natural_order
-from paimon_cli.storage.clock_and_random import moment_of_wall_clock
+from paimon_cli.storage.injected import moment_of_wall_clock
 
 ZONES_MILLIS = 86_400_000
 """Creation times are local times in an unknown time zone, so they may be off by this much."""

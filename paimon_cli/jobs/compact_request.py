@@ -25,7 +25,7 @@ from paimon_cli.lsm.sorted_runs import count_runs
 from paimon_cli.maintain.expire_partitions import expiring_partitions
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.storage.clock_and_random import moment_of_wall_clock
+from paimon_cli.storage.injected import moment_of_wall_clock
 from paimon_cli.write.sorted_write import SortOrder
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"

@@ -26,7 +26,7 @@ from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.service_turn import NO_UPKEEP, NOT_KEPT_UP, Turn, Upkeep, UpkeepDone, look, take
 from paimon_cli.jobs.table_change import Shield
-from paimon_cli.storage.clock_and_random import Clock
+from paimon_cli.storage.injected import Clock
 from paimon_cli.storage.threads import in_parallel
 
 COMPACTED, NOTHING, TRY_AGAIN, GONE, FAILED = "compacted", "nothing to do", "try again", "gone", "failed"

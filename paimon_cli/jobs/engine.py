@@ -13,7 +13,7 @@ from paimon_cli.errors import PaimonError
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.metadata.data_file import DataFileMeta
-    from paimon_cli.storage.trace import Step
+    from paimon_cli.storage.injected import Step
     from paimon_cli.write.table_writer import Written
     from paimon_cli.write.write_plan import Tallies, WritePlan
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from paimon_cli.errors import PaimonError, StorageUnavailable
 from paimon_cli.metadata.table_layout import parse_numbered
-from paimon_cli.storage.clock_and_random import Clock
+from paimon_cli.storage.injected import Clock
 from paimon_cli.storage.storage import PutOutcome, Storage, delete_all, remove_empty_directory
 
 _RENEWALS = 3

@@ -20,7 +20,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.jobs.compact_request import NO_BUCKETS, Standing
 from paimon_cli.jobs.compaction_service import COMPACTED, GONE, NOTHING, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.engine import Progress
-from paimon_cli.storage.clock_and_random import Clock
+from paimon_cli.storage.injected import Clock
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

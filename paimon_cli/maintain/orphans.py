@@ -22,8 +22,8 @@ from paimon_cli.metadata.table_layout import (
     TableLayout,
     parse_numbered,
 )
-from paimon_cli.storage.clock_and_random import BelatedClock
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
+from paimon_cli.storage.injected import BelatedClock
 from paimon_cli.storage.storage import FileStatus, remove_empty_directory
 from paimon_cli.storage.threads import in_parallel
 

@@ -22,7 +22,7 @@ from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text, tag_text
 from paimon_cli.metadata.table_layout import is_plain_name
 from paimon_cli.options.option_catalog import TAG
-from paimon_cli.storage.clock_and_random import local_wall_clock
+from paimon_cli.storage.injected import local_wall_clock
 from paimon_cli.storage.storage import PutOutcome, ServesVersions, keep_deleted
 
 

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError, importing
 from paimon_cli.options.option_text import parse_duration
 from paimon_cli.storage.catalog_options import DEFAULT_ACQUIRE_TIMEOUT, DEFAULT_MAX_SLEEP
-from paimon_cli.storage.clock_and_random import Clock, SystemClock
+from paimon_cli.storage.injected import Clock, SystemClock
 
 SITE_FILE = "hive-site.xml"
 _PORT = 9083

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import StorageUnavailable, importing
 from paimon_cli.storage.catalog_options import LockSettings, lock_id
-from paimon_cli.storage.clock_and_random import Clock, RandomSource, SystemClock, SystemRandom
+from paimon_cli.storage.injected import Clock, RandomSource, SystemClock, SystemRandom
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

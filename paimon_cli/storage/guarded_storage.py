@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 from paimon_cli.errors import Refused, StorageUnavailable
-from paimon_cli.storage.clock_and_random import RandomSource, SystemRandom
+from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.storage import OverlapsRequests, PutOutcome, Storage, WrappedStorage
 
 PROBE_PREFIX = ".commit-probe-"

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable, UsageError
-from paimon_cli.storage.clock_and_random import RandomSource, SystemRandom
+from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 WRITE_BUFFER_BYTES = 64 << 10

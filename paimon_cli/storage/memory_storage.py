@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.storage.clock_and_random import Clock, SystemClock
+from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 

@@ -22,7 +22,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, GenericError, PreconditionError
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
-from paimon_cli.storage.clock_and_random import Clock, SystemClock
+from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.object_stores import StoreError, StoreErrors, StoreSettings, bucket_and_key
 from paimon_cli.storage.ranged_file import READ_BYTES, RangedFile
 from paimon_cli.storage.storage import FileStatus, PutOutcome

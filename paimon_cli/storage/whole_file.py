@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
-from paimon_cli.storage.clock_and_random import RandomSource, SystemRandom
+from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import Storage, WrappedStorage, open_sized
 from paimon_cli.storage.storage_for_url import OBJECT_STORES, storage_for_url

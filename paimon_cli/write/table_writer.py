@@ -21,8 +21,8 @@ from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, IndexFileMeta, file_facts
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
+from paimon_cli.storage.injected import Step
 from paimon_cli.storage.threads import ReadAhead
-from paimon_cli.storage.trace import Step
 from paimon_cli.write.bucket_tree import BucketTree, Compactions, InThisThread
 from paimon_cli.write.write_buffer import BufferUse, WriteBuffer
 from paimon_cli.write.write_plan import Tallies, WritePlan

@@ -15,8 +15,7 @@ from paimon_cli import Catalog, Runtime, Table
 from paimon_cli.api.pushed_filters import pushed_condition
 from paimon_cli.api.sql_query import SqlResult
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, UsageError
-from paimon_cli.storage.clock_and_random import SystemClock
-from paimon_cli.storage.trace import Step, StepTrace
+from paimon_cli.storage.injected import Step, StepTrace, SystemClock
 
 COLUMNS = [
     "id BIGINT NOT NULL",

@@ -19,7 +19,7 @@ from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, merge_schema
-from paimon_cli.storage.clock_and_random import local_wall_clock
+from paimon_cli.storage.injected import local_wall_clock
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import SteppingClock
 from tests.tables import make_table

@@ -15,7 +15,7 @@ from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.index_files import DeletionVector
-from paimon_cli.storage.trace import Step, StepTrace
+from paimon_cli.storage.injected import Step, StepTrace
 from tests.commit.commit_tables import SteppingClock
 from tests.goldens import golden_table
 

@@ -16,8 +16,8 @@ from paimon_cli.inspect import doctor_rules
 from paimon_cli.inspect.doctor_rules import Diagnosis, ExaminedTable, findings_of
 from paimon_cli.jobs import doctor_job
 from paimon_cli.jobs.doctor_job import Fact, examine_machine, examine_table
-from paimon_cli.storage.clock_and_random import SystemRandom
 from paimon_cli.storage.guarded_storage import race_probes
+from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from tests import tables

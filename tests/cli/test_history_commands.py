@@ -9,7 +9,7 @@ import pytest
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history import table_context
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.storage.clock_and_random import SystemClock
+from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.cli.calling import Run
 from tests.tables import make_table, write

@@ -11,7 +11,7 @@ import pytest
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lab.lab_table import LabRandom
-from paimon_cli.storage.trace import Step, StepTrace
+from paimon_cli.storage.injected import Step, StepTrace
 from tests.cli.calling import Run
 from tests.commit.commit_tables import SteppingClock
 from tests.rivals import RivalStorage

@@ -15,10 +15,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, DeletionVectorRange, IndexFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.storage.injected import Step, StepTrace
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.storage.storage_for_url import storage_for_url
-from paimon_cli.storage.trace import Step, StepTrace
 from tests.commit.commit_tables import (
     SteppingClock,
     data_file,

@@ -54,9 +54,9 @@ from paimon_cli.metadata.manifests import encode_manifest_list
 from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.injected import Step, StepTrace
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.storage import PutOutcome
-from paimon_cli.storage.trace import Step, StepTrace
 from tests.commit.commit_tables import COLUMNS, SteppingClock, data_file, partition
 from tests.history.plain_fold import plain_live, plain_net
 

@@ -13,8 +13,8 @@ from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fr
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.errors import Conflict, DamagedFile, DataConflict, FilesConflict, Refused, StorageUnavailable
 from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, IndexFileMeta, IndexManifestEntry
+from paimon_cli.storage.injected import Step, StepTrace
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.trace import Step, StepTrace
 from tests.commit.commit_tables import data_file, make_table, manifest_files, partition
 
 ME = CommitIdentity("me")

@@ -18,7 +18,7 @@ from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import UNKNOWN, Rewrite
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, CommitMessage
-from paimon_cli.storage.trace import Step, StepTrace
+from paimon_cli.storage.injected import Step, StepTrace
 from tests.commit import commit_tables
 from tests.commit.commit_tables import SteppingClock, data_file
 from tests.tables import compact, data_files, make_table, rows, write

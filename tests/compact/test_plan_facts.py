@@ -17,7 +17,7 @@ from paimon_cli.lsm.compaction_picker import CompactionPicker, PickState, Rewrit
 from paimon_cli.lsm.sorted_runs import sorted_runs
 from paimon_cli.lsm.universal_compaction import run_sizes
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
-from paimon_cli.storage.clock_and_random import local_hour, moment_of_wall_clock
+from paimon_cli.storage.injected import local_hour, moment_of_wall_clock
 from tests.commit.commit_tables import SteppingClock, data_file, make_table
 
 NOW = 1_700_000_000_000

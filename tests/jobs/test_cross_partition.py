@@ -22,7 +22,7 @@ from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.jobs.write_job import write_input
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
-from paimon_cli.storage.clock_and_random import Clock
+from paimon_cli.storage.injected import Clock
 from paimon_cli.write.table_writer import Written
 from tests.tables import Row, compact, data_files, live_files, make_table, rows, write
 

@@ -10,7 +10,7 @@ import pytest
 
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.jobs.leases import Leases
-from paimon_cli.storage.clock_and_random import SystemClock
+from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from tests.rivals import Meddler, raising

@@ -31,8 +31,7 @@ from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
-from paimon_cli.storage.clock_and_random import SystemClock
-from paimon_cli.storage.trace import Step, StepTrace
+from paimon_cli.storage.injected import Step, StepTrace, SystemClock
 from paimon_cli.write.write_plan import WritePlan
 from tests.jobs.test_postponed_rows import BATCHES, bucket_counts, make, shown
 from tests.jobs.test_postponed_rows import row as waiting

@@ -16,7 +16,7 @@ from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 from paimon_cli.maintain.expire_partitions import PartitionTime, drop_partitions, expire_partitions, plan_partitions
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
-from paimon_cli.storage.clock_and_random import local_wall_clock
+from paimon_cli.storage.injected import local_wall_clock
 from tests.commit.commit_tables import SteppingClock
 from tests.tables import make_table, rows, write
 

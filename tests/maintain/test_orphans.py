@@ -29,7 +29,7 @@ from paimon_cli.maintain.orphans import (
 )
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, ManifestEntry
-from paimon_cli.storage.clock_and_random import BelatedClock, SystemClock
+from paimon_cli.storage.injected import BelatedClock, SystemClock
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import FileStatus
 from tests.commit.commit_tables import SteppingClock, data_file

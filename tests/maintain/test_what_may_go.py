@@ -16,7 +16,7 @@ from paimon_cli.maintain.needed_files import delete_files
 from paimon_cli.maintain.retention import Consumer, Retention, consumers, expire_consumers, expiring_range
 from paimon_cli.maintain.tags import create_tag, expired_tags
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.storage.clock_and_random import local_wall_clock
+from paimon_cli.storage.injected import local_wall_clock
 from paimon_cli.storage.memory_storage import MemoryStorage
 from tests.faults.bench import table_schema
 

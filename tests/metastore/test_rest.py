@@ -122,7 +122,7 @@ def test_a_commit_that_was_not_carried_out_is_tried_again(call: Call, server: Re
 def test_without_any_clear_answer_the_outcome_is_unknown_and_nothing_is_deleted(
     call: Call, server: RestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paimon_cli.storage.clock_and_random.SystemClock.sleep", lambda *_: None)
+    monkeypatch.setattr("paimon_cli.storage.injected.SystemClock.sleep", lambda *_: None)
     server.faults = ["refused"] * 50
     answer = write(call, "a", code=CommitUnknown.exit_code)
     assert "may or may not have been committed" in answer.err

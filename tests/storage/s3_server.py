@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from paimon_cli.storage.clock_and_random import Clock, SystemClock
+from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.object_storage import ObjectStorage
 from paimon_cli.storage.object_stores import Service, StoreSettings
 

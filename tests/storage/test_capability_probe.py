@@ -8,8 +8,8 @@ import pytest
 
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.storage import guarded_storage
-from paimon_cli.storage.clock_and_random import SystemRandom
 from paimon_cli.storage.guarded_storage import MARKER, has_primitive
+from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.object_storage import ObjectStorage

@@ -18,7 +18,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import CommitUnknown, Refused, StorageUnavailable
 from paimon_cli.storage import guarded_storage
-from paimon_cli.storage.clock_and_random import SystemRandom
+from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.object_storage import PART_BYTES, ObjectStorage
 from paimon_cli.storage.object_stores import SCHEMES, StoreSettings
 from paimon_cli.storage.storage import PutOutcome

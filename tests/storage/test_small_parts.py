@@ -28,7 +28,8 @@ from paimon_cli.storage.catalog_options import (
     store_options,
     without_user_info,
 )
-from paimon_cli.storage.clock_and_random import (
+from paimon_cli.storage.fsspec_storage import FsspecStorage
+from paimon_cli.storage.injected import (
     BelatedClock,
     SystemClock,
     SystemRandom,
@@ -36,7 +37,6 @@ from paimon_cli.storage.clock_and_random import (
     local_wall_clock,
     moment_of_wall_clock,
 )
-from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.lock_table import HeldLock
 from paimon_cli.storage.memory_storage import MemoryStorage

@@ -30,7 +30,7 @@ from paimon_cli.errors import StorageUnavailable
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.spark.java_runtime import JavaRuntime, find_java, user_cache
 from paimon_cli.jobs.spark.submit import WORKERS_PYTHON, is_local, runs_from_archive, write_package_archive
-from paimon_cli.storage.clock_and_random import SystemRandom
+from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 PREFIX, SUFFIX = "spark-classes-", ".jsa"

@@ -18,7 +18,7 @@ from pathlib import Path
 import paimon_cli
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.spark.java_runtime import user_cache
-from paimon_cli.storage.clock_and_random import SystemRandom
+from paimon_cli.storage.injected import SystemRandom
 
 EARLIEST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 ENTRY = "run_paimon_cli.py"

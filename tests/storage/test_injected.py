@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.storage.clock_and_random import SystemClock
-from paimon_cli.storage.trace import NoTrace, Step, StepTrace
+from paimon_cli.storage.injected import NoTrace, Step, StepTrace, SystemClock
 from tests.commit.commit_tables import SteppingClock
 
 
