@@ -48,7 +48,8 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
 
 
 def announce(context: TableContext, snapshot: Snapshot) -> None:
-    """Write the LATEST hint. Readers do not depend on it, so errors are ignored."""
+    """Write the LATEST hint. Readers do not depend on it, so errors are ignored. The next commit of this process builds on it."""
+    context.snapshots.remembered(snapshot)
     with contextlib.suppress(StorageUnavailable), context.trace.timed("hint", file="LATEST", snapshot=snapshot.id):
         context.storage.overwrite(context.layout.latest_hint, str(snapshot.id).encode())
 

@@ -54,8 +54,8 @@ class SnapshotHistory:
             self._latest_ahead.begin(self._find_latest)
 
     def last_seen(self) -> Snapshot | None:
-        """The snapshot that `latest` returned last, or None; on object stores only. A commit builds on it, and its put fails if
-        the snapshot is outdated.
+        """The newest snapshot that was read or published through this object, or None; on object stores only. A commit builds
+        on it, and its put fails if the snapshot is outdated.
         """
         return self._seen[-1] if self._seen and self.storage.is_remote else None
 
@@ -85,13 +85,14 @@ class SnapshotHistory:
 
     def latest(self) -> Snapshot | None:
         """The newest snapshot; None if there is none. Tries again if a rollback or an expiry removes it in the meantime."""
-        return self._remembered(self._find_latest())
+        return self.remembered(self._find_latest())
 
     def latest_to_plan(self) -> Snapshot | None:
         """The newest snapshot, or one that `fetch_latest` read a moment ago: a plan may be outdated at any time anyway."""
-        return self._remembered(self._latest_ahead.take(self._find_latest) if self.storage.is_remote else self._find_latest())
+        return self.remembered(self._latest_ahead.take(self._find_latest) if self.storage.is_remote else self._find_latest())
 
-    def _remembered(self, found: Snapshot | None) -> Snapshot | None:
+    def remembered(self, found: Snapshot | None) -> Snapshot | None:
+        """`found`, which was read or published a moment ago, and which `last_seen` will return."""
         self._seen[:] = [] if found is None else [found]
         return found
 

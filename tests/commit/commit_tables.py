@@ -164,6 +164,12 @@ class FaultyStorage:
         self._do("delete_directory", path)
 
 
+class RemoteStorage(LocalStorage):
+    """A local storage that says it is an object store, so that a commit builds on the snapshot that was seen last."""
+
+    is_remote = True
+
+
 class LyingStorage(LocalStorage):
     """Gives scripted answers to puts of snapshots: each is (does it take effect?, what it says, does a read show it?)."""
 

@@ -20,6 +20,7 @@ from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.storage.storage_for_url import storage_for_url
 from tests.commit.commit_tables import (
+    RemoteStorage,
     SteppingClock,
     data_file,
     live_names,
@@ -70,6 +71,18 @@ def test_append_and_compact_halves_become_two_snapshots_of_one_identity(tmp_path
     assert (result.snapshots[1].total_record_count, result.snapshots[1].delta_record_count) == (8, -2)
     assert live_names(context, 1) == ["new@0"]
     assert live_names(context, 2) == ["merged@5"]
+
+
+def test_each_snapshot_of_a_commit_builds_on_the_one_before_it_on_object_stores(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", storage=RemoteStorage())
+    append(context, data_file("old"))
+    context.snapshots.latest_to_plan()
+    new, merged = data_file("new"), data_file("merged", level=5)
+    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(new,), compact_before=(new,), compact_after=(merged,))
+    result = Committer(context).commit([message], CommitIdentity("other"))
+    assert ([s.id for s in result.snapshots], result.attempts) == ([2, 3], 1)
+    assert append(context, data_file("newer")).attempts == 1
+    assert live_names(context) == ["merged@5", "newer@0", "old@0"]
 
 
 def test_an_upgraded_file_stays_alive_at_its_new_level(tmp_path: Path) -> None:
