@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from paimon_cli.bucket.data_file_reader import FilePart, check_decoded, decoding, file_format, read_data_file, read_part
+from paimon_cli.bucket.data_file_reader import FilePart, check_decoded, decoding, file_format, read_part
 from paimon_cli.bucket.deletion_vectors import BucketVectors
 from paimon_cli.bucket.key_blocks import KeyBlocks, KnownFile, Portion, RunBlocks, RunSearch, checked_footer
 from paimon_cli.bucket.key_copy import KeyCopy
@@ -32,7 +32,7 @@ from paimon_cli.storage.storage import open_sized
 
 BATCH_ROWS = 65536
 MIN_DENSE_KEYS, ROWS_PER_KEY, DENSE_BLOCK_SHARE = 1000, 2048, 0.9
-"""The whole file is read for at least this many keys, if this share of its blocks has one key per this many rows."""
+"""The whole file is read for at least this many keys or positions, if this share of its blocks has one per this many rows."""
 
 
 @dataclass(frozen=True)
@@ -258,9 +258,21 @@ def rows_at(
     schema = read_schema(context.schema, columns)
     batches: list[pa.RecordBatch] = []
     if len(positions):
-        paged = _paged_rows(context, bucket_id, file, positions, columns)
+        is_streamed = _are_everywhere(positions, file)
+        paged = None if is_streamed else _paged_rows(context, bucket_id, file, positions, columns)
         batches = list(_streamed_rows(context, bucket_id, file, positions, columns)) if paged is None else [paged]
     return pa.Table.from_batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches], schema)
+
+
+def _are_everywhere(positions: Places, file: DataFileMeta) -> bool:
+    """Whether the positions, which ascend, hit most of the intervals of `ROWS_PER_KEY` rows: pages would save next to nothing.
+
+    A whole file is decoded with larger buffers, and takes less time than all of its pages.
+    """
+    if len(positions) < MIN_DENSE_KEYS:
+        return False
+    intervals = 1 + np.count_nonzero(np.diff(positions // ROWS_PER_KEY))
+    return bool(intervals >= file.row_count / ROWS_PER_KEY * DENSE_BLOCK_SHARE)
 
 
 def _paged_rows(
@@ -290,11 +302,11 @@ def _paged_rows(
 def _streamed_rows(
     context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: Places, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    first_row = done = 0
-    for batch in read_data_file(context, bucket_id, file, columns, BATCH_ROWS):
+    done = 0
+    for first_row, batch in read_part(context, bucket_id, file, columns, BATCH_ROWS, FilePart(is_alone=True)):
         end = int(np.searchsorted(positions, first_row + batch.num_rows))
         if end > done:
             yield batch.take(pa.array(positions[done:end] - first_row))
-        first_row, done = first_row + batch.num_rows, end
+        done = end
         if done == len(positions):
             return

@@ -330,6 +330,34 @@ def test_keys_all_over_a_file_are_found_without_its_page_index(
         places(context, [file], spread)
 
 
+def test_rows_all_over_a_file_are_read_without_its_page_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_lookup, "MIN_DENSE_KEYS", 20)
+    monkeypatch.setattr(key_lookup, "ROWS_PER_KEY", 20)
+    monkeypatch.setattr(key_lookup, "BATCH_ROWS", 16)
+    context = table_of(tmp_path / "t", ["BIGINT"], **{"parquet.page.row.count.limit": "10"})
+    (file,) = numbers(context, 1000)
+    names = ["v", "_SEQUENCE_NUMBER", "_VALUE_KIND"]
+    whole, paged, pages_of = read(context, file, names), list[int](), PagedColumns.of
+
+    def watched(*parts: Any) -> PagedColumns | None:
+        paged.append(1)
+        return pages_of(*parts)
+
+    monkeypatch.setattr(PagedColumns, "of", staticmethod(watched))
+
+    def uses_pages(positions: np.ndarray) -> bool:
+        paged.clear()
+        assert rows_at(context, BUCKET, file, positions, names).to_pylist() == whole.take(positions).to_pylist()
+        return bool(paged)
+
+    assert not uses_pages(np.arange(3, 1000, 20))
+    assert not uses_pages(np.arange(0, 900))  # none in the last tenth
+    assert uses_pages(np.arange(0, 880, 20))  # nor in the interval before
+    assert uses_pages(np.arange(0, 500))  # many, but close together
+    monkeypatch.setattr(key_lookup, "MIN_DENSE_KEYS", 51)
+    assert uses_pages(np.arange(3, 1000, 20))  # everywhere, but few
+
+
 def test_lookups_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = table_of(tmp_path / "t", ["BIGINT", "STRING"], **{"parquet.page.row.count.limit": "10"})
     rows: list[Row] = [{"k0": n // 30, "k1": f"{n:05d}", "v": f"row {n}"} for n in range(1000)]
