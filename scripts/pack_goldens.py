@@ -1,6 +1,6 @@
 """Pack a folder of golden tables (WRITER/NAME/{table,params.json,expected*.jsonl}) into tests/goldens/WRITER.tar.xz.
 
-The archives are the same bytes for the same input: members sorted, no times, no owners.
+The same input gives the same bytes: members are sorted, without times and owners.
 """
 
 from __future__ import annotations

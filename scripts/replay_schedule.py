@@ -1,4 +1,4 @@
-"""Replay one schedule of the simulation, as a failing test prints it, and tell what each step did."""
+"""Replay a schedule of the simulation that a failing test has printed, and show what each step does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def main() -> int:
 
 
 def replay(name: str, steps: list[Step], image: bool) -> int:
-    """Print each step; 1 if the schedule violates something."""
+    """Print each step. Returns 1 if the schedule violates an invariant."""
     run = Run(scenario(name))
     for told in narrate(run, steps):
         own = f"   (and {told.own_calls} calls on its own files)" if told.own_calls else ""

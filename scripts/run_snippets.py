@@ -1,9 +1,9 @@
-"""Runs the commands that the pages show, and compares their output with what the pages say.
+"""Runs the commands in pages of the documentation, and compares their output with the pages.
 
-    python -m scripts.run_snippets README.md docs/tutorial.md            # exits with 1 where a page is not true
-    python -m scripts.run_snippets --renew README.md docs/tutorial.md    # writes the output into the page
+    python -m scripts.run_snippets README.md docs/tutorial.md            # exits with 1 if an output differs
+    python -m scripts.run_snippets --renew README.md docs/tutorial.md    # writes the outputs into the pages
 
-Blocks marked `console` hold commands after `$` and what they print; blocks marked `python` are run, too. The blocks of a page run
+Blocks marked `console` contain commands after `$` and their output; blocks marked `python` are run, too. All blocks of a page run
 one after the other in a directory of their own. Times, sizes and random names differ from run to run and are not compared.
 """
 
@@ -41,12 +41,12 @@ CHANGING = (
 )
 PROGRAM = "paimon-cli "
 HOME = "/home/ada"
-"""Stands on the pages for the directory in which the commands ran."""
+"""The name that the pages show for the directory in which the commands ran."""
 
 
 @dataclass
 class Session:
-    """A directory in which the commands of one page run. Python blocks share their names."""
+    """A directory in which the commands of a page run. Python blocks share their variables."""
 
     folder: Path
     names: dict[str, Any] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Session:
 
 
 def commands(block: str) -> Iterator[tuple[str, str]]:
-    """The commands of a block as they are written, each with what stands below it."""
+    """The commands of a block as written, each with the output below it."""
     for part in re.split(r"^(?=\$ )", block, flags=re.MULTILINE):
         lines = part.splitlines(keepends=True)
         count = next((number for number, line in enumerate(lines, start=1) if not line.rstrip().endswith("\\")), len(lines))
@@ -84,7 +84,7 @@ def commands(block: str) -> Iterator[tuple[str, str]]:
 
 
 def rewritten(page: str, folder: Path) -> str:
-    """The page with the output that its commands give now."""
+    """The page with the current output of its commands."""
     session, done = Session(folder), []
     with inside(folder):
         position = 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a CI step of a user would run: create, write, compact, list snapshots, read, all in a temporary directory.
-# ENGINE=local (default) needs no JVM; ENGINE=spark runs the same on the embedded Spark. PAIMON_CLI names the program.
+# A smoke test for users' CI: create, write, compact, list snapshots and read, all in a temporary directory.
+# ENGINE=local (default) needs no JVM; ENGINE=spark uses the embedded Spark. PAIMON_CLI names the program.
 set -euo pipefail
 
 cli=${PAIMON_CLI:-paimon-cli}

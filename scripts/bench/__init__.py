@@ -1,4 +1,4 @@
-"""Benchmarks. Importing this package selects the memory allocator that the command uses (see `cli.app`)."""
+"""Benchmarks. Importing this package selects the memory allocator that the command line uses (see `cli.app`)."""
 
 import os
 

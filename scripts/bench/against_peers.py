@@ -1,11 +1,11 @@
-"""The local engine against Paimon's other implementations, in turn, in one run: local write, merge-on-read scan, full compaction.
+"""The local engine against Paimon's other implementations: local write, merge-on-read scan, full compaction.
 
     python -m scripts.bench.against_peers --rust-python RUST_ENV/bin/python --pypaimon-python PY_ENV/bin/python \\
         --java-classpath 'JARS/*' [--rows 2000000] [--rounds 5]
 
-Peers are optional. The scripts of `scripts/bench/peers` run in the peers' own environments, each as a process that stays
-for all rounds (so Java is warm after the first one, which is not measured). Each engine scans the table that it wrote itself and
-the table that we wrote; a compaction gets a copy of the table that we wrote. Ratios are ours / theirs.
+Peers are optional. The scripts in `scripts/bench/peers` run in the peers' own environments, each as one process for all rounds;
+the first round, after which Java is warm, is not measured. In each round all sides take turns. Each scans the table that it wrote
+itself and the table that we wrote; each compacts a copy of the table that we wrote. Ratios are ours / theirs.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ GOALS = {
     ("scan", "pypaimon"): 1 / 30,
     ("compact", "java"): 1 / 2.5,
 }
-"""The most that our wall time may be of theirs."""
+"""The maximum ratio of our wall time to theirs."""
 
 
 @dataclass
 class Side:
-    """A running peer; `folder` holds its own table."""
+    """A running side. `folder` holds its own table."""
 
     name: str
     process: subprocess.Popen[str]
@@ -81,17 +81,17 @@ class Side:
         return self.ask(do="write", table=str(self.table), sources=[str(source) for source in sources[first:end]])
 
 
-def started(asked: argparse.Namespace, folder: Path) -> list[Side]:
+def started(arguments: argparse.Namespace, folder: Path) -> list[Side]:
     ours = {**os.environ, "PYTHONPATH": str(ROOT), "ARROW_DEFAULT_MEMORY_POOL": "system"}  # as the command does
     commands = {"ours": ([sys.executable, str(SIDES / "our_side.py")], ours)}
-    if asked.rust_python:
-        commands["rust"] = ([asked.rust_python, str(SIDES / "rust_side.py")], dict(os.environ))
-    if asked.java_classpath:
-        subprocess.run(["javac", "-cp", asked.java_classpath, "-d", str(folder), str(SIDES / "JavaSide.java")], check=True)
-        classes = f"{folder}{os.pathsep}{asked.java_classpath}"
+    if arguments.rust_python:
+        commands["rust"] = ([arguments.rust_python, str(SIDES / "rust_side.py")], dict(os.environ))
+    if arguments.java_classpath:
+        subprocess.run(["javac", "-cp", arguments.java_classpath, "-d", str(folder), str(SIDES / "JavaSide.java")], check=True)
+        classes = f"{folder}{os.pathsep}{arguments.java_classpath}"
         commands["java"] = (["java", "-Xmx6g", "-cp", classes, "JavaSide"], dict(os.environ))
-    if asked.pypaimon_python:
-        commands["pypaimon"] = ([asked.pypaimon_python, str(SIDES / "pypaimon_side.py")], dict(os.environ))
+    if arguments.pypaimon_python:
+        commands["pypaimon"] = ([arguments.pypaimon_python, str(SIDES / "pypaimon_side.py")], dict(os.environ))
     return [_started(folder, name, command, env) for name, (command, env) in commands.items()]
 
 
@@ -102,7 +102,7 @@ def _started(folder: Path, name: str, command: list[str], env: dict[str, str]) -
 
 
 class Measured:
-    """Times by workload and side, one per round."""
+    """The times of each workload and side, one per round."""
 
     def __init__(self) -> None:
         self._times: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -115,7 +115,7 @@ class Measured:
             del times[0]
 
     def report(self) -> bool:
-        """Print a line of text and a line of JSON for each; returns whether all goals were met."""
+        """Print a line of text and a line of JSON for each workload and side. Returns whether all goals were met."""
         all_met = True
         for (work, name), times in self._times.items():
             walls, cpus = [t["wall"] for t in times], [t["cpu"] for t in times]
@@ -139,7 +139,7 @@ class Measured:
 
 
 def measure(sides: list[Side], sources: list[Path], folder: Path, rounds: int) -> Measured:
-    """pypaimon needs minutes for what takes others seconds: it takes part in the first measured round only."""
+    """Measure all rounds. pypaimon takes part only in the first measured one: it needs minutes where others need seconds."""
     measured = Measured()
     for number in range(rounds + 1):
         if number == 1:
@@ -169,7 +169,7 @@ def _scans(sides: list[Side], measured: Measured) -> None:
 
 
 def _scan_of(side: Side, other: Side) -> dict[str, Any]:
-    """The second of two scans: memory that a process gets from the system for the first time costs more than the scan itself."""
+    """The second of two scans: in the first, getting memory from the system costs more than the scan itself."""
     first = side.ask(do="scan", table=str(other.table))
     return first if side.name == "pypaimon" else side.ask(do="scan", table=str(other.table))
 
@@ -191,19 +191,19 @@ def main() -> None:
     parser.add_argument("--java-classpath", help="Paimon's core and Hadoop's client, as javac takes them")
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
-    asked = parser.parse_args()
-    if asked.rounds < MIN_ROUNDS:
-        parser.error(f"a median of fewer than {MIN_ROUNDS} rounds says nothing")
+    arguments = parser.parse_args()
+    if arguments.rounds < MIN_ROUNDS:
+        parser.error(f"a median needs at least {MIN_ROUNDS} rounds")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_workload(folder, asked.rows, UPSERTS, asked.rows // 10)
+        write_workload(folder, arguments.rows, UPSERTS, arguments.rows // 10)
         sources = [folder / f"in-{number}.parquet" for number in range(UPSERTS + 1)]
-        sides = started(asked, folder)
+        sides = started(arguments, folder)
         try:
             for side in sides:
                 if side.name == "java":
                     side.ask(do="rows", **{source.stem: source.with_suffix(".csv") for source in sources})
-            met = measure(sides, sources, folder, asked.rounds).report()
+            met = measure(sides, sources, folder, arguments.rounds).report()
         finally:
             for side in sides:
                 side.process.kill()

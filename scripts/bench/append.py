@@ -1,9 +1,9 @@
-"""Append tables beside pyarrow and Spark: writing them, and putting their small files together.
+"""Writing append tables and combining their small files, against pyarrow and Spark.
 
     python -m scripts.bench.append [--rows 10000000] [--files 1000] [--rounds 5] [--only local] [--master local[2]]
 
 The copies that pyarrow makes have the settings of our files: codec, level, dictionaries, checksums, row groups of 32 MiB decoded.
-A compaction is the whole job, from the plan to the commit. It copies row groups as they are, which pyarrow cannot do.
+A compaction is the whole job, from the plan to the commit. It copies row groups without decoding them, which pyarrow cannot do.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from scripts.bench.process_tree import tree_cpu_seconds
 from scripts.bench.spark_write import COLUMNS, SPARKS_OWN_JVM, source, started_spark
 
 SIZES = {"1 MB": (31_500, 0.12), "100 KB": (3_150, 0.3)}
-"""Rows of a small file, and how much of the copy's CPU their compaction may cost."""
+"""Rows of a small file, and the maximum ratio of the CPU time of a compaction to that of the copy."""
 REPETITIVE = ["c"]
 LOCAL, SPARK = "local", "spark"
 
@@ -56,7 +56,7 @@ def new_table(folder: Path, options: dict[str, str]) -> TableContext:
 
 
 def copied(batches: Iterable[pa.RecordBatch], path: Path) -> None:
-    """Write the batches as one Parquet file with the settings of ours."""
+    """Write the batches as one Parquet file, with the settings of our files."""
     writer, waiting, size = None, list[pa.RecordBatch](), 0
     for batch in batches:
         writer = writer or pq.ParquetWriter(
@@ -117,7 +117,7 @@ def spark_comparison(session: SparkSession, folder: Path, given: Path, rows: int
 
 
 def compact_comparison(folder: Path, size: str, files: int) -> Comparison:
-    """Of small files: the table is a copy with hard links of one that stays as it is."""
+    """The compaction of small files. Each time, the table is a copy with hard links of one that is not changed."""
     rows, goal = SIZES[size]
     given = source(folder / "small.parquet", rows * files)
     original = folder / "small"
@@ -154,19 +154,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--only", choices=(*SIZES, LOCAL, SPARK), action="append", help="repeatable")
     parser.add_argument("--master", default="local[2]")
-    asked = parser.parse_args()
-    chosen = asked.only or (*SIZES, LOCAL, SPARK)
+    arguments = parser.parse_args()
+    chosen = arguments.only or (*SIZES, LOCAL, SPARK)
     met = True
     for size in (size for size in SIZES if size in chosen):
         with tempfile.TemporaryDirectory() as folder:
-            met &= report([compact_comparison(Path(folder), size, asked.files)], asked.rounds)
+            met &= report([compact_comparison(Path(folder), size, arguments.files)], arguments.rounds)
     with tempfile.TemporaryDirectory() as folder:
-        given = source(Path(folder) / "in.parquet", asked.rows) if {LOCAL, SPARK} & set(chosen) else None
+        given = source(Path(folder) / "in.parquet", arguments.rows) if {LOCAL, SPARK} & set(chosen) else None
         if given is not None and LOCAL in chosen:
-            met &= report([write_comparison(Path(folder), given, asked.rows)], asked.rounds)
+            met &= report([write_comparison(Path(folder), given, arguments.rows)], arguments.rounds)
         if given is not None and SPARK in chosen:
-            with started_spark(asked.master, SPARKS_OWN_JVM) as spark:
-                met &= report([spark_comparison(spark.session, Path(folder), given, asked.rows)], asked.rounds)
+            with started_spark(arguments.master, SPARKS_OWN_JVM) as spark:
+                met &= report([spark_comparison(spark.session, Path(folder), given, arguments.rows)], arguments.rounds)
     sys.exit(0 if met else 1)
 
 

@@ -1,9 +1,9 @@
-"""Assignment of keys to dynamic buckets, and the load of its index, against sorting as many hashes in numpy.
+"""Assigning keys to dynamic buckets, and loading the index for it, against sorting hashes in numpy.
 
     python -m scripts.bench.assignment [--keys 50000000] [--rounds 5]
 
-The index knows KEYS hashes in buckets of two million. KEYS rows are assigned, half of them known, then a fiftieth as many;
-the sort is of KEYS hashes each time. The memory that the index holds is printed per key.
+The index holds KEYS hashes, in buckets of two million. First KEYS rows are assigned, half of them with known hashes, then a
+fiftieth of that number; the sort is always of KEYS hashes. Also prints the memory that the index takes per key.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MAX_BYTES_A_KEY = 8
 
 
 class Assignment:
-    """An assigner over an index, ready to take the rows of one measurement."""
+    """An assigner over an index, ready for the rows of one measurement."""
 
     def __init__(self, index: PackedIndex) -> None:
         self._parts = tuple(index._parts)
         self.reset()
 
     def reset(self) -> None:
-        """The index as it was loaded; its parts never change."""
+        """Start again with the loaded index, whose parts never change."""
         self.assigner = PartitionAssigner({}, Limits(A_BUCKET, None))
         self.assigner.known._parts = [*self._parts]
 

@@ -1,10 +1,9 @@
-"""A commit of one file into tables of 100, 10,000 and 100,000 files: appends, compactions, and a whole `paimon-cli write`.
+"""Commits of one file to tables of 100, 10,000 and 100,000 files: appends, compactions, and a whole `paimon-cli write`.
 
     python -m scripts.bench.commit_cost [--files 100 10000 100000] [--rounds 5]
 
-Appends and compactions are made one by one, the tables in turn, 60 to a round. The mean says what the merging of manifests costs
-in the long run, the median what most commits cost. A process that goes on reads the manifests of its partitions once; the first
-commit of a process is measured on its own.
+The tables take turns, with 60 commits a round. The mean includes the cost of merging manifests in the long run; the median is the
+cost of most commits. A process reads the manifests of its partitions only for its first commit, which is measured separately.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ OPTIONS = {"write-only": "true"}
 
 
 class Table:
-    """One table, its files only named; each commit takes up another number."""
+    """A table whose data files exist only in its manifests. Each commit has a new number."""
 
     def __init__(self, folder: Path, files: int) -> None:
         self.url = str(generate(folder, files, max(1, files // 1000), OPTIONS))
@@ -50,7 +49,7 @@ class Table:
         self._commit(CommitMessage(entry.partition, entry.bucket, BUCKETS, new_files=(file,)))
 
     def compact(self) -> None:
-        """A file makes room for one with its keys, and is itself the next to go in its turn."""
+        """Commit the replacement of one file by another with the same keys, which a later commit replaces in turn."""
         self._next += 1
         place = self._next % len(self._compacted)
         old = self._compacted[place]
@@ -60,7 +59,7 @@ class Table:
         self._commit(message)
 
     def compact_first(self) -> None:
-        """As a process does that has read nothing of the table yet."""
+        """Commit like a process that has not read anything of the table."""
         self._context = TableContext.open(self.url)
         self.compact()
 
@@ -69,7 +68,7 @@ class Table:
 
 
 def committed(name: str, tables: Mapping[int, Table], commit: Callable[[Table], None], commits: int) -> list[Growth]:
-    """Median and mean of this number of commits; before them, enough commits for one merge of manifests."""
+    """The median and mean of this number of commits, after enough commits for one merge of manifests."""
     costs: dict[int, list[float]] = {files: [] for files in tables}
     for number in range(commits + COMMITS // 2):
         for files, table in tables.items():
@@ -89,20 +88,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, nargs="+", default=[100, 10_000, 100_000])
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        tables = {files: Table(Path(folder) / str(files), files) for files in asked.files}
+        tables = {files: Table(Path(folder) / str(files), files) for files in arguments.files}
         source = Path(folder) / "row.parquet"
         row = {"dt": [day_of(0)], "id": [1], "a": pa.array([1], pa.int32()), "b": [1.0], "c": ["one"]}
         pq.write_table(pa.table(row), source)
-        commits = COMMITS * asked.rounds
+        commits = COMMITS * arguments.rounds
         growths = committed("commit of an append", tables, Table.append, commits)
         growths += committed("commit of a compaction", tables, Table.compact, commits)
         met = [growth.print() for growth in growths]
         for growth in committed("first commit of a compaction in a process", tables, Table.compact_first, commits // 10):
             replace(growth, goal=None).print()
         writes = {files: partial(written, table.url, source) for files, table in tables.items()}
-        met.append(Growth("paimon-cli write of a row", "files", in_turn(writes, asked.rounds), GOAL).print())
+        met.append(Growth("paimon-cli write of a row", "files", in_turn(writes, arguments.rounds), GOAL).print())
     sys.exit(0 if all(met) else 1)
 
 

@@ -1,10 +1,10 @@
-"""A write of many flushes that compacts beside its writing (`--compact async`), against one that stops for it (`inline`).
+"""A write with many flushes that compacts concurrently (`--compact async`), against one that stops to compact (`inline`).
 
     python -m scripts.bench.compact_beside [--rows 3000000] [--buckets 16] [--rounds 5] [--only async]
 
-The buffer is small and does not spill, so that each bucket gets some dozen level-0 files, and the compactions of both ways
-have them all to merge. Wall time is what counts: the same merges cost the same CPU. Stalls are of the last round. With
-`--only` one way alone is written, for a look with a profiler.
+The buffer is small and does not spill, so that each bucket gets a dozen or more level-0 files, which the compactions of both ways
+have to merge. Wall time is what counts: the same merges cost the same CPU time. Stalls are those of the last round. `--only`
+measures one way, for use with a profiler.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROW_BYTES = 45
 
 
 def source_of(folder: Path, rows: int) -> str:
-    """On average two versions of each key, in random order; the same rows at every call."""
+    """A file with two versions of each key on average, in random order. Each call writes the same rows."""
     random = np.random.default_rng(7)
     texts = pa.array(random.integers(0, 1 << 60, rows)).cast(pa.string())
     table = pa.table({"k": random.integers(0, rows // 2, rows), "v": texts, "w": random.random(rows)})
@@ -48,7 +48,7 @@ def source_of(folder: Path, rows: int) -> str:
 
 
 class Writes:
-    """Each call writes into a new table; `summaries` holds the last of each way."""
+    """Each call writes to a new table. `summaries` has the last summary of each way."""
 
     def __init__(self, folder: Path, rows: int, buckets: int) -> None:
         self._table = folder / "t"
@@ -79,16 +79,16 @@ def main() -> int:
     parser.add_argument("--buckets", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--only", choices=(ASYNC_COMPACTION, INLINE_COMPACTION))
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="paimon-cli-bench-") as folder:
-        writes = Writes(Path(folder), asked.rows, asked.buckets)
-        if asked.only:
+        writes = Writes(Path(folder), arguments.rows, arguments.buckets)
+        if arguments.only:
             writes.empty_table()
-            writes.write(asked.only)
+            writes.write(arguments.only)
         else:
-            name = f"compact async against inline, {asked.rows:,} rows, {asked.buckets} buckets"
+            name = f"compact async against inline, {arguments.rows:,} rows, {arguments.buckets} buckets"
             subject, floor = (lambda: writes.write(ASYNC_COMPACTION)), (lambda: writes.write(INLINE_COMPACTION))
-            report([Comparison(name, subject, floor, reset=writes.empty_table)], asked.rounds)
+            report([Comparison(name, subject, floor, reset=writes.empty_table)], arguments.rounds)
         for way, done in writes.summaries.items():
             figures = {"stalls": done.stalls, "stall_seconds": done.stall_seconds, "seconds": done.seconds}
             waits = {"compaction_wait_seconds": done.compaction_wait_seconds, "flushes": done.flushes}

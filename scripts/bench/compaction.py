@@ -2,9 +2,9 @@
 
     python -m scripts.bench.compaction [--rows 2000000] [--rounds 5] [--only 'int key']
 
-ROWS is the sum over the runs; each run holds a random fifth of the keys, so that nearly every stretch of keys overlaps.
-The copy writes all rows, the compaction only the two thirds that are left: a ratio below 1 is no wonder. The memory is that
-of one more compaction, in a process of its own.
+ROWS is the total of all runs; each run holds a random fifth of the keys, so nearly all key ranges overlap. The copy writes all
+rows, the compaction only the two thirds that remain, so a ratio below 1 is possible. The peak memory is that of another
+compaction, in a process of its own.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ SHAPES: dict[str, tuple[tuple[str, ...], dict[str, str], float]] = {
         1.5,
     ),
 }
-"""Key columns, options, and how many times the copy a compaction may cost."""
+"""Key columns, options, and the maximum ratio of the cost of a compaction to that of the copy."""
 COLUMNS = {"k": "INT NOT NULL", "s": "STRING NOT NULL", "a": "BIGINT", "b": "DOUBLE", "c": "STRING", "d": "BIGINT"}
 RUNS = 5
 MAX_MEGABYTES = 512
 
 
 def overlapping_runs(folder: Path, keys: tuple[str, ...], chosen: Mapping[str, str], rows: int) -> TableContext:
-    """A table of one bucket with `RUNS` level-0 files; the same rows at every call."""
+    """A table of one bucket with `RUNS` level-0 files. Each call creates the same rows."""
     random = np.random.default_rng(7)
     fields = tuple(DataField(i, name, parse_sql_type(text)) for i, (name, text) in enumerate(COLUMNS.items()))
     options = {"bucket": "1", "file.format": "parquet", "write-only": "true", "write-buffer-size": "4 gb", **chosen}
@@ -88,7 +88,7 @@ def full_compaction(context: TableContext) -> CompactionTask:
 
 
 def comparison(name: str, context: TableContext, rows: int) -> Comparison:
-    """Decoding, merging and writing, against decoding and writing."""
+    """Decoding, merging and writing, compared with decoding and writing."""
     task = full_compaction(context)
     paths = [Path(context.data_file_path(task.partition, task.bucket, file)) for file in task.files]
     made: list[Path] = []
@@ -126,19 +126,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--only", choices=SHAPES, action="append", help="repeatable")
     parser.add_argument("--one", metavar="TABLE", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.one:
-        context = TableContext.open(asked.one)
+    arguments = parser.parse_args()
+    if arguments.one:
+        context = TableContext.open(arguments.one)
         run_compaction(context, full_compaction(context))
         print(peak_megabytes())
         return
     met = True
-    for name in asked.only or SHAPES:
+    for name in arguments.only or SHAPES:
         with tempfile.TemporaryDirectory() as folder:
             keys, options, _ = SHAPES[name]
-            context = overlapping_runs(Path(folder) / "t", keys, options, asked.rows)
-            met &= report([comparison(name, context, asked.rows)], asked.rounds)
-            met &= memory_is_bounded(name, context, asked.rows)
+            context = overlapping_runs(Path(folder) / "t", keys, options, arguments.rows)
+            met &= report([comparison(name, context, arguments.rows)], arguments.rounds)
+            met &= memory_is_bounded(name, context, arguments.rows)
     sys.exit(0 if met else 1)
 
 

@@ -1,4 +1,4 @@
-"""How a cost grows with a size: costs at several sizes, measured in turn, and the exponent of a power law through them."""
+"""How a cost grows with a size: costs at several sizes, measured in turn, and the exponent of the power law that fits them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scripts.bench.measure import MACHINE, MIN_ROUNDS
 
 @dataclass(frozen=True)
 class Growth:
-    """Costs in CPU seconds by size; `goal`: the most that the greatest size may cost, as a multiple of the least one."""
+    """Costs in CPU seconds by size. `goal`: the maximum ratio of the cost of the largest size to that of the smallest."""
 
     name: str
     unit: str
@@ -34,7 +34,7 @@ class Growth:
         return None if self.goal is None else self.ratio <= self.goal
 
     def print(self) -> bool:
-        """Print a line of text on stderr and a JSON line on stdout; returns whether the goal was met."""
+        """Print a line of text on stderr and a JSON line on stdout. Returns whether the goal was met."""
         listed = ", ".join(f"{size:,}: {cost:.4g} s" for size, cost in self.costs.items())
         goal = "" if self.goal is None else f" (goal {self.goal:.2f}, {'met' if self.met else 'MISSED'})"
         slope = exponent(self.costs)
@@ -47,13 +47,13 @@ class Growth:
 
 
 def exponent(costs: Mapping[int, float]) -> float:
-    """The slope of a line through the logarithms: 0 for a constant cost, 1 for one proportional to the size."""
+    """The slope of a line through the logarithms: 0 if the cost is constant, 1 if it is proportional to the size."""
     points = [(math.log(size), math.log(cost)) for size, cost in costs.items()]
     return statistics.linear_regression(*zip(*points, strict=True)).slope
 
 
 def in_turn(works: Mapping[int, Callable[[], float]], rounds: int = MIN_ROUNDS) -> dict[int, float]:
-    """The median cost of each; one round unmeasured, then each in turn. A work returns what it cost."""
+    """The median cost of each work, which returns its cost. After an unmeasured round, the works take turns."""
     costs: dict[int, list[float]] = {size: [] for size in works}
     for number in range(rounds + 1):
         for size, work in works.items():
@@ -63,14 +63,14 @@ def in_turn(works: Mapping[int, Callable[[], float]], rounds: int = MIN_ROUNDS) 
 
 
 def cpu_of(work: Callable[[], object]) -> float:
-    """CPU seconds of this process, all threads."""
+    """The CPU seconds that the work takes in all threads of this process."""
     before = time.process_time()
     work()
     return time.process_time() - before
 
 
 def cpu_of_process(command: Sequence[str]) -> float:
-    """CPU seconds of a process of its own, from its start; it must succeed."""
+    """The CPU seconds of a command in a new process, from its start. It must succeed."""
     before = os.times()
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     after = os.times()

@@ -1,11 +1,11 @@
-"""A load into a table whose primary key leaves the partition out, against the same load into fixed buckets.
+"""A load into a table whose primary key does not include the partition, against the same load into fixed buckets.
 
     python -m scripts.bench.cross_partition [--rows 50000000] [--load 1000000] [--rounds 5]
 
 Both tables hold ROWS keys and eight other columns, at the top level. The keys of the first are spread over ten partitions and
-buckets of two million rows, so that every file may hold any key. Half of the loaded keys are there already, and a fifth of these
-move to another partition. Both tables are write-only, and the rows come from one Parquet file. Also prints the most memory that
-the first load takes, measured in a process of its own.
+buckets of two million rows, so that every file may hold any key. Half of the loaded keys already exist, and a fifth of these move
+to another partition. Both tables are write-only, and the rows come from one Parquet file. Also prints the peak memory of the
+first load, measured in a process of its own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ BATCH_ROWS = 1_000_000
 TOP_LEVEL = 5
 RATIO, MEGABYTES = 3.0, 1024
 BucketsOf = Callable[[np.ndarray, int], np.ndarray]
-"""The bucket that each id lies in, given the ids and the number of buckets in all partitions."""
+"""The bucket of each id, given the ids and the number of buckets in all partitions."""
 
 
 def new_table(folder: Path, partition_keys: tuple[str, ...], bucket: int) -> TableContext:
@@ -68,24 +68,24 @@ def values(ids: np.ndarray, days: np.ndarray) -> dict[str, pa.Array]:
     return {**lookup.values(ids, np.random.default_rng(3)), "day": pa.array(days.astype(np.int32))}
 
 
-def fill(context: TableContext, rows: int, places: list[BucketId], buckets_of: BucketsOf) -> None:
-    """Even ids from 0 on."""
-    names, days = DataFileNames(context), len(places) // max(1, len({place.bucket for place in places}))
-    writers = [DataFileWriter(context, place, level=TOP_LEVEL, source=SOURCE_COMPACT, names=names) for place in places]
+def fill(context: TableContext, rows: int, buckets: list[BucketId], buckets_of: BucketsOf) -> None:
+    """Fill the buckets with rows of even ids, from 0 on."""
+    names, days = DataFileNames(context), len(buckets) // max(1, len({bucket_id.bucket for bucket_id in buckets}))
+    writers = [DataFileWriter(context, bucket_id, level=TOP_LEVEL, source=SOURCE_COMPACT, names=names) for bucket_id in buckets]
     template = values(np.arange(BATCH_ROWS), np.zeros(BATCH_ROWS))
     for start in range(0, rows, BATCH_ROWS):
         ids = np.arange(start, min(rows, start + BATCH_ROWS), dtype=np.int64) * 2
-        numbers = buckets_of(ids, len(places))
+        numbers = buckets_of(ids, len(buckets))
         order = stable_order([numbers.astype(np.int64)])
         batch = {name: column.slice(0, len(ids)) for name, column in template.items()}
         batch |= {"id": pa.array(ids[order]), "day": pa.array((numbers[order] % days).astype(np.int32))}
         grouped = merge_rows(context.schema, batch, 0, start)
-        ends = np.searchsorted(numbers[order], np.arange(len(places) + 1))
+        ends = np.searchsorted(numbers[order], np.arange(len(buckets) + 1))
         for writer, begin, end in zip(writers, ends, ends[1:], strict=False):
             if end > begin:
                 writer.write(grouped.slice(begin, end - begin))
     total = context.options.bucket
-    messages = [CommitMessage(*place, total, new_files=w.close()) for place, w in zip(places, writers, strict=True)]
+    messages = [CommitMessage(*bucket_id, total, new_files=w.close()) for bucket_id, w in zip(buckets, writers, strict=True)]
     Committer(context).commit(messages, fresh_identity(context))
 
 
@@ -128,7 +128,7 @@ def write(context: TableContext, source: str) -> None:
 
 
 def roll_back(*contexts: TableContext) -> None:
-    """To the first snapshot; the files of the load stay where they are, and nothing names them."""
+    """Roll back to the first snapshot. The files of the load become orphans."""
     for context in contexts:
         for number in context.snapshots.ids():
             if number > 1:
@@ -138,7 +138,7 @@ def roll_back(*contexts: TableContext) -> None:
 
 
 def memory_met(url: str, source: str) -> bool:
-    """A load in a process of its own: its peak, printed."""
+    """Run a load in a process of its own, and print its peak memory. Returns whether the goal was met."""
     command = [sys.executable, "-m", "scripts.bench.cross_partition", "--measure-memory", url, source]
     peak = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     print(f"peak memory of the load: {peak:.0f} MB (goal {MEGABYTES})", file=sys.stderr)
@@ -160,29 +160,29 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=50_000_000)
     parser.add_argument("--load", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
-    parser.add_argument("--folder", type=Path, help="make the tables here, and leave them; those that are there are used again")
+    parser.add_argument("--folder", type=Path, help="create the tables here and keep them; existing ones are used again")
     parser.add_argument("--measure-memory", nargs=2, metavar=("TABLE", "FILE"), help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.measure_memory:
-        write(TableContext.open(asked.measure_memory[0]), asked.measure_memory[1])
+    arguments = parser.parse_args()
+    if arguments.measure_memory:
+        write(TableContext.open(arguments.measure_memory[0]), arguments.measure_memory[1])
         print(peak_megabytes())
         return
     with ExitStack() as stack:
-        folder = asked.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        source = load_file(folder / "load.parquet", asked.rows, asked.load)
+        folder = arguments.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        source = load_file(folder / "load.parquet", arguments.rows, arguments.load)
         makers = {"cross": cross_table, "fixed": fixed_table}
         cross, fixed = (
-            TableContext.open(str(folder / name)) if (folder / name).exists() else make(folder / name, asked.rows)
+            TableContext.open(str(folder / name)) if (folder / name).exists() else make(folder / name, arguments.rows)
             for name, make in makers.items()
         )
         comparison = Comparison(
-            f"upsert of {asked.load:,} rows into {asked.rows:,} keys across partitions : into fixed buckets",
+            f"upsert of {arguments.load:,} rows into {arguments.rows:,} keys across partitions : into fixed buckets",
             lambda: write(cross, source),
             lambda: write(fixed, source),
             RATIO,
             lambda: roll_back(cross, fixed),
         )
-        met = report([comparison], asked.rounds)
+        met = report([comparison], arguments.rounds)
         roll_back(cross)
         met &= memory_met(cross.url, source)
     sys.exit(0 if met else 1)

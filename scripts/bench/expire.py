@@ -1,8 +1,8 @@
-"""How long `expire` to ten snapshots takes, and how much memory, as the number of snapshots grows.
+"""How the time and memory of `expire` to ten snapshots grow with the number of snapshots.
 
     python -m scripts.bench.expire [--snapshots 1000 10000]
 
-Each size is a fresh process on a table of `metadata_table.py`. Prints a table and the growth exponents, JSON lines on stdout.
+Each size runs in a new process on a table of `metadata_table.py`. Prints a table and the growth exponents, JSON lines on stdout.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEPT = 10
 
 
 def measure(snapshots: int, folder: Path, command: list[str]) -> tuple[float, float]:
-    """Seconds and peak MB of the command on a new table."""
+    """The seconds and peak MB of the command on a new table."""
     table = folder / str(snapshots)
     generate(table, snapshots)
     started = time.perf_counter()

@@ -1,9 +1,9 @@
-"""How the cost of write, merge-on-read scan and full compaction grows with the rows, and what memory they take.
+"""How the cost and memory of write, merge-on-read scan and full compaction grow with the number of rows.
 
     python -m scripts.bench.growth [--rows 1000000 10000000] [--rounds 5]
 
-Each figure is the median over processes of their own (so the peak memory is that of one path alone) with one thread; the
-exponent between two sizes is 1 where cost is proportional. The table has two buckets and an upsert of a tenth of its rows.
+Each figure is a median of new processes with one thread, so the peak memory is that of one path alone. The exponent between two
+sizes is 1 if the cost is proportional. The table has two buckets and an upsert of a tenth of its rows.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def write(table: Path, sources: list[Path]) -> None:
 
 
 def scan(table: Path) -> int:
-    """Rows are let go of as they come."""
+    """Scan the table without keeping its rows."""
     context = TableContext.open(str(table))
     splits = plan_scan(context, context.snapshots.latest()).splits
     return sum(pc.sum(batch["qty"]).as_py() for split in splits for batch in read_split(context, split, tuple(COLUMNS)))
@@ -69,7 +69,7 @@ def compact(table: Path) -> None:
 
 
 def run_one(path: str, folder: Path) -> None:
-    """In a process of its own: one path, and a line about it."""
+    """Run one path in this process, and print a line about it."""
     table = folder / "t"
     cpu, wall = time.process_time(), time.perf_counter()
     if path in ("write", "upsert"):
@@ -81,7 +81,7 @@ def run_one(path: str, folder: Path) -> None:
 
 
 def measure(rows: int, rounds: int) -> dict[str, dict[str, Any]]:
-    """Medians by path."""
+    """The medians of each path."""
     taken: dict[str, list[dict[str, Any]]] = {path: [] for path in PATHS}
     with tempfile.TemporaryDirectory() as name:
         source = Path(name)
@@ -102,18 +102,18 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--one", nargs=2, metavar=("PATH", "FOLDER"), help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.one:
-        run_one(asked.one[0], Path(asked.one[1]))
+    arguments = parser.parse_args()
+    if arguments.one:
+        run_one(arguments.one[0], Path(arguments.one[1]))
         return
-    sizes = sorted(asked.rows)
-    measured = {rows: measure(rows, asked.rounds) for rows in sizes}
+    sizes = sorted(arguments.rows)
+    measured = {rows: measure(rows, arguments.rounds) for rows in sizes}
     for path in PATHS:
         for rows in sizes:
             times = measured[rows][path]
             text = f"{path:8} {rows:>11,} rows: {times['wall']:7.2f} s, CPU {times['cpu']:7.2f} s, peak {times['peak_mb']:.0f} MB"
             print(text, file=sys.stderr)
-            print(json.dumps({"name": f"growth, {path}", "rows": rows, **times, "rounds": asked.rounds, "on": MACHINE}))
+            print(json.dumps({"name": f"growth, {path}", "rows": rows, **times, "rounds": arguments.rounds, "on": MACHINE}))
         for low, high in pairwise(sizes):
             exponent = math.log(measured[high][path]["cpu"] / measured[low][path]["cpu"]) / math.log(high / low)
             print(f"{path:8} exponent {exponent:.2f} from {low:,} to {high:,}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""How many modules a reader has to pass to follow a write, its commit, and whole commands.
+"""How many modules a reader of the code has to pass through to follow a write, its commit, and whole commands.
 
-A switch is a call whose module is not that of the call before it. Comprehensions, lambdas and module code are left out; the
-engine is local, the write has two rows and compacts nothing.
+A switch is a call whose module differs from that of the call before it. Comprehensions, lambdas and module code do not count. The
+engine is local, and the write has two rows and compacts nothing.
 
     python -m scripts.bench.hops
 """
@@ -45,7 +45,7 @@ GOALS = {
 
 @dataclass(frozen=True)
 class Hops:
-    """What one call passed through."""
+    """What a call has passed through."""
 
     modules: int
     functions: int
@@ -53,7 +53,7 @@ class Hops:
 
 
 def hops_of(work: Callable[[], Any]) -> Hops:
-    """Run the work, in all its threads, and count."""
+    """Run the work and count in all its threads."""
     calls: list[tuple[str, int]] = []
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
@@ -81,7 +81,7 @@ def command(*arguments: str) -> Hops:
 
 
 def show_hops_of_command(arguments: list[str]) -> None:
-    """Run the command here; its figures are the last line of standard error."""
+    """Run the command in this process. Its figures are the last line of standard error."""
 
     def run() -> None:
         from paimon_cli.cli.app import app
@@ -93,7 +93,7 @@ def show_hops_of_command(arguments: list[str]) -> None:
 
 
 def measure(folder: Path) -> dict[str, Hops]:
-    """The job and its commit in a process that has written before, whole commands each in a new one."""
+    """Measure the job and its commit in a process that has written before, and each whole command in a new one."""
     table, rows = str(folder / "t"), folder / "rows.json"
     rows.write_text('{"id": 1, "v": "a"}\n{"id": 2, "v": "b"}\n')
     columns = ("-C", "id INT NOT NULL", "-C", "v STRING")

@@ -1,11 +1,11 @@
-"""Looking up keys in a bucket: what it costs in one five times as large, and against reading the key column.
+"""Key lookup in a bucket, against one five times as small, and against reading the key column.
 
     python -m scripts.bench.lookup [--rows 10000000] [--rounds 5]
 
 Two buckets of ROWS and 5 x ROWS rows, eight value columns, ascending BIGINT keys with gaps. Random keys are spread over the whole
-bucket; clustered ones lie in ten places. `held`: what earlier lookups learnt of the files is remembered, as between two rounds of
-`compact --watch`; `cold`: it is not; `copied`: the service has copied the keys. Also, of the larger bucket, which share of its
-bytes is read.
+bucket; clustered ones are in ten ranges. `held`: facts about the files are cached from earlier lookups, as between two rounds of
+`compact --watch`; `cold`: they are not; `copied`: the service has copied the keys. Also prints which share of the bytes of the
+larger bucket is read.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def new_table(folder: Path, options: dict[str, str]) -> TableContext:
 
 
 def values(ids: np.ndarray, random: np.random.Generator) -> dict[str, pa.Array]:
-    """Rows with these keys."""
+    """The columns of rows with these keys."""
     numbers = random.integers(0, 1 << 31, len(ids))
     named = {"status": ("status-", 1000), "city": ("city ", 50)}
     texts = {
@@ -92,7 +92,7 @@ def ascending_ids(rows: int, random: np.random.Generator) -> Iterator[np.ndarray
 
 
 class CountedReads:
-    """A reader that counts what it reads."""
+    """A reader that counts the bytes that it reads."""
 
     def __init__(self, source: BinaryIO, count: Callable[[int], None]) -> None:
         self._source = source
@@ -114,7 +114,7 @@ class CountedReads:
 
 
 class CountingStorage(LocalStorage):
-    """Local files; counts the bytes of data files that are read."""
+    """A local storage that counts the bytes that are read of data files."""
 
     bytes_read = 0
 
@@ -127,7 +127,7 @@ class CountingStorage(LocalStorage):
 
 @dataclass(frozen=True)
 class Bucket:
-    """Files of the top level, and what earlier lookups have left in memory and on disk."""
+    """A bucket with files of the top level, and what earlier lookups have cached in memory and on disk."""
 
     context: TableContext
     files: tuple[DataFileMeta, ...]
@@ -168,14 +168,14 @@ class Bucket:
             raise AssertionError("a key was not found")
 
     def read_keys(self) -> None:
-        """The key column of every file, batch by batch."""
+        """Read the key column of each file, batch by batch."""
         for path in self.paths:
             file = pq.ParquetFile(path, buffer_size=256 << 10, page_checksum_verification=True)
             for _ in file.iter_batches(65536, columns=["id"], use_threads=False):
                 pass
 
     def copied(self) -> KeptFiles:
-        """What a service holds that has copied the keys of every file."""
+        """The caches of a service that has copied the keys of all files."""
         kept = KeptFiles(keeps_copies=True)
         for _ in range(3):
             self.find(self.random_keys(MANY), kept)
@@ -211,7 +211,7 @@ def comparisons(small: Bucket, large: Bucket) -> Iterator[Comparison]:
 
 
 def report_bytes(large: Bucket) -> bool:
-    """Print which share of the larger bucket lookups read once its indexes are held; whether the goals are met."""
+    """Print which share of the larger bucket lookups read once its indexes are cached. Returns whether the goals were met."""
     all_met = True
     for name, keys, goal in (("random", large.random_keys(FEW), 0.005), ("clustered", large.clustered_keys(FEW), 0.002)):
         kept = KeptFiles()
@@ -228,10 +228,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        small, large = (Bucket.write(Path(folder) / name, rows) for name, rows in (("s", asked.rows), ("l", 5 * asked.rows)))
-        met = report(comparisons(small, large), asked.rounds)
+        small, large = (
+            Bucket.write(Path(folder) / name, rows) for name, rows in (("s", arguments.rows), ("l", 5 * arguments.rows))
+        )
+        met = report(comparisons(small, large), arguments.rounds)
         met &= report_bytes(large)
     sys.exit(0 if met else 1)
 

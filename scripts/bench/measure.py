@@ -1,6 +1,6 @@
-"""Ratios of two ways to do one thing, measured in turn in one process: absolute times mean little on a shared machine.
+"""Compares two ways to do the same thing, which take turns in one process: absolute times mean little on a shared machine.
 
-A program states `Comparison`s and calls `report`, which prints a line for people and a JSON line for each.
+A program creates `Comparison`s and calls `report`, which prints a line of text and a JSON line for each.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MACHINE = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """`subject` compared with `floor`; `goal`: the greatest allowed ratio of subject to floor, None for no goal.
+    """The comparison of `subject` with `floor`. `goal`: the maximum ratio of subject to floor; None for no goal.
 
-    Both do their whole work at each call; `reset` runs before each, unmeasured. `cpu_seconds`: CPU time so far, of more than this
-    process if other processes do the work.
+    Each call does the whole work; `reset` runs before each, unmeasured. `cpu_seconds`: the CPU time so far, including other
+    processes if they do the work.
     """
 
     name: str
@@ -46,11 +46,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Result:
-    """Medians over the rounds in seconds. `ratio` is the least CPU time of the subject by the least of the floor, which other
-    load on the machine disturbs least, and `least_wall_ratio` the same of the time; `median_ratio` and `wall_ratio` are medians
-    of each round's own ratio.
+    """Medians over the rounds, in seconds.
 
-    CPU seconds count this process with all its threads, or what the comparison says.
+    `ratio` is the lowest CPU time of the subject divided by the lowest of the floor, the ratio that other load disturbs least;
+    `least_wall_ratio` is this ratio for wall time. `median_ratio` and `wall_ratio` are medians of the ratios of each round, for
+    CPU and wall time.
     """
 
     name: str
@@ -71,9 +71,9 @@ class Result:
 
 
 def compare(comparison: Comparison, rounds: int = MIN_ROUNDS) -> Result:
-    """Unmeasured rounds, then `rounds` (at least 5) in which the two take turns in going first."""
+    """Measure `rounds` (at least 5) in which the two take turns at going first, after unmeasured ones."""
     if rounds < MIN_ROUNDS:
-        raise ValueError(f"a median of fewer than {MIN_ROUNDS} rounds says nothing")
+        raise ValueError(f"a median needs at least {MIN_ROUNDS} rounds")
     subject: list[tuple[float, float]] = []
     floor: list[tuple[float, float]] = []
     sides = [(subject, comparison.subject), (floor, comparison.floor)]
@@ -122,12 +122,12 @@ def report(comparisons: Iterable[Comparison], rounds: int = MIN_ROUNDS, only: st
 
 
 def cpu_with_children() -> float:
-    """CPU seconds of this process and of all processes that it has waited for."""
+    """The CPU seconds of this process and of all processes that it has waited for."""
     return sum(os.times()[:4])
 
 
 def peak_megabytes() -> float:
-    """The most memory that this process has held. Linux also charges the parent's, at the fork, to `getrusage`."""
+    """The peak memory of this process. On Linux, `getrusage` would include that of the parent at the fork."""
     status = Path("/proc/self/status")
     if status.exists():
         (line,) = (line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM"))
@@ -136,7 +136,7 @@ def peak_megabytes() -> float:
 
 
 def _seconds(work: Callable[[], object], cpu_seconds: Callable[[], float]) -> tuple[float, float]:
-    """CPU and wall seconds."""
+    """The CPU and wall seconds that the work takes."""
     cpu, wall = cpu_seconds(), time.perf_counter()
     work()
     return cpu_seconds() - cpu, time.perf_counter() - wall

@@ -1,8 +1,8 @@
-"""Makes a primary-key table of many snapshots and data files whose data files are empty: for measuring work on metadata.
+"""Creates a primary-key table of many snapshots and data files, to measure work on metadata. The data files are empty.
 
     python scripts/bench/metadata_table.py FOLDER --snapshots 10000 --files 10
 
-Every commit adds FILES files, one to a bucket, and deletes those of the commit LIVE commits before, as compactions would.
+Each commit adds FILES files, one per bucket, and deletes those of the commit LIVE commits earlier, as compactions would.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HOUR_MILLIS = 3_600_000
 
 
 class MetadataTable:
-    """Writes the files of one table, commit by commit, without waiting for the disk."""
+    """Writes the files of a table, commit by commit, without waiting for the disk."""
 
     def __init__(self, folder: Path, files: int, live_commits: int, now_millis: int) -> None:
         self._layout = TableLayout(str(folder))
@@ -51,7 +51,7 @@ class MetadataTable:
         self._write(self._layout.schema(0), schema.to_json().encode())
 
     def commit(self, number: int) -> None:
-        """Snapshot `number`, an hour after its predecessor."""
+        """Write snapshot `number`, whose time is an hour after that of its predecessor."""
         stamp = uuid.UUID(int=number)
         added = [self._entry(bucket, f"data-{stamp}-{bucket}.parquet") for bucket in range(self._files)]
         self._commits.append(added)
@@ -97,7 +97,7 @@ class MetadataTable:
 
 
 def generate(folder: Path, snapshots: int, files: int = 10, live_commits: int = 100) -> None:
-    """The table in `folder`, which must not exist; its newest snapshot is of now."""
+    """Create the table in `folder`, which must not exist. The time of its newest snapshot is now."""
     table = MetadataTable(folder, files, live_commits, time.time_ns() // 1_000_000 - snapshots * HOUR_MILLIS)
     for number in range(1, snapshots + 1):
         table.commit(number)
@@ -108,8 +108,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--snapshots", type=int, default=10_000)
-    parser.add_argument("--files", type=int, default=10, help="files of a commit")
-    parser.add_argument("--live", type=int, default=100, help="commits whose files live")
+    parser.add_argument("--files", type=int, default=10, help="files that each commit adds")
+    parser.add_argument("--live", type=int, default=100, help="commits whose files are live")
     arguments = parser.parse_args()
     generate(arguments.folder, arguments.snapshots, arguments.files, arguments.live)
 

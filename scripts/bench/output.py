@@ -1,9 +1,9 @@
-"""Getting rows out: CSV, JSON lines and text tables of the program's own writers against Arrow's CSV writer on the same rows.
+"""Printing rows: the program's own writers of CSV, JSON lines and text tables, against Arrow's CSV writer on the same rows.
 
     python -m scripts.bench.output [--rows 300000] [--rounds 5]
 
-The rows are like the flights of the demo: 14 whole numbers, 5 texts, a time; and once more with texts that need quotes, floating
-numbers and decimals. They are in memory, so that only the writing counts. The sort of `--order-by` is measured against Arrow's.
+The first rows are like the flights of the demo: 14 integers, 5 strings and a time. The second ones have strings that need quotes,
+floating-point numbers and decimals. They are in memory, so that only writing counts. `--order-by` is compared with Arrow's sort.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
-    asked = parser.parse_args()
-    sys.exit(0 if report(comparisons(asked.rows), asked.rounds) else 1)
+    arguments = parser.parse_args()
+    sys.exit(0 if report(comparisons(arguments.rows), arguments.rounds) else 1)
 
 
 if __name__ == "__main__":

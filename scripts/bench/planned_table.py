@@ -1,4 +1,4 @@
-"""Makes a partitioned table of very many data files that exist in its manifests only: for measuring plans and commits."""
+"""Creates a partitioned table with very many data files, to measure plans and commits. The files exist only in its manifests."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ NOW_MILLIS = 1_750_000_000_000
 _ROWS = 1000
 _FILE_BYTES = 32 << 20
 _LEVEL_0 = 10
-"""One file out of this many lies in level 0, over keys of two others."""
+"""One of this number of files is in level 0, and overlaps two others."""
 _DAY = datetime.date(2020, 1, 1)
 _TYPES = [parse_type(text) for text in FIELDS.values()]
 
 
 def generate(folder: Path, files: int, partitions: int, options: dict[str, str] | None = None) -> Path:
-    """A table of one snapshot in `folder`, which must not exist: FILES data files spread evenly over days and 10 buckets."""
+    """Create a table with one snapshot in `folder`, which must not exist. Its files are spread over days and 10 buckets."""
     layout = TableLayout(str(folder))
     for name in ("schema", "snapshot", "manifest"):
         (folder / name).mkdir(parents=True)
@@ -58,7 +58,7 @@ def day_of(number: int) -> str:
 
 
 def day_entries(number: int, files: range) -> Iterator[ManifestEntry]:
-    """Files of one day, bucket by bucket in the order of keys; file names and keys from `files`."""
+    """The entries of a day, bucket by bucket, in key order. File names and keys are derived from `files`."""
     partition = serialize_row([day_of(number)], _TYPES[:1])
     for place, file in enumerate(files):
         low, level = file * _ROWS, 0 if place % _LEVEL_0 == _LEVEL_0 - 1 else 5

@@ -2,8 +2,8 @@
 
     python -m scripts.bench.planning [--files 1000000] [--partitions 1000] [--pypaimon-python INTERPRETER]
 
-Each plan runs in a process of its own, which says how long it took and how much memory it held. With INTERPRETER, that of an
-environment with pypaimon, the same table is planned there too: one of a twentieth of the files unless --whole-in-pypaimon.
+Each plan runs in a process of its own, which reports its time and peak memory. INTERPRETER is that of an environment with
+pypaimon, which then plans the same table, or one with a twentieth of the files unless --whole-in-pypaimon is given.
 """
 
 from __future__ import annotations
@@ -61,22 +61,22 @@ def medians(runs: list[dict[str, float]]) -> dict[str, float]:
     return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
 
 
-def measured(name: str, url: str, where: str, most_seconds: float, rounds: int) -> bool:
-    """Goals on wall time: the work is spread over threads."""
+def measured(name: str, url: str, where: str, max_seconds: float, rounds: int) -> bool:
+    """Measure a plan. Returns whether the goals were met; they limit wall time, because the work is spread over threads."""
     found = medians([run(sys.executable, OURS, url, where) for _ in range(rounds)])
-    met = found["wall"] <= most_seconds and found["megabytes"] <= MAX_MEGABYTES
+    met = found["wall"] <= max_seconds and found["megabytes"] <= MAX_MEGABYTES
     print(
-        f"{name}: {found['wall']:.2f} s (goal {most_seconds} s), {found['cpu']:.2f} s of CPU, {found['megabytes']:.0f} MB "
+        f"{name}: {found['wall']:.2f} s (goal {max_seconds} s), {found['cpu']:.2f} s of CPU, {found['megabytes']:.0f} MB "
         f"(goal {MAX_MEGABYTES} MB), {'met' if met else 'MISSED'}; {found['splits']:.0f} splits",
         file=sys.stderr,
     )
-    goals = {"goal_seconds": most_seconds, "goal_megabytes": MAX_MEGABYTES, "met": met}
+    goals = {"goal_seconds": max_seconds, "goal_megabytes": MAX_MEGABYTES, "met": met}
     print(json.dumps({"name": name, **found, **goals, "on": MACHINE}), flush=True)
     return met
 
 
 def compared(name: str, interpreter: str, url: str, where: tuple[str, str], rounds: int) -> bool:
-    """Both in turn; their rows must agree."""
+    """Compare with pypaimon, in turn. Both must find the same number of rows. Returns whether the goal was met."""
     pairs = [(run(sys.executable, OURS, url, where[0]), run(interpreter, THEIRS, url, where[1])) for _ in range(rounds)]
     if any(ours["rows"] != theirs["rows"] for ours, theirs in pairs):
         raise SystemExit(f"{name}: the plans differ: {pairs[0]}")
@@ -96,27 +96,33 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--pypaimon-python", help="interpreter of an environment with pypaimon")
-    parser.add_argument("--whole-in-pypaimon", action="store_true", help="not only a twentieth of the files")
-    asked = parser.parse_args()
-    day = day_of(asked.partitions // 2)
+    parser.add_argument("--whole-in-pypaimon", action="store_true", help="let pypaimon plan all files, not only a twentieth")
+    arguments = parser.parse_args()
+    day = day_of(arguments.partitions // 2)
     with tempfile.TemporaryDirectory() as folder:
         warehouse = Path(folder) / "bench.db"
-        url = str(generate(warehouse / "whole", asked.files, asked.partitions))
+        url = str(generate(warehouse / "whole", arguments.files, arguments.partitions))
         met = [
-            measured(f"plan of {asked.files:,} files", url, "", MAX_SECONDS, asked.rounds),
-            measured(f"plan of one partition of {asked.partitions:,}", url, f"dt = '{day}'", MAX_SECONDS_OF_ONE, asked.rounds),
+            measured(f"plan of {arguments.files:,} files", url, "", MAX_SECONDS, arguments.rounds),
+            measured(
+                f"plan of one partition of {arguments.partitions:,}", url, f"dt = '{day}'", MAX_SECONDS_OF_ONE, arguments.rounds
+            ),
         ]
-        sizes = [size for size in (100, 1000, 10_000, 100_000) if size < asked.files]
+        sizes = [size for size in (100, 1000, 10_000, 100_000) if size < arguments.files]
         tables = {size: str(generate(warehouse / f"t{size}", size, max(1, size // 1000))) for size in sizes}
-        tables[asked.files] = url
-        costs = {s: medians([run(sys.executable, OURS, u, "") for _ in range(asked.rounds)])["cpu"] for s, u in tables.items()}
+        tables[arguments.files] = url
+        costs = {
+            s: medians([run(sys.executable, OURS, u, "") for _ in range(arguments.rounds)])["cpu"] for s, u in tables.items()
+        }
         Growth("plan", "files", costs, None).print()
-        if asked.pypaimon_python:
-            compared_at = asked.files if asked.whole_in_pypaimon else asked.files // 20
-            part = url if asked.whole_in_pypaimon else str(generate(warehouse / "part", compared_at, asked.partitions // 20))
-            near = day_of(asked.partitions // 50)
-            for name, where in ((f"plan of {compared_at:,} files", ("", "")), ("one partition", (f"dt = '{near}'", near))):
-                met.append(compared(name, asked.pypaimon_python, part, where, asked.rounds))
+        if arguments.pypaimon_python:
+            compared_at = arguments.files if arguments.whole_in_pypaimon else arguments.files // 20
+            part = (
+                url if arguments.whole_in_pypaimon else str(generate(warehouse / "part", compared_at, arguments.partitions // 20))
+            )
+            day = day_of(arguments.partitions // 50)
+            for name, where in ((f"plan of {compared_at:,} files", ("", "")), ("one partition", (f"dt = '{day}'", day))):
+                met.append(compared(name, arguments.pypaimon_python, part, where, arguments.rounds))
     sys.exit(0 if all(met) else 1)
 
 

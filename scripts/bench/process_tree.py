@@ -1,4 +1,4 @@
-"""CPU time of this process and of all below it: Spark's JVM and the Python processes of its tasks."""
+"""The CPU time of this process and its descendants: Spark's JVM and the Python processes of its tasks."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 NAME, PARENT, USER, SYSTEM, STARTED = 0, 2, 12, 13, 20
-"""Positions in /proc/PID/stat, counted after the process number."""
+"""Positions in /proc/PID/stat, counted after the process id."""
 
 _spent: dict[tuple[int, str, str], int] = {}
-"""Ticks of each process that was ever seen, by its number, its start and its name. Spark ends Python processes after an idle
-minute, and no process waits for them: their CPU time would be lost, and the next difference negative."""
+"""The ticks of each process that was seen, by its id, start and name. Spark ends Python processes after an idle minute, and
+no process waits for them: their CPU time would be lost, and the next difference would be negative."""
 
 
 def tree_cpu_seconds() -> float:
-    """Seconds so far, also of processes that have ended since an earlier call saw them. Linux only."""
+    """The CPU seconds so far, including processes that have ended since an earlier call saw them. Linux only."""
     return sum(cpu_seconds_by_program().values())
 
 
 def cpu_seconds_by_program() -> dict[str, float]:
-    """CPU seconds by the name of the program, such as `java`."""
+    """The CPU seconds by program name, such as `java`."""
     fields = {int(entry.name): found for entry in Path("/proc").iterdir() if entry.name.isdigit() and (found := _stat(entry))}
     own = {os.getpid()}
     while children := {number for number, stat in fields.items() if int(stat[PARENT]) in own} - own:
@@ -36,7 +36,7 @@ def cpu_seconds_by_program() -> dict[str, float]:
 
 
 def _stat(process: Path) -> list[str]:
-    """Empty for a process that has just ended."""
+    """The fields of /proc/PID/stat; empty for a process that has just ended."""
     try:
         name, _, rest = (process / "stat").read_text().partition("(")[2].rpartition(")")
     except (FileNotFoundError, ProcessLookupError):

@@ -1,10 +1,10 @@
-"""Where the CPU time of each path goes: decoding, encoding, sorting and merging, routing, storage, the rest of Python; Spark.
+"""Where the CPU time of each path goes: decoding, encoding, sorting and merging, routing, storage, other Python, Spark.
 
     python -m scripts.bench.profile_paths [--rows 2000000]
 
-One thread, the workload of `against_peers` in a table of two buckets. What Arrow's functions take counts for the line of ours
-that calls them, so a share is that of the module that does the work; the profiler itself makes Python look a little worse.
-On Spark (local[2]) the shares are those of processes: its JVM, and Python with all that Arrow does in it.
+The workload is that of `against_peers` in a table of two buckets, with one thread. The time of Arrow's functions counts for our
+function that calls them, so each share is that of a module of ours; the profiler makes Python look slightly slower than it is.
+On Spark (local[2]) the shares are those of processes: its JVM, and Python including Arrow.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ SHARES: dict[str, tuple[str, ...]] = {
     "storage": ("fsync", "_DurableFile", "/storage/", "spilled_runs.py:", "posix."),
     "commit and metadata": ("/commit/", "/metadata/", "/history/", "/json/"),
 }
-"""Shares by what a function's `file:name` contains; the first that fits counts."""
+"""Share -> what the `file:name` of its functions contains. The first match counts."""
 OTHER = "other Python"
 PROCESSES = JVM, PYTHON = "JVM", "Python"
 
 
-def share_of(place: str) -> str:
-    return next((share for share, marks in SHARES.items() if any(mark in place for mark in marks)), OTHER)
+def share_of(location: str) -> str:
+    return next((share for share, marks in SHARES.items() if any(mark in location for mark in marks)), OTHER)
 
 
 def profile(work: Callable[[], object]) -> Counter[str]:
-    """CPU seconds by share."""
+    """The CPU seconds of each share."""
     profiler = cProfile.Profile(time.process_time)
     profiler.runcall(work)
     seconds: Counter[str] = Counter()
@@ -68,7 +68,7 @@ def profile(work: Callable[[], object]) -> Counter[str]:
 
 
 def processes(work: Callable[[], object]) -> dict[str, float]:
-    """CPU seconds by kind of process."""
+    """The CPU seconds of each kind of process."""
     before = cpu_seconds_by_program()
     work()
     spent = {name: seconds - before.get(name, 0.0) for name, seconds in cpu_seconds_by_program().items()}
@@ -105,7 +105,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_workload(folder, rows, UPSERTS, rows // 10)
-        write(new_table(folder / "warm"), [folder / "in-1.parquet"])  # imports and caches are not what is looked for
+        write(new_table(folder / "warm"), [folder / "in-1.parquet"])  # so that imports and caches are not measured
         scan(folder / "warm")
         table = new_table(folder / "t")
         report("write", profile(lambda: write(table, [folder / "in-0.parquet"])))

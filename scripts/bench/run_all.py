@@ -1,11 +1,11 @@
-"""`make bench`: every benchmark in turn; a table at the end, and build/bench.json, which holds one entry a run.
+"""`make bench`: runs all benchmarks in turn, prints a table at the end, and adds an entry to build/bench.json.
 
     python -m scripts.bench.run_all [--only compaction] [--rust-python PYTHON --pypaimon-python PYTHON --java-classpath 'JARS/*']
     python -m scripts.bench.run_all --small
 
-Without the last three, Paimon's other implementations are not measured. Exit code 1 if a goal was missed: the text of each
-program says which. With `--small` each program runs for seconds, on so little that its figures mean nothing: exit code 1 if one
-of them fails.
+Paimon's other implementations are measured only if the last three options are given. The exit code is 1 if a goal was missed; the
+text of each program says which. With `--small` each program runs for seconds, on so few rows that its figures mean nothing; the
+exit code is 1 if one of them fails.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ SMALL: dict[str, tuple[str, ...]] = {
     "expire": ("--snapshots", "5", "10"),
     "service": ("--tables", "3"),
 }
-"""Sizes for `--small`, which take the place of those of `PROGRAMS`."""
+"""Sizes for `--small`, which replace those of `PROGRAMS`."""
 PEERS = {"peers": ("rust_python", "pypaimon_python", "java_classpath"), "planning": ("pypaimon_python",)}
-"""Which programs take which of the other implementations."""
+"""The options for other implementations that each program takes."""
 
 
 def main() -> int:
@@ -77,15 +77,15 @@ def main() -> int:
     parser.add_argument("--only", choices=PROGRAMS, action="append", help="repeatable")
     for peer in ("rust-python", "pypaimon-python", "java-classpath"):
         parser.add_argument(f"--{peer}")
-    parser.add_argument("--small", action="store_true", help="only see whether each program runs")
-    asked = parser.parse_args()
-    if asked.small:
-        return _run_small(asked.only or PROGRAMS)
+    parser.add_argument("--small", action="store_true", help="only check that each program runs")
+    arguments = parser.parse_args()
+    if arguments.small:
+        return _run_small(arguments.only or PROGRAMS)
     began = datetime.now(timezone.utc).isoformat(timespec="seconds")
     missed: list[str] = []
     results: list[dict[str, Any]] = []
-    for name in asked.only or PROGRAMS:
-        peers = {peer: getattr(asked, peer) for peer in PEERS.get(name, ())}
+    for name in arguments.only or PROGRAMS:
+        peers = {peer: getattr(arguments, peer) for peer in PEERS.get(name, ())}
         flags = [word for peer, value in peers.items() if value for word in (f"--{peer.replace('_', '-')}", value)]
         done = subprocess.run([sys.executable, "-m", *PROGRAMS[name], *flags], cwd=ROOT, stdout=subprocess.PIPE, text=True)
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -123,7 +123,7 @@ def _table(results: list[dict[str, Any]]) -> str:
 
 
 def _figures(result: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """What a program's line says, the goal and whether it was met: how many times the other side it took, or plain figures."""
+    """The figures of a program's JSON line, each with its goal and whether it was met: a ratio to the other side, or amounts."""
     ratio, goal = result.get("ratio", result.get("wall_ratio")), result.get("goal")
     verdict = {True: "met", False: "MISSED", None: ""}[result.get("met")]
     if ratio is not None:
@@ -132,11 +132,11 @@ def _figures(result: dict[str, Any]) -> list[tuple[str, str, str]]:
         return [(f"{result['speedup']:.1f} x as fast", f"{goal:.0f} x as fast", verdict)]
     figures = []
     measures = (("wall", "goal_seconds", "s", 2), ("cpu", "goal_cpu", "s of CPU", 2), ("megabytes", "goal_megabytes", "MB", 0))
-    for name, limit, unit, places in (*measures, ("bytes_a_key", "goal_bytes_a_key", "bytes a key", 1)):
+    for name, limit, unit, digits in (*measures, ("bytes_a_key", "goal_bytes_a_key", "bytes a key", 1)):
         if name in result:
             goal = result.get(limit)
             met = "" if goal is None else "met" if result[name] <= goal else "MISSED"
-            figures.append((f"{result[name]:.{places}f} {unit}", "" if goal is None else f"{goal} {unit}", met))
+            figures.append((f"{result[name]:.{digits}f} {unit}", "" if goal is None else f"{goal} {unit}", met))
     return figures
 
 

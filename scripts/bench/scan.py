@@ -2,8 +2,8 @@
 
     python -m scripts.bench.scan [--rows 2000000] [--rounds 5]
 
-The table: ROWS rows in two buckets, then four upserts of a tenth of them each, nothing compacted. The write's floor sorts
-the same rows by key and writes one file.
+The table has ROWS rows in two buckets, then four upserts of a tenth of them each; nothing is compacted. The floor of the write
+sorts the same rows by key and writes one file.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        met = report(comparisons(Path(folder), asked.rows), asked.rounds)
+        met = report(comparisons(Path(folder), arguments.rows), arguments.rounds)
     sys.exit(0 if met else 1)
 
 

@@ -1,11 +1,11 @@
-"""What the compaction service costs on a warehouse of many small tables: seconds of a round, and memory.
+"""The cost of the compaction service in a warehouse of many small tables: seconds per round, and memory.
 
     python -m scripts.bench.service [--tables 1000] [--s3]
 
-The service runs as a process of its own, on this machine's disk or, with `--s3`, against moto's S3 server. Rounds: the first
-one, which looks at every table; idle ones; one in which every hundredth table has new commits; and, in a second process, one in
-which all tables must be compacted. Goals: an idle round takes at most 10 s, and the process at most 500 MB. Prints a table, JSON
-lines on stdout; exit code 1 if a goal was missed.
+The service runs in a process of its own, on this machine's disk or, with `--s3`, against moto's S3 server. Rounds: the first one,
+which reads every table; idle ones; one in which every hundredth table has new commits; and, in a second process, one in which all
+tables must be compacted. Goals: an idle round takes at most 10 s, and the process at most 500 MB. Prints a table, and JSON lines
+on stdout. The exit code is 1 if a goal was missed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BELOW_TRIGGER, TRIGGER = 3, 5
 
 @dataclass(frozen=True)
 class Warehouse:
-    """Where the tables lie: a directory or URL, the catalog options for it, and how a copy of a table's files gets there."""
+    """A warehouse: its directory or URL, its catalog options, and a function that copies a table's files into it."""
 
     url: str
     options: dict[str, str]
@@ -49,7 +49,7 @@ class Warehouse:
 
 @contextlib.contextmanager
 def warehouse_at(server: S3Server | None) -> Iterator[Warehouse]:
-    """An empty warehouse, in a bucket of the server if there is one, else on this machine's disk."""
+    """An empty warehouse: in a bucket of the server if there is one, otherwise on this machine's disk."""
     if server is not None:
         url = server.new_bucket()
         bucket = url.removeprefix("s3://")
@@ -70,7 +70,7 @@ def warehouse_at(server: S3Server | None) -> Iterator[Warehouse]:
 
 @dataclass(frozen=True)
 class Service:
-    """A running service; its rounds come as lines."""
+    """A running service. It prints a line per round."""
 
     process: subprocess.Popen[str]
     lines: IO[str]
@@ -80,7 +80,7 @@ class Service:
         return found
 
     def stop(self) -> float:
-        """End it; its peak memory in MB."""
+        """Stop the service. Returns its peak memory in MB."""
         self.process.terminate()
         _, status, usage = os.wait4(self.process.pid, 0)
         self.process.returncode = os.waitstatus_to_exitcode(status)
@@ -110,7 +110,7 @@ def written(table: Table, commits: int) -> None:
 
 
 def fill(warehouse: Warehouse, tables: int, commits: int) -> None:
-    """Copies of one table: Paimon's metadata holds no absolute paths."""
+    """Fill the warehouse with copies of one table, which is possible because Paimon's metadata holds no absolute paths."""
     columns = ["id BIGINT NOT NULL", "n BIGINT"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "t")
@@ -142,7 +142,7 @@ def compacted(warehouse: Warehouse, tables: int) -> dict[str, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, default=1000)
-    parser.add_argument("--s3", action="store_true", help="the tables lie on moto's S3 server, which takes CPU of its own")
+    parser.add_argument("--s3", action="store_true", help="keep the tables on moto's S3 server, which takes CPU time, too")
     arguments = parser.parse_args()
     tables, figures = arguments.tables, dict[str, float]()
     with contextlib.ExitStack() as running:
@@ -152,13 +152,13 @@ def main() -> int:
                 fill(warehouse, tables, commits)
                 figures |= measured(warehouse, tables)
     goals = {"idle round": MAX_SECONDS, "peak MB": MAX_MEGABYTES, "peak MB, all tables": MAX_MEGABYTES}
-    place = " on S3" if arguments.s3 else ""
+    on = " on S3" if arguments.s3 else ""
     for name, value in figures.items():
         goal = goals.get(name)
         limit = "" if goal is None else f"  (at most {goal})"
         print(f"{name:<32}{value:>10.2f}{limit}", file=sys.stderr)
         measure, goal_of_it = ("megabytes", "goal_megabytes") if "MB" in name else ("wall", "goal_seconds")
-        print(json.dumps({"name": f"service of {tables} tables{place}, {name}", measure: value, goal_of_it: goal, "on": MACHINE}))
+        print(json.dumps({"name": f"service of {tables} tables{on}, {name}", measure: value, goal_of_it: goal, "on": MACHINE}))
     return int(any(figures[name] > goal for name, goal in goals.items()))
 
 

@@ -1,8 +1,8 @@
-"""`compact` on Spark against the same tasks in this process on as many cores: what Spark costs beyond its start.
+"""`compact` on Spark, against the same tasks in this process on the same number of cores: what Spark costs beyond its start.
 
     python -m scripts.bench.spark_compact [--buckets 64] [--rows 100000] [--rounds 5] [--master local[2]]
 
-ROWS of each bucket lie in two overlapping runs. The tasks are planned once and run again by each call; nothing is committed.
+Each bucket has ROWS rows in two overlapping runs. The tasks are planned once, and each call runs them; nothing is committed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RUNS = 2
 
 
 def overlapping_runs(folder: Path, buckets: int, rows: int) -> TableContext:
-    """A table with two level-0 files in each bucket; a third of the keys of one are in the other too."""
+    """A table with two level-0 files in each bucket, which share a third of their keys."""
     context = new_table(folder / "t", buckets)
     random = np.random.default_rng(5)
     count = buckets * rows // RUNS
@@ -87,15 +87,15 @@ def paths_of(context: TableContext, message: CommitMessage) -> list[Path]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--buckets", type=int, default=64)
-    parser.add_argument("--rows", type=int, default=100_000, help="of each bucket")
+    parser.add_argument("--rows", type=int, default=100_000, help="rows of each bucket")
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--master", default="local[2]")
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, started_spark(asked.master) as spark:
-        context = overlapping_runs(Path(folder), asked.buckets, asked.rows)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, started_spark(arguments.master) as spark:
+        context = overlapping_runs(Path(folder), arguments.buckets, arguments.rows)
         here = LocalEngine(spark.context.defaultParallelism)
-        name = f"compact on Spark, {asked.buckets} buckets of {asked.rows} rows"
-        met = report([comparison(context, name, SparkEngine(SparkRequest()), here)], asked.rounds)
+        name = f"compact on Spark, {arguments.buckets} buckets of {arguments.rows} rows"
+        met = report([comparison(context, name, SparkEngine(SparkRequest()), here)], arguments.rounds)
     sys.exit(0 if met else 1)
 
 

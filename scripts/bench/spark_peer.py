@@ -1,12 +1,12 @@
-"""Tables as DataFrames against Java's paimon-spark: reads to the sink `noop`, and a write, in sessions that stay.
+"""Tables as DataFrames, against Java's paimon-spark: reads into the sink `noop`, and a write, in sessions that keep running.
 
     python -m scripts.bench.spark_peer --spark-python SPARK_ENV/bin/python --jars PAIMON_SPARK.jar,PAIMON.jar
         [--rows 2000000] [--rounds 5] [--only TEXT]
 
-Both sides read the same tables, which this package has written: one compacted, the same with 5 % of its rows marked by deletion
-vectors, and one of a load and four upserts of a tenth, whose files must be merged. Columns and filters are those of the
-DataFrame, unless the name says that `read` is given them. The write goes into a new table each time. CPU seconds are those of
-all processes of both sides, which work in turn.
+Both sides read the same tables, which this package has written: a compacted one, the same with 5 % of its rows marked by deletion
+vectors, and one of a load and four upserts of a tenth, whose files must be merged. Columns and filters are applied to the
+DataFrame, unless the name says that they are arguments of `read`. Each write creates a new table. CPU seconds are those of all
+processes of both sides, which take turns.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SIDE = ROOT / "scripts" / "bench" / "peers" / "spark_side.py"
 GOAL = 1.0
 WARM_UPS = 10
-"""So many until a JVM has compiled what Spark generates for a query; what Java has in classes of its own is ready sooner."""
+"""Unmeasured rounds, until the JVM has compiled the code that Spark generates for a query. Java's own classes take fewer."""
 UPSERTS = 4
 
 

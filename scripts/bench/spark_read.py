@@ -1,9 +1,9 @@
-"""Tables as DataFrames against Spark's own reading of the same files, all rows to the sink `noop`.
+"""Tables as DataFrames, against Spark's own reading of the same files; all rows go into the sink `noop`.
 
     python -m scripts.bench.spark_read [--rows 2000000] [--rounds 5] [--master local[2]] [--only TEXT]
 
-Two tables, compacted: one as it is, one in which 5 % of the rows were deleted after that, so that its files have deletion
-vectors. The floor is `spark.read.parquet` of the files with the same columns; it shows deleted rows.
+There are two compacted tables. In one, 5 % of the rows were deleted after it was compacted, so its files have deletion vectors.
+The floor is `spark.read.parquet` of the same columns of the files, which includes deleted rows.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--only", default="", metavar="TEXT", help="measure only what has TEXT in its name")
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, started_spark(asked.master, CONFS) as spark:
-        met = report(list(comparisons(spark.session, Path(folder), asked.rows)), asked.rounds, asked.only)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, started_spark(arguments.master, CONFS) as spark:
+        met = report(list(comparisons(spark.session, Path(folder), arguments.rows)), arguments.rounds, arguments.only)
     sys.exit(0 if met else 1)
 
 

@@ -1,10 +1,10 @@
-"""`write` on Spark, and `paimon_cli.spark.write`, against Spark alone: read, repartition by bucket, sort, write Parquet.
+"""`write` on Spark and `paimon_cli.spark.write`, against Spark alone: read, repartition by bucket, sort, write Parquet.
 
     python -m scripts.bench.spark_write [--rows 10000000] [--rounds 5] [--master local[2]] [--only TEXT]
 
-Both run in one session, whose start is measured separately. Its JVM compiles as Spark does by default, because of the floor:
-paimon-cli's own choice would slow it down. The floor's files hold the rows in the same order, compressed alike;
-it computes no statistics, no sequence numbers and merges no equal keys.
+Both run in one session, whose start is measured separately. Its JVM has Spark's default compiler settings, because those of
+paimon-cli would slow down the floor. The floor writes the same rows in the same order with the same compression; it computes no
+statistics and no sequence numbers, and does not merge equal keys.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def new_table(folder: Path, buckets: int = BUCKETS) -> TableContext:
 
 def comparisons(session: SparkSession, folder: Path, rows: int) -> Iterator[Comparison]:
     given = source(folder / "in.parquet", rows)
-    engine = SparkEngine(SparkRequest())  # it takes the session that is there
+    engine = SparkEngine(SparkRequest())  # it uses the existing session
 
     def write() -> None:
         summary = run_write(new_table(folder / "t"), WriteRequest(FileRows((str(given),))), engine, NoProgress())
@@ -117,14 +117,14 @@ def comparisons(session: SparkSession, folder: Path, rows: int) -> Iterator[Comp
             shutil.rmtree(folder / name, ignore_errors=True)
 
     yield Comparison(f"write on Spark, {rows} rows", write, spark_alone, GOAL, reset, tree_cpu_seconds)
-    session.conf.set(ROWS_OF_BATCH, "10000")  # as Spark's own sessions have it; those of paimon-cli have no rows of DataFrames
+    session.conf.set(ROWS_OF_BATCH, "10000")  # Spark's default; paimon-cli's own sessions never write DataFrames
     name = f"write of a DataFrame, {rows} rows"
     yield Comparison(name, write_frame, spark_alone, GOAL_OF_FRAMES, reset, tree_cpu_seconds)
 
 
 @contextmanager
 def started_spark(master: str, confs: Mapping[str, str] | None = None) -> Iterator[RunningSpark]:
-    """A session that every engine in this process takes; tells what its start took."""
+    """A session that all engines in this process use. Prints what its start took."""
     cpu, wall = tree_cpu_seconds(), time.perf_counter()
     running = start_spark(SparkRequest(master, confs or {}))
     seconds = {"wall": round(time.perf_counter() - wall, 2), "cpu": round(tree_cpu_seconds() - cpu, 2)}
@@ -142,9 +142,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--only", default="", metavar="TEXT", help="measure only what has TEXT in its name")
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, started_spark(asked.master, SPARKS_OWN_JVM) as running:
-        met = report(comparisons(running.session, Path(folder), asked.rows), asked.rounds, asked.only)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, started_spark(arguments.master, SPARKS_OWN_JVM) as running:
+        met = report(comparisons(running.session, Path(folder), arguments.rows), arguments.rounds, arguments.only)
     sys.exit(0 if met else 1)
 
 

@@ -1,4 +1,4 @@
-"""`paimon-cli snapshots ls` from a cold start, at 10 and 10,000 snapshots, compared with importing what every command imports.
+"""`paimon-cli snapshots ls` in a new process, at 10 and 10,000 snapshots, against importing what every command imports.
 
 python -m scripts.bench.startup [--snapshots 10 1000 10000] [--rounds 5]
 """
@@ -40,24 +40,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--snapshots", type=int, nargs="+", default=[10, 1000, 10_000])
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        tables = {count: Path(folder) / str(count) for count in asked.snapshots}
+        tables = {count: Path(folder) / str(count) for count in arguments.snapshots}
         for count, table in tables.items():
             generate(table, count, files=1)
         comparisons = [
             against_imports(
                 f"snapshots ls{''.join(f' {o}' for o in options)}, {count:,} snapshots",
                 listed(tables[count], *options),
-                None if options else MAX_IMPORTS,  # JSON lists all snapshots, a table for people the newest thousand
+                None if options else MAX_IMPORTS,  # JSON lists all snapshots, text only the newest thousand
             )
             for count in (min(tables), max(tables))
             for options in ((), ("-o", "json"))
         ]
-        met = report(comparisons, asked.rounds)
+        met = report(comparisons, arguments.rounds)
         for name, options, goal in (("all", (), None), ("--limit 20", ("--limit", "20"), LIMITED_GOAL)):
             works = {count: partial(cpu_of_process, listed(table, *options)) for count, table in tables.items()}
-            met &= Growth(f"snapshots ls, {name}", "snapshots", in_turn(works, asked.rounds), goal).print()
+            met &= Growth(f"snapshots ls, {name}", "snapshots", in_turn(works, arguments.rounds), goal).print()
     sys.exit(0 if met else 1)
 
 

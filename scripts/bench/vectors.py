@@ -1,12 +1,12 @@
-"""A table with deletion vectors: upserts of a few and of many rows, and scans of what is left, against their floors.
+"""Tables with deletion vectors: upserts of few and of many rows, and scans of the remaining rows, against their floors.
 
     python -m scripts.bench.vectors [--rows 10000000] [--rounds 5] [--only scan]
 
-ROWS rows in four buckets, compacted. Upserts change random rows. A whole command is a process of its own that writes and
-compacts; a service round is what `compact --watch` does about such rows, with what earlier rounds have left. Scans are of the
-files that 5 % of the rows were updated in, against plain pyarrow reading all rows of the same files. Commands with a changelog by
-lookup change rows in ten places, or random ones; those must read nearly all old values, so their floor is the command without a
-changelog and one read of all values.
+The table has ROWS rows in four buckets, and is compacted. Upserts change random rows. A whole command runs in a new process that
+writes and compacts; a service round is what `compact --watch` does about such rows, with the caches of earlier rounds. Scans read
+files in which 5 % of the rows were updated; their floor is plain pyarrow, which reads all rows of these files. Commands with a
+changelog by lookup change rows in ten ranges, or random rows; the latter must read nearly all old values, so their floor is
+the command without a changelog plus one read of all values.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FASTER = 1.7
 
 
 def source(path: Path, batches: Iterator[np.ndarray]) -> Path:
-    """A parquet file of rows with these keys."""
+    """A Parquet file of rows with these keys."""
     random = np.random.default_rng(2)
     writer: pq.ParquetWriter | None = None
     for ids in batches:
@@ -76,7 +76,7 @@ def compact(context: TableContext, strategy: str = "minor") -> None:
 
 
 def linked(table: Path, copy: Path) -> TableContext:
-    """The table once more; no file of it is ever changed in place."""
+    """A copy of the table with hard links, which is possible because files are never changed in place."""
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(table, copy, copy_function=os.link)
     for hint in (copy / "snapshot").glob("*ST"):
@@ -87,7 +87,7 @@ def linked(table: Path, copy: Path) -> TableContext:
 
 
 def report_seconds(name: str, goal: float, rounds: int, once: Callable[[int], float]) -> bool:
-    """Print the median of the CPU seconds that `once` measures; whether it is within the goal."""
+    """Print the median of the CPU seconds that `once` measures. Returns whether it meets the goal."""
     seconds = statistics.median([once(number) for number in range(rounds + 1)][1:])
     print(f"{name}: {seconds:.2f} s of CPU (goal {goal}, {'met' if seconds <= goal else 'MISSED'})", file=sys.stderr)
     print(json.dumps({"name": name, "cpu": seconds, "goal_cpu": goal, "met": seconds <= goal}), flush=True)
@@ -140,10 +140,10 @@ def clustered_upserts(folder: Path, rows: int) -> Path:
 
 
 def with_options(context: TableContext, **options: str) -> TableContext:
-    """The table as if it had been made with these options, too."""
+    """The table with additional options, as if it had been created with them."""
     path = Path(context.layout.root) / "schema" / "schema-0"
     schema = json.loads(path.read_text())
-    path.unlink()  # a link to the file of another table
+    path.unlink()  # it is a link to the file of another table
     path.write_text(json.dumps({**schema, "options": {**schema["options"], **options}}))
     return TableContext.open(context.url)
 
@@ -219,10 +219,10 @@ def scans(folder: Path, table: Path, rows: int) -> Iterator[Comparison]:
 
 
 def report_two_readers(scanned: TableContext, rounds: int) -> bool:
-    """One bucket, all columns, by two readers that share its files against one; whether they are FASTER times as fast.
+    """Scan all columns of one bucket with two readers that share its files. Returns whether they are FASTER times as fast as one.
 
-    A shared machine has no two quiet cores. So the CPU time of each part is measured while two readers are at work, and the
-    parts are dealt out to them in order: the busier one's share is the time that two cores would take.
+    A shared machine does not have two idle cores. So the CPU time of each part is measured while two readers work, and the parts
+    are dealt out to them in order: the share of the busier one is the time that two cores would take.
     """
     (split, *_) = plan_scan(scanned, scanned.snapshots.latest()).splits
     parts = in_parts(scanned, [split], 2)
@@ -238,7 +238,7 @@ def report_two_readers(scanned: TableContext, rounds: int) -> bool:
         def read(part: Split, seconds: dict[Split, float] = seconds) -> Iterator[pa.RecordBatch]:
             began = time.thread_time()
             yield from read_split(scanned, part, tuple(COLUMNS))
-            seconds[part] = time.thread_time() - began  # each part has a thread of its own
+            seconds[part] = time.thread_time() - began  # each part is read in a thread of its own
 
         for _ in read_in_parallel(parts, read, 2):
             pass
@@ -258,21 +258,21 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--only", choices=["small", "large", "changelog", "scan"], action="append", help="repeatable")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder, rows = Path(name), asked.rows
+        folder, rows = Path(name), arguments.rows
         ids = np.random.default_rng(3).permutation(rows)
         context = new_table(folder / "t", OPTIONS)
         write(context, source(folder / "rows.parquet", (ids[i : i + BATCH_ROWS] for i in range(0, rows, BATCH_ROWS))))
         compact(context, "full")
         met = True
-        if asked.only is None or "small" in asked.only:
-            met = small_upserts(folder, folder / "t", rows, asked.rounds)
+        if arguments.only is None or "small" in arguments.only:
+            met = small_upserts(folder, folder / "t", rows, arguments.rounds)
         for name, comparisons in (("large", large_upserts), ("changelog", changelogs), ("scan", scans)):
-            if asked.only is None or name in asked.only:
-                met &= report(comparisons(folder, folder / "t", rows), asked.rounds)
-        if asked.only is None or "scan" in asked.only:
-            met &= report_two_readers(TableContext.open(str(folder / "scanned")), asked.rounds)
+            if arguments.only is None or name in arguments.only:
+                met &= report(comparisons(folder, folder / "t", rows), arguments.rounds)
+        if arguments.only is None or "scan" in arguments.only:
+            met &= report_two_readers(TableContext.open(str(folder / "scanned")), arguments.rounds)
     sys.exit(0 if met else 1)
 
 

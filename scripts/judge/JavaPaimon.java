@@ -54,10 +54,10 @@ import org.apache.paimon.types.RowKind;
 import org.apache.paimon.types.RowType;
 
 /**
- * Java Paimon as a process that answers requests: one JSON object a line in, one out, {"rows": [...]} or {"error": "..."}.
+ * Java Paimon as a process that answers requests. It reads a JSON object per line and answers {"rows": [...]} or {"error": "..."}.
  *
  * <p>Every request has "do" and "table" (a directory), and may have "options", which override those of the table.
- * Rows come and go as objects of the canonical form; "_kind" is their row kind.
+ * Rows are objects in canonical form; "_kind" is their row kind.
  */
 public class JavaPaimon {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -157,7 +157,7 @@ public class JavaPaimon {
         });
     }
 
-    /** Dynamic buckets as Flink's and Spark's writers assign them, with all assigners in this process. */
+    /** Assigns dynamic buckets as Flink's and Spark's writers do, with all assigners in this process. */
     private static class Buckets {
         private final RowPartitionKeyExtractor keys;
         private final HashBucketAssigner[] assigners;
@@ -183,7 +183,7 @@ public class JavaPaimon {
         }
     }
 
-    /** As Flink and Spark do it: all keys of the table go into an index (RocksDB), which says where each row belongs. */
+    /** Like Flink and Spark: all keys of the table go into an index (RocksDB), which shows where each row belongs. */
     private static List<Map<String, Object>> writeAcrossPartitions(FileStoreTable table, JsonNode rows) throws Exception {
         IOManager indexed = IOManager.create(System.getProperty("java.io.tmpdir"));
         try (GlobalIndexAssigner assigner = new GlobalIndexAssigner(table)) {

@@ -1,1 +1,1 @@
-"""Programs that hold tables of ours against another implementation of the format, which their arguments name."""
+"""Programs that compare our tables with other implementations of the format, which their arguments name."""

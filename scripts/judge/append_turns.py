@@ -1,9 +1,9 @@
-"""Paimon's Spark SQL and paimon-cli take turns on append tables: inserts, deletes, updates and compactions beside a plain oracle.
+"""Paimon's Spark SQL and paimon-cli take turns on append tables: inserts, deletes, updates, compactions; an oracle checks both.
 
     python -m scripts.judge.append_turns --python SPARK/bin/python --jars FOLDER --rounds 10 --seed 7
 
-FOLDER holds paimon-spark and paimon-bundle for the pyspark of that Python. After every step both read the table; at the end
-`verify` reads all of it, and one of the two expires snapshots. Prints one JSON line.
+FOLDER holds paimon-spark and paimon-bundle for the pyspark of that Python. Both read the table after each step; at the end,
+`verify` reads all of it and one of the two expires snapshots. Prints a JSON line.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ State = Counter[tuple[Any, ...]]
 
 
 class AppendTurns:
-    """One table, all of it decided by the seed."""
+    """One table. The seed determines everything about it."""
 
     def __init__(self, folder: Path, seed: str, shape: str, java: SparkSql, ours: PaimonCli) -> None:
         self.random = random.Random(seed)
@@ -71,9 +71,9 @@ class AppendTurns:
         return self.random.random() < 0.5
 
     def _row(self) -> tuple[Any, ...]:
-        chance = self.random
-        s = chance.choice((None, "x", "y" * 20, "日本"))
-        return (chance.randrange(40), chance.choice(("a", "b=c", None)), chance.choice((None, 1, 2, 3)), s)
+        random = self.random
+        s = random.choice((None, "x", "y" * 20, "日本"))
+        return (random.randrange(40), random.choice(("a", "b=c", None)), random.choice((None, 1, 2, 3)), s)
 
     def round(self) -> None:
         for do in (self._insert, self.random.choice((self._delete, self._update)), self._insert, self._delete):
@@ -82,14 +82,14 @@ class AppendTurns:
         self._compact()
         self.check()
 
-    def _who(self, what: str) -> bool:
+    def _draw_side(self, what: str) -> bool:
         is_java = self._is_java()
         self.history.append(f"{'java' if is_java else 'ours'} {what}")
         return is_java
 
     def _insert(self) -> None:
         rows = [self._row() for _ in range(self.random.choice((1, 8, 30)))]
-        if self._who(f"inserts {len(rows)} rows"):
+        if self._draw_side(f"inserts {len(rows)} rows"):
             values = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
             self.java.sql(f"INSERT INTO paimon.d.{self.name} VALUES {values}")
         else:
@@ -111,7 +111,7 @@ class AppendTurns:
 
     def _delete(self) -> None:
         where, matches = self._condition()
-        if self._who(f"deletes {where}"):
+        if self._draw_side(f"deletes {where}"):
             self.java.sql(f"DELETE FROM paimon.d.{self.name} WHERE {where}")
         else:
             self.ours.run("delete", self.path, "-w", where, *self.ours.engine)
@@ -119,7 +119,7 @@ class AppendTurns:
 
     def _update(self) -> None:
         where, matches = self._condition()
-        if self._who(f"updates {where}"):
+        if self._draw_side(f"updates {where}"):
             self.java.sql(f"UPDATE paimon.d.{self.name} SET v = v + 10, s = 'new' WHERE {where}")
         else:
             self.ours.run("update", self.path, "-w", where, "--set", "v = v + 10", "--set", "s = 'new'", *self.ours.engine)
@@ -132,12 +132,12 @@ class AppendTurns:
     def _compact(self) -> None:
         sorts = self.options["bucket"] == "-1" and self.random.random() < 0.4
         strategy = self.random.choice(("order", "zorder", "hilbert"))
-        if self._who(f"compacts{f' by {strategy}' if sorts else ''}"):
+        if self._draw_side(f"compacts{f' by {strategy}' if sorts else ''}"):
             how = f", order_strategy => '{strategy}', order_by => 'id,v'" if sorts else ""
             self.java.sql(f"CALL paimon.sys.compact(table => 'd.{self.name}'{how})")
         else:
-            asked = ("--order-by", "id,v", "--order-strategy", strategy) if sorts else ()
-            self.ours.run("compact", self.path, *asked, *self.ours.engine)
+            options = ("--order-by", "id,v", "--order-strategy", strategy) if sorts else ()
+            self.ours.run("compact", self.path, *options, *self.ours.engine)
 
     def check(self) -> None:
         self._same("rows of ours", self._ours())
@@ -157,7 +157,7 @@ class AppendTurns:
 
     def check_history(self) -> None:
         self.ours.run("verify", self.path, "--level", "full", "--all-snapshots")
-        if self._who("expires"):
+        if self._draw_side("expires"):
             self.java.sql(f"CALL paimon.sys.expire_snapshots(table => 'd.{self.name}', retain_max => 2, retain_min => 1)")
         else:
             self.ours.expire(self.path, 2)
@@ -176,7 +176,7 @@ def main() -> int:
     parser.add_argument("--tables", type=int, default=len(SHAPES))
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="only shapes whose name holds this")
+    parser.add_argument("--only", default="", help="only shapes whose name contains this")
     arguments = parser.parse_args()
     shapes = [shape for shape in SHAPES if arguments.only in shape]
     begun, compared, differences = time.monotonic(), 0, 0

@@ -1,10 +1,10 @@
-"""Tables of others with vectors, changelogs, dynamic buckets or without a key: read, continued, and read by the others.
+"""Golden tables with vectors, changelogs, dynamic buckets or without a key: we read and change them, then others read them.
 
     python -m scripts.judge.goldens --jars FOLDER --reader 'pypaimon=python read_pypaimon.py' --reader 'rust=python read_rust.py'
 
-We read what the golden says, at every moment; then we compact it, write upserts and deletes, compact again and expire;
-Java and each further reader must then see the rows of a plain oracle, and Java our changelog. A reader that cannot read
-a table is listed with its message. Prints one JSON line; exit code 1 if rows or changes differ.
+First we must read the recorded rows of each golden at every snapshot. Then we compact it, write upserts and deletes, compact
+again and expire. Java and each further reader must then see the rows of a plain oracle, and Java our changelog. A reader that
+cannot read a table is listed with its message. Prints a JSON line; the exit code is 1 if rows or changes differ.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def bag(rows: Iterable[Row], without: str = "_kind") -> Counter[str]:
 
 
 class Continued:
-    """A golden table in a folder, and what it must hold."""
+    """A golden table in a folder, and the rows that it must hold."""
 
     def __init__(self, golden: Golden, folder: Path, java: JavaPaimon, readers: list[Reader]) -> None:
         self.golden, self.java, self.readers, self.ours = golden, java, readers, PaimonCli()
@@ -63,7 +63,7 @@ class Continued:
             self._same(moment, self.ours.read(self.table, *((f"--{kind}", name) if name else ())), wanted)
 
     def _changed(self, rows: list[Row]) -> list[Row]:
-        """Rows that take the values of others, under old keys and new ones; some are deletes."""
+        """Rows with the values of other rows, under old and new keys; some are deletes."""
         written = []
         for row in self.random.choices(rows, k=12):
             cells = {**self.random.choice(rows), **{key: row[key] for key in self.keys}}
@@ -132,7 +132,7 @@ class Continued:
 
 
 class ContinuedAppend(Continued):
-    """An append table: rows are added, deleted, changed and compacted, by copies of files and then by deletion vectors."""
+    """An append table. Rows are added, deleted, changed and compacted, first by copying files, then with deletion vectors."""
 
     def continue_it(self) -> None:
         rows = self.ours.read(self.table)
@@ -170,7 +170,7 @@ def main() -> int:
     parser.add_argument("--jars", type=Path, required=True, help="folder with paimon-bundle and Hadoop's client jars")
     how = "a command that prints the rows of the table in its last argument; repeatable"
     parser.add_argument("--reader", type=Reader.of, action="append", default=[], metavar="NAME=COMMAND", help=how)
-    parser.add_argument("--only", default="", help="only goldens whose name holds this")
+    parser.add_argument("--only", default="", help="only goldens whose name contains this")
     arguments = parser.parse_args()
     java = JavaPaimon(arguments.jars)
     tables = compared = differences = 0

@@ -1,4 +1,4 @@
-"""The shapes of the tables that take turns, and a plain oracle of what such a table must hold."""
+"""The shapes of the tables in `turns`, and a plain oracle of what such a table must hold."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def aggregate(old: Row | None, new: Row) -> Row | None:
 
 
 def at_home(merge: Merge) -> Merge:
-    """In the partition where the key is, whatever the new row says."""
+    """The merge, with the result in the partition of the old row, whatever the new row says."""
 
     def merged(old: Row | None, new: Row) -> Row | None:
         return merge(old, new if old is None else {**new, "p": old["p"]})
@@ -62,21 +62,21 @@ ENGINES: dict[str, Merge] = {
 }
 
 CROSSING = "crossing"
-"""Shapes with this name leave the partition out of the key. Java needs the jar of RocksDB (rocksdbjni, which pyspark brings)."""
+"""In shapes with this name, the key does not include the partition. Java needs rocksdbjni for them, a jar that pyspark brings."""
 NULLABLE = {"primary-key.nullable": "true"}
-"""Java 1.4 does not know the option, but reads and writes tables whose schema says that key columns are nullable."""
+"""Java 1.4 does not know the option, but reads and writes tables with nullable key columns."""
 VECTORS = {"deletion-vectors.enabled": "true"}
 LOOKUP, INPUT, FULL = ({"changelog-producer": producer} for producer in ("lookup", "input", "full-compaction"))
 ONCE = {"changelog-producer.row-deduplicate": "true"}
 DYNAMIC = {"bucket": "-1", "dynamic-bucket.target-row-num": "7"}
-"""Keys get buckets as they come, few in each, so that most rounds open new ones."""
+"""Dynamic buckets of few keys each, so that most rounds open new ones."""
 LONGER = {"changelog.num-retained.min": "1000", "changelog.num-retained.max": "1000", "changelog.time-retained": "10 d"}
-"""Changelogs outlive their snapshots."""
+"""With these options, changelogs outlive their snapshots."""
 NO_WAIT = {"lookup-wait": "false"}
 GENTLE = {"lookup-compact": "gentle", "lookup-compact.max-interval": "3"}
 POSTPONED = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"}
-"""Java compacts them in Spark SQL only. It replays the files of several commits there in no certain order, and takes deletes for
-inserts; such rows are left to us.
+"""Java compacts tables with these options only in Spark SQL. There it replays the files of several commits in an undefined order,
+and mistakes deletes for inserts, so we compact such rows.
 """
 SHAPES: dict[str, dict[str, str]] = {
     "vectors": VECTORS,
@@ -147,7 +147,7 @@ SHAPES: dict[str, dict[str, str]] = {
 
 @dataclass
 class Oracle:
-    """What the table must hold: all rows that were committed, those of compactions, and the changes not yet seen."""
+    """What the table must hold: all committed rows, the rows after compactions, and the changes that are not yet visible."""
 
     options: dict[str, str]
     keys: tuple[str, ...]
@@ -183,7 +183,7 @@ class Oracle:
         return sorted(rows, key=lambda row: int(row["w"])) if self.merge is by_sequence else list(rows)
 
     def compact(self, partitions: Collection[str] | None = None) -> list[Row]:
-        """The changes that become visible if the waiting rows of these partitions (None: of all) are compacted."""
+        """The changes that become visible when the waiting rows of these partitions (None: of all) are compacted."""
         seen = [key for key in self.waiting if partitions is None or key[0] in partitions]
         changes = [change for key in seen for change in self._change(self.compacted.pop(key, None), self.committed.get(key))]
         self.waiting.difference_update(seen)

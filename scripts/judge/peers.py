@@ -1,4 +1,4 @@
-"""Java Paimon as a process that carries out requests (`JavaPaimon.java`), our commands called the same way, and readers."""
+"""Java Paimon as a process that carries out requests (`JavaPaimon.java`), our commands behind the same interface, and readers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 class JavaPaimon:
-    """One JVM for many requests. `jars` is a folder with paimon-bundle and Hadoop's client jars (pyspark brings those)."""
+    """One JVM for many requests. `jars`: a folder with paimon-bundle and Hadoop's client jars, which pyspark brings."""
 
     name = "java"
 
@@ -66,12 +66,12 @@ class JavaPaimon:
         return self._request("changelog", table, first=first, last=last)
 
     def incremental(self, table: Path, after: int, to: int) -> list[Row]:
-        """The same changes as a query of the audit log between two snapshots gives them."""
+        """The changes between two snapshots, as a query of the audit log returns them."""
         return self._request("incremental", table, first=str(after), last=str(to))
 
 
 class SparkSql:
-    """Spark SQL with Paimon's own catalog `paimon` on a warehouse. `python` has the pyspark that the jars were built for."""
+    """Spark SQL with Paimon's catalog `paimon` on a warehouse. `python` has the pyspark that the jars were built for."""
 
     def __init__(self, python: Path, jars: Sequence[Path], warehouse: Path) -> None:
         settings = {
@@ -101,7 +101,7 @@ class SparkSql:
 
 
 def _answer(process: subprocess.Popen[str], request: Any) -> dict[str, Any]:
-    """Requests and answers are lines of JSON."""
+    """Send a request and return the answer, both a line of JSON."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(json.dumps(request) + "\n")
     process.stdin.flush()
@@ -138,7 +138,7 @@ class PaimonCli:
         self.run("compact", table, "--strategy", "full" if full else "minor", *self.engine)
 
     def serve(self, table: Path) -> None:
-        """A round of the dedicated service."""
+        """Run a round of the compaction service."""
         self.run("compact", table, "--dedicated", "--watch", "--max-rounds", 1, "--interval", "1s", *self.engine)
 
     def expire(self, table: Path, retain: int) -> None:
@@ -163,19 +163,19 @@ def _with_kind(row: Row) -> Row:
 
 @dataclass(frozen=True)
 class Reader:
-    """A command that takes the directory of a table and prints its rows in canonical form, one JSON object a line."""
+    """A command that takes the directory of a table and prints its rows in canonical form, one JSON object per line."""
 
     name: str
     command: tuple[str, ...]
 
     @classmethod
     def of(cls, text: str) -> Reader:
-        """`NAME=COMMAND`, as on the command line."""
+        """The reader of `NAME=COMMAND` on the command line."""
         name, _, command = text.partition("=")
         return cls(name, tuple(shlex.split(command)))
 
     def read(self, table: Path) -> list[Row] | str:
-        """The rows, or the last line of what it says if it cannot read the table."""
+        """The rows, or the last line of its error output if it cannot read the table."""
         done = subprocess.run([*self.command, str(table)], capture_output=True, text=True, check=False)
         if done.returncode:
             return (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]

@@ -1,4 +1,4 @@
-"""A session of Spark SQL that answers statements, one JSON text a line, with rows or an error. Runs in a Python of its own."""
+"""A session of Spark SQL that answers each statement, a JSON string per line, with rows or an error. Runs in its own Python."""
 
 import json
 import sys

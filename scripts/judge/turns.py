@@ -1,11 +1,11 @@
-"""Java Paimon and paimon-cli take turns on one table: rows and changelogs beside a plain oracle after every round.
+"""Java Paimon and paimon-cli take turns on a table; after each round an oracle checks the rows and changelogs that both read.
 
     python -m scripts.judge.turns --jars FOLDER --rounds 10 --tables 40 --seed 7
     python -m scripts.judge.turns --jars FOLDER --table 7-vectors-3 --keep FOLDER
     python -m scripts.judge.turns --jars FOLDER --only postponed --spark-python PYTHON --spark-jars PAIMON_SPARK PAIMON_BUNDLE
 
-Each round is one write that compacts, or some writes that do not and a compaction, each by one of the two; then both
-read the table, and the changelog of the round. Prints one JSON line; a difference names its table, and stops it.
+A round is one write that compacts, or several writes that do not and then a compaction, each by one of the two. Then both read
+the table and the changelog of the round. Prints a JSON line; a difference is printed with the name of its table, and ends it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ OTHER_CHECKS = (
     *("metadata", "chain", "references", "files", "stats"),
     *("sorted-runs", "sequence", "bucket", "unique", "bucket-index"),
 )
-"""What `verify` checks besides deletion vectors."""
+"""The groups that `verify` checks, besides deletion vectors."""
 OF_MOVES = {"-U": "-D", "+U": "+I", "-D": "-D", "+I": "+I"}
 
 
 class Turns:
-    """One table and its rounds, all of it decided by the seed."""
+    """One table and its rounds. The seed determines everything about them."""
 
     def __init__(
         self, folder: Path, seed: str, shape: str, java: JavaPaimon, ours: PaimonCli, spark: SparkSql | None = None
@@ -72,10 +72,10 @@ class Turns:
             for number, name in enumerate(self.columns)
         ]
         lists = {"partitionKeys": list(partition), "primaryKeys": list(key)}
-        creator = self.ours if self.nullable else self._someone()
+        creator = self.ours if self.nullable else self._draw_side()
         creator.create(self.table, {"fields": fields, **lists, "options": self.options, "comment": ""})
 
-    def _someone(self) -> JavaPaimon | PaimonCli:
+    def _draw_side(self) -> JavaPaimon | PaimonCli:
         return self.random.choice((self.java, self.ours))
 
     def _rows(self) -> list[Row]:
@@ -98,30 +98,30 @@ class Turns:
         return {"_kind": kind, **{name: cells[name] for name in self.columns}}
 
     def _write(self, *, compact: bool) -> list[Row]:
-        who, rows = self._someone(), self._rows()
-        self.history.append(f"{who.name} writes {len(rows)} rows{' and compacts' if compact else ''}")
-        who.write(self.table, rows, compact=compact)
+        side, rows = self._draw_side(), self._rows()
+        self.history.append(f"{side.name} writes {len(rows)} rows{' and compacts' if compact else ''}")
+        side.write(self.table, rows, compact=compact)
         self.commits_waiting += 1
         self.deletes_wait |= any(row["_kind"] == "-D" for row in rows)
         changes = self.oracle.write(rows)
         return changes + (self._seen_by_compaction(full=False) if compact else [])
 
     def _compact(self) -> list[Row]:
-        who, full = self._someone(), self.random.random() < 0.5
+        side, full = self._draw_side(), self.random.random() < 0.5
         if self.oracle.postpones:
-            return self._distribute(who if self.commits_waiting == 1 and not self.deletes_wait else self.ours)
-        served = who is self.ours and not full and self.random.random() < 0.5
-        self.history.append(f"{who.name} {'serves' if served else 'compacts fully' if full else 'compacts'}")
-        if served:
+            return self._distribute(side if self.commits_waiting == 1 and not self.deletes_wait else self.ours)
+        by_service = side is self.ours and not full and self.random.random() < 0.5
+        self.history.append(f"{side.name} {'serves' if by_service else 'compacts fully' if full else 'compacts'}")
+        if by_service:
             self.ours.serve(self.table)
         else:
-            who.compact(self.table, full=full)
+            side.compact(self.table, full=full)
         return self._seen_by_compaction(full=full)
 
-    def _distribute(self, who: JavaPaimon | PaimonCli) -> list[Row]:
-        self.history.append(f"{who.name} distributes the rows of {self.commits_waiting} commits")
+    def _distribute(self, side: JavaPaimon | PaimonCli) -> list[Row]:
+        self.history.append(f"{side.name} distributes the rows of {self.commits_waiting} commits")
         self.commits_waiting, self.deletes_wait = 0, False
-        if who is self.ours:
+        if side is self.ours:
             self.ours.compact(self.table, full=self.random.random() < 0.5)
         else:
             assert self.spark is not None, "postponed tables need --spark-python and --spark-jars"
@@ -129,8 +129,10 @@ class Turns:
         return self._seen_by_compaction(full=True)
 
     def _seen_by_compaction(self, *, full: bool) -> list[Row]:
-        """A pick of all runs is a full compaction too; the producer full-compaction looks at nothing less. Where a compaction may
-        leave level 0 alone, nothing is seen of partitions in which it did.
+        """The changes that a compaction makes visible.
+
+        A pick of all runs is a full compaction, too; the changelog producer full-compaction reports only such. Where a compaction
+        may skip level 0, partitions in which it did so show no changes.
         """
         looks_at_full = self.oracle.producer == "full-compaction"
         if full or not (looks_at_full or self.may_leave_level_0):
@@ -165,26 +167,26 @@ class Turns:
             self._same(f"rows of {peer.name}", peer.read(self.table), self.oracle.rows(java=peer is self.java), rows=True)
 
     def check_history(self) -> None:
-        """The changelog of all rounds, before and after an expiry by one of the two; the whole table by our own `verify`."""
+        """Check the changelog of all rounds before and after an expiry by one of the two, and the whole table with `verify`."""
         self._check_changelogs()
         for peer in (self.java, self.ours) if self.oracle.producer != "none" else ():
             if peer is self.java and self.oracle.hides_level_0 and self.oracle.producer == "input":
-                continue  # it leaves out level 0 of changelogs too, of its own tables as well
+                continue  # Java leaves out level 0 of changelogs, too, even in its own tables
             increment = self._sorted(peer.incremental(self.table, 1, self._latest()))
             changes = self._sorted(self.ours.changelog(self.table, 2, self._latest()))
             self._same(f"increment of {peer.name}", increment, changes)
         self._verify()
         lasting = LONGER.items() <= self.options.items()
-        who = self.ours if lasting else self._someone()  # Java 1.4 looks for changelog--990 where fewer than 1000 are left
-        self.history.append(f"{who.name} expires")
-        who.expire(self.table, 2)
+        side = self.ours if lasting else self._draw_side()  # Java 1.4 looks for changelog--990 where fewer than 1000 are left
+        self.history.append(f"{side.name} expires")
+        side.expire(self.table, 2)
         self.check_rows()
         if lasting:
             self._check_changelogs()
         self._verify()
 
     def _verify(self) -> None:
-        """No finding but vectors without a file, which full compactions of Java 1.4 may leave; none may come from us."""
+        """Expect no finding except vectors without a file, which full compactions of Java 1.4 may leave; ours may not."""
         for number in sorted(int(path.name.rsplit("-", 1)[1]) for path in (self.table / "snapshot").glob("snapshot-*")):
             by_java = json.loads((self.table / "snapshot" / f"snapshot-{number}").read_text())["commitUser"].startswith("java")
             listed = json.loads(self.ours.run("dv", "ls", self.table, "--dangling", "--snapshot", number, "-o", "json"))["items"]
@@ -195,7 +197,7 @@ class Turns:
         self.ours.run("verify", self.table, "--level", "full", "--all-snapshots", *checks)
 
     def _sorted(self, changes: Sequence[Row]) -> list[Row]:
-        """Java promises no order among the snapshots of an increment."""
+        """The changes in a fixed order: Java guarantees no order among the snapshots of an increment."""
         return sorted(changes, key=lambda change: repr([change["_kind"], *(change[name] for name in self.columns)]))
 
     def _check_changelogs(self) -> None:
@@ -212,12 +214,12 @@ class Turns:
                 raise AssertionError(f"{what}: {difference}\n{self.options}, key {self.oracle.keys}\n  {history}")
 
     def _by_key(self, found: Sequence[Row], rows: bool) -> dict[Key, list[Key]]:
-        """Per key the changes in their order; of rows, which the oracle keeps as they came in, the kind says nothing."""
+        """The changes of each key, in order. The kind of `rows` is ignored: the oracle keeps rows as they were written."""
         by_key: dict[Key, list[Key]] = {}
         for row in found:
             cells = tuple(row[name] for name in self.columns)
             by_key.setdefault(self.oracle.key(row), []).append(cells if rows else (row["_kind"], *cells))
-        if self.oracle.crosses and not rows:  # buckets are read in any order, and a key may come back to another one
+        if self.oracle.crosses and not rows:  # buckets are read in any order, and a key may return to another one
             by_key = {key: sorted([(OF_MOVES[c[0]], *c[1:]) for c in changes], key=repr) for key, changes in by_key.items()}
         return by_key
 
@@ -229,13 +231,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", default="local", choices=("local", "spark"))
-    parser.add_argument("--only", default="", help="only shapes whose name holds this")
+    parser.add_argument("--only", default="", help="only shapes whose name contains this")
     parser.add_argument(
         "--spark-python", type=Path, default=Path(sys.executable), help="a Python with the pyspark that --spark-jars are for"
     )
     parser.add_argument("--spark-jars", type=Path, nargs="*", default=[], help="paimon-spark and paimon-bundle")
     parser.add_argument("--table", help="the seed of a table that differed")
-    parser.add_argument("--keep", type=Path, help="make the tables in this folder and leave them there")
+    parser.add_argument("--keep", type=Path, help="create the tables in this folder and keep them")
     arguments = parser.parse_args()
     shapes = [shape for shape in SHAPES if arguments.only in shape]
     if not arguments.spark_jars:

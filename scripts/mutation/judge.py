@@ -1,9 +1,9 @@
-"""Whether tests see a mutant.
+"""Decides whether tests detect a mutant.
 
-A change inside a function is made in a fork of the session, by giving the function the code of the mutant. That is fast, but what
-the function did while modules were imported has been done already. So a mutant that survives there is judged once more in a copy
-of the tree, in which pytest starts afresh; so are, from the start, statements of a module outside of functions, and what runs
-in processes of its own.
+A change inside a function is made in a fork of the session, where the function gets the code of the mutant. That is fast, but has
+no effect on what the function did while modules were imported. So a mutant that survives there is judged again in a copy of the
+tree, in which pytest starts from scratch. Changes outside of functions, and those in code that runs in other processes, are
+judged only there.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ FOLDERS = ("paimon_cli", "tests", "scripts", "docs")
 START_SECONDS = 15.0
 """Seconds that collecting the tests again may take."""
 PASSED, FAILED, NOT_COLLECTED, WRONGLY_USED = 0, 1, 2, 4
-"""Exit codes of pytest: the last two mean that the mutant cannot be imported by the tests or by what they share."""
+"""Exit codes of pytest. The last two mean that the tests, or modules that they share, cannot import the mutant."""
 
 RESULTS = {0: "survived", 1: "killed"}
 
 Work = tuple[Mutant, list[str], float]
-"""A mutant, the tests to run and the seconds that they take on the code as it is."""
+"""A mutant, the tests to run, and the seconds that they take on the original code."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`survived`, `killed` (by which test), `timed out`, or `not judged` because this program failed; a mutant whose line no test
-    reaches has survived."""
+    """`survived`, `killed` (by `test`), `timed out`, or `not judged` because this program failed. A mutant whose line no test
+    reaches has survived.
+    """
 
     result: str
     test: str = ""
@@ -52,13 +53,13 @@ class Verdict:
 @dataclass
 class _Running:
     mutant: Mutant
-    told: Path
+    sink: Path
     limit: float
     begun: float
 
 
 def judge_all(session: Session, work: Iterable[Work], jobs: int) -> Iterator[tuple[Mutant, Verdict]]:
-    """The verdict on each mutant, several at a time; without any test it has survived."""
+    """The verdict on each mutant, several in parallel. A mutant without tests has survived."""
     waiting = iter(work)
     running: dict[int, _Running] = {}
     try:
@@ -75,8 +76,8 @@ def judge_all(session: Session, work: Iterable[Work], jobs: int) -> Iterator[tup
             for child, code, seconds in ended(list(running)):
                 session.forget(child)
                 started = running.pop(child)
-                result = RESULTS.get(code, "not judged" if code > 0 else "killed")  # by a signal: the mutant broke the process
-                yield started.mutant, Verdict(result, _read(started.told), seconds)
+                result = RESULTS.get(code, "not judged" if code > 0 else "killed")  # a signal: the mutant crashed the process
+                yield started.mutant, Verdict(result, _read(started.sink), seconds)
             for child, started in list(running.items()):
                 waited = time.monotonic() - started.begun
                 if _cpu_seconds(child) > started.limit or waited > 10 * started.limit:
@@ -88,52 +89,52 @@ def judge_all(session: Session, work: Iterable[Work], jobs: int) -> Iterator[tup
 
 
 def _begin(session: Session, mutant: Mutant, tests: Sequence[str], seconds: float) -> tuple[int, _Running]:
-    told = WORK / "told" / f"{time.monotonic_ns()}"
-    told.parent.mkdir(exist_ok=True)
-    child = session.fork(lambda: _is_seen(session, mutant, tests, told))
-    return child, _Running(mutant, told, START_SECONDS + 8 * seconds, time.monotonic())
+    sink = WORK / "verdicts" / f"{time.monotonic_ns()}"
+    sink.parent.mkdir(exist_ok=True)
+    child = session.fork(lambda: _detect(session, mutant, tests, sink))
+    return child, _Running(mutant, sink, START_SECONDS + 8 * seconds, time.monotonic())
 
 
-def _read(told: Path) -> str:
-    test = told.read_text() if told.exists() else ""
-    told.unlink(missing_ok=True)
+def _read(sink: Path) -> str:
+    test = sink.read_text() if sink.exists() else ""
+    sink.unlink(missing_ok=True)
     return test
 
 
 def _cpu_seconds(process: int) -> float:
-    """Of the process and of those that it has waited for."""
+    """The CPU seconds of a process and of those that it has waited for."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(eq=False)
 class Failures:
-    """A pytest plugin: writes which test failed."""
+    """A pytest plugin that writes down which test failed."""
 
-    told: Path
+    sink: Path
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self.told.write_text(report.nodeid)
+            self.sink.write_text(report.nodeid)
 
 
-def _is_seen(session: Session, mutant: Mutant, tests: Sequence[str], told: Path) -> int:
+def _detect(session: Session, mutant: Mutant, tests: Sequence[str], sink: Path) -> int:
     change = _in_place(mutant)
-    return (_patched(session, *change, tests, told) if change else 0) or _anew(mutant, tests, told)
+    return (_patched(session, *change, tests, sink) if change else 0) or _judged_in_copy(mutant, tests, sink)
 
 
-def _patched(session: Session, function: FunctionType, code: CodeType, tests: Sequence[str], told: Path) -> int:
+def _patched(session: Session, function: FunctionType, code: CodeType, tests: Sequence[str], sink: Path) -> int:
     inner = {id(old): new for old, new in _inner_codes(function.__code__, code) if old != new}
-    if inner:  # functions that it has made already, perhaps as the module was imported
+    if inner:  # inner functions that it has already created, perhaps while the module was imported
         gc.unfreeze()
         for made in [found for found in gc.get_objects() if type(found) is FunctionType and id(found.__code__) in inner]:
             made.__code__ = inner[id(made.__code__)]
     function.__code__ = code
-    return session.run(tests, Failures(told))
+    return session.run(tests, Failures(sink))
 
 
 def _in_place(mutant: Mutant) -> tuple[FunctionType, CodeType] | None:
-    """The function to change and its new code; None for what is not inside of a function."""
+    """The function to change and its new code; None for a change outside of functions."""
     module = sys.modules.get(mutant.module.with_suffix("").as_posix().replace("/", "."))
     if module is None or not mutant.function or mutant.module.as_posix() in OWN_PROCESS:
         return None
@@ -153,7 +154,7 @@ def _in_place(mutant: Mutant) -> tuple[FunctionType, CodeType] | None:
 
 
 def _inner_codes(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    """Functions inside of the one and the other that have the same place and the same variables of their surroundings."""
+    """The pairs of inner functions that have the same position and the same free variables."""
     parts = ([part for part in code.co_consts if isinstance(part, CodeType)] for code in (old, new))
     for one, other in zip(*parts, strict=False):
         if one.co_name == other.co_name and one.co_freevars == other.co_freevars:
@@ -162,24 +163,24 @@ def _inner_codes(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeT
 
 
 def _plain(found: Any) -> FunctionType | None:
-    """The function that a decorator was put around."""
+    """The function inside a decorator; None if there is none."""
     for name in ("fget", "func", "__func__"):
         found = getattr(found, name, None) or found
     found = inspect.unwrap(found) if callable(found) else found
     return found if isinstance(found, FunctionType) else None
 
 
-def _anew(mutant: Mutant, tests: Sequence[str], told: Path) -> int:
-    """Run pytest in a copy of the tree that holds the mutant, so that processes which a test starts see it, too."""
+def _judged_in_copy(mutant: Mutant, tests: Sequence[str], sink: Path) -> int:
+    """Run pytest in a copy of the tree with the mutant, so that processes that a test starts have it, too."""
     tree = Path(os.environ["TMPDIR"]) / "tree"
     tree.mkdir()
     for file in (file for file in ROOT.iterdir() if file.is_file()):
         shutil.copy2(file, tree)
     for folder in FOLDERS:
-        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("*.pyc.*"))  # those that are being written
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("*.pyc.*"))  # temporary files
     (tree / mutant.module).write_text(mutant.code)
-    os.utime(tree / mutant.module, (0, 0))  # what was compiled is of another time
-    (tree / "chosen.txt").write_text("\n".join([str(told), *tests]))
+    os.utime(tree / mutant.module, (0, 0))  # so that its compiled file is outdated
+    (tree / "chosen.txt").write_text("\n".join([str(sink), *tests]))
     files = sorted({test.partition("::")[0] for test in tests})
     command = [sys.executable, "-B", "-m", "pytest", *OPTIONS, "-p", "scripts.mutation.chosen", *files]
     code = subprocess.run(command, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}).returncode

@@ -1,8 +1,8 @@
-"""Changed versions of the modules of a room: mutmut's operators, and some more that look like what people get wrong.
+"""Creates changed versions of the modules of a room, with mutmut's operators and others that resemble common mistakes.
 
-What only changes the wording of an error is left out, since no test judges words; so are annotations and docstrings. mutmut
-leaves out decorated functions, which its way of switching between mutants cannot take; here each mutant is a file of its own,
-so that they take part.
+Changes to the wording of errors are left out, because few tests judge wording; so are changes to annotations and docstrings.
+mutmut leaves out decorated functions, because its way of switching between mutants does not support them. Here each mutant is a
+file of its own, so they are included.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SWAPS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change to one module; `key` survives when other lines of the module move."""
+    """A change of a module. Its `key` stays the same if other lines of the module move."""
 
     module: Path
     function: str
@@ -55,7 +55,7 @@ class Mutant:
 
 
 class Module:
-    """The mutants of one module, made when they are wanted: there are some thousand in a room."""
+    """The mutants of a module, created on demand: a room has thousands."""
 
     def __init__(self, root: Path, path: Path) -> None:
         self._path = path
@@ -71,25 +71,25 @@ class Module:
         return len(self._mutations)
 
     def mutant(self, number: int) -> Mutant | None:
-        """None for a change that gives the same or no Python at all, or one without effect: of types, say."""
+        """The mutant with this number; None if the change has no effect (such as on types), or is not valid Python."""
         mutation = self._mutations[number]
         code = cast(cst.Module, self._tree.deep_replace(mutation.original_node, mutation.mutated_node)).code
         if code == self._source or not _compiles(code):
             return None
-        place = self._positions[mutation.original_node]
+        position = self._positions[mutation.original_node]
         before, after = changed_lines(self._source, code)
         if TYPE_ALIAS.match(before) or _effect(before) == _effect(after):
             return None
         function = self._functions.get(mutation.original_node, "")
-        return Mutant(self._path, function, before, after, code, place.start.line, place.end.line)
+        return Mutant(self._path, function, before, after, code, position.start.line, position.end.line)
 
 
 def changed_lines(before: str, after: str) -> tuple[str, str]:
-    """The lines that differ, on both sides, without their indentation."""
+    """The lines that differ, before and after, without their indentation."""
     old, new = before.splitlines(), after.splitlines()
     blocks = [op for op in SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if op[0] != "equal"]
     first, last = blocks[0], blocks[-1]
-    before_it = int(first[1] == last[2] and first[1] > 0)  # what is put in is known by the line before it
+    before_it = int(first[1] == last[2] and first[1] > 0)  # an insertion is identified by the line before it
     return _text(old[first[1] - before_it : last[2]]), _text(new[first[3] - before_it : last[4]])
 
 
@@ -98,7 +98,7 @@ def _text(lines: Sequence[str]) -> str:
 
 
 def _effect(text: str) -> str:
-    """The text without what does not matter; None is as false as False."""
+    """The code without what has no effect. None is as false as False."""
     return NO_EFFECT.sub("", text).replace("False", "None")
 
 
@@ -111,7 +111,7 @@ def _compiles(code: str) -> bool:
 
 
 class _Visitor(MutationVisitor):
-    """mutmut's walk over a module, with decorated functions and without the words of errors."""
+    """mutmut's walk over a module, including decorated functions, without the wording of errors."""
 
     def __init__(self) -> None:
         super().__init__((*mutation_operators, *OPERATORS), IgnoredCode(set(), set(), set()))
@@ -139,20 +139,20 @@ class _Visitor(MutationVisitor):
 
 
 def _is_wording(node: cst.CSTNode) -> bool:
-    """An error as it is made, and the parts of one that are put into words before."""
+    """Whether the node creates an error, or a text for one."""
     if isinstance(node, cst.Assign):
         return m.matches(node.targets[0].target, m.Name("what") | m.Name("why") | m.Name("hint"))
     return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in ERRORS
 
 
 def _statement(call: cst.SimpleStatementLine) -> Iterator[cst.CSTNode]:
-    """Something is not done: a call for its effect, or a change of a variable."""
+    """A statement is left out: a call for its effect, or a change of a variable."""
     if len(call.body) == 1 and m.matches(call.body[0], m.Expr(m.Call()) | m.AugAssign() | m.Raise()):
         yield call.with_changes(body=[cst.Pass()])
 
 
 def _condition(node: cst.If | cst.While) -> Iterator[cst.CSTNode]:
-    """A check is turned round."""
+    """A check is reversed."""
     condition = node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
     yield node.with_changes(test=cst.UnaryOperation(cst.Not(), condition))
 
@@ -165,40 +165,40 @@ def _clause(node: cst.BooleanOperation) -> Iterator[cst.CSTNode]:
 
 def _filter(node: cst.CompFor) -> Iterator[cst.CSTNode]:
     """The `if` of a comprehension is forgotten."""
-    for place in range(len(node.ifs)):
-        yield node.with_changes(ifs=[*node.ifs[:place], *node.ifs[place + 1 :]])
+    for position in range(len(node.ifs)):
+        yield node.with_changes(ifs=[*node.ifs[:position], *node.ifs[position + 1 :]])
 
 
 def _loop(node: cst.For) -> Iterator[cst.CSTNode]:
-    """Only the first one is looked at."""
+    """Only the first item is handled."""
     if isinstance(node.body, cst.IndentedBlock):
         end = cst.SimpleStatementLine([cst.Break()])
         yield node.with_changes(body=node.body.with_changes(body=[*node.body.body, end]))
 
 
 def _less(node: cst.Integer) -> Iterator[cst.CSTNode]:
-    """Off by one to the other side than mutmut's."""
+    """A number is off by one, in the other direction than mutmut's."""
     if node.evaluated_value > 0:
         yield node.with_changes(value=repr(node.evaluated_value - 1))
 
 
 def _swap(node: cst.Call) -> Iterator[cst.CSTNode]:
-    """The least for the greatest, one for all."""
+    """Minimum and maximum, or any and all, are confused."""
     if isinstance(node.func, cst.Name) and node.func.value in SWAPS:
         yield node.with_changes(func=cst.Name(SWAPS[node.func.value]))
 
 
 def _sorted(node: cst.Call) -> Iterator[cst.CSTNode]:
-    """An order is not made, or not turned round."""
+    """Something is not sorted, or not reversed."""
     if m.matches(node.func, m.Name("sorted") | m.Name("reversed")):
         yield node.with_changes(func=cst.Name("list"), args=node.args[:1])
 
 
 def _handler(node: cst.ExceptHandler) -> Iterator[cst.CSTNode]:
-    """One kind of failure is not expected."""
+    """One type of exception is not expected."""
     if isinstance(node.type, cst.Tuple) and len(node.type.elements) > 1:
-        for place in range(len(node.type.elements)):
-            rest = [*node.type.elements[:place], *node.type.elements[place + 1 :]]
+        for position in range(len(node.type.elements)):
+            rest = [*node.type.elements[:position], *node.type.elements[position + 1 :]]
             yield node.with_changes(type=node.type.with_changes(elements=rest))
 
 

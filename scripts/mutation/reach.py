@@ -1,6 +1,6 @@
-"""Which lines each test reaches: all tests run once under coverage, file by file.
+"""Measures which lines each test reaches: all tests run once under coverage, file by file.
 
-What was found is kept until the file, what the tests of its folder share or a module that it reaches has changed.
+The result is kept until the file, the modules that the tests of its folder share, or a module that it reaches changes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ KEPT = WORK / "reach"
 
 @dataclass(frozen=True)
 class Reach:
-    """The tests that pass on the code as it is, how long each takes, and the lines of which modules they reach.
+    """The tests that pass on the original code, how long each takes, and the lines that they reach.
 
-    `changed`: modules that have other lines now than when they were measured.
+    `changed`: modules whose lines have changed since they were measured.
     """
 
     seconds: dict[str, float]
@@ -35,14 +35,16 @@ class Reach:
     changed: frozenset[str]
 
     def tests_of(self, mutant: Mutant, room: str, budget: float) -> tuple[list[str], float]:
-        """The tests to run within the budget, the room's own and the fastest first, and how long they take."""
+        """The tests to run within the budget, and how long they take. Those of the room come first, then the fastest."""
         module = mutant.module.as_posix()
         lines = self.data.contexts_by_lineno(module)
         found = {test for line in range(mutant.first_line, mutant.last_line + 1) for test in lines.get(line, ())}
-        if not found or module in self.changed:  # in the first case it was run as the module was imported, if at all
+        if not found or module in self.changed:  # in the first case the line runs only during the import, if at all
             found = {test for tests in lines.values() for test in tests}
-        near = f"tests/{room}/"
-        ranked = sorted(found & self.seconds.keys(), key=lambda test: self.seconds[test] * (0.2 if test.startswith(near) else 1))
+        in_room = f"tests/{room}/"
+        ranked = sorted(
+            found & self.seconds.keys(), key=lambda test: self.seconds[test] * (0.2 if test.startswith(in_room) else 1)
+        )
         spent = list(itertools.accumulate(self.seconds[test] for test in ranked))
         chosen = sum(seconds <= budget for seconds in spent)
         return ranked[:chosen], spent[chosen - 1] if chosen else 0.0
@@ -50,7 +52,7 @@ class Reach:
 
 @dataclass(eq=False)
 class _Recorder:
-    """A pytest plugin: what a test reaches is noted under its name, and the processor time that it takes."""
+    """A pytest plugin that records under the name of each test what it reaches, and its CPU time."""
 
     measured: coverage.Coverage
     seconds: dict[str, float] = field(default_factory=dict)
@@ -70,7 +72,7 @@ class _Recorder:
 
 
 def _measure(session: Session, tests: Sequence[str], sink: Path, digests: Mapping[str, str]) -> int:
-    """In a fork: what the tests reach and how long they take goes into files beside `sink`."""
+    """In a fork, write into files beside `sink` what the tests reach and how long they take."""
     session.collected.config.option.maxfail = 0
     measured = coverage.Coverage(
         data_file=str(sink), source=["paimon_cli"], concurrency=["thread", "greenlet"], config_file=False
@@ -88,7 +90,7 @@ def _measure(session: Session, tests: Sequence[str], sink: Path, digests: Mappin
 
 
 def reach(session: Session, jobs: int, any_age: bool) -> Reach:
-    """Each file of tests is measured again when it or a module that it reaches has changed; at `any_age`, only when it has."""
+    """Measure each file of tests if it, or a module that it reaches, has changed; with `any_age`, only if the file has."""
     KEPT.mkdir(parents=True, exist_ok=True)
     modules = (ROOT / "paimon_cli").glob("**/*.py")
     digests = {path.relative_to(ROOT).as_posix(): _digest(path) for path in modules}
@@ -127,7 +129,7 @@ def _is_usable(sink: Path, digests: Mapping[str, str], any_age: bool) -> bool:
 
 
 def _changed(sink: Path, digests: Mapping[str, str]) -> set[str]:
-    """Modules that are not as they were when the file was measured."""
+    """The modules that have changed since the file was measured."""
     measured = json.loads(sink.with_suffix(".json").read_text())["modules"]
     return {module for module, digest in measured.items() if digests.get(module) != digest}
 

@@ -1,4 +1,4 @@
-"""One pytest session that has collected all tests, from which processes are forked to run some of them."""
+"""A pytest session that has collected all tests, and forks processes to run some of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIONS = ("-q", "-x", "-s", "-p", "no:cacheprovider", "--timeout", "120")
 
 
 def test_files(only: Sequence[str] = ()) -> list[str]:
-    """Test files that need neither Spark nor processes to kill; only from these folders, if any are named."""
+    """The test files that neither need Spark nor kill processes; only from these folders, if there are any."""
     found = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").glob("**/test_*.py"))]
     wanted = tuple(f"tests/{name}" for name in only or [""])
     return [file for file in found if file.startswith(wanted) and not LEFT_OUT.search(file)]
@@ -35,7 +35,7 @@ def test_files(only: Sequence[str] = ()) -> list[str]:
 
 @dataclass
 class Session:
-    """What was collected; `fork` begins a process that has all of it."""
+    """The collected tests. `fork` starts a process that has all of them."""
 
     collected: pytest.Session
     items: dict[str, pytest.Item]
@@ -43,7 +43,7 @@ class Session:
     _folders: dict[int, Path] = field(default_factory=dict)
 
     def fork(self, work: Callable[[], int]) -> int:
-        """Start a process with everything collected; returns its id. Its exit code is the result of `work`."""
+        """Start a process with the collected tests. Returns its id; its exit code is the result of `work`."""
         folder = Path(tempfile.mkdtemp(dir=WORK))
         child = os.fork()
         if child == 0:
@@ -52,7 +52,7 @@ class Session:
         return child
 
     def run(self, tests: Sequence[str], plugin: object) -> int:
-        """In a fork: run these tests in this order until one fails."""
+        """In a fork, run these tests in this order until one fails."""
         self.collected.config.pluginmanager.register(plugin)
         self.collected.items = [self.items[test] for test in tests]
         with contextlib.suppress(self.collected.Failed, self.collected.Interrupted):
@@ -60,7 +60,7 @@ class Session:
         return int(self.collected.testsfailed > 0)
 
     def end(self, child: int) -> None:
-        """End the process and everything that its tests have started."""
+        """End the process and all that its tests have started."""
         os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
         self.forget(child)
@@ -94,7 +94,7 @@ def _become(work: Callable[[], int], folder: Path) -> NoReturn:
 
 @dataclass(eq=False)
 class _Program:
-    """A pytest plugin: instead of the tests the program runs, with all that was collected."""
+    """A pytest plugin that runs a program with the collected tests, instead of the tests."""
 
     program: Callable[[Session], int]
     files: list[str]
@@ -109,7 +109,7 @@ class _Program:
 
 
 def with_tests(program: Callable[[Session], int], only: Sequence[str] = ()) -> int:
-    """Collect the tests, then run the program in their midst; what it returns."""
+    """Collect the tests, then run the program within the session. Returns its result."""
     WORK.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -119,7 +119,7 @@ def with_tests(program: Callable[[Session], int], only: Sequence[str] = ()) -> i
 
 
 def ended(children: Sequence[int]) -> Iterator[tuple[int, int, float]]:
-    """Id, exit code and CPU seconds of each process that has ended in the meantime."""
+    """The id, exit code and CPU seconds of each process that has ended."""
     time.sleep(0.02)
     for child in children:
         number, status, usage = os.wait4(child, os.WNOHANG)

@@ -1,8 +1,8 @@
-"""Writers, compactions, expiries, tags and consumers whose clocks go back and forth at every look.
+"""Writers, compactions, expiries, tags and consumers whose clocks jump back and forth at every reading.
 
     python -m scripts.nightly.clock_jumps --tables 300 --seed 7
 
-Prints one JSON line; each failure names the seed of its table, which `--table SEED` replays. Exit code 1 if there is one.
+Prints a JSON line. Each failure names the seed of its table, which `--table SEED` replays; the exit code is 1 if there is one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ STEPS = 40
 
 
 def try_one(seed: str) -> tuple[str, str]:
-    """The seed, and what went wrong."""
+    """Try the table of this seed. Returns the seed and what went wrong."""
     with tempfile.TemporaryDirectory(prefix="clocks-") as folder:
         try:
             play(Path(folder), seed, STEPS)
-        except Exception as failure:  # whatever it is, the seed that shows it again must be printed
+        except Exception as failure:  # whatever fails, the seed that reproduces it must be printed
             return seed, f"{type(failure).__name__}: {failure}"
     return seed, ""
 

@@ -1,8 +1,9 @@
-"""Two million damaged files through every decoder: no traceback, no other content where there are checksums.
+"""Two million damaged files through all decoders: no traceback, and no wrong content where there are checksums.
 
     python -m scripts.nightly.fuzz_files --files 2000000 --jobs 2
 
-A process each works through its own seed. Prints one JSON line; exit code 1 after a failure, which names kind, seed and number.
+Each process has its own seed. Prints a JSON line. The exit code is 1 after a failure, which names the kind, the seed and the
+number.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def work(files: int, seed: int) -> FuzzFigures:
 
 
 def isolated(files: int, seed: int) -> FuzzFigures:
-    """A portion in a process of its own: a library decoder that crashes costs this portion, and is reported with its seed."""
+    """Run a portion in a process of its own. If a library's decoder crashes, this portion is lost, and reported with its seed."""
     try:
         with pool(1) as process:
             return process.submit(work, files, seed).result()

@@ -1,8 +1,8 @@
-"""Increments of random histories (`read --incremental` in each mode) beside lists of what commits brought and versions held.
+"""Increments of random histories (`read --incremental`, each mode), compared with what commits added and what versions held.
 
     python -m scripts.nightly.increments --tables 400 --jobs 2 --seed 7
 
-Prints one JSON line; each difference names the seed of its table, which `--table SEED` replays. Exit code 1 if there is one.
+Prints a JSON line. Each difference names the seed of its table, which `--table SEED` replays; the exit code is 1 if there is one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ STEPS = 40
 
 
 def try_one(seed: str) -> tuple[str, int, str]:
-    """The seed, the ranges read, and what was different."""
+    """Try the table of this seed. Returns the seed, the number of ranges that were read, and what differed."""
     with tempfile.TemporaryDirectory(prefix="increments-") as folder:
         try:
             return seed, play(Path(folder), seed, STEPS), ""
         except AssertionError as difference:
             return seed, 0, str(difference)
-        except Exception as failure:  # whatever it is, the seed that shows it again must be printed
+        except Exception as failure:  # whatever fails, the seed that reproduces it must be printed
             return seed, 0, f"{type(failure).__name__}: {failure}"
 
 

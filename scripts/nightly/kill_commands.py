@@ -1,9 +1,9 @@
-"""expire, orphans rm, rollback, tags, branches, drop-partition, truncate, compact, repair as processes, killed at any moment.
+"""Kills expire, orphans rm, rollback, tags, branches, drop-partition, truncate, compact and repair at random moments.
 
     python -m scripts.nightly.kill_commands --kills 280
 
-Prints one JSON line; exit code 1 if a table could not be read afterwards, `verify` found something, or a command could not
-be done again.
+Prints a JSON line. The exit code is 1 if a table could not be read afterwards, `verify` found something, or a command could not
+be repeated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writers, a compactor, expiry and a reader as real processes, killed at any moment, again and again.
+"""Kills real processes at random moments, again and again: writers, a compactor, expiry and a reader.
 
     python -m scripts.nightly.kill_processes --kills 500 --store local
     python -m scripts.nightly.kill_processes --kills 500 --store s3         # moto's S3 server in a process of its own
@@ -6,7 +6,7 @@
     python -m scripts.nightly.kill_processes --kills 100 --store azurite    # Azure's stand-in; fake-gcs-server for Google's
     python -m scripts.nightly.kill_processes --kills 100 --shape lookup     # with vectors, changelogs, other kinds of buckets
 
-Prints one JSON line; exit code 1 if something acknowledged was lost or doubled, or a read did not add up; 77 if the server's
+Prints a JSON line. The exit code is 1 if acknowledged rows were lost or duplicated, or a read did not add up; 77 if the server's
 program is neither given (--program) nor on PATH.
 """
 
@@ -33,7 +33,7 @@ STORES = ("local", "s3", "s3-lock", *PROGRAMS)
 
 @contextlib.contextmanager
 def store(name: str, folder: Path, program: str | None = None) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """URL of a table that is not there yet, and the catalog options that lead to it."""
+    """The URL of a table that does not exist yet, and the catalog options for it."""
     if name == "local":
         yield str(folder / "shop.db" / "t"), {}
         return

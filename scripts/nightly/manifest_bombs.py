@@ -1,8 +1,8 @@
-"""Metadata that claims huge counts, nests deeply or unfolds without end, met by commands in processes of their own.
+"""Metadata that claims huge counts, nests deeply or expands without end, read by commands in processes of their own.
 
     python -m scripts.nightly.manifest_bombs
 
-Prints one JSON line; exit code 1 if a command crashed, gave a traceback, did not end, or allocated what the bomb claims.
+Prints a JSON line. The exit code is 1 if a command crashed, printed a traceback, did not end, or allocated what the bomb claims.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.hostile.bombs import COMMANDS, bombs, meet
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="bombs whose name holds this")
+    parser.add_argument("--only", default="", help="bombs whose name contains this")
     parser.add_argument("--commands", type=int, default=len(COMMANDS), help="number of commands")
     arguments = parser.parse_args()
     begun, met = time.monotonic(), []

@@ -1,8 +1,8 @@
-"""Two faults in one run, or one in each of two lives, drawn with a fixed seed: what single faults show nothing of.
+"""Two faults in one run, or one in a run and one in its repetition, drawn with a fixed seed: what single faults cannot show.
 
     python -m scripts.nightly.pairs_of_faults --pairs 100000 --jobs 4
 
-Prints one JSON line; exit code 1 if something was lost, doubled or left half done. Each failure names the command that
+Prints a JSON line. The exit code is 1 if something was lost, duplicated or left half done. Each failure names the command that
 repeats it.
 """
 
@@ -26,7 +26,7 @@ PORTION = 2000
 
 
 def try_pairs(task: tuple[str, int, int]) -> Figures:
-    """An operation, a seed, and how many pairs of faults to try on it."""
+    """Try pairs of faults. `task`: the operation, the seed, and the number of pairs."""
     name, seed, pairs = task
     with tempfile.TemporaryDirectory(prefix="pairs-") as folder, quick_metadata():
         runs = memory_runs(OPERATIONS[name], Path(folder))

@@ -1,12 +1,12 @@
-"""Writers that are stopped (SIGSTOP) while they hold the commit lock, for longer than it lives, and then go on.
+"""Writers that are stopped (SIGSTOP) while they hold the commit lock, until after it has expired, and then resume.
 
     python -m scripts.nightly.paused_lock_holders --pauses 40
     python -m scripts.nightly.paused_lock_holders --store local --writers 5
 
-Others must take the lock over and commit; a writer that resumes must notice that the lock is lost, and publish nothing. With
-`--store no-primitive` only the lock keeps commits apart, with `local` the disk's exclusive creation does, too; both by default.
-In the end every acknowledged row is there once, no refused one is, and the table is whole. Prints one JSON line for each store;
-exit code 1 if something was lost, doubled or broken.
+Others must take over the lock and commit; a writer that resumes must notice that the lock is lost, and publish nothing. With
+`--store no-primitive` only the lock separates commits; with `local`, so does the disk's exclusive creation. The default is both.
+In the end each acknowledged row must exist once and no refused one, and the table must be consistent. Prints a JSON line for each
+store; the exit code is 1 if something was lost, duplicated or broken.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from paimon_cli.storage.storage import PutOutcome, Storage
 from tests import tables
 
 LIFE_MILLIS = 2_000
-"""`lock-acquire-timeout`: a lock lives so long. A pause is longer, by the second to which databases round."""
+"""`lock-acquire-timeout`, after which a lock expires. A pause is longer by the second to which databases round."""
 PAUSE_SECONDS = LIFE_MILLIS / 1000 + 2.5
 PAUSE_PROBABILITY = 0.3
 NO_PRIMITIVE, LOCAL = "no-primitive", "local"
@@ -53,14 +53,14 @@ COLUMNS = {"k": "STRING NOT NULL", "v": "INT"}
 
 
 class NoPrimitive(LocalStorage):
-    """A disk that cannot create a file exclusively: only the lock is left."""
+    """A disk that cannot create a file exclusively, so that only the lock separates commits."""
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         raise Refused("no exclusive creation here", path)
 
 
 class PausingLock(CommitLock):
-    """Stops its process now and then, right after the lock was taken."""
+    """A lock that sometimes stops its process, right after it was acquired."""
 
     def chance(self) -> random.Random:
         return random.Random(os.getpid() * 1_000_003 + time.monotonic_ns())
@@ -75,7 +75,7 @@ class PausingLock(CommitLock):
 
 @dataclass
 class Outcome:
-    """What became of the commits, and of the pauses."""
+    """The outcomes of the commits and of the pauses."""
 
     measure: str
     store: str
@@ -102,7 +102,7 @@ def storage_of(store: str, root: str, database: str) -> Storage:
 
 
 def write_rows(store: str, root: str, database: str, writer: int, stop: Any, sink: Connection) -> None:
-    """In a process of its own: commits of one row each; tells how each ended."""
+    """In a process of its own, commit one row at a time, and report how each commit ended."""
     opened = TableContext.open(root)
     context = TableContext(root, storage_of(store, root, database), opened.schema, opened.options)
     number = 0
@@ -158,7 +158,7 @@ def run(store: str, writers: int, pauses: int, folder: str) -> Outcome:
 def _wake(
     processes: Sequence[BaseProcess], sources: Sequence[Connection], stop: Any, pauses: int, outcome: Outcome
 ) -> dict[str, str]:
-    """Let stopped writers go on when their time is over; how each commit ended."""
+    """Let stopped writers resume when their pause is over. Returns how each commit ended."""
     ends: dict[str, str] = {}
     since: dict[int, float] = {}
     open_pipes = list(sources)
@@ -188,7 +188,7 @@ def _wake(
 def judge(context: TableContext, ends: dict[str, str], outcome: Outcome) -> None:
     """Compare the reported results with the content of the table."""
     there = [row["k"] for row in tables.rows(context)]
-    by_end = {end: {key for key, told in ends.items() if told == end} for end in ("acknowledged", "refused", "unknown")}
+    by_end = {end: {key for key, reported in ends.items() if reported == end} for end in ("acknowledged", "refused", "unknown")}
     outcome.acknowledged, outcome.refused, outcome.unknown = (len(by_end[end]) for end in by_end)
     outcome.lost = len(by_end["acknowledged"] - set(there))
     outcome.refused_and_there = len(by_end["refused"] & set(there))

@@ -1,4 +1,4 @@
-"""Processes that try many tables at a time, and end with the program that started them, even if it is killed."""
+"""Pools of processes that try many tables in parallel, and that end with the program that started them, even if it is killed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pool(jobs: int) -> ProcessPoolExecutor:
 
 
 def each(jobs: int, work: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-    """What `work` makes of each task, in order. One that raises or kills its process is printed, with its seed, and ends all."""
+    """The result of `work` for each task, in order. A task that raises or kills its process is printed, and ends all."""
     with pool(jobs) as processes:
         waiting = [(task, processes.submit(work, task)) for task in tasks]
         try:
@@ -37,7 +37,10 @@ def each(jobs: int, work: Callable[[Task], Result], tasks: Iterable[Task]) -> It
 
 
 def end_with_parent() -> None:
-    """An idle process of a pool waits for its queue, which it keeps open itself, so that it would never see its end."""
+    """End this process when its parent ends.
+
+    Otherwise an idle one would wait forever for its queue, which it keeps open itself.
+    """
     threading.Thread(target=_watch, daemon=True).start()
 
 

@@ -1,9 +1,9 @@
-"""Random operations on tables of every merge engine and kind of buckets beside a plain oracle, over several processes.
+"""Random operations on tables of all merge engines and bucket modes, checked by a plain oracle, in several processes.
 
     python -m scripts.nightly.properties --steps 1000000 --jobs 2 --seed 7
 
-The last line is a JSON object with the number of steps really made; every difference is printed with the seed of its table, and
-`--table ENGINE:SEED` plays that one table again. Exit code 1 if there was a difference.
+The last line is a JSON object with the number of steps made. Each difference is printed with the seed of its table, which
+`--table ENGINE:SEED` replays. The exit code is 1 if there was a difference.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TABLES_OF_A_TASK = 20
 
 
 def play(engine: str, seed: str) -> tuple[str, int, str | None]:
-    """One table; the kind of its buckets when it was new, the steps made, and the story of a difference."""
+    """Play one table. Returns its initial bucket mode, the number of steps made, and the story of a difference."""
     dice = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder), random_layout(engine, dice))
@@ -38,7 +38,7 @@ def play(engine: str, seed: str) -> tuple[str, int, str | None]:
             trial.check()
         except AssertionError as difference:
             return kind, len(trial.steps), str(difference)
-        except Exception as failure:  # whatever it is, the seed that shows it again must be printed
+        except Exception as failure:  # whatever fails, the seed that reproduces it must be printed
             return kind, len(trial.steps), trial.story(repr(failure))
         finally:
             trial.close()
@@ -46,7 +46,7 @@ def play(engine: str, seed: str) -> tuple[str, int, str | None]:
 
 
 def play_many(task: tuple[str, str, int]) -> tuple[Counter[str], list[tuple[str, str]]]:
-    """The steps made by engine and kind of buckets, and the differences."""
+    """The number of steps made by engine and bucket mode, and the differences."""
     engine, seed, tables = task
     made, differences = Counter[str](), []
     for number in range(tables):
@@ -60,7 +60,7 @@ def play_many(task: tuple[str, str, int]) -> tuple[Counter[str], list[tuple[str,
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--steps", type=int, default=1_000_000, help="to try, over all engines and append tables; a few turn out to do nothing"
+        "--steps", type=int, default=1_000_000, help="steps to try on all engines and append tables; a few have no effect"
     )
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,9 +1,9 @@
-"""Race of processes for one snapshot id, round after round: how often does a storage let none or several of them win?
+"""Processes race for a snapshot id, round after round: how often does a storage let none or several of them win?
 
     python scripts/nightly/race_put_if_absent.py --url /tmp/race --processes 8 --rounds 20000
 
-Prints one JSON line and adds it to build/race_put_if_absent.jsonl; exit code 1 if a round had another number of winners than
-one, or a file that is not the winner's.
+Prints a JSON line and adds it to build/race_put_if_absent.jsonl. The exit code is 1 if a round did not have exactly one winner,
+or left a file that is not the winner's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from paimon_cli.storage.storage_for_url import storage_for_url
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["paimon_cli.storage.storage_for_url", "sqlalchemy"])
-"""Clean processes, forked from one that has loaded what takes long."""
+"""Clean processes, forked from one that has already imported the slow modules."""
 RESULTS = Path("build/race_put_if_absent.jsonl")
 ROUND_SECONDS = 120
 """A round that takes longer has lost one of its processes."""
@@ -33,7 +33,7 @@ ROUND_SECONDS = 120
 
 @dataclass(frozen=True)
 class RaceResult:
-    """Rounds by what went wrong. `foreign`: the file is not what the winner put. `unknown`: puts without a clear answer."""
+    """The numbers of rounds that went wrong. `foreign`: the file is not the winner's; `unknown`: puts without a clear answer."""
 
     store: str
     processes: int
@@ -50,7 +50,7 @@ class RaceResult:
 
 
 def race(url: str, options: Mapping[str, str], processes: int, rounds: int, unsafe: bool = False) -> RaceResult:
-    """Let `processes` put the same `rounds` files below `url`, all at the same moment; `unsafe`: even without any safe way."""
+    """Let `processes` put the same `rounds` files below `url` at the same moment. `unsafe`: even if there is no safe way to."""
     begun = time.monotonic()
     directory = f"{url.rstrip('/')}/race-{uuid.uuid4()}"
     barrier = PROCESSES.Barrier(processes)
@@ -62,7 +62,7 @@ def race(url: str, options: Mapping[str, str], processes: int, rounds: int, unsa
     for racer in racers:
         racer.start()
     for _, sink in pipes:
-        sink.close()  # else the end of a racer that died would not be seen
+        sink.close()  # otherwise the end of a racer that died would go unnoticed
     outcomes = [source.recv() for source, _ in pipes]
     for racer in racers:
         racer.join()
@@ -102,7 +102,7 @@ def _content(racer: int) -> bytes:
 
 
 def _has_won(outcome: PutOutcome, content: bytes, racer: int) -> bool:
-    """As the committer finds out: an answer that is not clear is settled by the file."""
+    """Whether this racer has won, as the committer decides it: after an unclear answer, the file shows it."""
     return outcome is PutOutcome.CREATED or (outcome is PutOutcome.UNKNOWN and content == _content(racer))
 
 
@@ -112,7 +112,7 @@ def main() -> int:
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="catalog option; repeatable")
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=20_000)
-    parser.add_argument("--unsafe", action="store_true", help="race even where nothing keeps writers apart: shows the danger")
+    parser.add_argument("--unsafe", action="store_true", help="race even if nothing separates writers, to show the danger")
     arguments = parser.parse_args()
     options = dict(option.split("=", 1) for option in arguments.option)
     result = race(arguments.url, options, arguments.processes, arguments.rounds, arguments.unsafe)

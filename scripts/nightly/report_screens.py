@@ -1,8 +1,8 @@
-"""Reports of every kind of table in a headless Chromium, at three widths, light and dark: nothing is wider than the window.
+"""Reports of all kinds of tables in a headless Chromium, at three widths, light and dark: nothing is wider than the window.
 
     python -m scripts.nightly.report_screens [--keep DIR]
 
-Exits with 77 where there is no Chromium. `--keep` leaves the pages and a picture of each, to be looked at.
+The exit code is 77 if there is no Chromium. `--keep` keeps the pages and a picture of each.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KINDS: dict[str, tuple[list[str], int, dict[str, str]]] = {
 
 
 def pages(folder: Path) -> Iterator[Path]:
-    """The report of a table of each kind, after twelve commits."""
+    """A report for each kind of table, after twelve commits."""
     for kind, (keys, bucket, options) in KINDS.items():
         context = make_table(folder / f"{kind} <b>&\"'", COLUMNS, keys, bucket=bucket, options=options)
         for commit in range(0 if kind == "empty" else 12):
@@ -47,7 +47,7 @@ def pages(folder: Path) -> Iterator[Path]:
 
 
 def widths_in(browser: str, page: Path, scheme: str) -> dict[str, int]:
-    """How wide the page wants to be in a window of each width, as the browser lays it out."""
+    """The width of the page's content in windows of each width, as the browser lays it out."""
     text = html.escape(page.read_text())
     frames = "".join(
         f'<iframe title="{width}" width="{width}" height="900" style="border:0" srcdoc="{text}"></iframe>' for width in WIDTHS
@@ -75,7 +75,7 @@ def run(browser: str, scheme: str, *arguments: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave pages and pictures there")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep pages and pictures there")
     kept: Path | None = parser.parse_args().keep
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:

@@ -1,12 +1,12 @@
-"""`make nightly`: every proof at its full size, several at a time, within a budget.
+"""`make nightly`: all long checks at their full size, several in parallel, within a budget of time.
 
     python -m scripts.nightly.run_all                            # everything
-    python -m scripts.nightly.run_all --only pairs --only kills  # those whose name holds one of the words
+    python -m scripts.nightly.run_all --only pairs --only kills  # those whose name contains one of the words
     python -m scripts.nightly.run_all --scale 0.01               # a rehearsal
 
-What a program prints as a JSON object with a `measure` is added to build/reliability.json, one line each; what it prints
-besides goes to build/nightly/NAME.log. A table of all figures comes last; exit code 1 if a program failed, or the time
-was not enough.
+Each JSON object with a `measure` that a program prints is added to build/reliability.json as a line; its other output goes to
+build/nightly/NAME.log. At the end, a table of all figures is printed. The exit code is 1 if a program failed, or if there was not
+enough time.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "build" / "reliability.json"
 LOGS = ROOT / "build" / "nightly"
 CANNOT_RUN = 77
-"""The exit code of a program that lacks something on this machine, and says what: no failure, but shown in the table."""
+"""The exit code of a program that cannot run on this machine, and prints why. It is not a failure, but is shown in the table."""
 HIDDEN = {"measure", "program", "at", "seconds", "seed", "exit_code", "result"}
 
 
 @dataclass(frozen=True)
 class Program:
-    """`size` is what `--scale` shrinks, the value of the option `size_option`, though not below `least`, with which the program
-    still meets what it looks for; `cores` how many it keeps busy."""
+    """A program to run.
+
+    `size`: the value of its option `size_option`, which `--scale` reduces, but not below `least`, with which the program still
+    finds what it looks for. `cores`: the number of cores that it keeps busy.
+    """
 
     name: str
     module: str
@@ -60,7 +63,7 @@ class Program:
 KILL, RACE, PAIRS = "scripts.nightly.kill_processes", "scripts.nightly.race_put_if_absent", "scripts.nightly.pairs_of_faults"
 TESTS = ("-q", "-m", "nightly", "-n", "2", "--dist", "loadgroup", "--timeout", "3600")
 EXAMPLES = ("-q", "-m", "hypothesis", "-n", "2", "--hypothesis-profile", "night", "--timeout", "3600")
-"""The property tests with random examples; one that fails is printed with the blob that repeats it."""
+"""The property tests with random examples. A failure is printed with the blob that reproduces it."""
 PROGRAMS = (
     Program("simulate", "scripts.nightly.simulate", cores=2, minutes=75),
     Program("properties", "scripts.nightly.properties", ("--jobs", "2"), "--steps", 1_020_000, cores=2, minutes=240),
@@ -89,7 +92,7 @@ PROGRAMS = (
 
 @dataclass
 class Started:
-    """A program that runs, or did."""
+    """A program that is running, or has ended."""
 
     program: Program
     process: subprocess.Popen[bytes]
@@ -99,7 +102,7 @@ class Started:
     result: str = "running"
 
     def look(self) -> bool:
-        """Whether it has ended; beyond its time it is ended, with all that it has started."""
+        """Whether the program has ended. If its time is over, it is ended with all that it has started."""
         code = self.process.poll()
         self.seconds = round(time.monotonic() - self.begun, 1)
         if code is None and self.seconds > self.program.minutes * 60:
@@ -115,7 +118,7 @@ class Started:
         self.process.wait()
 
     def lines(self) -> list[dict[str, Any]]:
-        """What it printed to be kept."""
+        """The JSON objects with a `measure` that it has printed."""
         found = []
         for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("{"):
@@ -135,7 +138,7 @@ def start(program: Program, scale: float) -> Started:
 
 
 def run(programs: Sequence[Program], cores: int, minutes: float, scale: float) -> list[Started]:
-    """As many at a time as there are cores for; what could not be started in time is missing in the end."""
+    """Run as many programs in parallel as there are cores for. Those that could not be started in time are not in the result."""
     begun, waiting = time.monotonic(), list(programs)
     running: list[Started] = []
     ended: list[Started] = []
@@ -162,17 +165,17 @@ def run(programs: Sequence[Program], cores: int, minutes: float, scale: float) -
 
 
 def keep(started: Started) -> None:
-    """Add what it measured to the results."""
-    told = {"program": started.program.name, "result": started.result, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    """Add what the program has measured to the results."""
+    common = {"program": started.program.name, "result": started.result, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     lines = started.lines() or [{"measure": started.program.name, "seconds": started.seconds}]
     with RESULTS.open("a", encoding="utf-8") as sink:
         for line in lines:
-            sink.write(json.dumps({**line, **told}) + "\n")
+            sink.write(json.dumps({**line, **common}) + "\n")
     print(f"{started.program.name}: {started.result} after {started.seconds:.0f} s", flush=True)
 
 
 def table(programs: Sequence[Program], ended: Sequence[Started]) -> str:
-    """A line for each measure."""
+    """A table with a line for each measure."""
     by_name = {started.program.name: started for started in ended}
     rows = [("program", "result", "seconds", "figures")]
     for program in programs:
@@ -192,17 +195,17 @@ def _is_figure(key: str, value: Any) -> bool:
 
 
 def _last_line(started: Started) -> str:
-    """The summary of pytest."""
+    """The last line of the output: pytest's summary."""
     lines = started.log.read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line.strip("= ") for line in reversed(lines) if line.strip()), "")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", default=[], help="programs whose name holds this; repeatable")
+    parser.add_argument("--only", action="append", default=[], help="programs whose name contains this; repeatable")
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--minutes", type=float, default=90, help="no program starts later")
-    parser.add_argument("--scale", type=float, default=1.0, help="size of every program that has one")
+    parser.add_argument("--minutes", type=float, default=90, help="start no program after this time")
+    parser.add_argument("--scale", type=float, default=1.0, help="scale the size of each program that has one")
     arguments = parser.parse_args()
     chosen = [p for p in PROGRAMS if not arguments.only or any(word in p.name for word in arguments.only)]
     begun = time.monotonic()

@@ -1,10 +1,10 @@
-"""The simulation at its nightly size: complete searches, a million random schedules, every planted bug from scratch.
+"""The simulation at its nightly size: complete searches, a million random schedules, and a search for each planted bug.
 
     python -m scripts.nightly.simulate --schedules 1000000 --jobs 2
     python -m scripts.nightly.simulate --schedules 2000 --only random
 
-Prints one JSON line per measure and adds it to build/simulate.jsonl, and to stderr how far it is; a replay line for every
-schedule that went wrong; exit code 1 if there is one, or if a planted bug was not found.
+Prints a JSON line per measure and adds it to build/simulate.jsonl; prints progress on stderr, and a line to replay each schedule
+that went wrong. The exit code is 1 if there is one, or if a planted bug was not found.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ TWO_ACTORS = (
     "slow-writer-restart",
 )
 THREE_ACTORS = ("three-writers", "writers-compactor", "writer-compactors")
-"""Complete without faults; with one fault and two interruptions."""
+"""Scenarios that are searched completely without faults, and with one fault and two interruptions."""
 BOUNDED = {"writer-compactor-expiry": 2, "writers-compactor-expiry": 1, "checked-writers-compactor": 2, "checked-counter": 2}
 RANDOM = (*THREE_ACTORS, *BOUNDED)
 
 
 @dataclass(frozen=True)
 class Task:
-    """One search. `schedules` and `seed` are for random ones, `switches` bounds interruptions, `faults` None: the scenario's."""
+    """A search. `schedules`, `seed`: of random ones; `switches`: limits interruptions; `faults`: None for the scenario's own."""
 
     measure: str
     scenario: str = ""
@@ -68,7 +68,7 @@ class Task:
 
 @dataclass
 class Measure:
-    """Sums over tasks; `distinct` counts different random schedules."""
+    """The totals of tasks. `distinct`: the number of different random schedules."""
 
     measure: str
     schedules: int = 0
@@ -120,7 +120,7 @@ def tasks(schedules: int, vector_schedules: int, kind_schedules: int, seed: int)
 
 
 def carry_out(task: Task) -> Done:
-    """In a worker process, which keeps nearly all that it makes, so that looking for garbage is seldom worth it."""
+    """Run a search in a worker process. It keeps nearly all objects, so garbage collection is rarely worth its time."""
     gc.set_threshold(100_000, 50, 100)
     begun, digests = time.process_time(), []
     with quick_metadata():
@@ -143,7 +143,7 @@ def _digest(text: str) -> int:
 
 
 def find_planted(name: str) -> Result:
-    """A planted bug that is not found makes the search incomplete."""
+    """Search for a planted bug. If it is not found, the search counts as incomplete."""
     mutation = next(m for m in MUTATIONS if m.name == name)
     with mutation.plant():
         result = explore(scenario(mutation.scenario), most_schedules=20_000, most_switches=mutation.most_switches)
@@ -152,13 +152,13 @@ def find_planted(name: str) -> Result:
 
 
 def twice(seed: int, count: int) -> Result:
-    """Random schedules, replayed: the disks must be equal."""
-    result, chance = Result("same schedule twice", complete=True), random.Random(seed)
+    """Run random schedules twice: the disks must be equal."""
+    result, generator = Result("same schedule twice", complete=True), random.Random(seed)
     for _ in range(count):
-        name = chance.choice(RANDOM)
+        name = generator.choice(RANDOM)
         run = Run(scenario(name))
         while not run.is_over:
-            run.take(chance.choice(run.choices() if chance.random() < 0.03 else run.calls()))
+            run.take(generator.choice(run.choices() if generator.random() < 0.03 else run.calls()))
         run.discard()
         result.count(run)
         if replay(scenario(name), run.steps).disk.image() != run.disk.image():
@@ -167,7 +167,7 @@ def twice(seed: int, count: int) -> Result:
 
 
 def collect(chosen: Sequence[Task], jobs: int, keep: Callable[[Measure], None]) -> tuple[list[Measure], list[str], list[str]]:
-    """Measures in the order of the tasks, replay lines of what went wrong, tasks that did not end as they should."""
+    """The measures in the order of the tasks, lines to replay what went wrong, and tasks that did not end as they should."""
     measures: dict[str, Measure] = {}
     digests: dict[str, set[int]] = {}
     wrong: list[str] = []
@@ -195,7 +195,7 @@ def collect(chosen: Sequence[Task], jobs: int, keep: Callable[[Measure], None]) 
             digests.setdefault(task.scenario, set()).update(done.digests)
             measure.distinct = sum(map(len, digests.values()))
         wrong += map(str, result.findings)
-        print(f"{task.measure}: {task.scenario}: {_told(done)}; {_so_far(measure)}", file=sys.stderr, flush=True)
+        print(f"{task.measure}: {task.scenario}: {_summary(done)}; {_so_far(measure)}", file=sys.stderr, flush=True)
         if task.schedules is None and not result.complete and not result.findings:
             measure.incomplete += 1
             odd.append(f"{task.measure}: {task.scenario} did not end as it should")
@@ -204,8 +204,8 @@ def collect(chosen: Sequence[Task], jobs: int, keep: Callable[[Measure], None]) 
     return list(measures.values()), wrong, odd
 
 
-def _told(done: Done) -> str:
-    """The end of one search: a random one is never complete."""
+def _summary(done: Done) -> str:
+    """How a search ended. A random one is never complete."""
     result = done.result
     end = "random" if done.task.schedules is not None else "complete" if result.complete else "NOT COMPLETE"
     return f"{end}, {result.schedules:,} schedules, {result.states:,} states, {done.cpu_seconds:,.1f} s of CPU"
@@ -228,11 +228,11 @@ def keep(measure: Measure) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--schedules", type=int, default=1_002_000, help="random schedules of three and four actors")
-    parser.add_argument("--vector-schedules", type=int, default=1_000_000, help="those of tables with vectors and changelogs")
-    parser.add_argument("--kind-schedules", type=int, default=100_000, help="those of append, postponed and dynamic tables")
+    parser.add_argument("--vector-schedules", type=int, default=1_000_000, help="of tables with vectors and changelogs")
+    parser.add_argument("--kind-schedules", type=int, default=100_000, help="of append, postponed and dynamic tables")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="measures whose name holds this word")
+    parser.add_argument("--only", default="", help="measures whose name contains this word")
     arguments = parser.parse_args()
     counts = arguments.schedules, arguments.vector_schedules, arguments.kind_schedules
     chosen = [task for task in tasks(*counts, arguments.seed) if arguments.only in task.measure]

@@ -1,9 +1,10 @@
-"""A soak test: writers of a write-only table, and next to them the compaction service and expiry.
+"""A soak test: writers of a write-only table beside the compaction service and expiry.
 
     python -m scripts.nightly.soak_compaction --seconds 600
 
-Each writer has keys of its own and remembers what it wrote. In the end: the service met no conflict, sorted runs stayed
-within what can be written between two of its rounds, it ended cleanly, the rows are right, and no file is an orphan.
+Each writer has keys of its own and remembers what it wrote. In the end the service must have met no conflict and ended cleanly,
+there must never have been more sorted runs than can be written between two of its rounds, the rows must be right, and no file may
+be an orphan.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ BUCKETS, TRIGGER, KEYS = 2, 4, 2_000
 
 @dataclass
 class Soak:
-    """Where it happens, and what was seen."""
+    """The table, and what was observed."""
 
     folder: Path
     seconds: float
@@ -74,7 +75,7 @@ class Soak:
 
     @property
     def rounds(self) -> Path:
-        """A line for each round, in a file: a pipe that is not read for ten minutes would fill and block the service."""
+        """The file with a line for each round. A pipe that is not read for ten minutes would fill up and block the service."""
         return self.folder / "rounds.ndjson"
 
     @property
@@ -104,7 +105,7 @@ class Soak:
         commits = sum(note["commits"] for note in notes)
         allowed = self._allowed(rounds, commits)
         if self.most_runs > allowed:
-            self.faults.append(f"{self.most_runs} sorted runs, at most {allowed} can have come between two rounds")
+            self.faults.append(f"{self.most_runs} sorted runs, but at most {allowed} can be written between two rounds")
         if sorted_runs(context) > TRIGGER:
             self.faults.append(f"{sorted_runs(context)} sorted runs are left without writers")
         orphans = data_files(context) - named_files(context)
@@ -124,7 +125,7 @@ class Soak:
         }
 
     def _allowed(self, rounds: list[dict[str, Any]], commits: int) -> int:
-        """Runs that a round may leave, and all that can be committed until the end of the next: two gaps at twice the rate."""
+        """The runs that a round may leave, and what can be committed until the end of the next: two gaps at twice the rate."""
         starts = [_seconds_of_day(done["time"]) for done in rounds]
         gaps = [(b - a) % 86400 for a, b in itertools.pairwise(starts)]
         rate = commits / self.seconds
@@ -137,14 +138,14 @@ def _seconds_of_day(text: str) -> float:
 
 
 def sorted_runs(context: TableContext) -> int:
-    """Most of any bucket."""
+    """The maximum number of sorted runs of any bucket."""
     states = bucket_files(context, context.snapshots.latest()).values()
     levels = [[file.level for file in state.files] for state in states]
     return max((each.count(0) + len(set(each) - {0}) for each in levels), default=0)
 
 
 def named_files(context: TableContext) -> set[str]:
-    """Data files of all snapshots that are left."""
+    """The data files of all remaining snapshots."""
     named = live_files(context)
     for number in context.snapshots.ids():
         for state in bucket_files(context, context.snapshots.get(number)).values():
@@ -153,15 +154,15 @@ def named_files(context: TableContext) -> set[str]:
 
 
 def write_on(folder: Path, number: int, seconds: float) -> None:
-    """Upserts and deletes of this writer's keys, and what must be left of them."""
-    context, chance = TableContext.open(str(folder / "t")), random.Random(number)
+    """Upsert and delete this writer's keys, and record the rows that must remain."""
+    context, generator = TableContext.open(str(folder / "t")), random.Random(number)
     kept: dict[int, int] = {}
     end, commits = time.monotonic() + seconds, 0
     while time.monotonic() < end:
         changes = []
-        for key in chance.sample(range(KEYS), 40):
-            identifier, n = number * KEYS + key, chance.randrange(10**9)
-            kind = "-D" if chance.random() < 0.1 else "+I"
+        for key in generator.sample(range(KEYS), 40):
+            identifier, n = number * KEYS + key, generator.randrange(10**9)
+            kind = "-D" if generator.random() < 0.1 else "+I"
             changes.append({"id": identifier, "n": n, "text": f"{n:x}" * 4, "_op": kind})
             if kind == "-D":
                 kept.pop(identifier, None)

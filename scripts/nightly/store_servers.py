@@ -1,12 +1,12 @@
-"""Azurite and fake-gcs-server, which others made, under the tests of Azure and Google Cloud Storage, and a race of processes.
+"""Runs the tests of Azure and Google Cloud Storage, and a race of processes, against Azurite and fake-gcs-server.
 
-    python -m scripts.nightly.store_servers                                                # the programs that are on PATH
+    python -m scripts.nightly.store_servers                                                # the programs on PATH
     python -m scripts.nightly.store_servers --azurite DIR/node_modules/.bin/azurite-blob --fake-gcs-server DIR/fake-gcs-server
     npm install azurite                                                                    # Node 20 or newer
     GOBIN=DIR go install github.com/fsouza/fake-gcs-server@latest                          # takes minutes
 
-Prints a JSON line for each; exit code 1 if a test failed, or a round had another number of winners than one; 77 if neither
-program is there.
+Prints a JSON line for each. The exit code is 1 if a test failed, or a round did not have exactly one winner; 77 if neither
+program was found.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TESTS = "tests/storage/test_other_object_stores.py"
 
 
 def tests_pass(name: str, program: StoreProgram) -> bool:
-    """Every outcome of a put, lost answers, bodies that are cut off, whole commands."""
+    """Run the tests of a store: all outcomes of a put, lost responses, bodies that are cut off, whole commands."""
     environment = {**os.environ, TESTED[name][1]: program.path}
     words = [sys.executable, "-m", "pytest", "-q", "-m", "nightly or not nightly", "-k", name, TESTS]
     return subprocess.run(words, cwd=ROOT, env=environment, stdout=sys.stderr).returncode == 0

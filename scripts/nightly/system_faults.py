@@ -1,10 +1,10 @@
-"""Commands whose system calls fail: EIO, ENOSPC, EROFS, EACCES, once or from then on, at a call of chance.
+"""Commands whose system calls fail with EIO, ENOSPC, EROFS or EACCES, once or from then on, at a random call.
 
     python -m scripts.nightly.system_faults --faults 2000
 
-Starts itself again with a small library loaded before the C library, which a C compiler of this machine makes; without one it
-says that it cannot run here (exit code 77). Prints one JSON line; exit code 1 if a command reported something false, ended with
-a traceback, or left a table that could not be worked with.
+The program compiles a small library and starts itself again with that library loaded before the C library; without a C compiler
+it cannot run (exit code 77). Prints a JSON line. The exit code is 1 if a command reported something false, ended with a
+traceback, or left a table that could not be used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="commands whose words hold this")
+    parser.add_argument("--only", default="", help="commands whose text contains this")
     arguments = parser.parse_args()
     if not sys.platform.startswith("linux") or compiler() is None:
         print(

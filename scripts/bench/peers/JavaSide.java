@@ -34,8 +34,8 @@ import org.apache.paimon.table.source.Split;
 import org.apache.paimon.types.DataTypes;
 
 /**
- * Java's side. Commands, one a line: "create TABLE BUCKETS", "rows FILE.csv ..." (into memory, so that parsing is not
- * measured), "write TABLE FIRST END" (batches of rows, by number), "scan TABLE", "compact TABLE". One JSON line each.
+ * Java's side. Commands, one per line: "create TABLE BUCKETS", "rows FILE.csv ..." (into memory, so that parsing is not
+ * measured), "write TABLE FIRST END" (batches of rows, by number), "scan TABLE", "compact TABLE". Each answers with a JSON line.
  */
 public class JavaSide {
     private static final int THREADS = 2;
@@ -103,7 +103,7 @@ public class JavaSide {
         void of(StreamTableWrite writer, int share) throws Exception;
     }
 
-    /** Each thread has a writer of its own and every THREADS-th bucket; what they made is committed at once. */
+    /** Each thread has a writer of its own and every THREADS-th bucket. All results are committed at once. */
     private static void commit(FileStoreTable table, Share work) throws Exception {
         long number = ++commits;
         List<Callable<List<CommitMessage>>> shares = new ArrayList<>();
@@ -154,7 +154,7 @@ public class JavaSide {
         return ", \"rows\": " + rows + ", \"sum\": " + sum + ", \"touched\": " + touched;
     }
 
-    /** Looks at one number and both texts of each row, so that lazily decoded columns count. */
+    /** Reads a number and both strings of each row, so that lazily decoded columns count. */
     private static long[] read(ReadBuilder builder, Split split) throws Exception {
         long rows = 0, sum = 0, touched = 0;
         try (RecordReader<InternalRow> reader = builder.newRead().createReader(split)) {

@@ -1,4 +1,4 @@
-"""The columns of the table that every side writes; decimals and times cost some engines more than numbers do."""
+"""The columns of the table that all sides write. Decimals and timestamps cost some engines more than integers do."""
 
 COLUMNS = {
     "id": "BIGINT NOT NULL",

@@ -1,4 +1,4 @@
-"""pypaimon's side; the table lies in WAREHOUSE/bench.db/t."""
+"""pypaimon's side. The table is in WAREHOUSE/bench.db/t."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""paimon-rust's side (package pypaimon-rust); the table lies in WAREHOUSE/bench.db/t."""
+"""paimon-rust's side (package pypaimon-rust). The table is in WAREHOUSE/bench.db/t."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""The loop of one side: a program that carries out requests, one JSON line in, one out with wall and CPU seconds.
+"""The main loop of a side: reads requests and answers them with wall and CPU seconds, one JSON line each.
 
-It runs under any interpreter, beside whatever packages its engine needs.
+It runs under any interpreter, with the packages that its engine needs.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def serve(commands: Mapping[str, Callable[..., Any]]) -> None:
-    """Serve `commands`: name -> function of the line's other members, which returns what to report besides the times."""
+    """Serve requests. `commands`: name -> function of the line's other members that returns what to report besides the times."""
     answers, sys.stdout = sys.stdout, sys.stderr  # libraries may print
     for line in sys.stdin:
         told = json.loads(line)

@@ -1,4 +1,4 @@
-"""A session of `spark_peer` that stays: tables of WAREHOUSE/bench.db by this package, or with JARS by Java's paimon-spark.
+"""A session of `spark_peer`, for tables of WAREHOUSE/bench.db: with this package, or if JARS are given, with Java's paimon-spark.
 
     spark_side.py WAREHOUSE [JARS]
 
@@ -55,7 +55,7 @@ class Theirs:
         self.spark = spark
 
     def rows(self, table, columns=None, where=None):
-        """The DataFrame is told the same afterwards: Spark knows of no other way."""
+        """The rows. Columns and filter are applied to the DataFrame, the only way that Spark has."""
         return self.spark.table(f"peer.bench.{table}")
 
     def write(self, table, source):

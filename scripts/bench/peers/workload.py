@@ -1,4 +1,4 @@
-"""The workload of all sides: one shuffled load, then smaller upserts of which a twentieth are new keys, as Parquet and CSV."""
+"""The workload of all sides: a shuffled load, then smaller upserts with a twentieth of new keys, as Parquet and CSV."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST_MILLI = 1_700_000_000_000
 
 
 def write_workload(folder: Path, rows: int, upserts: int, upsert_rows: int) -> None:
-    """Files `in-0`, `in-1`, ... with the endings parquet and csv; the same rows at every call."""
+    """Write the files `in-0`, `in-1`, ... with the extensions parquet and csv. Each call writes the same rows."""
     random = np.random.default_rng(11)
     batches = [random.permutation(rows)]
     batches += [random.choice(rows + rows // 20, upsert_rows, replace=False) for _ in range(upserts)]
