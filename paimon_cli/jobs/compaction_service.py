@@ -20,8 +20,8 @@ from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import FAIL, MIN_MEMORY, NO_BUCKETS, CompactionPlan, CompactRequest, Standing, States
-from paimon_cli.jobs.engine import Engine, NoProgress, Progress
-from paimon_cli.jobs.engine_choice import LOCAL, LocalEngine
+from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
+from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.service_turn import NO_UPKEEP, NOT_KEPT_UP, Turn, Upkeep, UpkeepDone, look, take

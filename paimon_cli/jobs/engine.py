@@ -1,10 +1,14 @@
-"""The interfaces between a job and its surroundings: the engine that runs its tasks, and the display of its progress."""
+"""What a job needs of its surroundings: an engine that runs its tasks, and a display of its progress.
+
+Here are both interfaces, and the engine that runs tasks in this process, without a JVM.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -123,6 +127,68 @@ class Engine(Protocol):
     def stop(self) -> None:
         """Release everything; may be called twice."""
         ...
+
+
+class LocalEngine:
+    """Runs tasks in this process, `parallelism` at a time (Arrow and numpy release the GIL)."""
+
+    name = "local"
+    reason = ""
+    retries_tasks = False
+
+    def __init__(self, parallelism: int = 1) -> None:
+        self._parallelism = parallelism
+
+    @property
+    def tasks_per_process(self) -> int:
+        return self._parallelism
+
+    def prepare(self, work: Work, progress: Progress) -> None:
+        """Nothing to prepare."""
+
+    def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
+        if self._parallelism > 1 and len(tasks) > 1:
+            return _run_in_threads(self._parallelism, function, tasks, on_done)
+        results: list[R] = []
+        for task in tasks:
+            try:
+                result = function(task)
+            except PaimonError as error:
+                raise TasksFailed(results, error) from error
+            results.append(result)
+            if on_done is not None:
+                on_done(result)
+        return results
+
+    def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
+        from paimon_cli.write.table_writer import write_rows  # loads Arrow, which commands on metadata do without
+
+        progress.start("Writing rows", None)
+        try:
+            return write_rows(plan.with_assigners(1), tallies, progress.advance, self._parallelism)
+        finally:
+            progress.finish()
+
+    def stop(self) -> None:
+        """Nothing to release."""
+
+
+def _run_in_threads(threads: int, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None) -> list[R]:
+    """The results in task order. After an error or Ctrl-C, waiting tasks are dropped and running tasks have ended."""
+    pool = ThreadPoolExecutor(threads)
+    futures = [pool.submit(function, task) for task in tasks]
+    try:
+        for future in as_completed(futures):
+            result = future.result()
+            if on_done is not None:
+                on_done(result)
+    except PaimonError as error:
+        pool.shutdown(wait=True, cancel_futures=True)
+        finished = [f.result() for f in futures if f.done() and not f.cancelled() and f.exception() is None]
+        raise TasksFailed(finished, error) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    return [future.result() for future in futures]
 
 
 @contextlib.contextmanager

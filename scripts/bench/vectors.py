@@ -33,8 +33,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.read.scan_plan import Split, plan_scan

@@ -33,8 +33,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.check import check_table
 from paimon_cli.invariants.violation import ERROR
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.storage.catalog_options import LockSettings

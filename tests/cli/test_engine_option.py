@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine
 from tests.cli.calling import Run
 
 

@@ -23,8 +23,7 @@ from paimon_cli.history.snapshots_and_schemas import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
-from paimon_cli.jobs.engine import NoProgress, TasksFailed
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress, TasksFailed
 from paimon_cli.jobs.metadata_jobs import run_restore
 from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
 from paimon_cli.jobs.table_change import write_files

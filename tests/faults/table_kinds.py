@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from tests.faults.bench import Actor, Bench, Rows
 from tests.faults.operation import IDENTIFIER, USER, Operation, times_compacted, times_job, write_of

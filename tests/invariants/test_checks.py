@@ -13,8 +13,7 @@ from paimon_cli.invariants.check import check_rows, check_table
 from paimon_cli.invariants.repair_plan import BY_HAND, plan_repair
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import ERROR, MEANINGS, META, WARNING, Violation
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
 from paimon_cli.maintain.expire_snapshots import plan_expiry
 from paimon_cli.maintain.needed_files import all_ids

@@ -9,8 +9,7 @@ import pytest
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.violation import BY_CODE, INVARIANTS
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.verify_job import LEVELS, VerifyReport, VerifyRequest, run_verify
 from tests.goldens import GOLDENS, Golden, golden_table
 from tests.invariants.damaged_tables import SOUND, Bench

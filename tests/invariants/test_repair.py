@@ -18,8 +18,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.hash_indexes import hashes_of
 from paimon_cli.invariants.repair_plan import BY_HAND, RepairPlan, plan_repair
 from paimon_cli.invariants.violation import ERROR
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.metadata_jobs import apply_repair
 from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
 from paimon_cli.metadata.data_file import CommitMessage

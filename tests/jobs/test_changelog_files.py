@@ -15,8 +15,7 @@ from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.errors import FilesConflict, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.metadata.data_file import SOURCE_APPEND, ManifestEntry
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND

@@ -18,8 +18,7 @@ from paimon_cli.errors import FilesConflict, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.compaction_service import CompactionService, ServedTable, ServiceRound
-from paimon_cli.jobs.engine import TasksFailed
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, TasksFailed
 from paimon_cli.jobs.process import StopSignals, Terminated
 from tests.rivals import beside
 from tests.tables import compact, make_table, write

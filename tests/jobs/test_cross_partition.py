@@ -17,8 +17,7 @@ from paimon_cli.errors import BadInput, BucketsConflict, DamagedFile, NotSupport
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.check import check_table
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.jobs.write_job import write_input
 from paimon_cli.jobs.write_request import WriteRequest, plan_write

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from paimon_cli.errors import UsageError
-from paimon_cli.jobs.engine import Engine, NoProgress, Progress, Work
-from paimon_cli.jobs.engine_choice import AutoEngine, EngineRequest, LocalEngine, Threshold, open_engine
+from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress, Work
+from paimon_cli.jobs.engine_choice import AutoEngine, EngineRequest, Threshold, open_engine
 
 
 class StandIn(LocalEngine):

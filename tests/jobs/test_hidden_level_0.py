@@ -12,8 +12,7 @@ from paimon_cli.errors import FilesConflict
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
-from paimon_cli.jobs.engine import NoProgress, run_traced
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress, run_traced
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from tests.rivals import beside, files_of
 from tests.tables import compact, make_table, rows, write

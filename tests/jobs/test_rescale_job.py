@@ -16,8 +16,7 @@ from paimon_cli.errors import Conflict, DataConflict, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import write_job
-from paimon_cli.jobs.engine import Engine, NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress
 from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescale
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.metadata.snapshot import OVERWRITE, Snapshot

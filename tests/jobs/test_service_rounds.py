@@ -19,8 +19,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import compaction_service
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.compaction_service import CompactionService, ServedTable, ServiceRound, TableRound
-from paimon_cli.jobs.engine import NoProgress, Progress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.service_turn import Upkeep
 from paimon_cli.storage.local_storage import LocalStorage

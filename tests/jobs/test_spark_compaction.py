@@ -12,8 +12,7 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
 from tests.jobs.test_changelog_files import changelog
 from tests.tables import Row, compact, live_files, make_table, rows, write

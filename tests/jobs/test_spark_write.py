@@ -23,8 +23,7 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.write import Received, Shuffle, chunks_of, end_marks, gathered
 from paimon_cli.jobs.write_job import run_write

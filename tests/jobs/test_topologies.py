@@ -12,8 +12,7 @@ from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.errors import DataConflict
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.metadata.data_file_schema import UPDATE_AFTER

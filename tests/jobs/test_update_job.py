@@ -15,8 +15,7 @@ import pytest
 from paimon_cli.errors import BadInput, DataConflict, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.row_change import RowChange
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, plan_update, run_update
 from paimon_cli.sql.predicate import parse_predicate

@@ -16,8 +16,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest import row_sources
 from paimon_cli.ingest.row_sources import ArrowRows, FileRows
 from paimon_cli.ingest.text_form import PLAIN, TextForm
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.write_job import WriteSummary, run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from tests.tables import data_files, make_table, rows

@@ -12,8 +12,7 @@ from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.metadata_jobs import run_rollback
 from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
 from paimon_cli.jobs.update_job import UpdateRequest, run_update

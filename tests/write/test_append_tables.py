@@ -17,8 +17,7 @@ from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.spark.write import portions_of, write_portion, write_where_read
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta

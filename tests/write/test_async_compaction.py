@@ -18,8 +18,7 @@ from paimon_cli.compact.bucket_compactor import MergeRewriter
 from paimon_cli.errors import BadInput, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
-from paimon_cli.jobs.engine import Progress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, Progress
 from paimon_cli.lab.lab_table import LabRandom
 from paimon_cli.lsm.compaction_picker import Rewrite
 from paimon_cli.metadata.data_file import CommitMessage

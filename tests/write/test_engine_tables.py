@@ -10,8 +10,7 @@ import pytest
 from paimon_cli.catalog.definition_check import check_definition
 from paimon_cli.catalog.table_definition import TableDefinition
 from paimon_cli.errors import BadInput, UsageError
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from tests.tables import compact, make_table, rows, write
 

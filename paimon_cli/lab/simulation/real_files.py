@@ -25,8 +25,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_bucket, check_file
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
-from paimon_cli.jobs.engine import Progress
-from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.engine import LocalEngine, Progress
 from paimon_cli.jobs.postponed_rows import WaitingRows
 from paimon_cli.lab.simulation.scenario import Rows
 from paimon_cli.lab.simulation.script import forget_scripts
