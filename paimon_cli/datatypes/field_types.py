@@ -22,8 +22,9 @@ from paimon_cli.datatypes.data_type import (
     TimestampType,
     TimeType,
     VectorType,
+    check_field_names,
 )
-from paimon_cli.datatypes.type_text import check_field_names, parse_type_text, quoted_name
+from paimon_cli.datatypes.type_text import parse_type_text, quoted_name
 from paimon_cli.errors import UsageError
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections import Counter
 from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple
@@ -36,25 +34,10 @@ from paimon_cli.datatypes.data_type import (
     StringType,
     TimestampType,
     TimeType,
+    check_field_names,
+    is_java_whitespace,
 )
 from paimon_cli.errors import UsageError
-
-_CONTROL_SPACES = frozenset("\t\n\v\f\r\x1c\x1d\x1e\x1f")
-_NO_BREAK_SPACES = frozenset("\u00a0\u2007\u202f")
-_ASCII_PRINTABLE = frozenset(map(chr, range(0x21, 0x7F)))
-
-
-def is_java_whitespace(char: str) -> bool:
-    """Java's `Character.isWhitespace`, which unlike Python's `isspace` excludes U+0085 and no-break spaces."""
-    if char in _ASCII_PRINTABLE:
-        return False
-    return char in _CONTROL_SPACES or (char not in _NO_BREAK_SPACES and unicodedata.category(char) in ("Zs", "Zl", "Zp"))
-
-
-def is_java_blank(text: str) -> bool:
-    """Whether `text` is empty or consists of white space only, by Java's definition."""
-    return all(map(is_java_whitespace, text))
-
 
 _TOKEN = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|[(),<>:]|[^\s(),<>'`:]+|\S")
 _PLAIN: dict[str, DataType] = {
@@ -88,15 +71,6 @@ def parse_type_text(text: str, *, sql: bool = False) -> DataType:
     result = reader.type()
     reader.expect_end()
     return result
-
-
-def check_field_names(names: list[str]) -> None:
-    """Raise `UsageError` unless the field names of a ROW or table are unique and not blank, as Java requires."""
-    if any(is_java_blank(name) for name in names):
-        raise UsageError("a field has a blank name", "field names need at least one character that is not white space")
-    doubles = sorted(name for name, times in Counter(names).items() if times > 1)
-    if doubles:
-        raise UsageError(f"field names are used twice: {', '.join(doubles)}", "field names must be unique", names=doubles)
 
 
 class _Reader:

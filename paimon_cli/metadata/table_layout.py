@@ -21,11 +21,11 @@ from paimon_cli.datatypes.data_type import (
     StringType,
     TimestampType,
     TimeType,
+    is_java_blank,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import Timestamp, date_text, sql_time_text, timestamp_parts
 from paimon_cli.datatypes.java_float_text import java_double_text, java_float_text
-from paimon_cli.datatypes.type_text import is_java_blank
 from paimon_cli.errors import DamagedFile, NotSupported
 
 SNAPSHOT_PREFIX = "snapshot-"

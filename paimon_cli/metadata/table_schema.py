@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.data_type import DataField, DataType, check_field_names
 from paimon_cli.datatypes.field_types import field_from_json, field_to_json
-from paimon_cli.datatypes.type_text import check_field_names
 from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.metadata.snapshot import dump_java_json
 from paimon_cli.options.table_options import TableOptions

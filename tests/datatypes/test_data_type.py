@@ -19,6 +19,8 @@ from paimon_cli.datatypes.data_type import (
     StringType,
     TimestampType,
     TimeType,
+    is_java_blank,
+    is_java_whitespace,
 )
 from paimon_cli.datatypes.field_types import parse_sql_type, parse_type, type_to_json, type_to_sql
 
@@ -68,3 +70,9 @@ def test_parts_are_the_type_and_all_inside_it() -> None:
 def test_a_multiset_counts_its_elements() -> None:
     t = MultisetType(STRING)
     assert (t.key, t.value) == (STRING, INT.with_nullable(False))
+
+
+def test_where_white_space_of_java_and_python_differs() -> None:
+    assert all(map(is_java_whitespace, " \t\n\x0b\x0c\r\x1c\x1d\x1e\x1f\u2003\u2028\u2029\u3000\u1680"))
+    assert not any(map(is_java_whitespace, "\x85\xa0\u2007\u202f\u200b\x00a"))
+    assert is_java_blank("") and is_java_blank(" \u3000") and not is_java_blank("\xa0")
