@@ -64,14 +64,14 @@ class Runtime:
         """The engine, not started yet. `parallelism`: the most concurrent threads of this process, or tasks on Spark."""
         if self.given_engine is not None:
             return self.given_engine
-        from paimon_cli.jobs.engine_choice import THRESHOLD_KEY, EngineRequest, Threshold, open_engine
+        from paimon_cli.jobs.engine_choice import AUTO, THRESHOLD_KEY, EngineRequest, Threshold, open_engine
         from paimon_cli.metastore.settings import catalog_setting
 
+        threshold = Threshold()
         if self.spark_threshold is not None:
             threshold = Threshold.parse(self.spark_threshold, "--spark-threshold")
-        else:
-            setting = catalog_setting(THRESHOLD_KEY)
-            threshold = Threshold() if setting is None else Threshold.parse(setting, f"{THRESHOLD_KEY} of paimon.yaml")
+        elif self.engine == AUTO and (setting := catalog_setting(THRESHOLD_KEY)) is not None:
+            threshold = Threshold.parse(setting, f"{THRESHOLD_KEY} of paimon.yaml")
         return open_engine(EngineRequest(self.engine, self.master, self.spark_conf, parallelism, parallelism, threshold))
 
     @contextmanager

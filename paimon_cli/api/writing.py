@@ -164,10 +164,10 @@ class Writing(OpenedTable):
 
     def _mark_partitions(self, done: WriteSummary | UpdateSummary, user: str | None, number: int | None) -> None:
         """Mark the written partitions as done, if the table's options say so; a repeated commit marks them again."""
-        from paimon_cli.maintain.mark_done import mark_written, marks_written_partitions, partitions_of_commit
-
-        if not marks_written_partitions(self.context):
+        if not self.context.options.partition_end_input_to_done:
             return
+        from paimon_cli.maintain.mark_done import mark_written, partitions_of_commit
+
         partitions = {bucket_id.partition for bucket_id in done.touched} if done.snapshots else set()
         if done.already_committed:
             from paimon_cli.jobs.table_change import identity_of
