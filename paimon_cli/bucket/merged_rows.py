@@ -64,6 +64,8 @@ def _epoch_seconds(column: pa.Array) -> pa.Array:
     return pc.if_else(pc.greater_equal(seconds, MIN_EPOCH_MILLIS), pc.divide(seconds, 1000), seconds)
 
 
+ROW_NUMBER = "_ROW_NUMBER"
+"""The column of a merge that says which row of which file a merged row is."""
 RUN_BATCH_BYTES = 8 << 20
 """Decoded bytes that each run of a merge may hold."""
 MERGE_BYTES = 192 << 20
@@ -170,6 +172,7 @@ def merge_section(
     expiry: RecordExpiry | None = None,
     vectors: BucketVectors = NO_VECTORS,
     level_engine: MergeEngine | None = None,
+    first_numbers: Mapping[str, int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Merge the overlapping runs of one section of the bucket into one row per key. Retractions are kept.
 
@@ -178,6 +181,8 @@ def merge_section(
     `vectors` leave rows out before the merge. Between equal sequence numbers, of writers that did not know of each other, the
     order of the bucket's files decides. Sequence numbers in the result are those of `SnapshotOrder.in_merge`. `level_engine`:
     replaces the table's merge engine; it gets all keys, also those with one row, and the level of each row in a column LEVEL.
+    `first_numbers`: adds a column ROW_NUMBER, in which the rows of each file are numbered from the number of its name on; only
+    without `expiry` and `vectors`, for engines that return whole rows.
     """
     ages = {file.file_name: age for age, file in enumerate(bucket.files)}
     runs = sorted(section, key=lambda run: max((file.max_sequence_number, ages[file.file_name]) for file in run.files))
@@ -188,7 +193,8 @@ def merge_section(
 
     def open_run(run: SortedRun) -> Iterator[pa.RecordBatch]:
         for file in run.files:
-            for batch in _file_rows(context, bucket.bucket_id, file, columns, rows, vectors):
+            batches = _file_rows(context, bucket.bucket_id, file, columns, rows, vectors)
+            for batch in batches if first_numbers is None else _numbered(batches, first_numbers[file.file_name]):
                 numbered = order.in_merge(batch if expiry is None else expiry.kept(batch), file)
                 yield numbered if level_engine is None else with_level(numbered, file.level)
 
@@ -197,6 +203,14 @@ def merge_section(
     announce(context, bucket.bucket_id, [run.files[0] for run in runs[:most]])
     engine = level_engine or merge_engine(context.schema, context.options)
     return merge_in_passes(opened, context.schema.trimmed_primary_keys, engine, most, keys_repeat=level_engine is not None)
+
+
+def _numbered(batches: Iterable[pa.RecordBatch], first: int) -> Iterator[pa.RecordBatch]:
+    """The batches with a column ROW_NUMBER, counted from `first` on."""
+    for batch in batches:
+        numbers = pa.array(np.arange(first, first + batch.num_rows))
+        yield batch.append_column(pa.field(ROW_NUMBER, pa.int64(), nullable=False), numbers)
+        first += batch.num_rows
 
 
 def _levels_above_0(section: Section) -> int:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -111,9 +112,14 @@ class RowScan:
         return read_in_parallel(in_parts(self.context, self.plan.splits, readers), self._read, readers)
 
     def _read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """The rows of a split. Raises `NotFound` instead of `DamagedFile` if the snapshot expired while it was read."""
-        try:
+        with self.of_existing_snapshot():
             yield from read_split(self.context, split, self.physical_columns, self.predicate, self.request.keep_kinds)
+
+    @contextmanager
+    def of_existing_snapshot(self) -> Iterator[None]:
+        """A context for reading files of the plan: raises `NotFound` instead of `DamagedFile` if the snapshot has expired."""
+        try:
+            yield
         except DamagedFile as error:
             snapshot, tag = self.plan.snapshot, self.request.tag
             if snapshot is None or (tag is not None and self.context.tags.content(tag) is not None):

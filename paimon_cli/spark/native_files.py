@@ -1,19 +1,26 @@
-"""Which files of a scan Spark's own Parquet reader can read: those whose rows are all current, with columns found by name."""
+"""Which files of a scan Spark's own Parquet reader can read, and which of their rows it must leave out.
+
+It finds columns by name. The rows to leave out are those of deletion vectors and, where files overlap but a merge only chooses
+among their rows, the superseded ones. These are found here, on the driver, by merging the keys; in return Spark reads no column
+and no row group that the query does not need.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from paimon_cli.bucket.data_file_reader import file_format
-from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
+from paimon_cli.bucket.deletion_vectors import load_vectors
+from paimon_cli.bucket.superseded_rows import merge_chooses_rows, superseded_rows
 from paimon_cli.casts.column_cast import same_type
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.metadata.data_file import DataFileMeta
-from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.read.scan_plan import Split
 from paimon_cli.spark.spark_types import spark_condition
 from paimon_cli.storage.whole_file import ScratchStorage
@@ -25,7 +32,11 @@ GLOB_CHARACTERS = frozenset("{}[]*?\\")
 MAX_WORD_BYTES = 512 << 20
 """The most bytes of bitmaps that are broadcast to the executors; files whose vectors exceed it are read by Python workers."""
 MAX_TWINS = 8
-"""The most files with vectors and the same size: each takes a scan of its own. Further ones are read by Python workers."""
+"""The most files with bitmaps and the same size: each takes a scan of its own. Further ones are read by Python workers."""
+MAX_MERGED_ROWS = 16_000_000
+"""The most rows of overlapping files whose keys are merged on the driver, which takes about a second. In a larger table Python
+workers merge, in parallel.
+"""
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,8 @@ class NativeFile:
     """A data file for Spark's Parquet reader.
 
     `old_names`: for each column to read, its name in the file, None if the file does not have it. `has_retractions`: whether it
-    may contain rows that are deletes, which must be filtered out. `size`: in bytes.
+    may contain rows that are deletes, which must be filtered out. `size`: in bytes. `hidden`: the rows to leave out, as 64-bit
+    words with one bit for each row; None if there are none.
     """
 
     path: str
@@ -41,7 +53,7 @@ class NativeFile:
     old_names: tuple[str | None, ...]
     has_retractions: bool
     rows: int
-    vector: DeletionVector | None = field(default=None, repr=False)
+    hidden: np.ndarray | None = field(default=None, repr=False, compare=False)
 
 
 def divided(scan: RowScan, native: bool | None) -> tuple[list[NativeFile], list[Split]]:
@@ -71,38 +83,53 @@ class _NativeSplits:
     """Decides for each split of a scan whether Spark can read it."""
 
     def __init__(self, scan: RowScan, object_stores: bool) -> None:
+        self._scan = scan
         self._context = scan.context
         self._fields = tuple(scan.context.schema.field(name) for name in read_columns(scan))
         self._object_stores = object_stores
+        self._merges_keys = _is_worth_a_merge_of_keys(scan)
         self._names: dict[int, tuple[str | None, ...] | None] = {}
         self._word_bytes = 0
-        self._marked_sizes: Counter[int] = Counter()
+        self._hidden_sizes: Counter[int] = Counter()
 
     def files_of(self, split: Split) -> list[NativeFile] | None:
         """The files of the split; None if one of them needs this package."""
-        if split.needs_merge or split.before is not None or split.is_changelog:
+        if split.before is not None or split.is_changelog or (split.needs_merge and not self._merges_keys_of(split)):
             return None
-        vectors = load_vectors(self._context, split.bucket)
-        files = [self._file(split, file, vectors) for file in split.files]
-        found = [file for file in files if file is not None]
-        marked = [file for file in found if file.vector is not None]
-        words = sum(file.rows // 8 for file in marked)
-        sizes = self._marked_sizes + Counter(file.size for file in marked)
-        if len(found) < len(files) or self._word_bytes + words > MAX_WORD_BYTES or max(sizes.values(), default=0) > MAX_TWINS:
+        found = [file for file in (self._file(split, file) for file in split.files) if file is not None]
+        if len(found) < len(split.files) or self._word_bytes + sum(file.rows for file in found) // 8 > MAX_WORD_BYTES:
             return None
-        self._word_bytes += words
-        self._marked_sizes = sizes
-        return found
+        hidden = self._hidden_rows(split)
+        names = (file.file_name for file in split.files)
+        files = [_hiding(file, hidden.get(name), split.needs_merge) for name, file in zip(names, found, strict=True)]
+        with_words = [file for file in files if file.hidden is not None]
+        sizes = self._hidden_sizes + Counter(file.size for file in with_words)
+        if max(sizes.values(), default=0) > MAX_TWINS:
+            return None
+        self._word_bytes += sum(file.rows // 8 for file in with_words)
+        self._hidden_sizes = sizes
+        return files
 
-    def _file(self, split: Split, file: DataFileMeta, vectors: BucketVectors) -> NativeFile | None:
+    def _merges_keys_of(self, split: Split) -> bool:
+        return self._merges_keys and merge_chooses_rows(self._context, split.bucket)
+
+    def _hidden_rows(self, split: Split) -> Mapping[str, np.ndarray]:
+        """For the names of files: whether each row must be left out."""
+        if split.needs_merge:
+            with self._scan.of_existing_snapshot():
+                return superseded_rows(self._context, split.bucket)
+        vectors = load_vectors(self._context, split.bucket)
+        marked = ((file, vectors.of(file.file_name)) for file in split.files)
+        return {file.file_name: ~vector.live_rows(file.row_count) for file, vector in marked if vector is not None}
+
+    def _file(self, split: Split, file: DataFileMeta) -> NativeFile | None:
         names = self._old_names(file.schema_id)
         if names is None or file.external_path is not None or file_format(file.file_name) != "parquet":
             return None
         path = self._spark_path(self._context.data_file_path(split.bucket.partition, split.bucket.bucket, file))
         if path is None:
             return None
-        retractions = _may_hold_retractions(self._context, file)
-        return NativeFile(path, file.file_size, names, retractions, file.row_count, vectors.of(file.file_name))
+        return NativeFile(path, file.file_size, names, _may_hold_retractions(self._context, file), file.row_count)
 
     def _spark_path(self, path: str) -> str | None:
         if GLOB_CHARACTERS & set(path):
@@ -120,6 +147,30 @@ class _NativeSplits:
             old = {column.id: column for column in self._context.schemas.get(schema_id).fields}
             self._names[schema_id] = _matched(self._fields, old)
         return self._names[schema_id]
+
+
+def _is_worth_a_merge_of_keys(scan: RowScan) -> bool:
+    """Whether the query may need less than the scan reads, and the overlapping files have few enough rows."""
+    if len(scan.selection.columns) < len(scan.context.schema.fields) or scan.predicate is not None:
+        return False
+    rows = 0
+    for split in scan.plan.splits:
+        rows += split.row_count if split.needs_merge else 0
+        if rows > MAX_MERGED_ROWS:
+            return False
+    return True
+
+
+def _hiding(file: NativeFile, hidden: np.ndarray | None, with_retractions: bool) -> NativeFile:
+    """The file without the rows for which `hidden` (bool) is true; None hides none. `with_retractions`: these are among them."""
+    if hidden is None:
+        return file
+    retractions = file.has_retractions and not with_retractions
+    if not hidden.any():
+        return replace(file, has_retractions=retractions)
+    bits = np.zeros(-(-file.rows // 64) * 64, bool)
+    bits[: file.rows] = hidden
+    return replace(file, has_retractions=retractions, hidden=np.packbits(bits, bitorder="little").view(np.int64))
 
 
 def _matched(fields: Sequence[DataField], old: Mapping[int, DataField]) -> tuple[str | None, ...] | None:

@@ -1,8 +1,8 @@
-"""A table as a DataFrame: Spark's own Parquet reader for files that need no merge, Python workers for the others.
+"""A table as a DataFrame: Spark's own Parquet reader where rows only have to be left out, Python workers for other files.
 
 1. plan: `Table.scan` finds the snapshot and the splits that can contain matching rows.
 2. divide: `native_files` decides which files Spark reads.
-3. native: one Parquet scan for each group of similar files. Deletion vectors are bitmaps, one per file, in the query
+3. native: one Parquet scan for each group of similar files. The rows to leave out are bitmaps, one per file, in the query
    itself or broadcast; Spark tests them with the position of each row.
 4. others: merged by this package, in tasks that return Arrow batches.
 """
@@ -41,9 +41,9 @@ from paimon_cli.storage.whole_file import ScratchStorage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MAX_LITERAL_FILES = 16
+MAX_LITERAL_FILES = 8
 MAX_LITERAL_ROWS = 4_000_000
-"""Up to these limits, deletion vectors become literals of the query, which saves the 0.1 s that a broadcast takes."""
+"""Up to these limits, bitmaps become literals of the query, which saves the 0.1 s that a broadcast takes."""
 SIZE, POSITION, WORDS = "_paimon_size", "_paimon_position", "_paimon_words"
 SIZE_OF_FILE, PLACE_IN_FILE = "_metadata.file_size", "_metadata.row_index"
 OTHER_FILE = "a data file has another size, or more rows, than its manifest says; read it with native=False"
@@ -107,17 +107,17 @@ def frame_of(spark: SparkSession, scan: RowScan, *, native: bool | None = None) 
 
 
 def _native_frame(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) -> DataFrame:
-    """The files read by Spark's Parquet reader: files that differ in column names, retractions or vectors take separate scans.
+    """The files read by Spark's Parquet reader: files that differ in column names, retractions or bitmaps take separate scans.
 
-    Files with vectors are identified by their size, which takes Spark a fraction of the time that names would take; so those of
+    Files with bitmaps are identified by their size, which takes Spark a fraction of the time that names would take; so those of
     equal size take separate scans, too.
     """
     groups: dict[tuple[Any, ...], list[NativeFile]] = defaultdict(list)
     twins: Counter[tuple[Any, ...]] = Counter()
     for file in files:
-        traits = (file.old_names, file.has_retractions, file.vector is not None)
+        traits = (file.old_names, file.has_retractions, file.hidden is not None)
         groups[traits, twins[traits, file.size]].append(file)
-        twins[traits, file.size] += file.vector is not None
+        twins[traits, file.size] += file.hidden is not None
     parts = [_parquet(spark, scan, group) for group in groups.values()]
     rows = reduce(DataFrame.unionByName, parts)
     if scan.predicate is not None:
@@ -134,7 +134,7 @@ def _parquet(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) ->
     Conditions and columns are strings where possible: PySpark takes 3 ms to create a `Column`, because it records the call site.
     """
     fields = [scan.context.schema.field(name) for name in read_columns(scan)]
-    old_names, marked = files[0].old_names, files[0].vector is not None
+    old_names = files[0].old_names
     stored = [replace(column, name=old) for column, old in zip(fields, old_names, strict=True) if old is not None]
     schema = nullable_schema(stored)
     if files[0].has_retractions:
@@ -142,8 +142,8 @@ def _parquet(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) ->
     rows = spark.read.schema(schema).parquet(*(file.path for file in files))
     if files[0].has_retractions:
         rows = rows.where(f"{VALUE_KIND} IN ({INSERT}, {UPDATE_AFTER})")
-    if marked:
-        rows = _without_marked(spark, rows, files)
+    if files[0].hidden is not None:
+        rows = _without_hidden(spark, rows, files)
     if not files[0].has_retractions and old_names == tuple(column.name for column in fields):
         return rows
     return rows.select(*(_column(column, old) for column, old in zip(fields, old_names, strict=True)))
@@ -156,32 +156,24 @@ def _column(column: DataField, old_name: str | None) -> Column | str:
     return name if old_name == column.name else F.col(name).alias(column.name)
 
 
-def _without_marked(spark: SparkSession, rows: DataFrame, files: Sequence[NativeFile]) -> DataFrame:
-    """The rows that are not deleted by a deletion vector."""
-    words = [_words(file) for file in files]
+def _without_hidden(spark: SparkSession, rows: DataFrame, files: Sequence[NativeFile]) -> DataFrame:
+    """The rows that the bitmaps of their files do not hide."""
+    words = [file.hidden for file in files if file.hidden is not None]
     if len(files) <= MAX_LITERAL_FILES and sum(file.rows for file in files) <= MAX_LITERAL_ROWS:
         cases = (f"WHEN {file.size} THEN {_literal(bits)}" for file, bits in zip(files, words, strict=True))
-        return rows.where(_is_unmarked(f"CASE {SIZE_OF_FILE} {' '.join(cases)} END", PLACE_IN_FILE))
+        return rows.where(_is_shown(f"CASE {SIZE_OF_FILE} {' '.join(cases)} END", PLACE_IN_FILE))
     sizes = pa.array([file.size for file in files], pa.int64())
     table = pa.table({SIZE: sizes, WORDS: pa.array(words, pa.list_(pa.int64()))})
     placed = rows.selectExpr("*", f"{SIZE_OF_FILE} AS {SIZE}", f"{PLACE_IN_FILE} AS {POSITION}")
     joined = placed.join(spark.createDataFrame(table).hint("broadcast"), SIZE, "left")
-    return joined.where(_is_unmarked(WORDS, POSITION)).drop(SIZE, POSITION, WORDS)
+    return joined.where(_is_shown(WORDS, POSITION)).drop(SIZE, POSITION, WORDS)
 
 
-def _is_unmarked(words: str, position: str) -> str:
+def _is_shown(words: str, position: str) -> str:
     return (
         f"coalesce(getbit(get({words}, cast(shiftright({position}, 6) AS int)), cast({position} & 63 AS int)), "
         f"raise_error('{OTHER_FILE}')) = 0"
     )
-
-
-def _words(file: NativeFile) -> np.ndarray:
-    """The deletion vector of the file as 64-bit words, one bit for each row of the file."""
-    assert file.vector is not None, "files without vectors are in other groups"
-    bits = np.zeros(-(-file.rows // 64) * 64, bool)
-    bits[np.array(file.vector.positions.to_array(), np.int64)] = True
-    return np.packbits(bits, bitorder="little").view(np.int64)
 
 
 def _literal(words: np.ndarray) -> str:

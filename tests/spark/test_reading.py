@@ -26,9 +26,9 @@ from tests.tables import make_table, write
 GOLDENS = {
     "java-0.9/append_fixed": "native",
     "java-0.9/dv_partitioned": "native",
-    "java-0.9/partition_escapes": "both",
-    "java-0.9/key_ts6": "both",
-    "java-0.9/schema_evolution": "python",
+    "java-0.9/partition_escapes": "native",
+    "java-0.9/key_ts6": "native",
+    "java-0.9/schema_evolution": "native",
     "java-0.9/types_orc": "python",
     "pypaimon-2.1/append": "native",
     "rust-0.4/append": "native",
@@ -155,6 +155,52 @@ def test_rows_that_wait_for_their_buckets_are_merged(session: SparkSession, tmp_
     assert sorted(map(tuple, frame.collect())) == [(0, "a"), (1, "a"), (2, "b"), (3, "a")]
 
 
+@pytest.mark.parametrize("max_literal_files", [16, 0])
+def test_overlapping_files_are_read_natively_without_superseded_rows(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_literal_files: int
+) -> None:
+    """Upserts, deletes and an older schema; Spark prunes columns and rows, and the frame keeps its snapshot."""
+    monkeypatch.setattr(reading, "MAX_LITERAL_FILES", max_literal_files)
+    columns = {"id": "INT NOT NULL", "day": "STRING NOT NULL", "n": "INT", "text": "STRING"}
+    options = {"write-only": "true", "file.block-size": "4 kb"}
+    context = make_table(tmp_path / "t", columns, ["id", "day"], ["day"], bucket=2, options=options)
+    table = Table.open(context.url)
+
+    def upsert(ids: range, word: str, op: str = "upsert") -> None:
+        days = ["mon" if n % 3 else "tue" for n in ids]
+        table.write(pa.table({"id": ids, "day": days, "n": [n % 11 for n in ids], "text": [f"{word} {n}" for n in ids]}), op=op)
+
+    upsert(range(2000), "first")
+    upsert(range(500, 1500, 3), "second")
+    table.alter.rename_column("n", "m")
+    table.refresh()
+    table.delete(where="m = 4 AND id < 900")
+    frame = spark.read(session, table.url)
+    expected = table.scan().to_arrow()
+    conditions = ("m = 5", "id BETWEEN 490 AND 510", "text LIKE 'second%'", "day = 'tue' AND m < 2", "text IS NULL")
+    matching = {where: table.scan(where=where).to_arrow() for where in conditions}
+    assert not divided(table.scan().rows, None)[1]
+    upsert_in_the_meantime = {"id": [1], "day": ["mon"], "m": [99], "text": ["later"]}
+    table.write(pa.table(upsert_in_the_meantime))
+    check(frame, expected)
+    for where, rows in matching.items():
+        check(frame.where(where), rows)
+    assert frame.select("m").count() == len(expected)
+    check(spark.read(session, table.url, ["m", "id"]), table.scan(["m", "id"]).to_arrow())
+
+
+def test_keys_are_merged_on_the_driver_only_if_that_is_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "n": "INT"}, ["id"], options={"write-only": "true"})
+    table = Table.open(context.url)
+    for _ in range(2):
+        table.write(pa.table({"id": range(10), "n": range(10)}))
+    assert {file.hidden is None for file in native_files(table)} == {True, False}
+    for asked in ({"columns": ["n"]}, {"where": "n = 1"}):
+        assert not divided(table.scan(**asked).rows, None)[0], "workers read no more than this"
+    monkeypatch.setattr(division, "MAX_MERGED_ROWS", 19)
+    assert not divided(table.scan().rows, None)[0]
+
+
 @pytest.mark.parametrize("most_literal_files", [16, 0])
 def test_marked_rows_of_files_in_many_pieces(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_literal_files: int
@@ -169,7 +215,7 @@ def test_marked_rows_of_files_in_many_pieces(
     table.compact(strategy="full")
     table.write(pa.table({"id": range(0, 6000, 9), "n": [-1] * 667}), op="delete")
     table.write(pa.table({"id": range(1, 6000, 50), "n": [-1] * 120}))
-    assert any(file.vector is not None for file in native_files(table))
+    assert any(file.hidden is not None for file in native_files(table))
     session.conf.set("spark.sql.files.maxPartitionBytes", "20000")
     try:
         frame = spark.read(session, table.url)
@@ -191,7 +237,7 @@ def test_marked_rows_of_files_of_equal_size(
         table.write(pa.table({"id": range(100), "n": pa.array([number] * 100, pa.int32())}))
     table.delete(where="n = 0 AND id % 7 = 3 OR n = 1 AND id < 50 OR n = 2 AND id = 99")
     files = native_files(table)
-    assert all(file.vector is not None for file in files)
+    assert all(file.hidden is not None for file in files)
     assert len({file.size for file in files}) < len(files) == 3
     check(spark.read(session, table.url), table.scan().to_arrow())
     scan = table.scan().rows
