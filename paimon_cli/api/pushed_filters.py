@@ -44,13 +44,13 @@ class _Reader:
 
     def __init__(self, text: str, schema: TableSchema) -> None:
         self._text = text
-        self._place = 0
+        self._position = 0
         names = sorted(schema.field_names, key=len, reverse=True)
         self._types: Mapping[str, DataType] = {name: schema.field(name).type for name in names}
 
     def whole(self) -> str | None:
         condition = self._expression()
-        if self._place != len(self._text):
+        if self._position != len(self._text):
             raise _Unreadable
         return condition
 
@@ -82,15 +82,15 @@ class _Reader:
     def _compared(self) -> tuple[str, re.Match[str]] | None:
         """The column name at the current position, with its operator and literal; None if another condition starts here."""
         for name in self._here():
-            if found := _COMPARED.match(self._text, self._place + len(name)):
+            if found := _COMPARED.match(self._text, self._position + len(name)):
                 return name, found
         return None
 
     def _here(self) -> list[str]:
-        return [name for name in self._types if self._text.startswith(name, self._place)]
+        return [name for name in self._types if self._text.startswith(name, self._position)]
 
     def _comparison(self, name: str, found: re.Match[str]) -> str | None:
-        self._place = found.end()
+        self._position = found.end()
         literal = _literal(found[2], self._types[name])
         return None if literal is None else f"{quoted_name(name)} {_OPERATORS[found[1]]} {literal}"
 
@@ -102,25 +102,25 @@ class _Reader:
     def _one_of(self) -> str | None:
         name = self._name("), is_in(")
         self._expect(f"), is_in({name}, ")
-        found = _ONE_OF.match(self._text, self._place)
+        found = _ONE_OF.match(self._text, self._position)
         if found is None:
             raise _Unreadable
-        self._place = found.end()
+        self._position = found.end()
         literals = [_literal(item.strip(), self._types[name]) for item in found[1].split(",")]
         known = [literal for literal in literals if literal is not None]
         return f"{quoted_name(name)} IN ({', '.join(known)})" if len(known) == len(literals) else None
 
     def _name(self, end: str) -> str:
         for name in self._here():
-            if self._text.startswith(end, self._place + len(name)):
-                self._place += len(name)
+            if self._text.startswith(end, self._position + len(name)):
+                self._position += len(name)
                 return name
         raise _Unreadable
 
     def _takes(self, word: str) -> bool:
-        if not self._text.startswith(word, self._place):
+        if not self._text.startswith(word, self._position):
             return False
-        self._place += len(word)
+        self._position += len(word)
         return True
 
     def _expect(self, word: str) -> None:

@@ -30,7 +30,7 @@ from paimon_cli.datatypes.data_type import FLOATING_ROOTS
 from paimon_cli.datatypes.key_order import NULL_PART, comparable, order_words, ranks
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.key_search import ABSENT, KeyBounds, Places, SortedKeys
+from paimon_cli.lsm.key_search import ABSENT, KeyBounds, Indices, SortedKeys
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.parquet_footer import Footer
 from paimon_cli.storage.storage import open_sized
@@ -113,7 +113,7 @@ class KeyBlocks:
         return KeyBlocks(read, pages, KeyBounds.of(*sides))
 
     @property
-    def row_counts(self) -> Places:
+    def row_counts(self) -> Indices:
         """The number of rows of each block."""
         return self.pages.blocks.ends - self.pages.blocks.begins
 
@@ -140,12 +140,12 @@ class RunBlocks:
     """
 
     files: tuple[DataFileMeta, ...]
-    numbers: Places
+    numbers: Indices
     known: tuple[KeyBlocks | None, ...]
     lows: SortedKeys
     highs: SortedKeys
-    first_blocks: Places
-    first_rows: Places
+    first_blocks: Indices
+    first_rows: Indices
     bounds: KeyBounds
     blocks: Blocks
 
@@ -177,7 +177,7 @@ class RunBlocks:
         for number in np.flatnonzero(begins < ends).tolist():
             yield Portion(number, int(begins[number]), int(ends[number]))
 
-    def blocks_of(self, keys: SortedKeys, homes: Places) -> tuple[Places, Places]:
+    def blocks_of(self, keys: SortedKeys, homes: Indices) -> tuple[Indices, Indices]:
         """For each key the first and the last block that may hold it or the rows around it. `homes`: the file of each key."""
         first, last = self.bounds.blocks(keys)
         lowest, highest = self.first_blocks[homes], self.first_blocks[homes + 1] - 1
@@ -185,7 +185,7 @@ class RunBlocks:
 
 
 def _joined(
-    files: tuple[DataFileMeta, ...], numbers: Places, known: tuple[KeyBlocks | None, ...], lows: SortedKeys, highs: SortedKeys
+    files: tuple[DataFileMeta, ...], numbers: Indices, known: tuple[KeyBlocks | None, ...], lows: SortedKeys, highs: SortedKeys
 ) -> RunBlocks:
     """The blocks of all files as one sequence; only the key columns of which every file has bounds are compared."""
     columns = min((len(blocks.bounds.lows.columns) for blocks in known if blocks is not None), default=len(lows.columns))
@@ -227,7 +227,7 @@ class RunSearch:
     bucket_id: BucketId
     run: RunBlocks
 
-    def rows(self, keys: SortedKeys, homes: Places, first: Places, last: Places) -> Places:
+    def rows(self, keys: SortedKeys, homes: Indices, first: Indices, last: Indices) -> Indices:
         """The row in the run of each key, `ABSENT` for keys that are not there.
 
         `homes`: the file of each key; `first`, `last`: its blocks (`RunBlocks.blocks_of`). The pages of these files are known.
@@ -248,7 +248,7 @@ class RunSearch:
             result[begin:end] = rows
         return result
 
-    def _rows_among(self, keys: SortedKeys, homes: Places, blocks: Places) -> tuple[Places, Places, Places]:
+    def _rows_among(self, keys: SortedKeys, homes: Indices, blocks: Indices) -> tuple[Indices, Indices, Indices]:
         """For each key its row in these blocks, and the nearest rows of its file that were read before and after where it
         belongs.
         """
@@ -265,7 +265,7 @@ class RunSearch:
             np.where(is_last, ends, np.minimum(after, ends)),
         )
 
-    def _keys_of(self, blocks: Places) -> SortedKeys:
+    def _keys_of(self, blocks: Indices) -> SortedKeys:
         """The keys in these blocks, of as many files at once as can be decoded together. Raises `DamagedFile`."""
         pieces: list[SortedKeys] = []
         for _, group in itertools.groupby(self._encoded(blocks), lambda member: self._form(*member)):
@@ -282,7 +282,7 @@ class RunSearch:
             self._raise_damaged(int(np.searchsorted(self.run.first_blocks, blocks[index + 1], "right")) - 1, UNSORTED)
         return stored
 
-    def _encoded(self, blocks: Places) -> Iterator[tuple[int, EncodedRows]]:
+    def _encoded(self, blocks: Indices) -> Iterator[tuple[int, EncodedRows]]:
         """The encoded blocks, file by file, each with the file's number in the run."""
         cuts = np.searchsorted(blocks, self.run.first_blocks)
         for number in np.flatnonzero(cuts[1:] > cuts[:-1]).tolist():

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.lsm.key_search import ABSENT, Places, SortedKeys
+from paimon_cli.lsm.key_search import ABSENT, Indices, SortedKeys
 
 PIECE_BYTES = 16 << 20
 """Arrow bytes of a piece: keys that are searched at once."""
@@ -23,7 +23,7 @@ class KeyCopy:
     path: Path
     size: int
     pieces: tuple[SortedKeys, ...]
-    starts: Places
+    starts: Indices
     firsts: SortedKeys
 
     @staticmethod
@@ -51,7 +51,7 @@ class KeyCopy:
             SortedKeys(tuple(column.chunk(0) for column in firsts)),
         )
 
-    def positions(self, keys: SortedKeys) -> Places:
+    def positions(self, keys: SortedKeys) -> Indices:
         """The row of each key, `ABSENT` for keys that the file does not hold. `keys` ascend."""
         found = np.full(len(keys), ABSENT, np.int64)
         homes = self.firsts.up_to(keys) - 1

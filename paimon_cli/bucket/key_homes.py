@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
 from paimon_cli.bucket.key_blocks import key_bounds
 from paimon_cli.bucket.key_lookup import holds_only_adds, positions_in_file, rows_at
-from paimon_cli.bucket.merged_rows import MERGE_BYTES, MIN_RUN_BYTES, merge_columns, most_runs, read_bucket
+from paimon_cli.bucket.merged_rows import MERGE_BYTES, MIN_RUN_BYTES, merge_columns, max_merged_runs, read_bucket
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.key_search import ABSENT, Flags, Places, SortedKeys
+from paimon_cli.lsm.key_search import ABSENT, Flags, Indices, SortedKeys
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.lsm.sorted_rows import LowestLevel, SortedRows, WholeRowEngine, with_level
@@ -68,7 +68,7 @@ class KeyHomes:
             homes[rows] = number
         return homes
 
-    def _rows_in(self, keys: pa.RecordBatch, number: int) -> Places:
+    def _rows_in(self, keys: pa.RecordBatch, number: int) -> Indices:
         """The row numbers of the keys that bucket `number` shows."""
         lookup = self._lookups[number]
         candidates = lookup.in_its_partition(keys)
@@ -119,7 +119,7 @@ def repeated_keys(context: TableContext, buckets: Sequence[BucketFiles]) -> Repe
 
     runs = [partial(keys_of, number) for number in range(len(buckets))]
     count, first = 0, None
-    for batch in merge_in_passes(runs, names, _RepeatedKeyRows(), most_runs(context, MERGE_BYTES), keys_repeat=True):
+    for batch in merge_in_passes(runs, names, _RepeatedKeyRows(), max_merged_runs(context, MERGE_BYTES), keys_repeat=True):
         if batch.num_rows and first is None:
             first = batch.slice(0, 2)
         count += batch.num_rows // 2
@@ -151,7 +151,7 @@ class _BucketLookup:
         lows, highs = ([getattr(file, bound) for file in self._files] for bound in ("min_key", "max_key"))
         return key_bounds(self._context, lows), key_bounds(self._context, highs)
 
-    def in_its_partition(self, keys: pa.RecordBatch) -> Places | None:
+    def in_its_partition(self, keys: pa.RecordBatch) -> Indices | None:
         """The row numbers of keys that may belong to the partition of this bucket; None for all."""
         context, matching = self._context, None
         values = context.partition_values(self._bucket.partition)
@@ -171,7 +171,7 @@ class _BucketLookup:
         lows, highs = self._bounds
         begins, ends = wanted.below(lows), wanted.up_to(highs)
         in_doubt = np.zeros(len(wanted), bool)
-        hits: list[tuple[DataFileMeta, Places, Places]] = []
+        hits: list[tuple[DataFileMeta, Indices, Indices]] = []
         for file, begin, end in zip(self._files, begins.tolist(), ends.tolist(), strict=True):
             if begin == end:
                 continue
@@ -186,7 +186,7 @@ class _BucketLookup:
             is_shown[doubted] = self._merges_to_rows(hits, wanted.take(doubted), in_doubt)
         return is_shown
 
-    def _hits(self, file: DataFileMeta, wanted: SortedKeys, begin: int, end: int) -> tuple[Places, Places]:
+    def _hits(self, file: DataFileMeta, wanted: SortedKeys, begin: int, end: int) -> tuple[Indices, Indices]:
         """Row numbers of keys, from `begin` to `end`, that the file holds, and their positions in it. Rows that a vector marks as
         deleted do not count.
         """
@@ -196,14 +196,14 @@ class _BucketLookup:
         here = np.flatnonzero(positions != ABSENT)
         return begin + here, positions[here]
 
-    def _are_retractions(self, file: DataFileMeta, positions: Places) -> Flags:
+    def _are_retractions(self, file: DataFileMeta, positions: Indices) -> Flags:
         """For each position in the file, whether its row is -D or -U. The delete count in the metadata is not trusted."""
         if holds_only_adds(self._context, self._bucket.bucket_id, file):
             return np.zeros(len(positions), bool)
         rows = rows_at(self._context, self._bucket.bucket_id, file, positions, [VALUE_KIND])
         return np.asarray(rows.column(VALUE_KIND).to_numpy() & 1, bool)
 
-    def _merges_to_rows(self, hits: Sequence[tuple[DataFileMeta, Places, Places]], keys: SortedKeys, in_doubt: Flags) -> Flags:
+    def _merges_to_rows(self, hits: Sequence[tuple[DataFileMeta, Indices, Indices]], keys: SortedKeys, in_doubt: Flags) -> Flags:
         """For each of the keys in doubt, whether its versions in all files merge to a row that readers see."""
         context, bucket_id = self._context, self._bucket.bucket_id
         engine = merge_engine(context.schema, context.options)

@@ -25,7 +25,7 @@ from paimon_cli.bucket.schema_evolution import ReadColumns
 from paimon_cli.datatypes.key_order import comparable
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.key_search import ABSENT, Places, SortedKeys
+from paimon_cli.lsm.key_search import ABSENT, Indices, SortedKeys
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
 from paimon_cli.storage.storage import open_sized
@@ -75,14 +75,14 @@ def find_keys(
     return found
 
 
-def positions_in_file(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> Places:
+def positions_in_file(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> Indices:
     """The row of each key in the file, `ABSENT` for keys that it does not hold."""
     return _find_in_run(context, bucket_id, [file], keys)[1]
 
 
 def _find_in_run(
     context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta], keys: SortedKeys
-) -> tuple[Places, Places]:
+) -> tuple[Indices, Indices]:
     """For each key the one of the disjoint files that may hold it, and its row there; `ABSENT` if there is none."""
     name = (tuple(file.file_name for file in files), context.schema.id)
     run = context.kept.facts.get(name)
@@ -104,7 +104,7 @@ class _RunLookup:
     name: tuple[object, ...]
     run: RunBlocks
 
-    def find(self, keys: SortedKeys) -> tuple[Places, Places]:
+    def find(self, keys: SortedKeys) -> tuple[Indices, Indices]:
         homes, positions = np.full(len(keys), ABSENT, np.int64), np.full(len(keys), ABSENT, np.int64)
         known, paged = list(self.run.known), list[Portion]()
         for portion in self.run.portions(keys):
@@ -124,7 +124,7 @@ class _RunLookup:
             self._search_pages(keys, paged, positions)
         return homes, positions
 
-    def _search_pages(self, keys: SortedKeys, portions: Sequence[Portion], positions: Places) -> None:
+    def _search_pages(self, keys: SortedKeys, portions: Sequence[Portion], positions: Indices) -> None:
         """Fill in `positions` for these portions. Files with pages too large for the memory of a lookup are read as a whole."""
         rows = np.concatenate([np.arange(begin, end) for _, begin, end in portions])
         numbers = np.repeat([portion.number for portion in portions], [end - begin for _, begin, end in portions])
@@ -143,7 +143,7 @@ class _RunLookup:
         found = RunSearch(self.context, self.bucket_id, self.run).rows(paged_keys, numbers, first, last)
         positions[rows] = np.where(found == ABSENT, ABSENT, found - self.run.first_rows[numbers])
 
-    def _blocks_or_positions(self, number: int, keys: SortedKeys) -> KeyBlocks | Places:
+    def _blocks_or_positions(self, number: int, keys: SortedKeys) -> KeyBlocks | Indices:
         """The blocks of a file to search for the keys, or the row of each key if pages save nothing or are not known.
 
         Many keys are first compared with the bounds of row groups, which pyarrow decodes: decoding page indexes takes as long as
@@ -185,7 +185,7 @@ def _are_dense_in_groups(context: TableContext, file: DataFileMeta, source: Bina
     return _are_dense(keys, SortedKeys((comparable(pa.array(lows)),)), np.array([group.num_rows for group in groups]))
 
 
-def _are_dense(keys: SortedKeys, lows: SortedKeys, rows: Places) -> bool:
+def _are_dense(keys: SortedKeys, lows: SortedKeys, rows: Indices) -> bool:
     """Whether most of some consecutive blocks hold many of the keys.
 
     `lows`: the first key of each; `rows`: its number of rows.
@@ -235,7 +235,7 @@ def _any_odd(kinds: pa.Array) -> bool:
     return bool((kinds.to_numpy(zero_copy_only=False).astype(np.int64) & 1).any())
 
 
-def _streamed_positions(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> Places:
+def _streamed_positions(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> Indices:
     """The row of each key, found by reading the keys of the whole file."""
     positions = np.full(len(keys), ABSENT, np.int64)
     first_row = done = 0
@@ -249,7 +249,7 @@ def _streamed_positions(context: TableContext, bucket_id: BucketId, file: DataFi
 
 
 def rows_at(
-    context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: Places, columns: Sequence[str]
+    context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: Indices, columns: Sequence[str]
 ) -> pa.Table:
     """The rows at these positions of the file, which ascend. `columns`: as in `read_data_file`."""
     if len(positions) and not 0 <= positions[0] <= positions[-1] < file.row_count:
@@ -264,7 +264,7 @@ def rows_at(
     return pa.Table.from_batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches], schema)
 
 
-def _are_everywhere(positions: Places, file: DataFileMeta) -> bool:
+def _are_everywhere(positions: Indices, file: DataFileMeta) -> bool:
     """Whether the positions, which ascend, hit most of the intervals of `ROWS_PER_KEY` rows: pages would save next to nothing.
 
     A whole file is decoded with larger buffers, and takes less time than all of its pages.
@@ -276,7 +276,7 @@ def _are_everywhere(positions: Places, file: DataFileMeta) -> bool:
 
 
 def _paged_rows(
-    context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: Places, columns: Sequence[str]
+    context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: Indices, columns: Sequence[str]
 ) -> pa.RecordBatch | None:
     """The rows, decoded from the pages of each column that hold one of them; None for files that are not read by pages."""
     read = ReadColumns(context, file, columns)
@@ -300,7 +300,7 @@ def _paged_rows(
 
 
 def _streamed_rows(
-    context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: Places, columns: Sequence[str]
+    context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: Indices, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     done = 0
     for first_row, batch in read_part(context, bucket_id, file, columns, BATCH_ROWS, FilePart(is_alone=True)):

@@ -199,10 +199,10 @@ def merge_section(
                 yield numbered if level_engine is None else with_level(numbered, file.level)
 
     opened = [functools.partial(open_run, run) for run in runs]
-    most = most_runs(context, memory or MERGE_BYTES)
-    announce(context, bucket.bucket_id, [run.files[0] for run in runs[:most]])
+    max_runs = max_merged_runs(context, memory or MERGE_BYTES)
+    announce(context, bucket.bucket_id, [run.files[0] for run in runs[:max_runs]])
     engine = level_engine or merge_engine(context.schema, context.options)
-    return merge_in_passes(opened, context.schema.trimmed_primary_keys, engine, most, keys_repeat=level_engine is not None)
+    return merge_in_passes(opened, context.schema.trimmed_primary_keys, engine, max_runs, keys_repeat=level_engine is not None)
 
 
 def _numbered(batches: Iterable[pa.RecordBatch], first: int) -> Iterator[pa.RecordBatch]:
@@ -217,7 +217,7 @@ def _levels_above_0(section: Section) -> int:
     return len({file.level for run in section for file in run.files if file.level > 0})
 
 
-def most_runs(context: TableContext, memory: int) -> int:
+def max_merged_runs(context: TableContext, memory: int) -> int:
     """How many runs to merge at a time: limited by `sort-spill-threshold`, and by `memory` (bytes) for their batches."""
     by_memory = max(MIN_MERGED_RUNS, memory // MIN_RUN_BYTES)
     return min(by_memory, context.options.sort_spill_threshold or by_memory)
@@ -349,7 +349,7 @@ def _common_rows(
                 yield pa.RecordBatch.from_arrays(columns, names=[*keys, SEQUENCE_NUMBER, VALUE_KIND])
 
     runs = [functools.partial(keys_of, run) for run in section]
-    return merge_in_passes(runs, keys, CommonKeys(), most_runs(context, MERGE_BYTES), keys_repeat=True)
+    return merge_in_passes(runs, keys, CommonKeys(), max_merged_runs(context, MERGE_BYTES), keys_repeat=True)
 
 
 def _key_text(batch: pa.RecordBatch) -> str:

@@ -27,7 +27,7 @@ from paimon_cli.metadata.parquet_footer import (
     Footer,
     Leaf,
     PageBounds,
-    PagePlaces,
+    PageLocations,
     TopColumn,
     closed,
     plain_page,
@@ -113,13 +113,13 @@ class Chunk:
     leaf: Leaf
     begin: int
     end: int
-    places: PagePlaces
+    locations: PageLocations
     is_paged: bool
 
     def whole(self) -> Chunk:
         """The chunk as a single page."""
-        places = (np.array([value], np.int64) for value in (self.begin, self.end - self.begin, 0))
-        return replace(self, places=PagePlaces(*places), is_paged=False)
+        locations = (np.array([value], np.int64) for value in (self.begin, self.end - self.begin, 0))
+        return replace(self, locations=PageLocations(*locations), is_paged=False)
 
     @property
     def uses_dictionary(self) -> bool:
@@ -143,7 +143,7 @@ def chunks_of(
     chunks = {}
     for group in groups:
         rows = footer.groups[group].required(3)
-        indexes = [PagePlaces.decode(next(contents)) if indexed[group] else None for _ in leaves]
+        indexes = [PageLocations.decode(next(contents)) if indexed[group] else None for _ in leaves]
         first = indexes[0].first_rows if indexes[0] is not None else np.empty(0)
         is_paged = all(index is not None and np.array_equal(index.first_rows, first) for index in indexes)
         chunks[group] = [
@@ -157,21 +157,21 @@ def _has_index(entry: Struct) -> bool:
     return all(entry.value(field, 0) > 0 for field in (4, 5, 6, 7))
 
 
-def _chunk(entry: Struct, leaf: Leaf, places: PagePlaces | None, rows: int) -> Chunk:
+def _chunk(entry: Struct, leaf: Leaf, locations: PageLocations | None, rows: int) -> Chunk:
     if entry.value(1) is not None or 3 not in entry:
         raise ValueError("a column is encrypted, or in another file")
     metadata = entry.required(3)
     data = metadata.required(9)
     begin = min(data, metadata.value(11) or data)
     end = begin + metadata.required(7)
-    if places is None:
-        return Chunk(entry, leaf, begin, end, PagePlaces(*np.zeros((3, 1), np.int64)), False).whole()
-    ends = places.offsets + places.sizes
-    inside = begin <= places.offsets[0] and ends[-1] <= end and (places.sizes > 0).all()
-    row_bounds = np.append(places.first_rows, rows)
-    if not inside or (ends[:-1] > places.offsets[1:]).any() or row_bounds[0] != 0 or (np.diff(row_bounds) <= 0).any():
+    if locations is None:
+        return Chunk(entry, leaf, begin, end, PageLocations(*np.zeros((3, 1), np.int64)), False).whole()
+    ends = locations.offsets + locations.sizes
+    inside = begin <= locations.offsets[0] and ends[-1] <= end and (locations.sizes > 0).all()
+    row_bounds = np.append(locations.first_rows, rows)
+    if not inside or (ends[:-1] > locations.offsets[1:]).any() or row_bounds[0] != 0 or (np.diff(row_bounds) <= 0).any():
         raise ValueError("its page index lists pages that cannot exist")
-    return Chunk(entry, leaf, begin, end, places, True)
+    return Chunk(entry, leaf, begin, end, locations, True)
 
 
 def whole_bounds(chunk: Chunk, is_required: bool) -> PageBounds | None:
@@ -193,9 +193,9 @@ class Part:
 
     def extents(self) -> list[tuple[int, int]]:
         """The (offset, size) of what comes before the first page (the dictionary, or nothing), then of each page."""
-        places = self.chunk.places
-        prefix = (self.chunk.begin, int(places.offsets[0]) - self.chunk.begin)
-        return [prefix, *zip(places.offsets[self.pages].tolist(), places.sizes[self.pages].tolist(), strict=True)]
+        locations = self.chunk.locations
+        prefix = (self.chunk.begin, int(locations.offsets[0]) - self.chunk.begin)
+        return [prefix, *zip(locations.offsets[self.pages].tolist(), locations.sizes[self.pages].tolist(), strict=True)]
 
     def value_count(self, pages: Sequence[bytes]) -> int:
         """The number of values in these pages, nulls included. `ValueError` if a page has another number of rows than indexed."""

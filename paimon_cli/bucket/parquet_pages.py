@@ -145,7 +145,7 @@ class PagedColumns:
         chunks = chunks_of(source, footer, columns, wanted)
         begins, ends, groups, pages = [], [], [], []
         for group in wanted:
-            first = chunks[group][0].places.first_rows
+            first = chunks[group][0].locations.first_rows
             begins.append(group_ends[group] - rows[group] + first)
             ends.append(group_ends[group] - rows[group] + np.append(first[1:], rows[group]))
             groups.append(np.full(len(first), group))
@@ -192,7 +192,7 @@ class PagedColumns:
         """The pages of each chunk of a row group that hold these blocks."""
         rows = self.blocks.ends[blocks] - self.blocks.begins[blocks]
         chunks = self.chunks[group]
-        if len(blocks) == len(chunks[0].places.offsets):
+        if len(blocks) == len(chunks[0].locations.offsets):
             return [Part(chunk.whole(), np.zeros(1, np.int64), rows) for chunk in chunks]
         return [Part(chunk, self.pages[blocks], rows) for chunk in chunks]
 
@@ -216,7 +216,7 @@ class PagedColumns:
             bounds = PageBounds.decode(next(contents), is_required) if chunk.is_paged else whole_bounds(chunk, is_required)
             if bounds is None:
                 return None
-            if len(bounds.lows) != len(chunk.places.first_rows):
+            if len(bounds.lows) != len(chunk.locations.first_rows):
                 raise ValueError("its page indexes list different numbers of pages")
             lows += bounds.lows
             highs += bounds.highs

@@ -23,7 +23,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.metadata.compact_thrift import Number
 from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.encoded_footer import BLOOM, COLUMN_INDEX, OFFSET_INDEX, FooterFrame, Outside, StoredChunk, StoredGroup
-from paimon_cli.metadata.parquet_footer import MAGIC, TAIL, PagePlaces, closed, ending
+from paimon_cli.metadata.parquet_footer import MAGIC, TAIL, PageLocations, closed, ending
 from paimon_cli.options.table_options import TableOptions
 
 MAX_GROUPS = 32_767
@@ -79,12 +79,12 @@ class StoredGroups:
         self._contents = dict(zip(outside, contents, strict=True))
         for part, content in self._contents.items():
             if part.kind == OFFSET_INDEX:
-                PagePlaces.decode(content)
+                PageLocations.decode(content)
 
     def outside(self, chunk: StoredChunk, distance: int) -> list[tuple[Outside, bytes]]:
         """The page indexes and bloom filter of a chunk, adjusted to the chunk being moved by `distance` bytes."""
         contents = [(part, self._contents[part]) for part in chunk.outside]
-        return [(part, PagePlaces.moved(data, distance) if part.kind == OFFSET_INDEX else data) for part, data in contents]
+        return [(part, PageLocations.moved(data, distance) if part.kind == OFFSET_INDEX else data) for part, data in contents]
 
     def pieces(self, begin: int, end: int) -> Iterator[bytes | memoryview]:
         """The bytes of the file from `begin` to `end`, in pieces."""
@@ -145,7 +145,7 @@ class StitchedFile:
                 self._sink.write(piece)
             self._size += end - begin
             for chunk in chunks:
-                new.values += [(place, place.value + distance) for place in chunk.places]
+                new.values += [(offset, offset.value + distance) for offset in chunk.offsets]
                 if chunk.outside:
                     new.outside += file.outside(chunk, distance)
         self._groups.append(new if new.outside else new.footer_entry())

@@ -32,7 +32,7 @@ def check_site(storage: Storage, root: str) -> list[str]:
     return _check_parents(storage, root)
 
 
-def check_output_place(storage: Storage, path: str) -> None:
+def check_output_path(storage: Storage, path: str) -> None:
     """Check `path` before output is written to it. Raises `UsageError` inside a table, whose files could be overwritten."""
     for directory in ancestors(path):
         with contextlib.suppress(StorageUnavailable):

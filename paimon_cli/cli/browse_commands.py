@@ -176,11 +176,11 @@ def _screen(state: TableState, before: TableState | None, name: str) -> Renderab
         commits.add_row(f"{commit.id}", commit.kind, TIME.text(commit.time), Text(user), style="bold green" if is_new else "")
     buckets = Grid("Bucket", "Runs", "Files", "Size", "Levels", box=None, pad_edge=False)
     most = max((bucket.size for bucket in state.levels), default=0)
-    old = {bucket.place: bucket for bucket in before.levels} if before is not None else {}
+    old = {bucket.bucket: bucket for bucket in before.levels} if before is not None else {}
     for bucket in state.levels[:MAX_BUCKETS]:
-        runs = _runs(bucket, old.get(bucket.place))
+        runs = _runs(bucket, old.get(bucket.bucket))
         buckets.add_row(
-            Text(printable(bucket.place), no_wrap=True, overflow="ellipsis"),
+            Text(printable(bucket.bucket), no_wrap=True, overflow="ellipsis"),
             runs,
             f"{bucket.files}",
             human_size(bucket.size),

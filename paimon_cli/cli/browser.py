@@ -106,7 +106,9 @@ def tree_level(table: Table, snapshot: int, bucket: BucketRow) -> Level:
         found = [tree for tree in table.lsm(snapshot=snapshot, bucket=[bucket.bucket]) if tree.partition == bucket.partition]
         return listed(RunRow, [run for tree in found for run in tree.runs])
 
-    return Level(_place(table, snapshot, bucket, "sorted runs"), load, lambda run: files_level(table, snapshot, bucket, run))
+    return Level(
+        _bucket_title(table, snapshot, bucket, "sorted runs"), load, lambda run: files_level(table, snapshot, bucket, run)
+    )
 
 
 def files_level(table: Table, snapshot: int, bucket: BucketRow, run: RunRow | None = None) -> Level:
@@ -117,7 +119,7 @@ def files_level(table: Table, snapshot: int, bucket: BucketRow, run: RunRow | No
     def enter(file: FileRow) -> Level:
         return row_groups_level(table, snapshot, file.file)
 
-    return Level(_place(table, snapshot, bucket, "files" if run is None else f"files of run {run.run}"), load, enter)
+    return Level(_bucket_title(table, snapshot, bucket, "files" if run is None else f"files of run {run.run}"), load, enter)
 
 
 def _is_of(file: FileRow, run: RunRow) -> bool:
@@ -147,7 +149,7 @@ def _shown(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
 
 
-def _place(table: Table, snapshot: int, bucket: BucketRow, what: str) -> str:
+def _bucket_title(table: Table, snapshot: int, bucket: BucketRow, what: str) -> str:
     partition = f"{bucket.partition} / " if bucket.partition else ""
     return f"{table.name} @ snapshot {snapshot}, {partition}bucket {bucket.bucket}, {human_size(bucket.size)}: {what}"
 

@@ -94,8 +94,8 @@ def _comparison_lines(found: Comparison) -> Iterator[str]:
     changed = f", {found.different:,} different" if found.key else ""
     yield f"{found.equal:,} equal{changed}, {found.only_here:,} only here (-), {found.only_there:,} only there (+)"
     if found.differing_columns:
-        most_first = sorted(found.differing_columns.items(), key=lambda item: -item[1])
-        yield "different in " + ", ".join(f"{name} ({count:,})" for name, count in most_first)
+        descending = sorted(found.differing_columns.items(), key=lambda item: -item[1])
+        yield "different in " + ", ".join(f"{name} ({count:,})" for name, count in descending)
     yield from map(_difference_line, found.differences)
     hidden = found.only_here + found.only_there + found.different - sum(row.count for row in found.differences)
     if hidden:

@@ -104,7 +104,7 @@ def _counts_of(entries: Iterable[ManifestEntry]) -> list[PartitionCount]:
     return [(entry.partition, entry.total_buckets) for entry in entries]
 
 
-def who_removed(
+def removing_snapshot(
     context: TableContext, latest: Snapshot | None, entry: ManifestEntry, read_snapshot_id: int | None
 ) -> Snapshot | None:
     """The newest snapshot after `read_snapshot_id` that removed the file; None if there is none, or if it has expired."""
@@ -244,7 +244,7 @@ def _run(entry: ManifestEntry) -> tuple[bytes, int, int]:
 def _file_is_gone(
     context: TableContext, latest: Snapshot | None, entry: ManifestEntry, read_snapshot_id: int | None
 ) -> FilesConflict:
-    remover = who_removed(context, latest, entry, read_snapshot_id)
+    remover = removing_snapshot(context, latest, entry, read_snapshot_id)
     if remover is None:
         return _conflict(context, entry, "is no longer in the table", "a snapshot that has expired removed it")
     why = f"snapshot {remover.id} ({remover.commit_kind}, user {remover.commit_user}) removed it"

@@ -62,10 +62,10 @@ def serialize_row(values: Sequence[Any], types: Sequence[DataType]) -> bytes:
     return _ARITY.pack(len(types)) + encode_row(values, types)
 
 
-def deserialize_row(data: bytes, types: Sequence[DataType], places: Iterable[int] | None = None) -> tuple[Any, ...]:
+def deserialize_row(data: bytes, types: Sequence[DataType], positions: Iterable[int] | None = None) -> tuple[Any, ...]:
     """Internal values of a row serialised by any version of Paimon. Raises `ValueError` for malformed bytes or another arity.
 
-    `places`: positions of the fields to decode, all by default.
+    `positions`: positions of the fields to decode, all by default.
     """
     if not data and not types:
         return ()
@@ -73,7 +73,7 @@ def deserialize_row(data: bytes, types: Sequence[DataType], places: Iterable[int
         (arity,) = _ARITY.unpack_from(data)
         if arity != len(types):
             raise ValueError(f"the row has {arity} fields where {len(types)} are expected")
-        return _read_row(memoryview(data)[4:], types, range(arity) if places is None else places)
+        return _read_row(memoryview(data)[4:], types, range(arity) if positions is None else positions)
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise ValueError(f"malformed row bytes: {error}") from error
 
@@ -171,9 +171,9 @@ def _element_width(element: DataType) -> int:
     return 8 if number is None else number.size
 
 
-def _read_row(data: memoryview, types: Sequence[DataType], places: Iterable[int]) -> tuple[Any, ...]:
+def _read_row(data: memoryview, types: Sequence[DataType], positions: Iterable[int]) -> tuple[Any, ...]:
     slots = header_size(len(types))
-    return tuple(None if data[(i + 8) >> 3] & 1 << ((i + 8) & 7) else _read(data, slots + 8 * i, types[i]) for i in places)
+    return tuple(None if data[(i + 8) >> 3] & 1 << ((i + 8) & 7) else _read(data, slots + 8 * i, types[i]) for i in positions)
 
 
 def _read(data: memoryview, slot: int, t: DataType) -> Any:

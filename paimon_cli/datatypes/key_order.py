@@ -230,8 +230,8 @@ def key_words(words_at: WordsAt, lengths: _Ints, types: Sequence[DataType]) -> l
     if (words_at(0) & 0xFFFFFFFF != arity).any() or (words_at(_ARITY_SIZE).view(np.uint64) >> np.uint64(8)).any():
         return None
     columns: list[_Ints] = []
-    for place, t in enumerate(types):
-        words = _column_words(words_at, lengths, slots + 8 * place, t)
+    for index, t in enumerate(types):
+        words = _column_words(words_at, lengths, slots + 8 * index, t)
         if words is None:
             return None
         columns += words

@@ -49,18 +49,18 @@ def _transposed(axes: Sequence[np.ndarray]) -> list[np.ndarray]:
     for bit in range(HILBERT_BITS - 1, 0, -1):
         one, below = np.int64(1 << bit), np.int64((1 << bit) - 1)
         x[0] = np.where(x[0] & one, x[0] ^ below, x[0])
-        for place in range(1, len(x)):
-            is_set, swapped = (x[place] & one) != 0, (x[0] ^ x[place]) & below
+        for number in range(1, len(x)):
+            is_set, swapped = (x[number] & one) != 0, (x[0] ^ x[number]) & below
             x[0] = np.where(is_set, x[0] ^ below, x[0] ^ swapped)
-            x[place] = np.where(is_set, x[place], x[place] ^ swapped)
-    for place in range(1, len(x)):
-        x[place] = x[place] ^ x[place - 1]
+            x[number] = np.where(is_set, x[number], x[number] ^ swapped)
+    for number in range(1, len(x)):
+        x[number] = x[number] ^ x[number - 1]
     for bit in range(HILBERT_BITS - 1, 0, -1):
         flips = np.where(x[-1] & np.int64(1 << bit), flips ^ np.int64((1 << bit) - 1), flips)
     return [axis ^ flips for axis in x]
 
 
-def has_place(t: DataType) -> bool:
+def fits_curve(t: DataType) -> bool:
     """Whether columns of the type can be indexed by the curves."""
     return not isinstance(t, NestedType) and (t.root in INTEGER_ROOTS or t.root in _OTHER_ROOTS or _is_text(t))
 
@@ -138,8 +138,8 @@ def _first_bytes(column: pa.Array, width: int) -> Bytes:
     _, offsets, data = column.buffers()
     bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-    places = bounds[:-1, None] + np.arange(width)
-    return np.where(places < bounds[1:, None], content[np.minimum(places, len(content) - 1)], 0).astype(np.uint8)
+    positions = bounds[:-1, None] + np.arange(width)
+    return np.where(positions < bounds[1:, None], content[np.minimum(positions, len(content) - 1)], 0).astype(np.uint8)
 
 
 def _unscaled(column: pa.Array) -> Bytes:
@@ -155,9 +155,9 @@ def _leading(numbers: Bytes) -> Bytes:
     # a leading byte is redundant if the next byte has the same sign
     redundant = is_fill[:, :-1] & ((numbers[:, 1:] ^ fill) < 0x80)
     first = np.where(redundant.all(axis=1), redundant.shape[1], np.argmin(redundant, axis=1))
-    places = first[:, None] + np.arange(_WIDTH)
-    taken = np.take_along_axis(numbers, np.minimum(places, numbers.shape[1] - 1), axis=1)
-    return np.where(places < numbers.shape[1], taken, 0).astype(np.uint8)
+    positions = first[:, None] + np.arange(_WIDTH)
+    taken = np.take_along_axis(numbers, np.minimum(positions, numbers.shape[1] - 1), axis=1)
+    return np.where(positions < numbers.shape[1], taken, 0).astype(np.uint8)
 
 
 def _binary(rows: Bytes) -> pa.Array:

@@ -277,9 +277,9 @@ def quoted_names(text: str) -> tuple[str, ...]:
     Raises `UsageError` if a quote is not closed.
     """
     names: list[str] = []
-    place = 0
-    while place < len(text):
-        found = _NAME.match(text, place)
+    position = 0
+    while position < len(text):
+        found = _NAME.match(text, position)
         if found is None:
             what = f"cannot read the names {text}"
             raise UsageError(what, "names are separated by commas, and quotes must be closed", 'such as id,`last name`,"a,b"')
@@ -288,5 +288,5 @@ def quoted_names(text: str) -> tuple[str, ...]:
             names.append(found["quoted"][1:-1].replace(quote * 2, quote))
         elif found["plain"]:
             names.append(found["plain"].strip())
-        place = found.end()
+        position = found.end()
     return tuple(names)

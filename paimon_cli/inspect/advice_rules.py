@@ -87,29 +87,29 @@ def bucket_size(case: Case) -> Iterator[Advice]:
     if not sizes:
         yield Advice(BUCKETS, OK, "bucket size", "the table is empty", figures={"buckets": total})
         return
-    biggest = sizes[-1] // total
+    max_bucket_size = sizes[-1] // total
     good = good_bucket_count(sizes)
     figures: dict[str, Figure] = {
         "buckets": total,
         "partitions": len(sizes),
-        "bucket_bytes_of_biggest_partition": biggest,
+        "bucket_bytes_of_biggest_partition": max_bucket_size,
         "bucket_bytes_of_median_partition": int(median(sizes)) // total,
         "smallest_good_bytes": SMALLEST_BUCKET,
         "biggest_good_bytes": BIGGEST_BUCKET,
         "suggested_buckets": good,
     }
     held = (
-        f"{human_size(biggest)} per bucket in the largest of {len(sizes)} partitions"
+        f"{human_size(max_bucket_size)} per bucket in the largest of {len(sizes)} partitions"
         if len(sizes) > 1
-        else f"{human_size(biggest)} per bucket"
+        else f"{human_size(max_bucket_size)} per bucket"
     )
     good_sizes = f"{human_size(SMALLEST_BUCKET)} to {human_size(BIGGEST_BUCKET)} is recommended"
     guidance = f"{held}, {total} bucket{'' if total == 1 else 's'}; {good_sizes}"
     command = f"paimon-cli rescale {case.argument} --buckets {good}"
-    if biggest > BIGGEST_BUCKET:
+    if max_bucket_size > BIGGEST_BUCKET:
         why = "each bucket is compacted by a single task and read by only a few"
         yield Advice(BUCKETS, ADVICE, "bucket size", f"{guidance}: {why}", command, "PA001", figures)
-    elif biggest < SMALLEST_BUCKET and good < total:
+    elif max_bucket_size < SMALLEST_BUCKET and good < total:
         why = "more buckets than needed make small files, and help only if that many tasks write at the same time"
         yield Advice(BUCKETS, ADVICE, "bucket size", f"{guidance}: {why}", command, "PA002", figures)
     else:

@@ -208,8 +208,8 @@ def better_bucket_count(total: int, sizes: Sequence[int]) -> int | None:
 
     `sizes`: bytes of each partition.
     """
-    biggest, good = max(sizes, default=0) // total, good_bucket_count(sizes)
-    return good if biggest > BIGGEST_BUCKET or (0 < biggest < SMALLEST_BUCKET and good < total) else None
+    largest, good = max(sizes, default=0) // total, good_bucket_count(sizes)
+    return good if largest > BIGGEST_BUCKET or (0 < largest < SMALLEST_BUCKET and good < total) else None
 
 
 def good_bucket_count(sizes: Sequence[int]) -> int:

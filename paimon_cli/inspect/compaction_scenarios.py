@@ -236,12 +236,12 @@ def explain_lsm(context: TableContext, snapshot: Snapshot | None) -> LsmExplanat
         why = "its rows are not in buckets yet"
         raise UsageError("the table has no sorted runs", why, f"paimon-cli compact {context.layout.argument}")
     states = {(partition_text(context, s.partition), s.bucket): s for s in bucket_files(context, snapshot).values()}
-    biggest = max(rows, key=lambda row: sum(run.size for run in row.runs))
+    largest = max(rows, key=lambda row: sum(run.size for run in row.runs))
     workload, replayed = _workload(context, states)
     flushes = [run.size for commit in workload.commits for runs in commit.flushed.values() for run in runs]
     average = sum(flushes) // max(1, len(flushes))
     trigger = context.options.compaction_trigger
-    level_1, size = max(1, trigger * average), sum(run.size for run in biggest.runs)
+    level_1, size = max(1, trigger * average), sum(run.size for run in largest.runs)
     return LsmExplanation(
         snapshot_id=snapshot.id,
         replayed=replayed,
@@ -257,10 +257,10 @@ def explain_lsm(context: TableContext, snapshot: Snapshot | None) -> LsmExplanat
             _strategy_row(UNIVERSAL, simulate(workload, context.options, local_hour)),
             _strategy_row(LEVELED, simulate_leveled(workload, trigger, level_1)),
         ],
-        next_compaction=biggest.would_compact if biggest.output_level is not None else f"none: {biggest.would_compact}",
-        next_rewrites=sum(run.size for run in biggest.runs if run.picked),
-        next_rewrites_leveled=_leveled_rewrite(biggest, trigger, level_1),
-        lookup=_lookup(biggest),
+        next_compaction=largest.would_compact if largest.output_level is not None else f"none: {largest.would_compact}",
+        next_rewrites=sum(run.size for run in largest.runs if run.picked),
+        next_rewrites_leveled=_leveled_rewrite(largest, trigger, level_1),
+        lookup=_lookup(largest),
     )
 
 
@@ -269,9 +269,9 @@ def _workload(context: TableContext, states: Mapping[tuple[str, int], BucketFile
     if any(commit.flushed for commit in history.commits):
         return history, HISTORY
     commits: list[SimulatedCommit[RunModel]] = []
-    for place, state in states.items():
+    for bucket_id, state in states.items():
         for run in reversed(sorted_runs(state.files, context.key_of)):
-            flushed: dict[Hashable, list[RunModel]] = {place: [run_model(context, run.files)]}
+            flushed: dict[Hashable, list[RunModel]] = {bucket_id: [run_model(context, run.files)]}
             commits.append(SimulatedCommit[RunModel](0, flushed))
     total = max(state.total_buckets for state in states.values())
     return SimulatedWorkload(commits, functools.partial(merged_run, buckets=total)), RUNS

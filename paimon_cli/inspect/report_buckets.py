@@ -25,7 +25,7 @@ def level_bars(buckets: Sequence[BucketLevels]) -> list[Bar]:
     """The bytes of each level of each bucket."""
     return [
         Bar(
-            bucket.place,
+            bucket.bucket,
             [
                 Part(size, level_class(level), f"L{level}: {human_size(size)} in {counted(bucket.files_by_level[level], 'file')}")
                 for level, size in sorted(bucket.size_by_level.items())
@@ -56,7 +56,7 @@ def levels_of_buckets(figures: ReportFigures) -> Iterator[str]:
         ("Bucket", "Size", "Files", "Runs", *(f"L{level}" for level in levels)),
         (
             [
-                bucket.place,
+                bucket.bucket,
                 human_size(bucket.size),
                 f"{bucket.files:,}",
                 "-" if bucket.runs is None else f"{bucket.runs}",
@@ -108,8 +108,8 @@ def key_ranges(figures: ReportFigures) -> Iterator[str]:
         omitted = f"; {counted(tree.runs_left, 'run')} before the oldest not shown" if tree.runs_left else ""
         summary = f"{counted(len(tree.runs) + tree.runs_left, 'sorted run')}, key ranges{omitted}"
         legend = [(level_class(level), f"L{level}") for level in levels]
-        heading = f"{tree.place}: {summary}"
-        yield figure(f"tree{number}", tree.place, summary, ranges(tree_ranges(tree)), legend, heading)
+        heading = f"{tree.bucket}: {summary}"
+        yield figure(f"tree{number}", tree.bucket, summary, ranges(tree_ranges(tree)), legend, heading)
         yield table_of(
             ("Run", "Level", "Files", "Size", "Records", "Lowest key", "Highest key", "Overlaps"),
             (

@@ -68,9 +68,9 @@ class CommitterRow:
 
 @dataclass(frozen=True)
 class BucketLevels:
-    """The current bytes and files of each level of a bucket. `place`: partition and bucket as text."""
+    """The current bytes and files of each level of a bucket. `bucket`: partition and bucket as text."""
 
-    place: str
+    bucket: str
     runs: int | None
     files: int
     size: int
@@ -100,7 +100,7 @@ class TableState:
 class Tree:
     """The newest sorted runs of a bucket and its oldest one; `runs_left`: how many between them are not listed."""
 
-    place: str
+    bucket: str
     runs: tuple[RunRow, ...]
     runs_left: int
 
@@ -147,7 +147,7 @@ def report_figures(table: CatalogTable, name: str, argument: str) -> ReportFigur
     history, ends = _history(context, snapshots, states, has_keys)
     levels = [_levels(context, state, has_keys) for state in states]
     worst = sorted(range(len(states)), key=lambda n: _most_to_merge_first(levels[n]))
-    shown = sorted((levels[n] for n in worst[:MAX_BUCKETS]), key=lambda row: natural_order(row.place))
+    shown = sorted((levels[n] for n in worst[:MAX_BUCKETS]), key=lambda row: natural_order(row.bucket))
     trees = [_tree(context, states[n]) for n in worst[:MAX_TREES]] if has_keys else []
     return ReportFigures(
         name=name,
@@ -194,7 +194,7 @@ def _size(files: Sequence[DataFileMeta]) -> int:
     return sum(file.file_size for file in files)
 
 
-def _place(context: TableContext, state: BucketFiles) -> str:
+def _bucket_name(context: TableContext, state: BucketFiles) -> str:
     bucket = "waiting for buckets" if state.bucket == POSTPONE_BUCKET else f"bucket {state.bucket}"
     partition = partition_text(context, state.partition)
     return f"{partition} / {bucket}" if partition else bucket
@@ -208,7 +208,7 @@ def _levels(context: TableContext, state: BucketFiles, has_keys: bool) -> Bucket
         files[file.level] += 1
     merges = has_keys and state.bucket != POSTPONE_BUCKET
     runs = count_runs(state.files) if merges else None
-    return BucketLevels(_place(context, state), runs, len(state.files), sizes.total(), sizes, files)
+    return BucketLevels(_bucket_name(context, state), runs, len(state.files), sizes.total(), sizes, files)
 
 
 def _tree(context: TableContext, state: BucketFiles) -> Tree:
@@ -216,7 +216,7 @@ def _tree(context: TableContext, state: BucketFiles) -> Tree:
     rows = run_rows(context, runs, context.key_of, picked=0)
     # The oldest run is usually the largest and overlaps all others, so it is always shown.
     shown = rows if len(rows) <= MAX_RUNS else (*rows[: MAX_RUNS - 1], rows[-1])
-    return Tree(_place(context, state), shown, len(rows) - len(shown))
+    return Tree(_bucket_name(context, state), shown, len(rows) - len(shown))
 
 
 def _debt(context: TableContext, snapshot: Snapshot | None, states: Sequence[BucketFiles]) -> CompactionDebt:
@@ -226,9 +226,9 @@ def _debt(context: TableContext, snapshot: Snapshot | None, states: Sequence[Buc
         return CompactionDebt(0, len(states), 0, 0, level_0, (), refusal)
     decisions: Iterator[Decision] = (plan_bucket(context, state, MINOR_STRATEGY, snapshot.id) for state in states)
     rows = decision_rows(context, [decision for decision in decisions if not isinstance(decision, SkippedBucket)])
-    biggest = sorted(rows, key=lambda row: -row.read_bytes)[:MAX_BUCKETS]
+    largest = sorted(rows, key=lambda row: -row.read_bytes)[:MAX_BUCKETS]
     totals = (sum(row.read_bytes for row in rows), sum(row.write_bytes for row in rows))
-    return CompactionDebt(len(rows), len(states), *totals, level_0, tuple(biggest))
+    return CompactionDebt(len(rows), len(states), *totals, level_0, tuple(largest))
 
 
 class _File(NamedTuple):

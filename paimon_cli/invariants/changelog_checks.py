@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.bucket.merged_rows import MERGE_BYTES, SMALLEST_BATCH, batch_rows, most_runs, read_bucket, rows_by_key
+from paimon_cli.bucket.merged_rows import MERGE_BYTES, SMALLEST_BATCH, batch_rows, max_merged_runs, read_bucket, rows_by_key
 from paimon_cli.bucket.spilled_runs import OpenRun, merge_in_passes
 from paimon_cli.datatypes.key_order import group_starts, order_words
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
@@ -160,8 +160,8 @@ def _grouped(entries: Iterator[ManifestEntry]) -> dict[BucketId, BucketFiles]:
 def _at_least(context: TableContext, snapshot: Snapshot | None, level: int) -> dict[BucketId, BucketFiles]:
     """The files of each bucket at `level` or above, whose rows changelogs have reported."""
     found = bucket_files(context, snapshot)
-    kept = {place: tuple(file for file in bucket.files if file.level >= level) for place, bucket in found.items()}
-    return {place: replace(found[place], files=files) for place, files in kept.items() if files}
+    kept = {bucket_id: tuple(file for file in bucket.files if file.level >= level) for bucket_id, bucket in found.items()}
+    return {bucket_id: replace(found[bucket_id], files=files) for bucket_id, files in kept.items() if files}
 
 
 def check_replay(context: TableContext, replay: Replay) -> Iterator[Violation]:
@@ -224,7 +224,7 @@ def _compared(context: TableContext, replay: Replay, names: Collection[str]) -> 
     ]
     compared = Changes.of(context.schema, context.options).compared or tuple(columns)
     replayed = Replayed(compared=compared, adds_only=context.mode.merge_engine == "first-row")
-    yield from merge_in_passes(runs, keys, replayed, most_runs(context, MERGE_BYTES), keys_repeat=True)
+    yield from merge_in_passes(runs, keys, replayed, max_merged_runs(context, MERGE_BYTES), keys_repeat=True)
 
 
 def _keeps_last_row(context: TableContext) -> bool:
@@ -244,13 +244,13 @@ def _with_number(batch: pa.RecordBatch, numbers: np.ndarray) -> pa.RecordBatch:
 
 def _opened(context: TableContext, bucket_id: BucketId, files: Sequence[DataFileMeta], memory: int) -> Iterator[OpenRun]:
     rows = batch_rows([SortedRun(file.level, (file,)) for file in files], memory) if files else SMALLEST_BATCH
-    for place, file in enumerate(files):
-        yield functools.partial(_file_of_changes, context, bucket_id, file, place, rows)
+    for index, file in enumerate(files):
+        yield functools.partial(_file_of_changes, context, bucket_id, file, index, rows)
 
 
-def _file_of_changes(context: TableContext, bucket_id: BucketId, file: DataFileMeta, place: int, rows: int) -> Rows:
+def _file_of_changes(context: TableContext, bucket_id: BucketId, file: DataFileMeta, index: int, rows: int) -> Rows:
     """The rows of a changelog file in their order; all rows of a key are in the same batch."""
-    keys, waiting, number = context.schema.trimmed_primary_keys, list[pa.RecordBatch](), (place << FILE_BITS) + 1
+    keys, waiting, number = context.schema.trimmed_primary_keys, list[pa.RecordBatch](), (index << FILE_BITS) + 1
     for batch in read_data_file(context, bucket_id, file, [VALUE_KIND, *context.schema.field_names], rows):
         numbered = _with_number(batch, np.arange(number, number + batch.num_rows))
         number += batch.num_rows
@@ -274,7 +274,7 @@ def _shown_at_once(context: TableContext, bucket_id: BucketId, files: Sequence[D
     engine = merge_engine(context.schema, context.options) if _keeps_last_row(context) else LastRow()
     runs = [*_opened(context, bucket_id, files, memory)]
     keys = context.schema.trimmed_primary_keys
-    for batch in merge_in_passes(runs, keys, engine, most_runs(context, memory), keys_repeat=True):
+    for batch in merge_in_passes(runs, keys, engine, max_merged_runs(context, memory), keys_repeat=True):
         at = batch.schema.get_field_index(SEQUENCE_NUMBER)
         yield batch.set_column(at, batch.schema.field(at), pa.array(np.full(batch.num_rows, AFTER), pa.int64()))
 
@@ -284,8 +284,8 @@ class LastRow(WholeRowEngine):
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         added = (rows.rows.column(VALUE_KIND).to_numpy()[rows.order] & 1) == 0
-        places = np.arange(len(rows.order)) + np.where(added, len(rows.order), 0)
-        last = np.maximum.reduceat(places, rows.starts) if len(places) else places
+        positions = np.arange(len(rows.order)) + np.where(added, len(rows.order), 0)
+        last = np.maximum.reduceat(positions, rows.starts) if len(positions) else positions
         return rows.taken(rows.order[last % max(1, len(rows.order))])
 
 

@@ -57,7 +57,7 @@ def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:
     return ""
 
 
-def places_can_be(version: Version) -> Iterator[Violation]:
+def buckets_and_levels_are_valid(version: Version) -> Iterator[Violation]:
     """PV024: the bucket and the level of every file exist in the table."""
     postponed = version.context.options.bucket == POSTPONE_BUCKET
     for entry in version.fresh:
@@ -68,7 +68,7 @@ def places_can_be(version: Version) -> Iterator[Violation]:
             yield Violation("PV024", version.path, f"has a file at level {entry.file.level}: {version.label(entry)}")
 
 
-def files_can_be(version: Version) -> Iterator[Violation]:
+def file_values_are_plausible(version: Version) -> Iterator[Violation]:
     """PV026: values that are implausible whatever the file holds."""
     for entry in version.fresh:
         why = _impossible(entry.file)

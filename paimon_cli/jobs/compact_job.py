@@ -34,7 +34,7 @@ from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
-from paimon_cli.storage.storage import written_behind
+from paimon_cli.storage.storage import overlapping_writes
 
 MAX_REPLANS = 10
 
@@ -142,7 +142,7 @@ class _Compaction:
         """Merge the runs of buckets."""
         new_files = self._new_files()
         plan = self._plan_of_buckets(new_files.stamp, only)
-        with written_behind(self.context.storage):
+        with overlapping_writes(self.context.storage):
             results = _compact_buckets(new_files, self.request, plan, self.engine, self.progress)
             with self.shield():
                 outcome = commit_results(new_files, results, self.engine)

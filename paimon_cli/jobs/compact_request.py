@@ -94,12 +94,12 @@ class Standing:
     buckets: int = 0
     files: int = 0
     size: int = 0
-    least_average: int = 0
+    min_average_size: int = 0
     most_runs: int = 0
     level_0_files: int = 0
-    most_level_0_files: int = 0
+    max_level_0_files: int = 0
     uncompacted_since: int | None = None
-    biggest: int = 0
+    max_bucket_size: int = 0
     picked: int = 0
 
     @classmethod

@@ -229,18 +229,18 @@ class _Work:
         self._add(ONLY_THERE, rows, starts[(here == 0) & (there == 1)])
         self._add_changed(rows, first[changed], last[changed], unlike[changed])
 
-    def _add(self, kind: str, rows: pa.RecordBatch, places: np.ndarray, counts: np.ndarray | None = None) -> None:
-        """Count and keep rows that only one side has. `places`: their positions in the batch."""
-        number = len(places) if counts is None else int(counts.sum())
+    def _add(self, kind: str, rows: pa.RecordBatch, positions: np.ndarray, counts: np.ndarray | None = None) -> None:
+        """Count and keep rows that only one side has. `positions`: their positions in the batch."""
+        count = len(positions) if counts is None else int(counts.sum())
         if kind == ONLY_HERE:
-            self.result.only_here += number
+            self.result.only_here += count
         else:
-            self.result.only_there += number
-        shown = places[: self._left[kind]]
+            self.result.only_there += count
+        shown = positions[: self._left[kind]]
         self._left[kind] -= len(shown)
-        for place, (key, values) in enumerate(self._rows(rows, shown)):
+        for index, (key, values) in enumerate(self._rows(rows, shown)):
             sides = (values, None) if kind == ONLY_HERE else (None, values)
-            count = 1 if counts is None else int(counts[place])
+            count = 1 if counts is None else int(counts[index])
             self.result.differences.append(RowDifference(kind, count, key, (), *sides))
 
     def _add_changed(self, rows: pa.RecordBatch, first: np.ndarray, last: np.ndarray, unlike: np.ndarray) -> None:
@@ -252,9 +252,9 @@ class _Work:
             names = [name for name, flag in zip(self.result.columns, flags.tolist(), strict=True) if flag]
             self.result.differences.append(RowDifference(DIFFERENT, 1, key, names, here, there))
 
-    def _rows(self, rows: pa.RecordBatch, places: np.ndarray) -> Iterator[tuple[dict[str, Any] | None, dict[str, Any]]]:
+    def _rows(self, rows: pa.RecordBatch, positions: np.ndarray) -> Iterator[tuple[dict[str, Any] | None, dict[str, Any]]]:
         """The key and the other values of the rows at these positions, in canonical form."""
-        chosen = rows.select([field.name for field in self._fields]).take(pa.array(places, pa.int64()))
+        chosen = rows.select([field.name for field in self._fields]).take(pa.array(positions, pa.int64()))
         for row in canonical_rows(chosen, self._fields):
             key = {name: row.pop(name) for name in self.result.key}
             yield key or None, row

@@ -31,16 +31,16 @@ class Threshold:
     files: int = 1000
 
     @classmethod
-    def parse(cls, text: str, place: str = THRESHOLD_KEY) -> Threshold:
-        """Parse `512 mb`, or `512 mb, 200` with a number of files. Raises `UsageError`, which names `place` as the source."""
+    def parse(cls, text: str, source: str = THRESHOLD_KEY) -> Threshold:
+        """Parse `512 mb`, or `512 mb, 200` with a number of files. Raises `UsageError`, which names `source` as the source."""
         size, comma, files = (part.strip() for part in text.partition(","))
         hint = "write it as 1 gb, or 1 gb,1000"
         if comma and not (files.isascii() and files.isdigit()):
-            raise UsageError(f"cannot read {place} '{text}'", f"'{files}' is not a number of files", hint)
+            raise UsageError(f"cannot read {source} '{text}'", f"'{files}' is not a number of files", hint)
         try:
             return cls(parse_size(size), int(files) if comma else cls.files)
         except UsageError:
-            raise UsageError(f"cannot read {place} '{text}'", f"'{size}' is not a size", hint) from None
+            raise UsageError(f"cannot read {source} '{text}'", f"'{size}' is not a size", hint) from None
 
     def is_reached_by(self, work: Work) -> bool:
         return bool(work.files) and not work.is_in_memory and (work.size >= self.size or work.files >= self.files)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paimon_cli.catalog.table_site import check_output_place
+from paimon_cli.catalog.table_site import check_output_path
 from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import UsageError, undone_on_failure
@@ -102,7 +102,7 @@ def _one_file(scan: RowScan, request: OutputRequest, batches: Iterator[pa.Record
     if request.path == STANDARD_OUTPUT:
         rows, size = _fill(_Counted(sys.stdout.buffer), request.form, scan.fields, batches, None)
         return [ExportedFile(request.path, rows, size)]
-    check_output_place(*storage_for_url(request.path, request.storage_options))
+    check_output_path(*storage_for_url(request.path, request.storage_options))
     with whole_file(request.path, request.storage_options, scan.context.random, replace=request.replace) as sink:
         rows, size = _fill(sink, request.form, scan.fields, batches, None)
     return [ExportedFile(request.path, rows, size)]
@@ -131,7 +131,7 @@ def _directory(scan: RowScan, request: OutputRequest, batches: Iterator[pa.Recor
 def _empty_directory(path: str, storage_options: Mapping[str, str]) -> tuple[Storage, str]:
     """The storage and the path in it of an output directory. Raises `UsageError` if the directory is not empty."""
     storage, directory = storage_for_url(path, storage_options)
-    check_output_place(storage, directory)
+    check_output_path(storage, directory)
     if storage.list_directory(directory):
         raise UsageError(f"{path} is not empty", "files of another export would look like part of this one")
     return storage, directory

@@ -292,6 +292,6 @@ def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) ->
         raise
     if not files:
         return ChangedBucket(0, None)
-    place = (task.partition, task.bucket, task.total_buckets)
-    message = CommitMessage(*place, new_files=files, changelog_files=changes, read_snapshot_id=task.read_snapshot_id)
+    bucket = (task.partition, task.bucket, task.total_buckets)
+    message = CommitMessage(*bucket, new_files=files, changelog_files=changes, read_snapshot_id=task.read_snapshot_id)
     return ChangedBucket(rows, message)

@@ -36,7 +36,7 @@ from paimon_cli.jobs.write_request import (
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import BucketMode
-from paimon_cli.storage.storage import written_behind
+from paimon_cli.storage.storage import overlapping_writes
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -137,7 +137,7 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         return _already_committed(context, request, engine, progress)
     attempts = _Attempts(context, committer, request, identity, splits_of(request), engine, progress)
     hint = "run it again, or keep other writers away from these partitions for a while"
-    with written_behind(context.storage):
+    with overlapping_writes(context.storage):
         done, _ = again_on_conflict(context, attempts.run, hint, MAX_ASSIGNMENTS, (BucketsConflict,))
     if done.result.already_committed:
         return replace(_already_committed(context, request, engine, progress), attempts=done.result.attempts)
@@ -267,13 +267,13 @@ def empty_overwrite(context: TableContext, partition: PartitionValues | None, ta
     """An overwrite that has nothing to write: mostly a failed command in front of the pipe. `partition`: what it would replace,
     if that was named."""
     skipped = sum(tally.bad_rows for tally in tallies.values())
-    place = ",".join(pairs_of(context, partition or {}))
+    named = ",".join(pairs_of(context, partition or {}))
     bad = "the only row of the input is bad" if skipped == 1 else f"all {skipped:,} rows of the input are bad"
     found = bad if skipped else "the input is empty"
-    if replaces_named_partitions(context) and not place:
+    if replaces_named_partitions(context) and not named:
         what = f"{found}, so that --overwrite has no partition to replace"
     else:
-        what = f"{found}, and --overwrite would delete all rows{f' of partition {place}' if place else ''}"
+        what = f"{found}, and --overwrite would delete all rows{f' of partition {named}' if named else ''}"
     return BadInput(
         what,
         "nothing was changed",

@@ -144,7 +144,7 @@ def check_interleavings(request: CheckRequest, should_continue: ShouldContinue) 
     scenario = scenario_of(request)
     if request.seed is not None:
         count = RANDOM_SCHEDULES if request.schedules is None else request.schedules
-        result = sample(scenario, count, request.seed, most_findings=request.finds, should_continue=should_continue)
+        result = sample(scenario, count, request.seed, max_findings=request.finds, should_continue=should_continue)
     else:
         result = _explored(request, scenario, should_continue)
     return _report(request, result)
@@ -156,10 +156,10 @@ def _explored(request: CheckRequest, scenario: Scenario, should_continue: Should
     for depth in depths:
         result = explore(
             scenario,
-            most_schedules=request.schedules,
-            most_switches=depth,
+            max_schedules=request.schedules,
+            max_switches=depth,
             private_crashes=request.faults > 0,
-            most_findings=request.finds,
+            max_findings=request.finds,
             should_continue=should_continue,
         )
         if result.findings or not result.complete:
@@ -215,7 +215,7 @@ def scenario_of(request: CheckRequest) -> Scenario:
         options,
         files_vanish=bool({"expirer", "cleaner"} & set(request.actors)),
         faults=(CRASH, *PUT_FAULTS) if request.faults else (),
-        most_faults=request.faults,
+        max_faults=request.faults,
         tolerates=frozenset({"PV023"}),  # overlapping sequence numbers are only a risk; the oracle checks whether readers notice
         store=request.store,
     )

@@ -105,7 +105,7 @@ def _committer(setting: LabSetting) -> type[Committer]:
 
 
 def _story(setting: LabSetting, scenario: Scenario, sign: str, damage: str) -> Story:
-    found = explore(scenario, most_findings=MAX_FINDINGS, most_switches=INTERRUPTIONS)
+    found = explore(scenario, max_findings=MAX_FINDINGS, max_switches=INTERRUPTIONS)
     story = Story(scenario.name, (setting.check,))
     shown = [finding for finding in found.findings if sign in finding.violations[0]]
     if shown:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from paimon_cli.datatypes.key_order import comparable, order_words, ranks
 
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 ABSENT = -1
 """The row number of a key that was not found."""
@@ -54,19 +54,19 @@ class SortedKeys:
         """The keys reduced to their first columns. They need not be distinct any more."""
         return SortedKeys(self.columns[:columns])
 
-    def take(self, rows: Places) -> SortedKeys:
+    def take(self, rows: Indices) -> SortedKeys:
         chosen = pa.array(rows)
         return SortedKeys(tuple(column.take(chosen) for column in self.columns))
 
-    def below(self, keys: SortedKeys) -> Places:
+    def below(self, keys: SortedKeys) -> Indices:
         """For each of `keys`, how many of these keys are less."""
         return self._count(keys, or_equal=False)
 
-    def up_to(self, keys: SortedKeys) -> Places:
+    def up_to(self, keys: SortedKeys) -> Indices:
         """For each of `keys`, how many of these keys are less or equal."""
         return self._count(keys, or_equal=True)
 
-    def equal_at(self, positions: Places, keys: SortedKeys) -> Flags:
+    def equal_at(self, positions: Indices, keys: SortedKeys) -> Flags:
         """Whether the key at each of these positions equals the one in `keys`; false for positions after the last key."""
         found = positions < len(self)
         if len(self) == 0:
@@ -76,11 +76,11 @@ class SortedKeys:
             found &= _holds("equal", _at(own, clipped), other)
         return found
 
-    def ascends_at(self, positions: Places) -> Flags:
+    def ascends_at(self, positions: Indices) -> Flags:
         """Whether the key at each of these positions (at least 1) is greater than its predecessor."""
         return self._before(positions - 1, tuple(_at(column, positions) for column in self._searched), or_equal=False)
 
-    def _count(self, keys: SortedKeys, *, or_equal: bool) -> Places:
+    def _count(self, keys: SortedKeys, *, or_equal: bool) -> Indices:
         """For each of `keys`, which need not be sorted or distinct, how many of these keys are less (or equal)."""
         if len(self._searched) == 1 and all(isinstance(side._searched[0], np.ndarray) for side in (self, keys)):
             return np.asarray(np.searchsorted(self._searched[0], keys._searched[0], "right" if or_equal else "left"), np.int64)
@@ -93,7 +93,7 @@ class SortedKeys:
             high = np.where(unsettled & ~before, middle, high)
         return low
 
-    def _before(self, positions: Places, keys: Sequence[_Column], or_equal: bool) -> Flags:
+    def _before(self, positions: Indices, keys: Sequence[_Column], or_equal: bool) -> Flags:
         """Whether the key at each position is less than (or equal to) the one in the columns `keys`."""
         before = np.zeros(len(positions), bool)
         equal = np.ones(len(positions), bool)
@@ -134,7 +134,7 @@ class KeyBounds:
         """Bytes in memory."""
         return sum(column.nbytes for side in (self.lows, self.highs) for column in side.columns)
 
-    def blocks(self, keys: SortedKeys) -> tuple[Places, Places]:
+    def blocks(self, keys: SortedKeys) -> tuple[Indices, Indices]:
         """For each of the keys, the first and the last block that may hold it or the rows next to it."""
         known = keys.prefix(len(self.lows.columns))
         first, last = self.highs.below(known), self.lows.up_to(known) - 1
@@ -142,7 +142,7 @@ class KeyBounds:
         return np.clip(np.minimum(first, last), 0, last_block), np.clip(np.maximum(first, last), 0, last_block)
 
 
-def _latest_greatest(words: Places, backwards: bool = False) -> Places:
+def _latest_greatest(words: Indices, backwards: bool = False) -> Indices:
     """For each position, the last position of the greatest word up to it. `backwards`: `words` and the result are reversed."""
     positions = np.arange(len(words))
     greatest = np.maximum.accumulate(np.where(words == np.maximum.accumulate(words), positions, 0))
@@ -153,7 +153,7 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _at(column: _Column, positions: Places) -> _Column:
+def _at(column: _Column, positions: Indices) -> _Column:
     return column[positions] if isinstance(column, np.ndarray) else column.take(pa.array(positions))
 
 

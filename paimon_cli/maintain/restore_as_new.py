@@ -41,7 +41,7 @@ class BucketDifference:
 
 def differences(context: TableContext, latest: Snapshot, target: Snapshot) -> list[BucketDifference]:
     """The buckets whose files differ between the two snapshots."""
-    now, then = _by_place(context.manifests.live_entries(latest)), _by_place(context.manifests.live_entries(target))
+    now, then = _by_bucket(context.manifests.live_entries(latest)), _by_bucket(context.manifests.live_entries(target))
     indexes_now, indexes_then = _indexes(context, latest), _indexes(context, target)
     found = []
     for bucket_id in sorted(now.keys() | then.keys() | indexes_now.keys() | indexes_then.keys()):
@@ -138,7 +138,7 @@ def _new_extra(extra: str, old: str, new: str) -> str:
     return new + extra.removeprefix(old) if extra.startswith(old) else f"{new}.{extra}"
 
 
-def _by_place(entries: Iterable[ManifestEntry]) -> dict[BucketId, dict[object, ManifestEntry]]:
+def _by_bucket(entries: Iterable[ManifestEntry]) -> dict[BucketId, dict[object, ManifestEntry]]:
     found: dict[BucketId, dict[object, ManifestEntry]] = {}
     for entry in entries:
         found.setdefault(entry.bucket_id, {})[entry.identity] = entry

@@ -119,11 +119,11 @@ def decode_columns(
     by_count = np.argsort(-counts, kind="stable")
     blocks = _Blocks(data, counts[by_count], (np.cumsum(sizes) - sizes)[by_count], sizes[by_count])
     tables, shifts = blocks.walked(walk)
-    places = _places_of_records(counts, by_count)
-    shift = shifts.reshape(-1).take(places)
+    positions = _positions_of_records(counts, by_count)
+    shift = shifts.reshape(-1).take(positions)
     columns: dict[str, np.ndarray] = {}
     for name in list(tables):
-        found = tables.pop(name).reshape(-1).take(places)
+        found = tables.pop(name).reshape(-1).take(positions)
         is_number = name in walk.numbers
         absent = found == (_NO_NUMBER if is_number else _NOWHERE)
         if not absent.any():
@@ -135,7 +135,7 @@ def decode_columns(
     return columns
 
 
-def _places_of_records(counts: np.ndarray, by_count: np.ndarray) -> np.ndarray:
+def _positions_of_records(counts: np.ndarray, by_count: np.ndarray) -> np.ndarray:
     """Flat index of each record in tables of shape (record number in its block, block in the order `by_count`)."""
     lanes = np.empty(len(counts), dtype=np.int64)
     lanes[by_count] = np.arange(len(counts))

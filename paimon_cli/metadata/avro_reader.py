@@ -88,7 +88,7 @@ def _long(source: BinaryIO, first: bytes) -> int:
         if not more or len(encoded) == _MAX_NUMBER_BYTES:
             raise ValueError("the file ends within a number" if not more else "a number is too long")
         encoded += more
-    groups = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(encoded))
+    groups = sum((byte & 0x7F) << (7 * index) for index, byte in enumerate(encoded))
     return (groups >> 1) ^ -(groups & 1)
 
 
@@ -188,8 +188,8 @@ def decompressed(block: bytes, codec: str, max_bytes: int) -> bytes:
 def _uncompressed_snappy_size(block: bytes, max_bytes: int) -> int:
     """Snappy begins with the size as a little-endian base-128 number; Avro appends a checksum of 4 bytes."""
     size = 0
-    for place, byte in enumerate(block[:5]):
-        size |= (byte & 0x7F) << (7 * place)
+    for index, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             break
     if size > max_bytes:

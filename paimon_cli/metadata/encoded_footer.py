@@ -61,12 +61,12 @@ class Outside(NamedTuple):
 
 
 class StoredChunk(NamedTuple):
-    """A column chunk: its byte range in the file, and in `places` the footer's numbers that hold offsets of its pages."""
+    """A column chunk: its byte range in the file, and in `offsets` the footer's numbers that hold offsets of its pages."""
 
     begin: int
     end: int
     codec: int
-    places: tuple[Number, ...]
+    offsets: tuple[Number, ...]
     outside: tuple[Outside, ...]
 
 
@@ -181,8 +181,8 @@ def _stored_groups(footer: bytes, begin: int) -> tuple[list[StoredGroup], int]:
 def _listed_group(listed: EncodedStruct) -> StoredGroup:
     """A row group that was read field by field."""
     numbers, chunks = listed.numbers, tuple(_listed_chunk(chunk) for chunk in listed.parts[_CHUNKS])
-    place = (listed.begin, listed.end)
-    return StoredGroup(listed.data, place, numbers[_ROW_COUNT].value, numbers.get(_BEGIN), numbers.get(_ORDINAL), chunks)
+    entry = (listed.begin, listed.end)
+    return StoredGroup(listed.data, entry, numbers[_ROW_COUNT].value, numbers.get(_BEGIN), numbers.get(_ORDINAL), chunks)
 
 
 def _listed_chunk(listed: EncodedStruct) -> StoredChunk:
@@ -202,7 +202,7 @@ def _listed_chunk(listed: EncodedStruct) -> StoredChunk:
 
 def _with_offset(chunk: StoredChunk, offset: Number | None) -> StoredChunk:
     """The chunk with one more offset, the one in `file_offset`, if its writer sets that."""
-    return chunk._replace(places=(*chunk.places, offset)) if offset is not None and offset.value else chunk
+    return chunk._replace(offsets=(*chunk.offsets, offset)) if offset is not None and offset.value else chunk
 
 
 @dataclass(frozen=True)
@@ -227,12 +227,12 @@ class _UsualEntry:
         bounds = _any_of([_heads(I32, I64) + varint, _heads(BINARY) + text, _heads(TRUE, FALSE)])
         lengths = _any_of([_heads(I64) + varint, _heads(LIST) + _list_of(I64, varint, 6)])
         encodings, pages = _list_of(I32, rb"[\x00-\x7f]", 6), _list_of(STRUCT, 3 * i32 + stop, 6)
-        place = rb"\x16" + number + rb"\x15" + number
+        location = rb"\x16" + number + rb"\x15" + number
         chunk = [
             *(rb"\x26", number, rb"\x1c", i32, rb"\x19", encodings, rb"\x19\x18", text, rb"\x15([\x00-\x7f])", 2 * i64),
             *(rb"\x16", number, rb"\x26", number, _any_of([rb"\x26" + number + rb"\x1c", rb"\x3c"]), bounds, b"*", stop),
-            *(_maybe(rb"\x19" + pages + _maybe(place)), _maybe(_heads(STRUCT) + lengths + b"*" + stop), stop),
-            *(2 * _maybe(place), stop),
+            *(_maybe(rb"\x19" + pages + _maybe(location)), _maybe(_heads(STRUCT) + lengths + b"*" + stop), stop),
+            *(2 * _maybe(location), stop),
         ]
         end = [i64, rb"\x16", number, rb"\x26", number, i64, _maybe(rb"\x14" + number), stop]
         return _UsualEntry(re.compile(b"".join(chunk), re.DOTALL), re.compile(b"".join(end), re.DOTALL))
@@ -282,8 +282,8 @@ def _usual_group(footer: bytes, begin: int) -> StoredGroup | None:
 def _matched_chunk(footer: bytes, spans: Sequence[tuple[int, int]]) -> StoredChunk:
     _, offset, (codec, _), (size, _), data, dictionary, *more = spans
     pages = [_number(footer, *data)]
-    if dictionary[0] >= 0 and (place := _number(footer, *dictionary)).value:
-        pages.append(place)
+    if dictionary[0] >= 0 and (page := _number(footer, *dictionary)).value:
+        pages.append(page)
     outside = () if more == _NOTHING_OUTSIDE else tuple(_matched_outside(footer, more))
     chunk = _chunk(read_number(footer, codec)[0], read_number(footer, size)[0], pages, outside)
     return _with_offset(chunk, _number(footer, *offset)) if footer[offset[0]] else chunk
@@ -294,8 +294,8 @@ _NOTHING_OUTSIDE = [(-1, -1)] * 6
 
 def _matched_outside(footer: bytes, spans: Sequence[tuple[int, int]]) -> Iterator[Outside]:
     """Bloom filter and page indexes of a chunk; `spans` are the byte ranges of their offsets and sizes, (-1, -1) if missing."""
-    for kind, place, size in zip((BLOOM, OFFSET_INDEX, COLUMN_INDEX), spans[::2], spans[1::2], strict=True):
-        if place[0] >= 0 and (offset := _number(footer, *place)).value:
+    for kind, begin, size in zip((BLOOM, OFFSET_INDEX, COLUMN_INDEX), spans[::2], spans[1::2], strict=True):
+        if begin[0] >= 0 and (offset := _number(footer, *begin)).value:
             yield Outside(kind, offset, _number(footer, *size))
 
 

@@ -49,9 +49,9 @@ class DeletionVector:
     def marks(self, rows: np.ndarray) -> np.ndarray:
         """Boolean mask of `rows`, row numbers in any order: True for deleted ones. Negative numbers give False."""
         deleted = self._sorted()
-        places = np.searchsorted(deleted, rows)
-        marked = places < len(deleted)
-        marked[marked] = deleted[places[marked]] == rows[marked]
+        positions = np.searchsorted(deleted, rows)
+        marked = positions < len(deleted)
+        marked[marked] = deleted[positions[marked]] == rows[marked]
         return marked
 
     def _sorted(self) -> np.ndarray:

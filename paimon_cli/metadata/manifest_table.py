@@ -51,13 +51,13 @@ class ByteRanges:
 
     def words(self, offsets: np.ndarray | int) -> np.ndarray:
         """The eight bytes at `offsets` within each string, as little-endian int64, padded with zeros after its end."""
-        places = self.begins.astype(np.int64) + offsets
-        left = self.ends - places
+        positions = self.begins.astype(np.int64) + offsets
+        left = self.ends - positions
         view = np.ndarray((max(len(self.data) - 7, 0),), dtype="<u8", buffer=self.data.data, strides=(1,))
         if np.minimum.reduce(left, initial=8) >= 8:
-            return view[places].view(np.int64)
+            return view[positions].view(np.int64)
         left = np.clip(left, 0, 8)
-        words = view[np.where(left > 0, places, 0)]
+        words = view[np.where(left > 0, positions, 0)]
         return (words & _BYTE_MASKS[left]).view(np.int64)
 
     def _runs(self) -> np.ndarray:

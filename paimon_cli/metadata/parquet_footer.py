@@ -59,12 +59,12 @@ class Footer:
         self.fields = decode(data, {4: {1: None}})
         self.root, *elements = self.fields.elements(2)
         self.columns: dict[str, TopColumn] = {}
-        place = leaves = 0
-        while place < len(elements):
-            end, found = _subtree(elements, place, False)
-            name = elements[place].required(4).decode()
-            self.columns[name] = TopColumn(tuple(elements[place:end]), tuple(found), leaves)
-            place, leaves = end, leaves + len(found)
+        location = leaves = 0
+        while location < len(elements):
+            end, found = _subtree(elements, location, False)
+            name = elements[location].required(4).decode()
+            self.columns[name] = TopColumn(tuple(elements[location:end]), tuple(found), leaves)
+            location, leaves = end, leaves + len(found)
         self.groups: list[Struct] = self.fields.elements(4)
 
     @property
@@ -76,18 +76,18 @@ class Footer:
         return decode(self.groups[group].elements(1)[leaf])
 
 
-def _subtree(elements: Sequence[Struct], place: int, is_repeated: bool) -> tuple[int, list[Leaf]]:
-    """The index after the subtree of the element at index `place`, and its leaves."""
-    element = elements[place]
+def _subtree(elements: Sequence[Struct], location: int, is_repeated: bool) -> tuple[int, list[Leaf]]:
+    """The index after the subtree of the element at index `location`, and its leaves."""
+    element = elements[location]
     is_repeated = is_repeated or element.value(3) == 2
     children = element.value(5, 0)
     if not children:
-        return place + 1, [Leaf(element, is_repeated)]
-    place, leaves = place + 1, []
+        return location + 1, [Leaf(element, is_repeated)]
+    location, leaves = location + 1, []
     for _ in range(children):
-        place, nested = _subtree(elements, place, is_repeated)
+        location, nested = _subtree(elements, location, is_repeated)
         leaves += nested
-    return place, leaves
+    return location, leaves
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class PageBounds:
 
 
 @dataclass(frozen=True)
-class PagePlaces:
+class PageLocations:
     """Offset in the file, size in bytes with header, and first row in the row group of each page (`OffsetIndex`)."""
 
     offsets: NDArray[np.int64]
@@ -126,28 +126,28 @@ class PagePlaces:
     first_rows: NDArray[np.int64]
 
     @staticmethod
-    def decode(data: bytes) -> PagePlaces:
-        places = _uniform_places(data)
-        if places is None:
+    def decode(data: bytes) -> PageLocations:
+        locations = _uniform_locations(data)
+        if locations is None:
             listed = decode(data).elements(1)
-            cells = [[place.required(field) for field in (1, 2, 3)] for place in listed]
-            places = np.array(cells, np.int64).reshape(-1, 3)
-        return PagePlaces(places[:, 0], places[:, 1], places[:, 2])
+            cells = [[location.required(field) for field in (1, 2, 3)] for location in listed]
+            locations = np.array(cells, np.int64).reshape(-1, 3)
+        return PageLocations(locations[:, 0], locations[:, 1], locations[:, 2])
 
     @staticmethod
     def moved(data: bytes, distance: int) -> bytes:
         """An encoded `OffsetIndex` for the same chunk moved by `distance` bytes."""
         fields = decode(data)
-        for place in fields.elements(1):
-            place[1] = number(place.required(1) + distance)
+        for location in fields.elements(1):
+            location[1] = number(location.required(1) + distance)
         return encode(fields)
 
 
-_PLACE = (1 << 4 | I64, 1 << 4 | I32, 1 << 4 | I64, 0)
+_PAGE_LOCATION = (1 << 4 | I64, 1 << 4 | I32, 1 << 4 | I64, 0)
 """The bytes before each of the three numbers of a `PageLocation`, and after the last."""
 
 
-def _uniform_places(data: bytes) -> NDArray[np.int64] | None:
+def _uniform_locations(data: bytes) -> NDArray[np.int64] | None:
     """The page locations as an array of shape (pages, 3); None if they are not encoded as all known writers do.
 
     Every value and every byte between values is a varint, so that all can be decoded in one go.
@@ -165,7 +165,7 @@ def _uniform_places(data: bytes) -> NDArray[np.int64] | None:
         has = starts + digit <= ends
         values[has] |= (content[starts[has] + digit] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * digit)
     rows = values.reshape(count, 7)
-    if (rows[:, [0, 2, 4, 6]] != np.array(_PLACE, np.uint64)).any():
+    if (rows[:, [0, 2, 4, 6]] != np.array(_PAGE_LOCATION, np.uint64)).any():
         return None
     numbers = rows[:, [1, 3, 5]]
     return (numbers >> np.uint64(1)).astype(np.int64) ^ -(numbers & np.uint64(1)).astype(np.int64)

@@ -42,41 +42,41 @@ def record_from_json(kind: type[T], content: Any) -> T:
     return _record(kind, content, kind.__name__)
 
 
-def _record(kind: type[T], content: Any, place: str) -> T:
+def _record(kind: type[T], content: Any, path: str) -> T:
     if not isinstance(content, dict):
-        raise ValueError(f"{place} must be an object, found {_brief(content)}")
+        raise ValueError(f"{path} must be an object, found {_brief(content)}")
     types = get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     for name in (*names, *content):
         if name not in content or name not in names:
-            raise ValueError(f"{place} {'lacks' if name in names else 'has an unknown'} '{name}'")
-    return kind(**{name: _value(types[name], content[name], f"{place}.{name}") for name in names})
+            raise ValueError(f"{path} {'lacks' if name in names else 'has an unknown'} '{name}'")
+    return kind(**{name: _value(types[name], content[name], f"{path}.{name}") for name in names})
 
 
-def _value(kind: Any, content: Any, place: str) -> Any:
+def _value(kind: Any, content: Any, path: str) -> Any:
     if isinstance(kind, UnionType):
         known = next(part for part in get_args(kind) if part is not type(None))
-        return None if content is None else _value(known, content, place)
+        return None if content is None else _value(known, content, path)
     if get_origin(kind) is tuple:
         if not isinstance(content, list):
-            raise ValueError(f"{place} must be a list, found {_brief(content)}")
-        return tuple(_value(get_args(kind)[0], item, f"{place}[{number}]") for number, item in enumerate(content))
+            raise ValueError(f"{path} must be a list, found {_brief(content)}")
+        return tuple(_value(get_args(kind)[0], item, f"{path}[{number}]") for number, item in enumerate(content))
     if dataclasses.is_dataclass(kind):
-        return _record(kind, content, place)  # type: ignore[arg-type]
+        return _record(kind, content, path)  # type: ignore[arg-type]
     if kind is bytes:
-        return _bytes(content, place)
+        return _bytes(content, path)
     if type(content) is not kind:
-        raise ValueError(f"{place} must be of type {kind.__name__}, found {_brief(content)}")
+        raise ValueError(f"{path} must be of type {kind.__name__}, found {_brief(content)}")
     return content
 
 
-def _bytes(content: Any, place: str) -> bytes:
+def _bytes(content: Any, path: str) -> bytes:
     try:
         found = bytes.fromhex(content)
     except (TypeError, ValueError):
         found = b""
     if found.hex() != content:
-        raise ValueError(f"{place} must be bytes as hex digits, found {_brief(content)}")
+        raise ValueError(f"{path} must be bytes as hex digits, found {_brief(content)}")
     return found
 
 

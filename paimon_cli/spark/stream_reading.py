@@ -134,13 +134,13 @@ def _latest(table: Table) -> int:
     return table.catalog_table.snapshots.latest_id() or 0
 
 
-def _within(table: Table, begin: int, last: int, most_rows: int) -> int:
-    """The last snapshot of a batch of at most `most_rows` changes after `begin`; a batch has at least one snapshot."""
+def _within(table: Table, begin: int, last: int, max_rows: int) -> int:
+    """The last snapshot of a batch of at most `max_rows` changes after `begin`; a batch has at least one snapshot."""
     rows = 0
     for number in range(begin + 1, last + 1):
         snapshot = table.catalog_table.snapshots.get(number)
         rows += snapshot.changelog_record_count or snapshot.delta_record_count or 0
-        if rows > most_rows:
+        if rows > max_rows:
             return max(number - 1, begin + 1)
     return last
 

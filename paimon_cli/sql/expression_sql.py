@@ -63,10 +63,10 @@ class SqlText:
 
     def part(self, node: exp.Expr) -> str:
         """The node as the user wrote it."""
-        places = [found.meta for found in node.walk() if "start" in found.meta]
-        if not places:
+        spans = [found.meta for found in node.walk() if "start" in found.meta]
+        if not spans:
             return sql_of(node)
-        begin, end = min(place["start"] for place in places), max(place["end"] for place in places) + 1
+        begin, end = min(span["start"] for span in spans), max(span["end"] for span in spans) + 1
         whole = self.prefix + self.text
         if isinstance(node, exp.Neg):
             begin = max(whole.rfind("-", 0, begin), 0)
@@ -77,8 +77,8 @@ class SqlText:
     def refused(self, node: exp.Expr, why: str, hint: str = "") -> UsageError:
         """The error for SQL that is not supported."""
         part = self.part(node)
-        place = "" if part == self.text.strip() else f" in: {self.text}"
-        return UsageError(f"not supported in the {self.what}: {part}{place}", why, hint)
+        within = "" if part == self.text.strip() else f" in: {self.text}"
+        return UsageError(f"not supported in the {self.what}: {part}{within}", why, hint)
 
     def _where(self, problem: SqlglotError) -> str:
         if not isinstance(problem, ParseError) or not problem.errors:

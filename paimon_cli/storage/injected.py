@@ -36,9 +36,9 @@ class SystemClock:
 class BelatedClock:
     """A clock that lags another one by a fixed number of milliseconds."""
 
-    def __init__(self, clock: Clock, behind_millis: int) -> None:
+    def __init__(self, clock: Clock, lag_millis: int) -> None:
         self._clock = clock
-        self._lag_millis = behind_millis
+        self._lag_millis = lag_millis
 
     def now_millis(self) -> int:
         return self._clock.now_millis() - self._lag_millis

@@ -1,8 +1,9 @@
 """An object storage that overlaps independent requests, so that together they take about one round trip.
 
-Inside a `storage.written_behind` block, small new files are uploaded by threads. Operations that could observe such a file wait
-for its upload: it cannot be read, listed or deleted earlier, and no snapshot is published before all uploads have finished. If an
-upload fails, the next publication raises its error and does not take place. If none follows, the end of the block raises it.
+Inside a `storage.overlapping_writes` block, small new files are uploaded by threads. Operations that could observe such a file
+wait for its upload: it cannot be read, listed or deleted earlier, and no snapshot is published before all uploads have finished.
+If an upload fails, the next publication raises its error and does not take place. If none follows, the end of the block raises
+it.
 
 Small files that will be opened soon (`storage.will_open`) are prefetched in parallel, with one request each.
 """
@@ -58,7 +59,7 @@ class OverlappedStorage(WrappedStorage):
         return OverlappedStorage, (self.inner,)
 
     @contextlib.contextmanager
-    def behind(self) -> Iterator[None]:
+    def overlapping_writes(self) -> Iterator[None]:
         """See `storage.OverlapsRequests`. Blocks of several threads may overlap, and then share failures.
 
         The end of the block raises a failure that no publication has raised, unless the block fails with another error.

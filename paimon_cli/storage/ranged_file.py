@@ -159,11 +159,11 @@ class RangedFile(io.RawIOBase):
     def _parts(self, start: int, end: int) -> list[memoryview]:
         parts = []
         while start < end:
-            place = bisect_right(self._starts, start) - 1
-            if place >= 0 and start < self._plan[place].end:
-                part = self._planned(self._plan[place], start, end)
+            index = bisect_right(self._starts, start) - 1
+            if index >= 0 and start < self._plan[index].end:
+                part = self._planned(self._plan[index], start, end)
             else:
-                following = self._starts[place + 1] if place + 1 < len(self._starts) else self.size
+                following = self._starts[index + 1] if index + 1 < len(self._starts) else self.size
                 part = self._unplanned(start, min(end, following))
             parts.append(part)
             start += len(part)
@@ -183,8 +183,8 @@ class RangedFile(io.RawIOBase):
         return part
 
     def _drop(self, piece: _Piece) -> None:
-        place = bisect_right(self._starts, piece.start) - 1
-        del self._plan[place], self._starts[place]
+        index = bisect_right(self._starts, piece.start) - 1
+        del self._plan[index], self._starts[index]
         self._begun -= 0 if piece.content is None else piece.size
         piece.left = 0
 

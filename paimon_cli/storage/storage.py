@@ -98,7 +98,7 @@ class OverlapsRequests(Protocol):
         """Prefetch files, given as (path, size in bytes)."""
         ...
 
-    def behind(self) -> AbstractContextManager[None]:
+    def overlapping_writes(self) -> AbstractContextManager[None]:
         """Upload files written inside the block in the background; leaving the block waits for them."""
         ...
 
@@ -157,13 +157,13 @@ def open_sized(storage: Storage, path: str, size: int) -> BinaryIO:
     return storage.open_input(path) if opened is None else opened(path, size)
 
 
-def written_behind(storage: Storage) -> AbstractContextManager[None]:
+def overlapping_writes(storage: Storage) -> AbstractContextManager[None]:
     """Upload files written inside the block in the background, if the store supports it; leaving the block waits for them.
 
     For work of this process that ends in publishing a snapshot, which waits for all uploads.
     """
     overlapping = _overlapping(storage)
-    return nullcontext() if overlapping is None else overlapping.behind()
+    return nullcontext() if overlapping is None else overlapping.overlapping_writes()
 
 
 def will_open(storage: Storage, files: Callable[[], Iterable[tuple[str, int]]]) -> None:

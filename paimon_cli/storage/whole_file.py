@@ -180,7 +180,7 @@ def whole_file(
 @contextlib.contextmanager
 def _local_file(url: str, path: str, random: RandomSource, replace: bool) -> Iterator[BinaryIO]:
     """Write to a temporary file next to `path` first. `path` has links resolved, so that a link is kept, not replaced."""
-    _check_place(url, path, replace)
+    _check_target(url, path, replace)
     directory, name = os.path.split(path)
     temporary = f"{directory}/.{name}.{random.uuid()}.tmp"
     try:
@@ -205,7 +205,7 @@ def _local_file(url: str, path: str, random: RandomSource, replace: bool) -> Ite
             os.unlink(temporary)
 
 
-def _check_place(url: str, path: str, replace: bool) -> None:
+def _check_target(url: str, path: str, replace: bool) -> None:
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

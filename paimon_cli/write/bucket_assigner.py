@@ -30,7 +30,7 @@ class Limits:
     """How many keys a bucket takes, and how many buckets a partition may have (None: as many as there are bucket numbers)."""
 
     target_rows: int
-    most_buckets: int | None
+    max_buckets: int | None
 
     @staticmethod
     def of(options: TableOptions) -> Limits:
@@ -40,7 +40,7 @@ class Limits:
     @property
     def end(self) -> int:
         """The highest allowed bucket number, plus one."""
-        return MAX_BUCKETS if self.most_buckets is None else min(self.most_buckets, MAX_BUCKETS)
+        return MAX_BUCKETS if self.max_buckets is None else min(self.max_buckets, MAX_BUCKETS)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class OpenBuckets:
             self._counts[self._next] = 0
             self._with_room.append(self._next)
             return self._next
-        if self._limits.most_buckets is None:
+        if self._limits.max_buckets is None:
             raise UsageError(
                 f"the partition would need more than {MAX_BUCKETS:,} buckets",
                 f"dynamic-bucket.target-row-num={self._limits.target_rows} makes them too small",

@@ -17,7 +17,7 @@ from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.datatypes.data_type import NestedType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.key_order import order_words, stable_order
-from paimon_cli.datatypes.space_curves import has_place, hilbert, z_order
+from paimon_cli.datatypes.space_curves import fits_curve, hilbert, z_order
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
@@ -54,7 +54,7 @@ class SortOrder:
                 raise UsageError(f"column '{name}' is named twice", "a column can be sorted by once")
             if name in schema.partition_keys:
                 raise UsageError(f"cannot sort by '{name}'", "it is a partition column, the same in all rows of a partition")
-            if isinstance(t, NestedType) or (self.strategy != ORDER and not has_place(t)):
+            if isinstance(t, NestedType) or (self.strategy != ORDER and not fits_curve(t)):
                 raise UsageError(f"cannot sort by '{name}'", f"values of type {type_to_sql(t)} have no order")
         if self.strategy == HILBERT and len(self.columns) == 1:
             raise UsageError("a Hilbert curve needs at least two columns", "", f"add one, or sort by {ORDER}")

@@ -155,12 +155,12 @@ class WriteBuffer:
 
     def _make_room(self, size: int, for_owner: BufferOwner) -> None:
         while self._held and self._held + size > self._options.write_buffer_size:
-            biggest = max(self._owners, key=lambda owner: owner.buffer.size)
-            self._preemptions += biggest is not for_owner
+            largest = max(self._owners, key=lambda owner: owner.buffer.size)
+            self._preemptions += largest is not for_owner
             if self._may_spill():
-                biggest.buffer.spill()
+                largest.buffer.spill()
             else:
-                biggest.flush()
+                largest.flush()
 
     def _may_spill(self) -> bool:
         options = self._options

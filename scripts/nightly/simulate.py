@@ -130,9 +130,9 @@ def carry_out(task: Task) -> Done:
             result = twice(task.seed, task.schedules or 0)
         else:
             chosen = scenario(task.scenario)
-            chosen = chosen if task.faults is None else replace(chosen, most_faults=task.faults)
+            chosen = chosen if task.faults is None else replace(chosen, max_faults=task.faults)
             if task.schedules is None:
-                result = explore(chosen, private_crashes=True, most_switches=task.switches)
+                result = explore(chosen, private_crashes=True, max_switches=task.switches)
             else:
                 result = sample(chosen, task.schedules, task.seed, on_end=lambda run: digests.append(_digest(str(run))))
     return Done(task, result, tuple(digests), time.process_time() - begun)
@@ -146,7 +146,7 @@ def find_planted(name: str) -> Result:
     """Search for a planted bug. If it is not found, the search counts as incomplete."""
     mutation = next(m for m in MUTATIONS if m.name == name)
     with mutation.plant():
-        result = explore(scenario(mutation.scenario), most_schedules=20_000, most_switches=mutation.most_switches)
+        result = explore(scenario(mutation.scenario), max_schedules=20_000, max_switches=mutation.max_switches)
     result.complete, result.findings = bool(result.findings), []
     return result
 

@@ -32,7 +32,7 @@ from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.kept_files import COPY_BYTES, KeptFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.key_search import ABSENT, Places
+from paimon_cli.lsm.key_search import ABSENT, Indices
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.options.table_options import TableOptions
@@ -286,7 +286,7 @@ def test_only_pages_near_the_keys_are_read(tmp_path: Path, monkeypatch: pytest.M
     seen: list[int] = []
     whole = PagedColumns.read
 
-    def watched(self: PagedColumns, source: BinaryIO, blocks: Places) -> EncodedRows:
+    def watched(self: PagedColumns, source: BinaryIO, blocks: Indices) -> EncodedRows:
         seen.extend(blocks.tolist())
         return whole(self, source, blocks)
 

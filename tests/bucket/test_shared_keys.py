@@ -64,7 +64,7 @@ def test_in_passes_where_memory_is_short(tmp_path: Path, monkeypatch: pytest.Mon
     context = table_of(tmp_path / "t")
     files = [written(context, {(2 * number + 20 * other, "a") for number in range(10)} | {(500, "z")}) for other in range(6)]
     mine = written(context, {(2 * number + 1, "a") for number in range(60)})
-    monkeypatch.setattr(merged_rows, "most_runs", lambda context, memory: 2)
+    monkeypatch.setattr(merged_rows, "max_merged_runs", lambda context, memory: 2)
     theirs = [file for group in files for file in group]
     assert first_shared_key(context, PLACES, mine, theirs) is None
     found = first_shared_key(context, PLACES, [*mine, *written(context, {(38, "a")})], theirs)

@@ -21,7 +21,7 @@ from paimon_cli.bucket.column_statistics import ColumnTally
 from paimon_cli.bucket.data_file_reader import FilePart, file_format, read_data_file, read_part, stored_row_count
 from paimon_cli.bucket.data_file_writer import ROW_GROUP_BYTES, DataFileWriter, group_bytes
 from paimon_cli.bucket.file_encoders import CODECS, codec_of
-from paimon_cli.bucket.merged_rows import MERGE_BYTES, RecordExpiry, batch_rows, most_runs, without_retractions
+from paimon_cli.bucket.merged_rows import MERGE_BYTES, RecordExpiry, batch_rows, max_merged_runs, without_retractions
 from paimon_cli.bucket.spilled_runs import SpillDirectory, merge_in_passes
 from paimon_cli.bucket.stamped_files import DataFileNames, delete_stamped_files
 from paimon_cli.datatypes.field_types import parse_sql_type
@@ -203,7 +203,7 @@ def test_batches_of_runs_fit_the_memory(runs: list[list[tuple[int, int]]], memor
 )
 def test_how_many_runs_are_read_at_a_time(tmp_path: Path, memory: int, options: dict[str, str], expected: int) -> None:
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], options=options)
-    assert most_runs(context, memory) == expected
+    assert max_merged_runs(context, memory) == expected
 
 
 def test_only_additions_are_shown() -> None:

@@ -30,7 +30,7 @@ from paimon_cli.commit.deduplication import (
     Deduplication,
     recorded_users,
 )
-from paimon_cli.commit.files_conflict import check_bucket_counts, check_files, who_removed
+from paimon_cli.commit.files_conflict import check_bucket_counts, check_files, removing_snapshot
 from paimon_cli.commit.prepared_snapshot import MetadataWriter, merge_manifests
 from paimon_cli.commit.snapshot_publish import publish
 from paimon_cli.datatypes.data_type import DataField
@@ -525,10 +525,10 @@ def test_who_removed_a_file() -> None:
     latest = context.snapshots.latest()
     entry = ManifestEntry(DELETE, DAYS[0], 0, 2, file)
     for read, expected in ((None, 2), (1, 2), (2, None), (3, None), (0, 2)):
-        found = who_removed(context, latest, entry, read)
+        found = removing_snapshot(context, latest, entry, read)
         assert (found.id if found else None) == expected
-    assert who_removed(context, None, entry, None) is None
-    assert who_removed(context, latest, replace(entry, bucket=1), None) is None
+    assert removing_snapshot(context, None, entry, None) is None
+    assert removing_snapshot(context, latest, replace(entry, bucket=1), None) is None
 
 
 # ---- files of messages --------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.datatypes.field_types import parse_sql_type
-from paimon_cli.datatypes.space_curves import has_place, hilbert, z_order
+from paimon_cli.datatypes.space_curves import fits_curve, hilbert, z_order
 
 TYPES = {
     "i": ("INT", pa.int32()),
@@ -76,4 +76,4 @@ def test_stretches_of_a_curve_are_narrow_in_each_column(curve: Any) -> None:
 
 @pytest.mark.parametrize(("text", "expected"), [("INT", True), ("CHAR(3)", True), ("TIME", True), ("ARRAY<INT>", False)])
 def test_nested_values_have_no_place(text: str, expected: bool) -> None:
-    assert has_place(parse_sql_type(text)) is expected
+    assert fits_curve(parse_sql_type(text)) is expected

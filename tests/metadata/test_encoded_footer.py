@@ -108,9 +108,9 @@ def test_changed_bytes_are_read_or_refused_alike(monkeypatch: pytest.MonkeyPatch
 def test_numbers_may_become_longer_and_shorter() -> None:
     data = footer(ROWS, compression="none")
     _, _, (group,) = FooterFrame.split(data)
-    places = [place for chunk in group.chunks for place in chunk.places]
-    entry = group.entry_with([(place, 0 if number % 2 else 1 << 50) for number, place in enumerate(places)])
+    offsets = [place for chunk in group.chunks for place in chunk.offsets]
+    entry = group.entry_with([(place, 0 if number % 2 else 1 << 50) for number, place in enumerate(offsets)])
     fields = decode(entry)
     changed: list[Struct] = [chunk.required(3) for chunk in fields.elements(1)]
     values = [chunk.value(field) for chunk in changed for field in (9, 11) if field in chunk]
-    assert set(values) == {0, 1 << 50} and len(values) == len(places) and encode(fields) == entry
+    assert set(values) == {0, 1 << 50} and len(values) == len(offsets) and encode(fields) == entry

@@ -24,7 +24,7 @@ BY_KEY = SortOrder(("k",))
 
 
 def _made(name: str, options: Mapping[str, str], before: Job, *jobs: Job, faults: tuple[str, ...] = ALL_FAULTS) -> Scenario:
-    made = Scenario(name, jobs, options, faults=faults, most_faults=1, real_files=True, has_key=False)
+    made = Scenario(name, jobs, options, faults=faults, max_faults=1, real_files=True, has_key=False)
     return after(made, (before,))
 
 
@@ -131,7 +131,7 @@ def _() -> Scenario:
 @planned("append-vectors-many")
 def _() -> Scenario:
     jobs = (real_writer("w", rows(0, 11, 12)), real_deleter("a", 1, 8), real_compactor(), real_compactor(), expirer(2))
-    return replace(_made("append-vectors-many", VECTORS, MARKED, *jobs), most_faults=2, files_vanish=True)
+    return replace(_made("append-vectors-many", VECTORS, MARKED, *jobs), max_faults=2, files_vanish=True)
 
 
 TWO_ACTORS = (

@@ -27,7 +27,7 @@ FULL_BUCKETS = real_writer("first", rows(0, 0, 1, 2))
 
 
 def _made(name: str, options: Mapping[str, str], before: Job, *jobs: Job, **more: object) -> Scenario:
-    made = Scenario(name, jobs, options, faults=ALL_FAULTS, most_faults=1, real_files=True)
+    made = Scenario(name, jobs, options, faults=ALL_FAULTS, max_faults=1, real_files=True)
     return after(replace(made, **more), (before,))  # type: ignore[arg-type]
 
 
@@ -60,7 +60,7 @@ def _() -> Scenario:
 @planned("postponed-restart")
 def _() -> Scenario:
     jobs = (real_writer("a", rows(0, 3, 6, value="a"), repeatable=True), real_compactor())
-    return _made("postponed-restart", POSTPONED, WAITING, *jobs, faults=CRASHES, most_restarts=1)
+    return _made("postponed-restart", POSTPONED, WAITING, *jobs, faults=CRASHES, max_restarts=1)
 
 
 @planned("postponed-expiry")
@@ -72,7 +72,7 @@ def _() -> Scenario:
 def _() -> Scenario:
     """Both count their rows, and would give a partition without buckets different numbers of them."""
     jobs = (real_writer("a", rows(0, 1, 2, value="a")), real_writer("b", rows(0, 3, 4, 5, 6, 7, value="b")))
-    made = Scenario("counted-writers", jobs, COUNTED, faults=ALL_FAULTS, most_faults=1, real_files=True)
+    made = Scenario("counted-writers", jobs, COUNTED, faults=ALL_FAULTS, max_faults=1, real_files=True)
     return replace(made, tolerates=frozenset({"PV023"}))
 
 
@@ -114,7 +114,7 @@ def _() -> Scenario:
         real_writer("a", rows(0, 5, value="same"), repeatable=True),
         real_writer("b", rows(0, 5, 6, value="same"), repeatable=True),
     )
-    more: dict[str, object] = {"faults": CRASHES, "most_restarts": 1, "tolerates": frozenset({"PV023"})}
+    more: dict[str, object] = {"faults": CRASHES, "max_restarts": 1, "tolerates": frozenset({"PV023"})}
     return _made("dynamic-restart", DYNAMIC, FULL_BUCKETS, *jobs, **more)
 
 
@@ -158,7 +158,7 @@ def _() -> Scenario:
 @planned("postponed-many")
 def _() -> Scenario:
     jobs = (WAITER, real_writer("b", rows(0, 8, 9, value="b")), real_compactor(), real_compactor(), expirer(2))
-    return _made("postponed-many", POSTPONED, WAITING, *jobs, most_faults=2, files_vanish=True)
+    return _made("postponed-many", POSTPONED, WAITING, *jobs, max_faults=2, files_vanish=True)
 
 
 @planned("dynamic-many")
@@ -169,7 +169,7 @@ def _() -> Scenario:
         real_compactor(),
         expirer(2),
     )
-    more: dict[str, object] = {"most_faults": 2, "files_vanish": True, "tolerates": frozenset({"PV023"})}
+    more: dict[str, object] = {"max_faults": 2, "files_vanish": True, "tolerates": frozenset({"PV023"})}
     return _made("dynamic-many", DYNAMIC, FULL_BUCKETS, *jobs, **more)
 
 

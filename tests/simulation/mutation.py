@@ -19,7 +19,7 @@ class Mutation:
     name: str
     scenario: str
     plant: Callable[[], Patch]
-    most_switches: int = 1
+    max_switches: int = 1
 
 
 PLANTED: list[Mutation] = []

@@ -43,7 +43,7 @@ COMPACTED = (in_turn(*TWO_LEVEL_0_FILES, compactor(), writer("second", rows(0, 3
 @planned("writer-writer")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 2, value="a")), writer("b", rows(1, 11, 12, value="b")))
-    return after(Scenario("writer-writer", jobs, faults=ALL_FAULTS, most_faults=1), (writer("first", rows(0, 1)),))
+    return after(Scenario("writer-writer", jobs, faults=ALL_FAULTS, max_faults=1), (writer("first", rows(0, 1)),))
 
 
 @planned("writer-writer-restart")
@@ -52,66 +52,66 @@ def _() -> Scenario:
         writer("a", rows(0, 1, value="a"), repeatable=True),
         writer("b", rows(1, 11, value="b"), repeatable=True),
     )
-    return Scenario("writer-writer-restart", jobs, faults=CRASHES, most_faults=1, most_restarts=1)
+    return Scenario("writer-writer-restart", jobs, faults=CRASHES, max_faults=1, max_restarts=1)
 
 
 @planned("twins")
 def _() -> Scenario:
     """Two processes make the same commit, as when a scheduler starts a job again that was thought dead."""
     jobs = tuple(writer("a", rows(0, 1, 2, value="a"), repeatable=True) for _ in range(2))
-    return after(Scenario("twins", jobs, faults=ALL_FAULTS, most_faults=1), (writer("first", rows(0, 1)),))
+    return after(Scenario("twins", jobs, faults=ALL_FAULTS, max_faults=1), (writer("first", rows(0, 1)),))
 
 
 @planned("writer-compactor")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 4, value="a")), compactor())
-    return after(Scenario("writer-compactor", jobs, faults=ALL_FAULTS, most_faults=1), TWO_LEVEL_0_FILES)
+    return after(Scenario("writer-compactor", jobs, faults=ALL_FAULTS, max_faults=1), TWO_LEVEL_0_FILES)
 
 
 @planned("compactor-compactor")
 def _() -> Scenario:
     options = {**MERGING}
-    made = Scenario("compactor-compactor", (compactor(), compactor()), options, faults=ALL_FAULTS, most_faults=1)
+    made = Scenario("compactor-compactor", (compactor(), compactor()), options, faults=ALL_FAULTS, max_faults=1)
     return after(made, TWO_LEVEL_0_FILES)
 
 
 @planned("writer-expiry")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 4, value="a")), expirer())
-    made = Scenario("writer-expiry", jobs, faults=ALL_FAULTS, most_faults=1, files_vanish=True)
+    made = Scenario("writer-expiry", jobs, faults=ALL_FAULTS, max_faults=1, files_vanish=True)
     return after(made, (in_turn(writer("first", rows(0, 1, 2), rows(0, 2, 3)), compactor()),))
 
 
 @planned("compactor-expiry")
 def _() -> Scenario:
-    made = Scenario("compactor-expiry", (compactor(), expirer()), faults=CRASHES, most_faults=1, files_vanish=True)
+    made = Scenario("compactor-expiry", (compactor(), expirer()), faults=CRASHES, max_faults=1, files_vanish=True)
     return after(made, TWO_LEVEL_0_FILES)
 
 
 @planned("expiry-expiry")
 def _() -> Scenario:
-    made = Scenario("expiry-expiry", (expirer(), expirer()), faults=CRASHES, most_faults=1, files_vanish=True)
+    made = Scenario("expiry-expiry", (expirer(), expirer()), faults=CRASHES, max_faults=1, files_vanish=True)
     return after(made, (in_turn(writer("first", rows(0, 1, 2)), compactor(), writer("second", rows(0, 5))),))
 
 
 @planned("tag-expiry")
 def _() -> Scenario:
     jobs = (tagger("kept", 2), expirer())
-    made = Scenario("tag-expiry", jobs, faults=CRASHES, most_faults=1, files_vanish=True)
+    made = Scenario("tag-expiry", jobs, faults=CRASHES, max_faults=1, files_vanish=True)
     return after(made, (in_turn(*TWO_LEVEL_0_FILES, tagger("old", 1), compactor()),))
 
 
 @planned("overwriter-compactor")
 def _() -> Scenario:
     jobs = (overwriter("o", rows(0, 7, 8, value="o")), compactor())
-    return after(Scenario("overwriter-compactor", jobs, faults=CRASHES, most_faults=1), TWO_LEVEL_0_FILES)
+    return after(Scenario("overwriter-compactor", jobs, faults=CRASHES, max_faults=1), TWO_LEVEL_0_FILES)
 
 
 @planned("checked-writers")
 def _() -> Scenario:
     """Topology 2 under the data conflict check: both write the same keys of one bucket."""
     jobs = (writer("a", rows(0, 1, 2, value="a")), writer("b", rows(0, 2, 3, value="b")))
-    made = Scenario("checked-writers", jobs, CHECKED, faults=ALL_FAULTS, most_faults=1)
+    made = Scenario("checked-writers", jobs, CHECKED, faults=ALL_FAULTS, max_faults=1)
     return after(made, (writer("first", rows(0, 1)),))
 
 
@@ -119,20 +119,20 @@ def _() -> Scenario:
 def _() -> Scenario:
     """The files of a writer on its way are young, and those that it commits on are used by older versions."""
     jobs = (writer("a", rows(0, 1, 4, value="a")), orphan_remover())
-    made = Scenario("writer-orphans", jobs, faults=CRASHES, most_faults=1, files_vanish=True)
+    made = Scenario("writer-orphans", jobs, faults=CRASHES, max_faults=1, files_vanish=True)
     return after(made, (in_turn(*TWO_LEVEL_0_FILES, compactor(), litterer()),))
 
 
 @planned("compactor-orphans")
 def _() -> Scenario:
-    made = Scenario("compactor-orphans", (compactor(), orphan_remover()), faults=CRASHES, most_faults=1, files_vanish=True)
+    made = Scenario("compactor-orphans", (compactor(), orphan_remover()), faults=CRASHES, max_faults=1, files_vanish=True)
     return after(made, (in_turn(*TWO_LEVEL_0_FILES, litterer()),))
 
 
 @planned("expiry-orphans")
 def _() -> Scenario:
     """What only a tag holds is not an orphan."""
-    made = Scenario("expiry-orphans", (expirer(), orphan_remover()), faults=CRASHES, most_faults=1, files_vanish=True)
+    made = Scenario("expiry-orphans", (expirer(), orphan_remover()), faults=CRASHES, max_faults=1, files_vanish=True)
     return after(made, (in_turn(*TWO_LEVEL_0_FILES, tagger("old", 1), compactor(), litterer()),))
 
 
@@ -172,13 +172,13 @@ def _() -> Scenario:
 @planned("upgrades")
 def _() -> Scenario:
     """Two compactors lift one level-0 file each to the top; their keys meet."""
-    made = Scenario("upgrades", (upgrader(0), upgrader(1)), faults=CRASHES, most_faults=1)
+    made = Scenario("upgrades", (upgrader(0), upgrader(1)), faults=CRASHES, max_faults=1)
     return after(made, TWO_LEVEL_0_FILES)
 
 
 @planned("upgrades-expiry")
 def _() -> Scenario:
-    made = Scenario("upgrades-expiry", (upgrader(0), expirer()), faults=CRASHES, most_faults=1, files_vanish=True)
+    made = Scenario("upgrades-expiry", (upgrader(0), expirer()), faults=CRASHES, max_faults=1, files_vanish=True)
     return after(made, TWO_LEVEL_0_FILES)
 
 
@@ -186,7 +186,7 @@ def _() -> Scenario:
 def _() -> Scenario:
     """One writer may be so slow that its snapshot number was used by others and has expired."""
     jobs = (writer("a", rows(0, 1, value="a")), in_turn(writer("b", rows(1, 11), rows(1, 12)), expirer()))
-    made = Scenario("slow-writer", jobs, faults=(CRASH, LOST_ANSWER), most_faults=1, files_vanish=True)
+    made = Scenario("slow-writer", jobs, faults=(CRASH, LOST_ANSWER), max_faults=1, files_vanish=True)
     return after(made, (writer("first", rows(0, 1)),))
 
 
@@ -195,7 +195,7 @@ def _() -> Scenario:
     """The same, and what crashes is run again under its user and identifier, when its snapshot may have come back or expired."""
     rivals = in_turn(writer("b", rows(1, 11), rows(1, 12), rows(1, 13), repeatable=True), expirer())
     jobs = (writer("a", rows(0, 1, value="a"), repeatable=True), rivals)
-    made = Scenario("slow-writer-restart", jobs, faults=CRASHES, most_faults=1, most_restarts=1, files_vanish=True)
+    made = Scenario("slow-writer-restart", jobs, faults=CRASHES, max_faults=1, max_restarts=1, files_vanish=True)
     return after(made, (writer("first", rows(0, 1)),))
 
 
@@ -205,25 +205,25 @@ def _() -> Scenario:
 @planned("writers-compactor")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 4, value="a")), writer("b", rows(1, 11, value="b")), compactor())
-    return after(Scenario("writers-compactor", jobs, MERGING, faults=ALL_FAULTS, most_faults=1), TWO_LEVEL_0_FILES)
+    return after(Scenario("writers-compactor", jobs, MERGING, faults=ALL_FAULTS, max_faults=1), TWO_LEVEL_0_FILES)
 
 
 @planned("three-writers")
 def _() -> Scenario:
     jobs = tuple(writer(name, rows(bucket, 10 * bucket, value=name)) for bucket, name in enumerate("abc"))
-    return Scenario("three-writers", jobs, {"bucket": "3", **MERGING_FULLY}, faults=ALL_FAULTS, most_faults=1)
+    return Scenario("three-writers", jobs, {"bucket": "3", **MERGING_FULLY}, faults=ALL_FAULTS, max_faults=1)
 
 
 @planned("writer-compactors")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 4, value="a")), compactor(), compactor())
-    return after(Scenario("writer-compactors", jobs, faults=ALL_FAULTS, most_faults=1), TWO_LEVEL_0_FILES)
+    return after(Scenario("writer-compactors", jobs, faults=ALL_FAULTS, max_faults=1), TWO_LEVEL_0_FILES)
 
 
 @planned("writer-compactor-expiry")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 4, value="a"), rows(0, 4, 5)), compactor(), expirer())
-    made = Scenario("writer-compactor-expiry", jobs, faults=ALL_FAULTS, most_faults=1, files_vanish=True)
+    made = Scenario("writer-compactor-expiry", jobs, faults=ALL_FAULTS, max_faults=1, files_vanish=True)
     return after(made, TWO_LEVEL_0_FILES)
 
 
@@ -235,7 +235,7 @@ def _() -> Scenario:
         compactor(),
         expirer(),
     )
-    made = Scenario("writers-compactor-expiry", jobs, MERGING, faults=ALL_FAULTS, most_faults=2, files_vanish=True)
+    made = Scenario("writers-compactor-expiry", jobs, MERGING, faults=ALL_FAULTS, max_faults=2, files_vanish=True)
     return after(made, COMPACTED)
 
 
@@ -247,7 +247,7 @@ def _() -> Scenario:
         writer("c", rows(0, 1, 3, value="c")),
         compactor(),
     )
-    made = Scenario("checked-writers-compactor", jobs, CHECKED, faults=ALL_FAULTS, most_faults=1)
+    made = Scenario("checked-writers-compactor", jobs, CHECKED, faults=ALL_FAULTS, max_faults=1)
     return after(made, TWO_LEVEL_0_FILES)
 
 
@@ -256,7 +256,7 @@ def _() -> Scenario:
     """Three read-modify-writes of one counter, each tried again after a data conflict."""
     jobs = tuple(read_modify_write(name, 0, 1) for name in "abc")
     return after(
-        Scenario("checked-counter", jobs, CHECKED, faults=CRASHES, most_faults=1), (writer("zero", rows(0, 1, value="0")),)
+        Scenario("checked-counter", jobs, CHECKED, faults=CRASHES, max_faults=1), (writer("zero", rows(0, 1, value="0")),)
     )
 
 
@@ -272,7 +272,7 @@ def _() -> Scenario:
     )
     before = in_turn(real_writer("first", rows(0, 1, 2, 3)), real_writer("second", rows(0, 2, 3, value="s")))
     options = {"bucket": "1", **CHECKED}
-    made = Scenario("real-writers-compactor", jobs, options, faults=ALL_FAULTS, most_faults=1, real_files=True)
+    made = Scenario("real-writers-compactor", jobs, options, faults=ALL_FAULTS, max_faults=1, real_files=True)
     return after(made, (before,))
 
 
@@ -280,7 +280,7 @@ def _() -> Scenario:
 def _() -> Scenario:
     jobs = (real_compactor(), real_compactor(), expirer())
     before = in_turn(real_writer("first", rows(0, 1, 2, 3)), real_writer("second", rows(0, 2, 3, value="s")))
-    made = Scenario("real-compactors-expiry", jobs, faults=CRASHES, most_faults=1, files_vanish=True, real_files=True)
+    made = Scenario("real-compactors-expiry", jobs, faults=CRASHES, max_faults=1, files_vanish=True, real_files=True)
     return after(made, (before,))
 
 
@@ -290,7 +290,7 @@ def _() -> Scenario:
     before = in_turn(
         real_writer("zero", rows(0, 1, value="0"), numbers=True), real_writer("two", rows(0, 2, value="7"), numbers=True)
     )
-    made = Scenario("real-updates", jobs, {"bucket": "1"}, faults=CRASHES, most_faults=1, value_type="INT", real_files=True)
+    made = Scenario("real-updates", jobs, {"bucket": "1"}, faults=CRASHES, max_faults=1, value_type="INT", real_files=True)
     return after(made, (before,))
 
 
@@ -305,7 +305,7 @@ def _() -> Scenario:
     )
     before = in_turn(real_writer("first", rows(0, 1, 2, 3)), real_writer("second", rows(0, 2, 3, value="s")))
     options = {"bucket": "1", "num-sorted-run.compaction-trigger": "1", "num-levels": "3", **CHECKED}
-    made = Scenario("real-inline-writers", jobs, options, faults=ALL_FAULTS, most_faults=1, files_vanish=True, real_files=True)
+    made = Scenario("real-inline-writers", jobs, options, faults=ALL_FAULTS, max_faults=1, files_vanish=True, real_files=True)
     return after(made, (before,))
 
 

@@ -20,7 +20,7 @@ from tests.simulation.scenarios import CHECKED, scenario
     ],
 )
 def test_found_with_the_check_off(name: str, sign: str) -> None:
-    result = explore(scenario(name), most_schedules=2_000)
+    result = explore(scenario(name), max_schedules=2_000)
     assert result.findings and sign in result.findings[0].violations[0]
 
 
@@ -36,5 +36,5 @@ def test_nowhere_with_the_check_on(name: str, check: str) -> None:
 
 
 def test_writers_of_own_buckets_need_no_check() -> None:
-    result = explore(replace(scenario("writer-writer"), most_faults=0))
+    result = explore(replace(scenario("writer-writer"), max_faults=0))
     assert not result.findings and result.complete

@@ -28,7 +28,7 @@ def test_every_order_with_a_fault_at_every_call(name: str) -> None:
 
 @pytest.mark.parametrize("name", SLOW)
 def test_schedules_with_one_interruption(name: str) -> None:
-    result = explore(scenario(name), most_switches=1, most_schedules=FEW)
+    result = explore(scenario(name), max_switches=1, max_schedules=FEW)
     assert not result.findings, explain(result.findings)
     assert result.complete or result.schedules == FEW
 

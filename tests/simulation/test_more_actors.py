@@ -25,15 +25,15 @@ BOUNDED = {
 
 @pytest.mark.parametrize("name", BOUNDED)
 def test_all_schedules_with_few_interruptions(name: str) -> None:
-    most_switches, least = BOUNDED[name]
-    result = explore(replace(scenario(name), most_faults=0), most_switches=most_switches)
+    max_switches, least = BOUNDED[name]
+    result = explore(replace(scenario(name), max_faults=0), max_switches=max_switches)
     assert not result.findings, explain(result.findings)
     assert result.complete and result.schedules >= least
 
 
 @pytest.mark.parametrize(("name", "count"), [("writers-compactor", 3_700), ("three-writers", 5_000)])
 def test_schedules_with_a_fault(name: str, count: int) -> None:
-    result = explore(scenario(name), most_switches=1, most_schedules=count)
+    result = explore(scenario(name), max_switches=1, max_schedules=count)
     assert not result.findings, explain(result.findings)
     assert result.schedules == count
 

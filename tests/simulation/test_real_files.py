@@ -12,7 +12,7 @@ NAMES = ["real-writers-compactor", "real-compactors-expiry", "real-updates", "re
 
 @pytest.mark.parametrize("name", NAMES)
 def test_schedules_with_one_interruption(name: str) -> None:
-    result = explore(scenario(name), most_switches=1, most_schedules=80)
+    result = explore(scenario(name), max_switches=1, max_schedules=80)
     assert not result.findings, explain(result.findings)
 
 

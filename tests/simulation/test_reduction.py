@@ -13,7 +13,7 @@ from tests.simulation.scenarios import scenario
 @pytest.mark.parametrize("name", ["writer-writer", "writer-compactor", "compactor-compactor", "writer-expiry", "expiry-expiry"])
 def test_unreduced_schedules_end_in_explored_states(name: str) -> None:
     """Random schedules in which every single call is interleaved: each leaves a disk that the complete search has seen."""
-    peaceful = replace(scenario(name), most_faults=0)
+    peaceful = replace(scenario(name), max_faults=0)
     explored: set[str] = set()
     assert explore(peaceful, on_end=lambda run: explored.add(run.disk.image())).complete
     met: set[str] = set()

@@ -34,7 +34,7 @@ def test_every_order_with_a_crash_at_every_call(name: str) -> None:
 
 def test_cleaning_of_orphans_beside_an_expiry() -> None:
     """With one interruption; in every order, and beside writers, at night."""
-    result = explore(scenario("expiry-orphans"), most_switches=1)
+    result = explore(scenario("expiry-orphans"), max_switches=1)
     assert not result.findings, explain(result.findings)
     assert result.complete
 
@@ -56,19 +56,19 @@ def test_every_order_on_tables_with_other_options(name: str) -> None:
 
 def test_crashed_jobs_that_are_run_again_commit_once() -> None:
     """One crash anywhere, then the same commit user and identifier again; with one interruption."""
-    result = explore(scenario("writer-writer-restart"), private_crashes=True, most_switches=1)
+    result = explore(scenario("writer-writer-restart"), private_crashes=True, max_switches=1)
     assert not result.findings, explain(result.findings)
     assert result.complete
 
 
 def test_a_writer_so_slow_that_its_number_has_expired() -> None:
-    result = explore(scenario("slow-writer"), most_switches=1)
+    result = explore(scenario("slow-writer"), max_switches=1)
     assert not result.findings, explain(result.findings)
     assert result.complete
 
 
 def test_a_slow_writer_that_crashes_and_is_run_again() -> None:
     """It counts once, whether its snapshot came back below a gap or expired in its turn; completely at night."""
-    result = explore(scenario("slow-writer-restart"), most_switches=1, most_schedules=400)
+    result = explore(scenario("slow-writer-restart"), max_switches=1, max_schedules=400)
     assert not result.findings, explain(result.findings)
     assert result.schedules == 400

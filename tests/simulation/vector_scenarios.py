@@ -39,7 +39,7 @@ TWICE = in_turn(real_writer("second", rows(0, 1)), real_writer("third", rows(0, 
 def _made(
     name: str, options: Mapping[str, str], before: Job, *jobs: Job, faults: tuple[str, ...] = ALL_FAULTS, **more: object
 ) -> Scenario:
-    made = Scenario(name, jobs, options, faults=faults, most_faults=1, real_files=True)
+    made = Scenario(name, jobs, options, faults=faults, max_faults=1, real_files=True)
     return after(replace(made, **more), (before,))  # type: ignore[arg-type]
 
 
@@ -107,7 +107,7 @@ def _() -> Scenario:
 def _() -> Scenario:
     """What crashes is run again: a writer under its user and identifier, a compactor from the latest snapshot."""
     jobs = (real_writer("a", rows(0, 3, 6, value="a"), repeatable=True), level_compactor([0], 3))
-    return _made("vectors-restart", VECTORS, LEVELS, *jobs, faults=CRASHES, most_restarts=1)
+    return _made("vectors-restart", VECTORS, LEVELS, *jobs, faults=CRASHES, max_restarts=1)
 
 
 @planned("vectors-buckets")
@@ -174,7 +174,7 @@ def _() -> Scenario:
 @planned("lookup-restart")
 def _() -> Scenario:
     jobs = (real_writer("a", rows(0, 3, 6, value="a"), repeatable=True), level_compactor([0], 3))
-    return _made("lookup-restart", LOOKUP, LEVELS, *jobs, faults=CRASHES, most_restarts=1)
+    return _made("lookup-restart", LOOKUP, LEVELS, *jobs, faults=CRASHES, max_restarts=1)
 
 
 @planned("lookup-expiry")
@@ -216,7 +216,7 @@ def _() -> Scenario:
         real_writer("a", rows(0, 3, value="a"), repeatable=True),
         real_writer("b", rows(0, 7, value="b"), repeatable=True),
     )
-    more: dict[str, object] = {"faults": CRASHES, "most_restarts": 1, "tolerates": frozenset({"PV023"})}
+    more: dict[str, object] = {"faults": CRASHES, "max_restarts": 1, "tolerates": frozenset({"PV023"})}
     return _made("input-changelog-restart", INPUT, FLAT, *jobs, **more)  # type: ignore[arg-type]
 
 
@@ -237,7 +237,7 @@ def _many(name: str, options: Mapping[str, str]) -> Scenario:
         real_compactor(),
         expirer(2),
     )
-    return _made(name, options, LEVELS, *jobs, most_faults=2, files_vanish=True)
+    return _made(name, options, LEVELS, *jobs, max_faults=2, files_vanish=True)
 
 
 @planned("vectors-many")
@@ -263,14 +263,14 @@ def _() -> Scenario:
         real_compactor(),
         expirer(2),
     )
-    more: dict[str, object] = {"most_faults": 2, "files_vanish": True, "tolerates": frozenset({"PV023"})}
+    more: dict[str, object] = {"max_faults": 2, "files_vanish": True, "tolerates": frozenset({"PV023"})}
     return _made("input-changelog-many", INPUT, FLAT, *jobs, **more)  # type: ignore[arg-type]
 
 
 @planned("full-changelog-many")
 def _() -> Scenario:
     jobs = (real_writer("a", rows(0, 3, 6, value="a"), rows(0, 2, kind=DELETE)), real_compactor(), real_compactor(), expirer(2))
-    return _made("full-changelog-many", FULL, FLAT, *jobs, most_faults=2, files_vanish=True)
+    return _made("full-changelog-many", FULL, FLAT, *jobs, max_faults=2, files_vanish=True)
 
 
 TWO_ACTORS = (

@@ -15,7 +15,7 @@ from paimon_cli.errors import StorageUnavailable
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.overlapped_storage import OverlappedStorage
 from paimon_cli.storage.ranged_file import WHOLE_BYTES
-from paimon_cli.storage.storage import PutOutcome, open_sized, will_open, written_behind
+from paimon_cli.storage.storage import PutOutcome, open_sized, will_open, overlapping_writes
 from tests.commit.commit_tables import live_names
 from tests.storage.s3_proxy import Answer, Fate, Request, Rule, S3Proxy
 from tests.storage.s3_server import S3Server
@@ -51,7 +51,7 @@ def test_files_that_do_not_depend_on_each_other_take_one_trip(storage: Overlappe
     storage.exists(f"{bucket}/warm")
     proxy.forget()
     proxy.delay = 0.1
-    with storage.behind():
+    with storage.overlapping_writes():
         for number in range(5):
             storage.write_new(f"{bucket}/a/{number}", b"x")
         with storage.open_output(f"{bucket}/a/data") as sink:
@@ -72,7 +72,7 @@ def test_outside_of_a_block_a_file_is_stored_when_the_call_returns(
 
 
 def test_a_copy_in_another_process_waits_for_each_file(storage: OverlappedStorage, proxy: S3Proxy, bucket: str) -> None:
-    with storage.behind():
+    with storage.overlapping_writes():
         copy = pickle.loads(pickle.dumps(storage))
         assert copy == storage
         proxy.rule = failing("/c/1")
@@ -86,7 +86,7 @@ def test_nothing_is_published_without_a_file_that_failed(
 ) -> None:
     proxy.rule = failing("/d/lost")
     target = f"{bucket}/d/{publish}"
-    with storage.behind():
+    with storage.overlapping_writes():
         storage.write_new(f"{bucket}/d/lost", b"x")
         for _ in range(2):
             with pytest.raises(StorageUnavailable, match="AccessDenied"):
@@ -99,23 +99,23 @@ def test_the_end_of_a_block_raises_what_no_publication_has_raised(
     storage: OverlappedStorage, proxy: S3Proxy, bucket: str
 ) -> None:
     proxy.rule = failing("/d/lost")
-    with pytest.raises(StorageUnavailable, match="AccessDenied"), storage.behind():
+    with pytest.raises(StorageUnavailable, match="AccessDenied"), storage.overlapping_writes():
         storage.write_new(f"{bucket}/d/lost", b"x")
         storage.write_new(f"{bucket}/d/stored", b"x")
     assert storage.put_if_absent(f"{bucket}/d/next", b"{}") is PutOutcome.CREATED
-    with pytest.raises(KeyError), storage.behind():
+    with pytest.raises(KeyError), storage.overlapping_writes():
         storage.write_new(f"{bucket}/d/lost", b"x")
         raise KeyError
-    with storage.behind():
+    with storage.overlapping_writes():
         storage.write_new(f"{bucket}/d/other", b"x")
 
 
 def test_blocks_that_overlap_share_their_failures(storage: OverlappedStorage, proxy: S3Proxy, bucket: str) -> None:
     """Whose file it was is not known, so neither job may publish."""
     proxy.rule = failing("/e/lost")
-    with storage.behind():
+    with storage.overlapping_writes():
         storage.write_new(f"{bucket}/e/lost", b"x")
-        with storage.behind(), pytest.raises(StorageUnavailable):
+        with storage.overlapping_writes(), pytest.raises(StorageUnavailable):
             storage.put_if_absent(f"{bucket}/e/theirs", b"{}")
         with pytest.raises(StorageUnavailable):
             storage.put_if_absent(f"{bucket}/e/ours", b"{}")
@@ -123,7 +123,7 @@ def test_blocks_that_overlap_share_their_failures(storage: OverlappedStorage, pr
 
 def test_a_file_on_its_way_is_seen_by_whoever_looks(storage: OverlappedStorage, proxy: S3Proxy, bucket: str) -> None:
     proxy.delay = 0.05
-    with storage.behind():
+    with storage.overlapping_writes():
         path = f"{bucket}/f/1"
         storage.write_new(path, b"x")
         assert storage.read_bytes(path) == b"x"
@@ -141,7 +141,7 @@ def test_a_file_on_its_way_is_seen_by_whoever_looks(storage: OverlappedStorage, 
 
 def test_the_end_of_a_block_waits_also_after_an_error(storage: OverlappedStorage, proxy: S3Proxy, bucket: str) -> None:
     proxy.delay = 0.1
-    with pytest.raises(KeyError), storage.behind():
+    with pytest.raises(KeyError), storage.overlapping_writes():
         storage.write_new(f"{bucket}/g/1", b"x")
         raise KeyError
     assert storage.inner.exists(f"{bucket}/g/1"), "so that a clean-up finds it"
@@ -226,7 +226,7 @@ def test_many_threads_hand_over_within_one_block(storage: OverlappedStorage, buc
         for file in range(5):
             storage.write_new(f"{bucket}/i/{number}-{file}", b"x")
 
-    with written_behind(storage):
+    with overlapping_writes(storage):
         writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
         for writer in writers:
             writer.start()

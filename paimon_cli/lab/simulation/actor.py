@@ -90,11 +90,11 @@ class Actor:
         return answer
 
     def _replay_to(self, first: Call | None, line: Line) -> None:
-        for place in line.lines_to_here():
-            call = first if place.before is None else self._greenlet.switch(place.before[1])
-            if call != place.call:
+        for earlier in line.lines_to_here():
+            call = first if earlier.before is None else self._greenlet.switch(earlier.before[1])
+            if call != earlier.call:
                 raise RuntimeError(
-                    f"actor {self.number} made call {call}, but after the same answers before it made {place.call}"
+                    f"actor {self.number} made call {call}, but after the same answers it made {earlier.call} before"
                 )
         self.oracle.taken()
         self.line = line

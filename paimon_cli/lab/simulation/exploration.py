@@ -59,23 +59,23 @@ class Result:
 def explore(
     scenario: Scenario,
     *,
-    most_schedules: int | None = None,
-    most_switches: int | None = None,
+    max_schedules: int | None = None,
+    max_switches: int | None = None,
     private_crashes: bool = False,
-    most_findings: int = 1,
+    max_findings: int = 1,
     on_end: OnEnd = lambda run: None,
     should_continue: ShouldContinue = lambda: True,
 ) -> Result:
     """Search all states depth first, without recursion.
 
-    `most_switches`: the most interruptions of unfinished actors in one schedule; most bugs need only one or two.
+    `max_switches`: the most interruptions of unfinished actors in one schedule; most bugs need only one or two.
     `private_crashes`: also crash between calls that no other actor can observe. `on_end` is called with every run that ends.
     """
     result = Result(scenario.name)
     visited: set[int] = set()
-    open_branches: list[Branch] = [(Run(scenario, most_switches), None)]
+    open_branches: list[Branch] = [(Run(scenario, max_switches), None)]
     while open_branches:
-        if result.schedules == most_schedules or len(result.findings) >= most_findings or not should_continue():
+        if result.schedules == max_schedules or len(result.findings) >= max_findings or not should_continue():
             break
         _follow(open_branches, visited, result, private_crashes, on_end)
     else:
@@ -109,8 +109,8 @@ def _follow(open_branches: list[Branch], visited: set[int], result: Result, priv
         state, first = run.fork(), choices[0]
         open_branches += [(state, choice) for choice in reversed(choices[1:])]
         passed = run.take(first)
-        if private_crashes and first.fault == GO and run.faults < run.scenario.most_faults:
-            open_branches += [(state, Step(first.actor, CRASH, place)) for place in range(1, passed + 1)]
+        if private_crashes and first.fault == GO and run.faults < run.scenario.max_faults:
+            open_branches += [(state, Step(first.actor, CRASH, delay)) for delay in range(1, passed + 1)]
     result.count(run)
     if run.violations:
         result.report(run)
@@ -122,7 +122,7 @@ def sample(
     count: int,
     seed: int,
     *,
-    most_findings: int = 1,
+    max_findings: int = 1,
     fault_probability: float = 0.02,
     on_end: OnEnd = lambda run: None,
     should_continue: ShouldContinue = lambda: True,
@@ -145,7 +145,7 @@ def sample(
             if run.violations:
                 result.report(run)
         run.discard()
-        if len(result.findings) >= most_findings:
+        if len(result.findings) >= max_findings:
             break
     return result
 

@@ -152,7 +152,7 @@ class PaperEngine:
         written = []
         for bucket, arrived in self._rows.items():
             first = plan.first_sequence(BucketId(EMPTY_ROW, bucket))
-            rows = {key: (key, first + place, kind, value) for place, (key, kind, value) in enumerate(arrived)}
+            rows = {key: (key, first + index, kind, value) for index, (key, kind, value) in enumerate(arrived)}
             name = f"data-{stamp}-b{bucket}.paper"
             file = write_paper_file(plan.context, bucket, name, 0, SOURCE_APPEND, [rows[key] for key in sorted(rows)])
             message = CommitMessage(EMPTY_ROW, bucket, plan.total_buckets, (file,), read_snapshot_id=plan.read_snapshot_id)

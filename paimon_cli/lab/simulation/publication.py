@@ -52,9 +52,9 @@ def input_applied(before: Rows, changes: list[Change]) -> tuple[Rows, list[str]]
 def replayed(before: Rows, changes: list[Change]) -> tuple[Rows, list[str]]:
     """The rows after changes, and descriptions of the changes that contradict the rows before."""
     rows, wrong = dict(before), list[str]()
-    for place, (kind, key, value) in enumerate(changes):
-        follows = changes[place + 1][:2] if place + 1 < len(changes) else None
-        precedes = changes[place - 1][:2] if place else None
+    for index, (kind, key, value) in enumerate(changes):
+        follows = changes[index + 1][:2] if index + 1 < len(changes) else None
+        precedes = changes[index - 1][:2] if index else None
         if kind in (UPDATE_BEFORE, DELETE) and rows.pop(key, None) != value:
             wrong.append(f"{'-U' if kind == UPDATE_BEFORE else '-D'} of key {key} has value {value}, which its row did not have")
         if kind == INSERT and key in rows:

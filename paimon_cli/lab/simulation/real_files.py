@@ -250,11 +250,11 @@ def real_rows(version: Version, *, level_0: bool) -> Rows:
     """The rows of real data files, as the shipped reader returns them. `level_0`: include those that plain reads hide."""
     shown = replace(version.context, shows_level_0=level_0)
     rows: dict[int, str] = {}
-    for place, entries in version.buckets.items():
-        if place.bucket == POSTPONE_BUCKET:
+    for bucket_id, entries in version.buckets.items():
+        if bucket_id.bucket == POSTPONE_BUCKET:
             continue
-        indexes = tuple(e.index_file for e in version.index_entries if e.bucket_id == place)
-        bucket = BucketFiles(*place, entries[-1].total_buckets, tuple(entry.file for entry in entries), indexes)
+        indexes = tuple(e.index_file for e in version.index_entries if e.bucket_id == bucket_id)
+        bucket = BucketFiles(*bucket_id, entries[-1].total_buckets, tuple(entry.file for entry in entries), indexes)
 
         def read(bucket: BucketFiles = bucket) -> dict[int, str]:
             found: dict[int, str] = {}
@@ -264,14 +264,16 @@ def real_rows(version: Version, *, level_0: bool) -> Rows:
                     found[key] = f"{found[key]} and {value}" if key in found else value
             return found
 
-        for key, value in _found(f"rows {level_0} {_levels(version, place)}", version, _paths(version, place), read).items():
+        for key, value in _found(
+            f"rows {level_0} {_levels(version, bucket_id)}", version, _paths(version, bucket_id), read
+        ).items():
             rows[key] = f"{rows[key]} and {value}" if key in rows else value
     return _with_waiting(version, rows) if level_0 else rows
 
 
 def _with_waiting(version: Version, rows: dict[int, str]) -> dict[int, str]:
     """Add the rows that wait for a bucket, in the order in which they will be assigned."""
-    waiting = {place: entries for place, entries in version.buckets.items() if place.bucket == POSTPONE_BUCKET}
+    waiting = {bucket_id: entries for bucket_id, entries in version.buckets.items() if bucket_id.bucket == POSTPONE_BUCKET}
     for entries in waiting.values():
         by_name = {entry.file.file_name: entry for entry in entries}
         for file in replay_order([entry.file for entry in entries]):
@@ -286,15 +288,15 @@ def _with_waiting(version: Version, rows: dict[int, str]) -> dict[int, str]:
 def real_violations(version: Version) -> list[Violation]:
     """The violations that the shipped checks of rows and vectors find in all buckets."""
     found: list[Violation] = []
-    for place in sorted(version.buckets):
-        read = functools.partial(_checked, version, place)
-        found += _found(f"check {_levels(version, place)}", version, _paths(version, place), read)
+    for bucket_id in sorted(version.buckets):
+        read = functools.partial(_checked, version, bucket_id)
+        found += _found(f"check {_levels(version, bucket_id)}", version, _paths(version, bucket_id), read)
     return found
 
 
-def _checked(version: Version, place: BucketId) -> list[Violation]:
-    found = [v for entry in version.at(place) for v in check_file(version, entry, rows=True)]
-    return [*found, *check_bucket(version, place, rows=True)]
+def _checked(version: Version, bucket_id: BucketId) -> list[Violation]:
+    found = [v for entry in version.at(bucket_id) for v in check_file(version, entry, rows=True)]
+    return [*found, *check_bucket(version, bucket_id, rows=True)]
 
 
 class Change(NamedTuple):

@@ -57,25 +57,25 @@ class Role:
         self.life += 1
         self.dead = False
         self.outage = 0
-        lines, place = scripts_of(self.scenario).first_lines, (self.number, self.life)
-        first = lines.get(place)
+        lines, key = scripts_of(self.scenario).first_lines, (self.number, self.life)
+        first = lines.get(key)
         if first is None:
             self._actor = Actor(self.scenario, self.disk, self.number, self.life)
-            first = lines[place] = self._actor.line
+            first = lines[key] = self._actor.line
         self._go_to(first)
         self._advance()
 
-    def resume(self, fault: str = GO, place: int = 0) -> None:
+    def resume(self, fault: str = GO, delay: int = 0) -> None:
         """Make the pending call, subject to the fault, and continue to the next one that must wait, or to the end.
 
-        `place`: for a crash, the number of calls after which it happens.
+        `delay`: for a crash, the number of calls after which it happens.
         """
         assert self.pending is not None
-        if fault == CRASH and not place:
+        if fault == CRASH and not delay:
             self._die()
             return
-        self._follow(self._answer(self.pending, GO if place else fault))
-        self._advance(place)
+        self._follow(self._answer(self.pending, GO if delay else fault))
+        self._advance(delay)
 
     def _advance(self, crash_after: int = 0) -> None:
         self.passed = 0

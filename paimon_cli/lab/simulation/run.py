@@ -21,11 +21,11 @@ MAX_ACTORS = 64
 
 
 class Run:
-    """The state of one schedule: steps are taken until `choices` is empty. `most_switches` limits the choices."""
+    """The state of one schedule: steps are taken until `choices` is empty. `max_switches` limits the choices."""
 
-    def __init__(self, scenario: Scenario, most_switches: int | None = None) -> None:
+    def __init__(self, scenario: Scenario, max_switches: int | None = None) -> None:
         self.scenario = scenario
-        self._most_switches = most_switches
+        self._max_switches = max_switches
         self.disk = SimDisk(scenario.files)
         self.oracle = Oracle(scenario, self.disk)
         self.steps: list[Step] = []
@@ -48,7 +48,7 @@ class Run:
     @property
     def key(self) -> int:
         """Equal for states with the same continuations."""
-        bounded = (self.switches, self.last) if self._most_switches is not None else None
+        bounded = (self.switches, self.last) if self._max_switches is not None else None
         return hash((self.oracle.digest, self.faults, self.restarts, tuple([role.state for role in self.roles]), bounded))
 
     def _waiting(self) -> list[Role]:
@@ -65,7 +65,7 @@ class Run:
         going = [_CALLS[role.number] for role in self._waiting()]
         if self.last is None or (next_of_last := _CALLS[self.last]) not in going:
             return going
-        if self.switches == self._most_switches:
+        if self.switches == self._max_switches:
             return [next_of_last]
         going.remove(next_of_last)
         return [next_of_last, *going]
@@ -73,10 +73,10 @@ class Run:
     def mishaps(self) -> list[Step]:
         """Faults of pending calls, and restarts of crashed actors."""
         found: list[Step] = []
-        if self.faults < self.scenario.most_faults:
+        if self.faults < self.scenario.max_faults:
             for role in self._waiting():
                 found += role.mishaps
-        if self.restarts < self.scenario.most_restarts:
+        if self.restarts < self.scenario.max_restarts:
             found += [Step(role.number, RESTART) for role in self.roles if role.dead]
         return found
 
@@ -94,7 +94,7 @@ class Run:
         if len(self.steps) > MAX_STEPS:
             raise RuntimeError(f"endless schedule {self}")
         if step.fault == GO:
-            if self._most_switches is not None and self.last not in (None, step.actor):
+            if self._max_switches is not None and self.last not in (None, step.actor):
                 self.switches += self.roles[self.last or 0].waits
             self.last = step.actor
         if step.fault == RESTART:
@@ -102,7 +102,7 @@ class Run:
             role.begin()
         else:
             self.faults += step.is_fault
-            role.resume(step.fault, step.place)
+            role.resume(step.fault, step.delay)
         return role.passed
 
     @property
@@ -147,7 +147,7 @@ def narrate(run: Run, steps: Sequence[Step]) -> Iterator[NarratedStep]:
     def narrated(step: Step) -> NarratedStep:
         pending = run.roles[step.actor].pending
         call = "" if pending is None else f"{pending.operation} {pending.path.removeprefix(root)}"
-        befalls = f"{MEANING[step.fault]} {step.place} calls later" if step.place else MEANING[step.fault]
+        befalls = f"{MEANING[step.fault]} {step.delay} calls later" if step.delay else MEANING[step.fault]
         return NarratedStep(str(step), step.actor, call, befalls, run.take(step))
 
     for step in steps:
@@ -171,7 +171,7 @@ def replay(scenario: Scenario, steps: Sequence[Step]) -> Run:
 
 def after(scenario: Scenario, setup: Sequence[Job]) -> Scenario:
     """The scenario on a table on which these set-up jobs have been run, one after another."""
-    run = Run(replace(scenario, jobs=tuple(setup), faults=(), most_faults=0, first_name=900))
+    run = Run(replace(scenario, jobs=tuple(setup), faults=(), max_faults=0, first_name=900))
     for role in run.roles:
         while role.waits:
             run.take(Step(role.number))

@@ -121,8 +121,8 @@ class Scenario:
     every_call_waits: bool = False
     """Whether to interleave all calls, even those that no other actor can observe."""
     faults: tuple[str, ...] = ()
-    most_faults: int = 0
-    most_restarts: int = 0
+    max_faults: int = 0
+    max_restarts: int = 0
     tolerates: frozenset[str] = frozenset()
     """Codes of the violations that are expected in this scenario."""
     value_type: str = "STRING"

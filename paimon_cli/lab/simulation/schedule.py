@@ -37,11 +37,11 @@ class Step(NamedTuple):
 
     actor: int
     fault: str = GO
-    place: int = 0
+    delay: int = 0
     """For a crash: how many calls later it happens; 0 is at the call itself."""
 
     def __str__(self) -> str:
-        return f"{self.actor}{self.fault}{self.place or ''}"
+        return f"{self.actor}{self.fault}{self.delay or ''}"
 
     @property
     def is_fault(self) -> bool:
@@ -55,8 +55,8 @@ def parse_schedule(text: str) -> list[Step]:
         found = _STEP.fullmatch(word.strip())
         if found is None:
             raise ValueError(f"'{word}' is not a step of a schedule")
-        actor, fault, place = found.groups()
-        steps.append(Step(int(actor), fault, int(place or 0)))
+        actor, fault, delay = found.groups()
+        steps.append(Step(int(actor), fault, int(delay or 0)))
     return steps
 
 
