@@ -44,7 +44,8 @@ from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows
 from paimon_cli.storage.storage import delete_all
-from paimon_cli.write.table_writer import TableWriter, Written, consecutively_numbered
+from paimon_cli.write.bucket_writer import consecutively_numbered
+from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import WritePlan
 
 ANY_TASK_WRITES_ANY_BUCKET = (BucketMode.FIXED, BucketMode.UNAWARE)

@@ -23,8 +23,8 @@ from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
+from paimon_cli.write.bucket_writer import consecutively_numbered
 from paimon_cli.write.routers import UnawareRouter, rows_by_code
-from paimon_cli.write.table_writer import consecutively_numbered
 from paimon_cli.write.write_plan import WritePlan
 
 ORDER, ZORDER, HILBERT = "order", "zorder", "hilbert"

@@ -20,7 +20,8 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, CommitMessage
 from paimon_cli.metadata.data_file_schema import merge_schema
 from paimon_cli.storage.injected import Step, StepTrace
-from paimon_cli.write.table_writer import BucketWriter, TableWriter, Written, WrittenBucket, write_rows
+from paimon_cli.write.bucket_writer import BucketWriter, WrittenBucket
+from paimon_cli.write.table_writer import TableWriter, Written, write_rows
 from paimon_cli.write.write_buffer import BufferUse, WriteBuffer
 from paimon_cli.write.write_plan import WritePlan
 from tests.commit import commit_tables

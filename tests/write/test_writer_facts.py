@@ -9,7 +9,8 @@ import pytest
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.metadata.data_file import CommitMessage
-from paimon_cli.write.table_writer import Written, WrittenBucket
+from paimon_cli.write.bucket_writer import WrittenBucket
+from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_buffer import BufferUse
 from tests.tables import data_files, live_files, make_table, rows, write
 

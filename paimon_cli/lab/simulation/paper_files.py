@@ -27,7 +27,8 @@ from paimon_cli.metadata.data_file import (
     DataFileMeta,
     SimpleStats,
 )
-from paimon_cli.write.table_writer import Written, WrittenBucket
+from paimon_cli.write.bucket_writer import WrittenBucket
+from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
 INT = parse_type("INT NOT NULL")

@@ -17,7 +17,7 @@ from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.write.bucket_tree import BucketTree, Compactions, InThisThread
+from paimon_cli.write.bucket_writer import BucketTree, Compactions, InThisThread
 from tests.commit.commit_tables import data_file, make_table
 
 
