@@ -30,7 +30,7 @@ from paimon_cli.datatypes.data_type import FLOATING_ROOTS
 from paimon_cli.datatypes.key_order import NULL_PART, comparable, order_words, ranks
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.key_search import ABSENT, KeyBounds, Indices, SortedKeys
+from paimon_cli.lsm.key_search import ABSENT, Indices, KeyBounds, SortedKeys
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.parquet_footer import Footer
 from paimon_cli.storage.storage import open_sized

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
 from paimon_cli.bucket.key_blocks import key_bounds
 from paimon_cli.bucket.key_lookup import holds_only_adds, positions_in_file, rows_at
-from paimon_cli.bucket.merged_rows import MERGE_BYTES, MIN_RUN_BYTES, merge_columns, max_merged_runs, read_bucket
+from paimon_cli.bucket.merged_rows import MERGE_BYTES, MIN_RUN_BYTES, max_merged_runs, merge_columns, read_bucket
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.datatypes.arrow_types import values_to_arrow

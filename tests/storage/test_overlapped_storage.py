@@ -15,7 +15,7 @@ from paimon_cli.errors import StorageUnavailable
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.overlapped_storage import OverlappedStorage
 from paimon_cli.storage.ranged_file import WHOLE_BYTES
-from paimon_cli.storage.storage import PutOutcome, open_sized, will_open, overlapping_writes
+from paimon_cli.storage.storage import PutOutcome, open_sized, overlapping_writes, will_open
 from tests.commit.commit_tables import live_names
 from tests.storage.s3_proxy import Answer, Fate, Request, Rule, S3Proxy
 from tests.storage.s3_server import S3Server
