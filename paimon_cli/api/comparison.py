@@ -89,14 +89,14 @@ def _table_side(catalog: Tables, text: str, mark: str, versions: Mapping[str, ob
 
     snapshot, tag, branch = (versions.get(f"{name}_{mark}") for name in ("snapshot", "tag", "branch"))
     if snapshot is not None and tag is not None:
-        raise UsageError(f"{text} is given a snapshot and a tag", "both name a version", "remove one of them")
+        raise UsageError(f"a snapshot and a tag are given for {text}", "each names a version", "remove one of them")
     opened = _opened(catalog, text, branch)
     name, _, version = text.rpartition("@")
     if opened is None and name and "/" not in version:
         opened = _opened(catalog, name, branch)
         if opened is not None:
             if snapshot is not None or tag is not None:
-                raise UsageError(f"{text} is given a second version", "both name a version", "remove one of them")
+                raise UsageError(f"two versions are given for {name}", f"{text} already names one", "remove one of them")
             number = plain_number(version)
             snapshot, tag = (number, None) if number is not None else (None, version)
     if opened is None:

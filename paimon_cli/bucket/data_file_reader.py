@@ -147,7 +147,9 @@ def read_part(
             yield position, read.of(remaining, kind, part.spares_kinds)
     total = rows + stored.skipped
     if total != file.row_count:
-        raise DamagedFile(f"data file {path} is damaged", f"it holds {total} rows, its manifest says {file.row_count}", path=path)
+        raise DamagedFile(
+            f"data file {path} is damaged", f"it holds {total} rows, but its manifest says {file.row_count}", path=path
+        )
 
 
 @contextmanager

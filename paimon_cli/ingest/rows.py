@@ -188,17 +188,18 @@ class IncomingRows:
         if not unknown and not missing:
             return
         name = missing[0] if missing else unknown[0]
-        nearest = _nearest(name, unknown if missing else [column for column in known if column not in names] or known)
-        hint = f"did you mean '{nearest}'?" if nearest else ""
+        nearest = _nearest(name, unknown if missing else [column for column in known if column not in names])
         if missing:
-            why = f"it is {self._requirements[name]}; the input has {', '.join(names)}"
-            hint = hint or ("--missing-columns null makes it null" if name in self._optional else "")
+            why = f"it is {self._requirements[name]}; the input has {', '.join(names)}; names are case-sensitive"
+            null = "--missing-columns null makes it null" if name in self._optional else ""
+            hint = f"rename column '{nearest}' of the input to '{name}'" if nearest else null
             raise BadInput(f"{split.name}: column '{name}' is missing", why, hint, source=split.name, column=name)
         others = f" (nor {', '.join(unknown[1:])})" if unknown[1:] else ""
+        hint = f"leave it out of the input, or: paimon-cli alter TABLE add-column '{name} TYPE'"
         raise BadInput(
             f"{split.name}: the table has no column '{name}'{others}",
             f"its columns are {', '.join(known)}; names are case-sensitive",
-            hint or f"leave it out of the input, or: paimon-cli alter TABLE add-column '{name} TYPE'",
+            f"rename it to '{nearest}' in the input" if nearest else hint,
             source=split.name,
             column=name,
         )

@@ -223,7 +223,7 @@ def _check_files(context: TableContext, file: StageFile, staged: StagedCommit) -
                 f"{path} of {file.name} is missing", "it was deleted, for example as an orphan", "write the rows again", path=path
             ) from None
         if found != size:
-            raise DamagedFile(f"{path} of {file.name} is damaged", f"it has {found} bytes; {size} were written", path=path)
+            raise DamagedFile(f"{path} of {file.name} is damaged", f"it has {found} bytes, but {size} were written", path=path)
     identity = _staged_identity(staged)
     if Committer(context).is_committed(identity) and not _is_published(context, staged):  # by a twin, a moment ago
         raise Conflict(

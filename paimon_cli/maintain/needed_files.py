@@ -186,7 +186,8 @@ class NeededFiles:
                 return
             except SnapshotGone:
                 continue
-        raise NotFound(f"snapshots of {context.address} keep vanishing", "another job is deleting them", "try again later")
+        why = "another job is deleting snapshots"
+        raise NotFound(f"snapshots of {context.address} disappear while they are read", why, "try again when that job has ended")
 
     def _need_history(self, context: TableContext, up_to: int | None) -> None:
         manifests, before = SharedManifests(context), None

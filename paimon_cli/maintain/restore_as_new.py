@@ -103,7 +103,7 @@ def _copy(context: TableContext, source: str, sink: str, size: int | None) -> No
         while block := reader.read(_BLOCK):
             copied += writer.write(block)
     if copied != (context.storage.file_size(source) if size is None else size):
-        raise DamagedFile(f"{source} is damaged", f"{copied} bytes were read where {size} were written", path=source)
+        raise DamagedFile(f"{source} is damaged", f"{copied} bytes were read, but {size} were written", path=source)
 
 
 def _of_files(index: IndexFileMeta, names: Collection[str]) -> IndexFileMeta:

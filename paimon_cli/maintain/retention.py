@@ -106,7 +106,7 @@ class Retention:
         default of 50 is for expiry during commits. `UsageError` if `at_least` exceeds `at_most`.
         """
         if at_most is not None and at_least is not None and at_most < at_least:
-            raise UsageError(f"at most {at_most} cannot stay if at least {at_least} must")
+            raise UsageError(f"--retain-max {at_most} is below --retain-min {at_least}", hint="raise one or lower the other")
         most = self.at_most if at_most is None else at_most
         least = min(self.at_least, most) if at_least is None else at_least
         millis = self.millis if older_than is None else context.clock.now_millis() - older_than

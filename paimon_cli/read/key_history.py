@@ -70,7 +70,7 @@ def key_predicate(context: TableContext, key: Mapping[str, str | None]) -> Predi
         raise UsageError("the table has no primary key", "a row of an append table has one version only")
     allowed = dict.fromkeys((*schema.partition_keys, *schema.primary_keys))
     if not key:
-        raise UsageError("which key?", f"the key columns are {', '.join(allowed)}", "--key id=7")
+        raise UsageError("no key is given", f"the key columns are {', '.join(allowed)}", "--key id=7")
     for name in key:
         if name not in allowed:
             raise UsageError(f"'{name}' is not a key column", f"the key columns are {', '.join(allowed)}", "--key id=7")

@@ -73,7 +73,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return 0
         except UsageError as error:
             raise UsageError(
-                f"option start is {start}", f"it is {FULL}, {LATEST}, a snapshot id or a time", error.hint
+                f"option start is {start}", f"it must be {FULL}, {LATEST}, a snapshot id or a time", error.hint
             ) from error
         return 0 if snapshot is None else snapshot.id
 

@@ -186,7 +186,7 @@ class WritePlan:
             path = self.context.partition_path_of(partition).rstrip("/") or "the table"
             buckets = self.total_buckets if self.total_buckets > 0 else total
             raise UsageError(
-                f"{path} was written with {total} buckets, the table's option says {self.total_buckets}",
+                f"{path} was written with {total} buckets, but the table's option says {self.total_buckets}",
                 "rows of one key must stay in one bucket",
                 "try again if a rescale is running, which changes the option last; otherwise run: "
                 f"paimon-cli rescale {self.context.layout.argument} --buckets {buckets}",

@@ -56,7 +56,7 @@ def test_files_know_how_many_rows_they_hold(tmp_path: Path, form: str) -> None:
     (stored,) = bucket.files
     assert stored_row_count(context, bucket.bucket_id, stored) == stored.row_count == 5
     wrong = replace(stored, row_count=6)
-    with pytest.raises(DamagedFile, match="it holds 5 rows, its manifest says 6"):
+    with pytest.raises(DamagedFile, match="it holds 5 rows, but its manifest says 6"):
         list(read_data_file(context, bucket.bucket_id, wrong, ["k"], 100))
     path = Path(context.data_file_path(*bucket.bucket_id, stored))
     path.write_bytes(b"no such format at all, though long enough for a footer")

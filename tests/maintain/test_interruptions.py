@@ -403,7 +403,7 @@ def test_snapshots_that_keep_vanishing_are_given_up(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     Path(context.layout.manifest(context.snapshots.get(1).delta_manifest_list)).unlink()
     flickering = Meddler("exists", "snapshot-1", lambda: False, *range(1, 99))
-    with pytest.raises(NotFound, match="keep vanishing"):
+    with pytest.raises(NotFound, match="disappear while they are read"):
         NeededFiles().need_history(met(context, flickering))
     assert flickering.count >= 5, "it has tried several times"
 

@@ -116,7 +116,7 @@ def test_as_new_to_another_number_of_buckets(tmp_path: Path) -> None:
     done = run_restore(fewer, find_target(fewer, "1").snapshot)
     assert done.snapshot == 3 and rows(context) == before
     check_versions(context)
-    with pytest.raises(UsageError, match="p=1 was written with 3 buckets, the table's option says 2"):
+    with pytest.raises(UsageError, match="p=1 was written with 3 buckets, but the table's option says 2"):
         write(fewer, [{"p": 1, "k": 5}])
     write(context, [{"p": 1, "k": 5}])
     write(fewer, [{"p": 7, "k": 5}])

@@ -163,7 +163,7 @@ def test_starts_row_kinds_and_limits(session: SparkSession, table: Table, tmp_pa
     [
         ("snapshot", "1", "option snapshot has no meaning for a stream"),
         ("scan.snapshot-id", "1", r"scan.snapshot-id has no meaning for a stream(.|\n)*the options start and consumer"),
-        ("start", "earliest", "it is full, latest, a snapshot id or a time"),
+        ("start", "earliest", "it must be full, latest, a snapshot id or a time"),
         ("read.stream.maxRowsPerTrigger", "1", r"unknown option read.stream(.|\n)*the option maxRowsPerTrigger"),
     ],
 )

@@ -338,13 +338,13 @@ def test_a_plan_needs_only_what_to_write(tmp_path: Path) -> None:
 def test_other_bucket_counts_are_refused_by_their_place(tmp_path: Path) -> None:
     context, _ = table(tmp_path / "plain")
     plan = plan_of(context, other_bucket_counts={EMPTY_ROW: 4})
-    with pytest.raises(UsageError, match=r"^the table was written with 4 buckets, the table's option says 1") as refused:
+    with pytest.raises(UsageError, match=r"^the table was written with 4 buckets, but the table's option says 1") as refused:
         plan.check_total(EMPTY_ROW)
     assert refused.value.hint.endswith(f" run: paimon-cli rescale {context.layout.argument} --buckets 1")
     split = commit_tables.make_table(tmp_path / "split", partitioned=True)
     day = commit_tables.partition("2024-01-01")
     plan = WritePlan(split, Batches(split), (), 2, other_bucket_counts={day: 3})
-    with pytest.raises(UsageError, match=r"^dt=2024-01-01 was written with 3 buckets, the table's option says 2"):
+    with pytest.raises(UsageError, match=r"^dt=2024-01-01 was written with 3 buckets, but the table's option says 2"):
         plan.check_total(day)
     plan.check_total(commit_tables.partition("2024-01-02"))
 
@@ -394,7 +394,7 @@ def test_a_partition_written_for_another_number_of_buckets_takes_no_rows(tmp_pat
     rows = {"dt": "old", "k": 1, "v": "x", "_SEQUENCE_NUMBER": 0, "_VALUE_KIND": 0}
     schema = merge_schema(context.schema)
     with (
-        pytest.raises(UsageError, match="dt=old was written with 7 buckets, the table's option says 2") as refused,
+        pytest.raises(UsageError, match="dt=old was written with 7 buckets, but the table's option says 2") as refused,
         TableWriter(plan) as writer,
     ):
         for day in ("new", "old"):
@@ -402,7 +402,7 @@ def test_a_partition_written_for_another_number_of_buckets_takes_no_rows(tmp_pat
     assert refused.value.hint.endswith(f" run: paimon-cli rescale {context.layout.argument} --buckets 2")
     assert data_files(context) == set()
     plan.check_total(new)
-    with pytest.raises(UsageError, match="the table was written with 3 buckets, the table's option says 2"):
+    with pytest.raises(UsageError, match="the table was written with 3 buckets, but the table's option says 2"):
         replace(plan_of(commit_tables.make_table(tmp_path / "u")), other_bucket_counts={EMPTY_ROW: 3}).check_total(EMPTY_ROW)
 
 
