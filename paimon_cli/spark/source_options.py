@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from paimon_cli.api.opened_table import check_choice
 from paimon_cli.api.table import Table
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.ingest.faults import FAIL, SKIP
+from paimon_cli.read.time_travel import POSITION_OPTIONS
 from paimon_cli.storage.catalog_options import is_catalog_option
 
 TABLE_OPTIONS = ("path", "branch", "warehouse")
@@ -25,7 +27,26 @@ OF_JAVAS_CONNECTOR = {
     "write.merge-schema": "`paimon-cli alter TABLE add-column` adds columns",
 }
 """What to use instead of options that only Java's connector has, by prefix of the key."""
+OF_OTHER_FORMATS = {
+    "versionasof": "the option snapshot",
+    "timestampasof": "the option as_of",
+    "readchangefeed": "the options incremental and row_kind",
+    "startingversion": "the option start",
+    "startingtimestamp": "the option start",
+    "startingoffsets": "the option start",
+    "maxfilespertrigger": "the option maxRowsPerTrigger",
+    "limit": "limit() of the DataFrame",
+    "mergeschema": "`paimon-cli alter TABLE add-column`, or Table.alter",
+    "overwriteschema": "`paimon-cli alter`, or Table.alter",
+    "replacewhere": "Table.delete(where=...), then mode('append')",
+    "partitionoverwritemode": "no option: mode('overwrite') replaces the partitions that get rows",
+    "txnappid": "the options commit_user and commit_id",
+    "txnversion": "the options commit_user and commit_id",
+}
+"""What to use instead of options of other table formats and sources, by key in lower case."""
 _KNOWN = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS}
+_SHOWN = {"maxrowspertrigger": "maxRowsPerTrigger"}
+"""Spelling of the options that are not in snake case."""
 _WHOLE_NUMBERS = {"snapshot", "commit_id", "maxrowspertrigger"}
 
 
@@ -42,10 +63,11 @@ class SourceOptions:
         if OF_CREATE_TABLE in values:
             hint = "CREATE TEMPORARY VIEW name USING paimon OPTIONS (path 'db.table')"
             raise NotSupported("CREATE TABLE ... USING paimon", "Spark's catalog does not pass on which table is meant", hint)
-        unknown = [key for key in values if not _is_option_of_table(key) and key not in _KNOWN and key not in OPTIONS_OF_SPARK]
+        unknown = [key for key in options if not _is_option_of_table(key) and key.lower() not in (*_KNOWN, *OPTIONS_OF_SPARK)]
         if unknown:
-            known = ", ".join(sorted(_KNOWN))
-            raise UsageError(f"unknown option {unknown[0]}", f"the data source knows {known}, and options of the table")
+            known = ", ".join(_SHOWN.get(name, name) for name in sorted(_KNOWN))
+            why = f"the data source knows {known}, and options of the table"
+            raise UsageError(f"unknown option {unknown[0]}", why, _instead(unknown[0]))
         for prefix, hint in OF_JAVAS_CONNECTOR.items():
             if key := next((name for name in values if name.lower().startswith(prefix)), None):
                 raise UsageError(f"unknown option {key}", "it belongs to Paimon's own Spark connector", hint)
@@ -61,7 +83,7 @@ class SourceOptions:
         try:
             return int(text)
         except ValueError:
-            raise UsageError(f"option {name} is {text}", "a whole number is expected") from None
+            raise UsageError(f"option {_SHOWN.get(name, name)} is {text}", "a whole number is expected") from None
 
     def table(self) -> Table:
         """The table, opened with the catalog and table options."""
@@ -82,7 +104,7 @@ class SourceOptions:
 
     def write_arguments(self) -> dict[str, Any]:
         """Arguments for `WriteRequest`. Raises `UsageError` if an option of reads or streams is set."""
-        self.refuse((*SCAN_OPTIONS, *STREAM_OPTIONS), "writing")
+        self.refuse((*SCAN_OPTIONS, *STREAM_OPTIONS, *POSITION_OPTIONS), "writing")
         found = {name: self.get(name) for name in WRITE_OPTIONS if self.get(name) is not None}
         missing = found.pop("missing_columns", "null")
         check_choice("missing-columns", missing, ("null", "error"))
@@ -99,7 +121,17 @@ class SourceOptions:
         """Raise `UsageError` if one of these options is set."""
         for name in names:
             if name in self.values:
-                raise UsageError(f"option {name} has no meaning for {operation}", "it would be ignored", hint)
+                shown = _SHOWN.get(name, name)
+                raise UsageError(f"option {shown} has no meaning for {operation}", "it would be ignored", hint)
+
+
+def _instead(key: str) -> str:
+    """The hint for an unknown option."""
+    if key.lower() in OF_OTHER_FORMATS:
+        return f"use {OF_OTHER_FORMATS[key.lower()]}"
+    spellings = {name.replace("_", ""): _SHOWN.get(name, name) for name in _KNOWN}
+    nearest = get_close_matches(key.lower().replace("_", ""), spellings, n=1)
+    return f"did you mean {spellings[nearest[0]]}?" if nearest else ""
 
 
 def _is_option_of_table(key: str) -> bool:

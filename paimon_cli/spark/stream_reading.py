@@ -18,9 +18,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 from paimon_cli.api.table import Table
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.jobs.row_scan import ROW_KIND
 from paimon_cli.jobs.spark.job import called_by_spark
-from paimon_cli.read.time_travel import POSITION_OPTIONS
+from paimon_cli.read.time_travel import POSITION_OPTIONS, parse_moment
 from paimon_cli.spark.reading import check_types, read_partition, split_partitions
 from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceOptions
 
@@ -36,6 +37,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are `{"snapshot": N}`: everything up to snapshot N has been read.
 
     `start`: `full` (default), `latest`, the id of the first snapshot to read, or a time, after which all snapshots are read.
+    If the first ones have expired, the stream starts at the oldest that is left, as in Java.
     `consumer`: a name under which the table stores the progress, and which keeps unread snapshots from expiring; if it has
     progress, `start` is ignored.
     """
@@ -66,17 +68,20 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start.lower() == LATEST:
             return _latest(table)
         if start.isdigit() and int(start) < MAX_IDS:
-            return max(int(start) - 1, 0)
+            last = _latest(table)
+            if int(start) > last + 1:
+                why = f"the latest snapshot of {table.name} is {last}" if last else f"{table.name} has no snapshots yet"
+                hint = "start=latest reads what is committed from now on"
+                raise NotFound(f"no snapshot {start} to start a stream at", why, hint)
+            return max(int(start), _oldest(table)) - 1
         try:
-            snapshot = table.scan(as_of=start).rows.plan.snapshot
-        except NotFound:
-            return 0
+            return _at_time(table, parse_moment(start))
         except UsageError as error:
             raise UsageError(
                 f"option start is {start}", f"it must be {FULL}, {LATEST}, a snapshot id or a time", error.hint
             ) from error
-        return 0 if snapshot is None else snapshot.id
 
+    @called_by_spark()
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self._options.get("maxrowspertrigger")
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
@@ -90,6 +95,12 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         table = self._options.table()
         last = _latest(table) if self._last is None else self._last
         begin = start[SNAPSHOT]
+        if begin > last and begin > _latest(table):
+            raise NotFound(
+                f"no snapshot {begin} of {table.name}, up to which the stream has read",
+                f"the latest is {_latest(table)}: the table was rolled back, or dropped and created again",
+                "start the stream with a new checkpoint, and a new consumer if it has one",
+            )
         if last <= max(begin, 0):
             return start
         if begin == NOTHING_READ or not isinstance(limit, ReadMaxRows):
@@ -134,11 +145,29 @@ def _latest(table: Table) -> int:
     return table.catalog_table.snapshots.latest_id() or 0
 
 
+def _oldest(table: Table) -> int:
+    """The oldest snapshot whose changes can be read: its changelog may have been kept when it expired."""
+    kept = _kept_changelogs(table).ids()[:1]
+    return min([*kept, table.catalog_table.snapshots.earliest_id() or 1])
+
+
+def _at_time(table: Table, millis: int) -> int:
+    """The last snapshot committed until then. If all that can be read are newer, the one before them."""
+    until = table.catalog_table.snapshots.at_time(millis)
+    kept = _kept_changelogs(table).all() if until is None else [until]
+    return max((one.id for one in kept if one.time_millis <= millis), default=_oldest(table) - 1)
+
+
+def _kept_changelogs(table: Table) -> ChangelogHistory:
+    return ChangelogHistory(table.context.storage, table.context.layout)
+
+
 def _within(table: Table, begin: int, last: int, max_rows: int) -> int:
     """The last snapshot of a batch of at most `max_rows` changes after `begin`; a batch has at least one snapshot."""
     rows = 0
+    snapshots, kept = table.catalog_table.snapshots, _kept_changelogs(table)
     for number in range(begin + 1, last + 1):
-        snapshot = table.catalog_table.snapshots.get(number)
+        snapshot = snapshots.find(number) or kept.find(number) or snapshots.get(number)
         rows += snapshot.changelog_record_count or snapshot.delta_record_count or 0
         if rows > max_rows:
             return max(number - 1, begin + 1)

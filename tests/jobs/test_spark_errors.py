@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import traceback
 
 import pytest
 
@@ -73,6 +74,8 @@ def test_an_error_that_spark_shows_is_its_text_and_hint(monkeypatch: pytest.Monk
     with pytest.raises(DamagedFile) as raised, called_by_spark():
         raise DamagedFile("data file x is missing", "a snapshot refers to it", "run repair --only files")
     assert str(raised.value) == "data file x is missing: a snapshot refers to it\nhint: run repair only files"
+    shown = "".join(traceback.format_exception_only(raised.value))
+    assert shown.count("hint: ") == 1, "Python 3.11 prints notes of an exception, too"
     assert os.environ[HIDES_TRACEBACK]
     seen = explained(RuntimeError(f"Job aborted:\npaimon_cli.errors.DamagedFile: {raised.value}\n\tat java"))
     assert isinstance(seen, DamagedFile)

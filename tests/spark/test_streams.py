@@ -164,6 +164,9 @@ def test_starts_row_kinds_and_limits(session: SparkSession, table: Table, tmp_pa
         ("snapshot", "1", "option snapshot has no meaning for a stream"),
         ("scan.snapshot-id", "1", r"scan.snapshot-id has no meaning for a stream(.|\n)*the options start and consumer"),
         ("start", "earliest", "it must be full, latest, a snapshot id or a time"),
+        ("start", "99", r"no snapshot 99 to start a stream at: the latest snapshot of (.|\n)* is 2\nhint: start=latest"),
+        ("maxRowsPerTrigger", "x", "getDefaultReadLimit: paimon_cli.errors.UsageError: option maxRowsPerTrigger is x"),
+        ("maxFilesPerTrigger", "1", "use the option maxRowsPerTrigger"),
         ("read.stream.maxRowsPerTrigger", "1", r"unknown option read.stream(.|\n)*the option maxRowsPerTrigger"),
     ],
 )
@@ -181,3 +184,33 @@ def test_a_consumer_goes_on_where_another_query_ended(session: SparkSession, tab
     (consumer,) = table.consumers
     assert (consumer.name, consumer.next_snapshot) == ("sink", 3), "what was read last is confirmed with the next batch"
     assert batches(session, table, tmp_path / "b", consumer="sink") == [[(4, 4)]]
+
+
+def test_a_start_that_has_expired_is_the_oldest_that_is_left(session: SparkSession, table: Table, tmp_path: Path) -> None:
+    table.write(pa.table({"id": [4], "n": [4]}))
+    table.expire(retain_max=1, retain_min=1, older_than="0 s")
+    for number, start in enumerate(("1", "3", "2020-01-01T00:00:00Z")):
+        assert batches(session, table, tmp_path / str(number), start=start) == [[(4, 4)]]
+    assert batches(session, table, tmp_path / "next", start="4") == []
+
+
+def test_changelogs_that_outlive_their_snapshots_are_read(session: SparkSession, tmp_path: Path) -> None:
+    options = {"changelog-producer": "input", "changelog.num-retained.min": "10", "changelog.num-retained.max": "20"}
+    options |= {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"}
+    table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "n": "BIGINT"}, ["id"], options=options).url)
+    for number in range(4):
+        table.write(pa.table({"id": [number], "n": [number]}))
+    times = [snapshot.time for snapshot in table.snapshots()]
+    table.expire()
+    assert list(table.snapshot_ids()) == [4]
+    assert batches(session, table, tmp_path / "a", start="2", maxRowsPerTrigger="1") == [[(1, 1)], [(2, 2)], [(3, 3)]]
+    assert batches(session, table, tmp_path / "b", start="2020-01-01") == [[(0, 0), (1, 1), (2, 2), (3, 3)]]
+    assert batches(session, table, tmp_path / "c", start=str(times[-2])) == [[(2, 2), (3, 3)]]
+
+
+def test_a_stream_that_is_ahead_of_its_table_says_so(session: SparkSession, table: Table, tmp_path: Path) -> None:
+    """As Java does: the table was rolled back or created again, and snapshots with the old ids would be taken for read."""
+    assert batches(session, table, tmp_path / "a") == [[(1, 1), (2, 22), (3, 3)]]
+    table.rollback(1)
+    with pytest.raises(PySparkException, match=r"no snapshot 2 of .*, up to which the stream has read: the latest is 1"):
+        batches(session, table, tmp_path / "a")

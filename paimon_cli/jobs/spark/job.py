@@ -76,6 +76,7 @@ def called_by_spark() -> Iterator[None]:
         os.environ[HIDES_TRACEBACK] = "1"
         if error.hint:
             error.what, error.why = f"{error.message}\nhint: {error.hint}", ""
+            error.set_hint("")  # Python 3.11 would print the hint once more, as a note of the exception
         raise
 
 
