@@ -143,7 +143,7 @@ def test_snapshot_fields() -> None:
     assert [type(content[name]) for name in content] == [JSON_TYPES[row[1]] for row in table]
 
 
-def test_the_snapshot_sample_is_written_so() -> None:
+def test_the_snapshot_sample_is_written_like_this() -> None:
     (sample,) = samples("3.1")
     assert Snapshot.from_json(sample).to_json() == sample
 
@@ -157,7 +157,7 @@ def test_schema_fields() -> None:
     assert names(columns) == list(field_to_json(DataField(0, "a", parse_type("INT"), "text", "1")))
 
 
-def test_the_schema_sample_is_written_so() -> None:
+def test_the_schema_sample_is_written_like_this() -> None:
     (sample,) = samples("2.1")
     whole = sample.replace("}, ... ]", "} ]")
     assert TableSchema.from_json(whole).to_json() == whole

@@ -50,7 +50,7 @@ assert "pyarrow" in sys.modules and "pyspark" not in sys.modules and "pandas" no
     run_python(program)
 
 
-def test_an_unknown_name_is_no_part_of_the_package() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(ImportError):
         exec("from paimon_cli import Tabel")
 
@@ -181,7 +181,7 @@ def test_odd_column_names(tmp_path: Path) -> None:
     assert table.scan(["a b", "e`f"]).to_arrow().to_pylist() == [{"a b": 7, "e`f": None}]
 
 
-def test_updates_take_expressions(tmp_path: Path) -> None:
+def test_updates_accept_expressions(tmp_path: Path) -> None:
     table = example_table(tmp_path)
     table.update({"price": "price * 2", "name": "'it''s'"}, where="id = 1")
     table.update("price = 0", where="id = 2")

@@ -172,7 +172,7 @@ def test_results_in_the_forms_of_libraries(warehouse: Path) -> None:
     assert [batch.num_rows for batch in result().to_batches()] == [1]
 
 
-def test_variables_of_the_caller_are_no_tables(warehouse: Path) -> None:
+def test_variables_of_the_caller_are_not_tables(warehouse: Path) -> None:
     frame = pa.table({"a": [1]})
     with pytest.raises(NotFound):
         Catalog(str(warehouse)).sql("SELECT * FROM frame")

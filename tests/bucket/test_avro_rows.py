@@ -31,7 +31,7 @@ def schema_of(content: bytes) -> Any:
 
 
 @pytest.mark.parametrize(("writer", "name"), [("java-0.9", "types_avro"), ("java-1.4", "avro")])
-def test_our_files_have_the_schema_of_javas(writer: str, name: str, tmp_path: Path) -> None:
+def test_our_files_have_the_schema_of_java(writer: str, name: str, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table(writer, name, tmp_path)))
     (javas, *_) = sorted((tmp_path / name).glob("**/bucket-*/*.avro"))
     sink = io.BytesIO()
@@ -129,7 +129,7 @@ def test_a_file_without_a_column_of_its_schema_is_damaged() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"Obj\x01", b"no Avro at all", bytes(100)])
-def test_bytes_that_are_no_avro_file_are_told(content: bytes) -> None:
+def test_bytes_that_are_not_an_avro_file_are_reported(content: bytes) -> None:
     with pytest.raises(OSError, match=r"it is not a readable Avro file: \S"):
         read(io.BytesIO(content), table_schema(n="INT"), ["n"])
 

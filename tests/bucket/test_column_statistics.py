@@ -32,7 +32,7 @@ def test_modes(low: object, high: object, mode: str, expected: tuple[object, obj
     assert truncated(ColumnStatistics(low, high, 3), mode) == ColumnStatistics(*expected, 3)
 
 
-def test_mode_none_knows_nothing() -> None:
+def test_mode_none_has_no_statistics() -> None:
     assert truncated(ColumnStatistics("a", "b", 3), "none") == UNKNOWN
 
 
@@ -65,13 +65,13 @@ def test_footer_bounds(
     assert found.null_count == values.count(None)
 
 
-def test_a_nan_takes_the_bounds_away(tmp_path: Path) -> None:
+def test_a_nan_removes_the_bounds(tmp_path: Path) -> None:
     pq.write_table(pa.table({"c": [1.0, float("nan")]}), tmp_path / "f.parquet")
     found = footer_statistics(pq.read_metadata(tmp_path / "f.parquet"), 0, parse_type("DOUBLE"), has_nan=True)
     assert found == ColumnStatistics(None, None, 0)
 
 
-def test_leaves_are_told_by_place_not_by_path(tmp_path: Path) -> None:
+def test_leaves_are_distinguished_by_position_not_by_path(tmp_path: Path) -> None:
     """The path of `a.w` is that of field w in column a as well: its bounds would hide rows."""
     inner = pa.struct([("w", pa.int32()), ("l", pa.list_(pa.map_(pa.string(), pa.int32())))])
     schema = pa.schema([("a", inner), ("a.w", pa.int32()), ("element", pa.list_(pa.int32())), ("z", pa.int32())])

@@ -59,7 +59,7 @@ def words(count: int, first: int = 0) -> list[str]:
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_what_is_told_of_a_file(tmp_path: Path, file_format: str) -> None:
+def test_the_metadata_of_a_written_file(tmp_path: Path, file_format: str) -> None:
     context = table(tmp_path, file__format=file_format)
     long = "z" * 200
     writer = writer_of(context, level=3, source=1)
@@ -81,7 +81,7 @@ def test_what_is_told_of_a_file(tmp_path: Path, file_format: str) -> None:
     assert rows["k"].to_pylist() == ["b", "c", "d", "e", long]
 
 
-def test_nothing_written_is_no_file(tmp_path: Path) -> None:
+def test_nothing_written_makes_no_file(tmp_path: Path) -> None:
     context = table(tmp_path)
     writer = writer_of(context)
     writer.write(batch(context, []))
@@ -174,7 +174,7 @@ class Refusing(LocalStorage):
         super().delete(path)
 
 
-def test_a_file_that_cannot_be_deleted_does_not_keep_the_others(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_deleted_does_not_stop_the_others(tmp_path: Path) -> None:
     context = replace(table(tmp_path, target_file_row_num="10"), storage=Refusing(kept="-0.parquet"))
     writer = writer_of(context)
     writer.write(batch(context, words(30)))

@@ -61,13 +61,13 @@ def test_a_decimal_of_too_many_digits_is_found() -> None:
         check_decoded(pa.record_batch([narrow], names=["d"]))
 
 
-def test_texts_inside_of_lists_are_looked_at() -> None:
+def test_strings_inside_of_lists_are_checked() -> None:
     lists = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), as_texts([b"ok", b"\xfe"]))
     with pytest.raises(pa.ArrowInvalid):
         check_decoded(pa.record_batch([lists], names=["l"]))
 
 
-def test_texts_that_end_beyond_their_bytes_are_found_before_they_are_looked_at() -> None:
+def test_strings_that_end_beyond_their_bytes_are_found_before_they_are_read() -> None:
     """Arrow's readers accept such offsets; what follows the bytes may be ASCII as well."""
     sink = pa.BufferOutputStream()
     batch = pa.record_batch({"t": ["aaa", "bb"]})

@@ -128,7 +128,7 @@ def test_vectors_are_copied_with_what_is_marked_and_dropped(tmp_path: Path) -> N
     assert again.write(live) == ((made,), ()), "no vectors, no file"
 
 
-def test_vectors_of_files_that_are_gone_are_not_copied(tmp_path: Path) -> None:
+def test_vectors_of_missing_files_are_not_copied(tmp_path: Path) -> None:
     context, bucket, _ = marked(tmp_path)
     changes, live = changed_vectors(context, bucket)
     (first, *_) = changes.before.by_file

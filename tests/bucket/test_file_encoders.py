@@ -102,7 +102,7 @@ def test_orc_codec(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("early", [False, True])
-def test_orc_files_keep_texts_that_repeat_in_a_dictionary(early: bool, tmp_path: Path) -> None:
+def test_orc_files_store_repeated_strings_in_a_dictionary(early: bool, tmp_path: Path) -> None:
     """A dictionary of up to half as many texts as rows, by whichever library the rows are written."""
     sizes = {}
     for repeats in (1, 2, 3):
@@ -128,7 +128,7 @@ def test_dictionaries_can_be_switched_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "timestamp", "delta"), [("v1", 3, False), ("v2", 3, True), ("PARQUET_2_0", 9, True)])
-def test_the_second_version_of_parquets_writer_takes_differences(
+def test_the_second_version_of_the_parquet_writer_uses_delta_encoding(
     version: str, timestamp: int, delta: bool, tmp_path: Path
 ) -> None:
     types = {
@@ -166,7 +166,7 @@ def test_the_second_version_of_parquets_writer_takes_differences(
         ({"parquet.page.row.count.limit": "30000"}, 25_000),
     ],
 )
-def test_pages_are_small_where_keys_are_looked_up(options: dict[str, str], rows_per_page: int, tmp_path: Path) -> None:
+def test_pages_are_small_if_keys_are_looked_up(options: dict[str, str], rows_per_page: int, tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "v": "INT"}, ["id"], options=options)
     batch = merge_rows(context.schema, {name: pa.array(range(25_000), pa.int32()) for name in ("id", "v")}, 0, 0)
     writer = DataFileWriter(context, BucketId(EMPTY_ROW, 0), level=1, source=1, names=DataFileNames(context))
@@ -279,7 +279,7 @@ def test_a_damaged_avro_file_is_named(cut: int, tmp_path: Path) -> None:
         rows(replace(context))
 
 
-def test_parquet_files_are_what_every_reader_takes(tmp_path: Path) -> None:
+def test_parquet_files_can_be_read_by_every_reader(tmp_path: Path) -> None:
     columns = {"id": "INT NOT NULL", "d": "DECIMAL(9, 2)", "w": "DECIMAL(20, 2)", "t": "TIMESTAMP(3)", "l": "TIMESTAMP_LTZ(6)"}
     context = make_table(tmp_path / "t", columns, ["id"])
     write(context, [{"id": 1, "d": 1.25, "w": 2, "t": "2026-11-21T10:00:00", "l": "2026-11-21T10:00:00Z"}])

@@ -110,7 +110,7 @@ def test_many_pieces_are_merged_at_once() -> None:
     assert index.look_up(np.array([0, 2_999, 3_001, 600_000], np.uint32)).tolist() == [0, 2_999, 1, NOWHERE]
 
 
-def test_no_hashes_are_no_index() -> None:
+def test_without_hashes_there_is_no_index() -> None:
     index = PackedIndex([(np.array([], np.int32), 0)])
     assert (len(index), index.nbytes) == (0, 0)
     assert index.look_up(np.array([1], np.uint32)).tolist() == [NOWHERE]

@@ -119,7 +119,7 @@ def expected(
 @pytest.mark.parametrize("types", KEYS.values(), ids=KEYS)
 @QUICK
 @given(data=st.data())
-def test_the_same_as_a_dictionary(types: tuple[str, ...], file_format: str, data: st.DataObject) -> None:
+def test_lookups_agree_with_a_dictionary(types: tuple[str, ...], file_format: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         context = table_of(Path(folder) / "t", types, file_format, **data.draw(st.sampled_from(CUTS)))
         key = {field.name: values(field.type) for field in context.schema.fields if field.name != "v"}
@@ -203,7 +203,7 @@ def test_files_of_a_level_that_overlap_are_refused(tmp_path: Path) -> None:
         places(context, [*numbers(context, 30), *numbers(context, 3, step=6)], keys_of(2, 6))
 
 
-def test_a_damaged_page_is_said_to_be_in_its_own_file(tmp_path: Path) -> None:
+def test_a_damaged_page_is_reported_with_its_own_file(tmp_path: Path) -> None:
     context = table_of(tmp_path / "t", ["BIGINT"], **{"target-file-row-num": "20"})
     files = numbers(context, 60)
     path = Path(context.data_file_path(*BUCKET, files[1]))
@@ -445,7 +445,7 @@ def json_value(text: str, spelling: str) -> Any:
     return spelling if text == "STRING" else int(spelling)
 
 
-def test_a_null_key_is_nowhere_among_others(tmp_path: Path) -> None:
+def test_a_null_key_is_not_found_among_others(tmp_path: Path) -> None:
     context = table_of(tmp_path / "t", ["BIGINT"])
     keys = pa.table({"k0": pa.array([None, 2], pa.int64())})
     assert find_keys(context, BUCKET, numbers(context, 3), keys, NO_VECTORS).file.tolist() == [-1, 0]

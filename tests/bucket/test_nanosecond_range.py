@@ -61,7 +61,7 @@ def test_the_last_times_that_64_bits_of_nanoseconds_hold(unit: str) -> None:
         assert refused.value.details["column"] == "c"
 
 
-def test_every_column_batch_and_side_of_a_map_is_looked_at() -> None:
+def test_every_column_batch_and_side_of_a_map_is_checked() -> None:
     near, far = pa.array([1] * 4, pa.timestamp("ms")), pa.array([1, 1, 1, 253_402_300_799_999], pa.timestamp("ms"))
     offsets = pa.array(range(5), pa.int32())
     columns = {
@@ -80,7 +80,7 @@ def test_every_column_batch_and_side_of_a_map_is_looked_at() -> None:
                 refuse_far_times(table, "orc")
 
 
-def test_early_times_of_java_are_taken_and_what_is_off_by_more_than_rounding_is_not() -> None:
+def test_early_times_of_java_are_accepted_within_rounding() -> None:
     """Java's negative nanoseconds of a day come out of Arrow's micros 2^64 nanoseconds later."""
     wrapped = 2**64 // 1000
     nanos = pa.array([-5_000, 5_000], pa.timestamp("ns"))
@@ -95,13 +95,13 @@ def test_early_times_of_java_are_taken_and_what_is_off_by_more_than_rounding_is_
 
 
 @pytest.mark.parametrize(("unit", "values"), [("us", [-1]), ("us", [5, None, -1_001]), ("ns", [-1_000_001]), ("ns", [-1000])])
-def test_digits_that_javas_orc_reader_fails_over(unit: str, values: list[int | None]) -> None:
+def test_digits_that_the_orc_reader_of_java_cannot_read(unit: str, values: list[int | None]) -> None:
     early = pa.array(values, pa.timestamp(unit))
     for column in (early, pa.StructArray.from_arrays([early], ["t"])):
         assert holds_early_digits(pa.record_batch({"c": column}))
 
 
-def test_digits_that_javas_orc_reader_takes() -> None:
+def test_digits_that_the_orc_reader_of_java_reads() -> None:
     times = {"us": [-1_000, 1, None, 0, 253_402_300_799_999_999], "ns": [-1_000_000, 1], "ms": [-1], "s": [-1]}
     for unit, values in times.items():
         assert not holds_early_digits(pa.record_batch({"c": pa.array(values, pa.timestamp(unit))}))

@@ -55,7 +55,7 @@ def content() -> bytes:
     return sink.getvalue()
 
 
-def test_same_rows() -> None:
+def test_orc_rows_equal_those_of_arrow() -> None:
     file = OrcFile(io.BytesIO(content()))
     assert (file.nrows, file.nstripes, file.schema) == (3, 1, orc.ORCFile(io.BytesIO(content())).schema)
     assert file.read_stripe(0).to_pylist() == ROWS.to_pylist()
@@ -75,7 +75,7 @@ def test_the_process_imports_nothing_from_where_the_user_is(tmp_path: Path, monk
     assert OrcFile(io.BytesIO(content())).nrows > 0
 
 
-def test_a_small_file_is_asked_for_a_few_times_only() -> None:
+def test_a_small_file_is_read_in_few_calls() -> None:
     class Counted(io.BytesIO):
         reads = 0
 
@@ -88,7 +88,7 @@ def test_a_small_file_is_asked_for_a_few_times_only() -> None:
     assert source.reads <= 6, "Arrow asks for each stream of each column"
 
 
-def test_what_is_no_orc_file_ends_its_process_and_says_why() -> None:
+def test_a_file_that_is_not_orc_ends_its_process_and_is_reported() -> None:
     whys = {b"": "too small", b"ORC": "too small", content()[:-9]: "footer", bytes(300): "postscript"}
     for damaged, why in whys.items():
         with pytest.raises(pa.ArrowInvalid, match=why):
@@ -109,7 +109,7 @@ def test_a_process_killed_while_it_waits() -> None:
     assert file.read_stripe(0).num_rows == 3
 
 
-def test_an_interrupt_of_the_terminal_is_the_parents_matter() -> None:
+def test_an_interrupt_of_the_terminal_is_handled_by_the_parent() -> None:
     file = OrcFile(io.BytesIO(content()))
     (process,) = orc_file._idle
     os.kill(process._child.pid, signal.SIGINT)
@@ -126,7 +126,7 @@ def test_a_process_ends_with_its_pipe_and_leaves_no_core_file() -> None:
     child.stdout.close()
 
 
-def test_whatever_ends_every_process_is_told() -> None:
+def test_a_file_that_ends_every_process_is_reported() -> None:
     source = Watched(content())
     started: list[orc_file.OrcProcess] = []
     start = orc_file._started

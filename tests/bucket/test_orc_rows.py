@@ -116,7 +116,7 @@ def test_what_has_no_form_is_refused(nanos: int) -> None:
 
 
 @pytest.mark.parametrize("keys", [pa.array([1, 1]), pa.array([{"x": 1}, {"x": 2}])])
-def test_maps_that_are_no_dictionaries_are_refused(keys: pa.Array) -> None:
+def test_maps_that_are_not_dictionaries_are_refused(keys: pa.Array) -> None:
     maps = pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), keys, pa.array([1, 2]))
     with pytest.raises(NotSupported, match="a map has equal keys"):
         by_rows(pa.table({"m": maps}))

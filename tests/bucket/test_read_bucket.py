@@ -110,7 +110,7 @@ def test_sequence_numbers_are_read_where_the_order_of_the_files_does_not_decide(
     assert shown(context, bucket, ("k", SEQUENCE_NUMBER))[0] == (0, 0 if merge_engine == "first-row" else 3)
 
 
-def test_system_columns_stand_where_they_were_asked_for(tmp_path: Path) -> None:
+def test_system_columns_are_at_their_requested_positions(tmp_path: Path) -> None:
     context, bucket = two_levels(tmp_path)
     (_, top) = sorted(bucket.files, key=lambda file: file.level)
     for files in (bucket.files, (top,)):
@@ -216,7 +216,7 @@ def test_a_merge_of_many_runs_gives_the_same_in_little_memory(tmp_path: Path, me
     assert shown(context, bucket_of(context), memory=memory) == [*((n, str(n)) for n in range(12)), (50, "11")]
 
 
-def test_a_file_of_a_run_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_of_a_run_is_named(tmp_path: Path) -> None:
     context, bucket = two_levels(tmp_path)
     for file in bucket.files:
         path = Path(context.data_file_path(*bucket.bucket_id, file))

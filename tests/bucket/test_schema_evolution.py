@@ -58,7 +58,7 @@ def test_a_value_without_counterpart_names_column_and_change() -> None:
 
 
 @pytest.mark.parametrize(("why", "hint"), [("", ""), ("its own reason", "its own hint")])
-def test_what_a_cast_says_of_itself_stands(why: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_message_of_a_cast_is_kept(why: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: object) -> pa.Array:
         raise NotSupported("cannot", why, hint)
 

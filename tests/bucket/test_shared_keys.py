@@ -38,7 +38,7 @@ def written(context: TableContext, keys: Keys) -> list[DataFileMeta]:
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
-def test_the_same_as_plain_sets(tmp_path: Path, file_format: str) -> None:
+def test_shared_keys_agree_with_plain_sets(tmp_path: Path, file_format: str) -> None:
     chance = random.Random(7)
     context = table_of(tmp_path / "t", file_format)
     everything = [(number, name) for number in range(60) for name in ("a", "ä", "b")]
@@ -71,7 +71,7 @@ def test_in_passes_where_memory_is_short(tmp_path: Path, monkeypatch: pytest.Mon
     assert found is not None and (found.key, found.file_name) == ("id=38, name=a", files[1][0].file_name)
 
 
-def test_files_whose_ranges_do_not_meet_are_not_opened(tmp_path: Path) -> None:
+def test_files_whose_ranges_do_not_overlap_are_not_opened(tmp_path: Path) -> None:
     context = table_of(tmp_path / "t")
     low, high = written(context, {(1, "a"), (5, "a")}), written(context, {(6, "a"), (9, "a")})
     between = written(context, {(4, "a")})

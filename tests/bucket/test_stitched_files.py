@@ -112,7 +112,7 @@ def test_pages_are_found_by_the_moved_index(context: TableContext) -> None:
     assert [found.to_pylist() for found in bounds] == [[min(block) for block in blocks], [max(block) for block in blocks]]
 
 
-def test_bloom_filters_go_along_and_indexes_lie_together_near_the_footer(context: TableContext) -> None:
+def test_bloom_filters_are_copied_and_indexes_are_together_near_the_footer(context: TableContext) -> None:
     sources = [plain(rows(table(context), first), compression="zstd", **INDEXED) for first in (0, 1000)]
     made = stitched(context, sources)
     places = []
@@ -174,7 +174,7 @@ def test_chunks_that_are_not_in_the_file_are_refused(field: int, value: Any, con
 
 
 @pytest.mark.parametrize(("field", "value"), [(9, 0), (9, 1 << 40), (7, 1 << 40), (7, -1), (11, -5)])
-def test_chunks_that_lie_nowhere_are_refused(field: int, value: int, context: TableContext) -> None:
+def test_chunks_outside_of_the_file_are_refused(field: int, value: int, context: TableContext) -> None:
     source = plain(rows(table(context), 0))
     fields = decode(footer_bytes(source))
     fields.elements(4)[0].elements(1)[1].required(3)[field] = (6, value)

@@ -88,7 +88,7 @@ def test_rows_are_counted_and_read_whatever_the_codec(tmp_path: Path, form: str)
 
 @pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize(("batch", "sizes"), [(1, [1] * 5), (2, [2, 2, 1]), (5, [5]), (9, [5])])
-def test_batches_are_no_longer_than_asked(tmp_path: Path, form: str, batch: int, sizes: list[int]) -> None:
+def test_batches_are_not_longer_than_requested(tmp_path: Path, form: str, batch: int, sizes: list[int]) -> None:
     context, bucket = table_of(tmp_path, file_format=form)
     found = list(read_data_file(context, bucket.bucket_id, bucket.files[0], ["v", VALUE_KIND, "_KEY_k"], batch))
     assert [one.num_rows for one in found] == sizes and found[0].schema.names == ["v", VALUE_KIND, "_KEY_k"]
@@ -370,7 +370,7 @@ def test_codecs_by_all_their_names() -> None:
         (20_000, "v{}", {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"}, False),
     ],
 )
-def test_texts_are_decoded_as_positions_where_all_stand_in_a_small_dictionary(
+def test_strings_are_decoded_as_positions_if_all_are_in_a_small_dictionary(
     distinct: int, text: str, options: dict[str, Any], expected: bool
 ) -> None:
     numbers = np.random.default_rng(1).integers(0, distinct, 100_000)

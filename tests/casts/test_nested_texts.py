@@ -31,7 +31,7 @@ def test_slices_and_nulls_of_numbers() -> None:
     assert cast_column(column.slice(1, 3), source, target).to_pylist() == [1, -1, None]
 
 
-def test_what_keeps_the_order_and_the_values() -> None:
+def test_casts_that_keep_the_order_and_the_values() -> None:
     kept = [("INT", "BIGINT"), ("VARCHAR(3)", "STRING"), ("DECIMAL(5, 2)", "DECIMAL(8, 3)"), ("TIMESTAMP(3)", "TIMESTAMP(6)")]
     changed = [
         ("BIGINT", "INT"),

@@ -184,7 +184,7 @@ class _Overtaking:
         return self._storage.put_if_absent(path, data)
 
 
-def test_who_is_overtaken_starts_from_the_others_schema(tmp_path: Path) -> None:
+def test_an_overtaken_writer_starts_from_the_new_schema(tmp_path: Path) -> None:
     path = tmp_path / "t"
     make_table(path, {"id": "INT NOT NULL"}, ["id"])
     table = CatalogTable("t", str(path), _Overtaking(path, 2))

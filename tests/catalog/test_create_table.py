@@ -155,7 +155,7 @@ def test_nonsense_is_refused(tmp_path: Path, columns: list[str], clauses: dict[s
         (["id INT", "t TIMESTAMP(6)", "a ARRAY<ROW<at TIMESTAMP_LTZ(7)>>"], {}, "column 'a'"),
     ],
 )
-def test_what_no_write_would_take_is_not_created(
+def test_tables_that_no_write_could_fill_are_not_created(
     tmp_path: Path, columns: list[str], clauses: dict[str, object], reason: str
 ) -> None:
     with pytest.raises(NotSupported) as refused:
@@ -164,7 +164,7 @@ def test_what_no_write_would_take_is_not_created(
     assert not (tmp_path / "t").exists()
 
 
-def test_an_unwritable_table_that_exists_may_be_asked_for(tmp_path: Path) -> None:
+def test_if_not_exists_accepts_an_existing_unwritable_table(tmp_path: Path) -> None:
     make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"], bucket=-1)
     found = create(tmp_path / "t", "id INT", options={"bucket": "-1"}, if_not_exists=True)
     assert not found.created
@@ -177,7 +177,7 @@ def test_an_unwritable_table_that_exists_may_be_asked_for(tmp_path: Path) -> Non
         ({"num-sorted-run.compaction-triger": "7"}, "did you mean 'num-sorted-run.compaction-trigger'"),
     ],
 )
-def test_what_looks_like_a_mistake_is_said_at_creation(tmp_path: Path, options: dict[str, str], warning: str) -> None:
+def test_likely_mistakes_are_reported_at_creation(tmp_path: Path, options: dict[str, str], warning: str) -> None:
     created = create(tmp_path / "t", "id INT", options=options)
     assert created.created
     (found,) = created.warnings
@@ -221,7 +221,7 @@ def test_rows_of_a_new_table_with_postponed_buckets_are_postponed(tmp_path: Path
         (["p DOUBLE"], {}, "change the definition, or use another Paimon engine"),
     ],
 )
-def test_the_hint_removes_what_stands_in_the_way(tmp_path: Path, columns: list[str], options: dict[str, str], hint: str) -> None:
+def test_the_hint_removes_the_obstacle(tmp_path: Path, columns: list[str], options: dict[str, str], hint: str) -> None:
     with pytest.raises(NotSupported) as refused:
         create(tmp_path / "t", "id INT", *columns, partition_by=["p"], options={"bucket": "-1", **options})
     assert refused.value.hint is not None and refused.value.hint.startswith(hint)

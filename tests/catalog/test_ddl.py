@@ -53,7 +53,7 @@ def test_spark() -> None:
     assert type_to_sql(definition.field("lines").type) == "ARRAY<ROW<`sku` STRING, `qty` INT>>"
 
 
-def test_a_key_behind_its_column() -> None:
+def test_a_key_after_its_column() -> None:
     definition = parse_create_table("CREATE TABLE t (id INT PRIMARY KEY NOT ENFORCED, v INT NULL)", "x")
     assert definition.primary_keys == ("id",)
     assert definition.declared_null == {"v"}
@@ -77,6 +77,6 @@ def test_a_key_behind_its_column() -> None:
         ("CREATE TABLE t (id INT, v INT GENERATED ALWAYS AS (id))", NotSupported, "computed"),
     ],
 )
-def test_what_cannot_be_taken(sql: str, error: type[PaimonError], message: str) -> None:
+def test_unsupported_clauses(sql: str, error: type[PaimonError], message: str) -> None:
     with pytest.raises(error, match=message):
         parse_create_table(sql, "x.sql")

@@ -83,6 +83,6 @@ def test_wrong_documents(document: Any) -> None:
         schema_of(document)
 
 
-def test_what_is_no_json() -> None:
+def test_text_that_is_not_json() -> None:
     with pytest.raises(UsageError, match=r"schema\.json is not JSON"):
         parse_schema_document("{fields", "schema.json")

@@ -61,7 +61,7 @@ def test_credentials_in_a_url_are_not_part_of_the_name() -> None:
 
 
 @pytest.mark.parametrize("content", ["- a\n- b\n", "a:\n  b: c\n", "a: [\n", "just text"])
-def test_a_catalog_file_that_is_no_flat_mapping(elsewhere: Path, content: str) -> None:
+def test_a_catalog_file_that_is_not_a_flat_mapping(elsewhere: Path, content: str) -> None:
     (elsewhere / "paimon.yaml").write_text(content)
     with pytest.raises(UsageError, match=r"paimon\.yaml"):
         find_metastore(environment={})
@@ -87,7 +87,7 @@ def test_options_of_the_call_go_before_those_of_the_catalog_file(elsewhere: Path
     }
 
 
-def test_an_empty_catalog_file_says_nothing(elsewhere: Path) -> None:
+def test_an_empty_catalog_file_has_no_effect(elsewhere: Path) -> None:
     (elsewhere / "paimon.yaml").write_text("")
     assert find_metastore(environment={}).warehouse is None
 
@@ -112,7 +112,7 @@ def test_a_directory_in_reach_is_a_path_unless_a_warehouse_takes_the_name(elsewh
         ("./t$branch_a$tags", UsageError, "cannot be opened as a table"),
     ],
 )
-def test_names_that_lead_nowhere(table: str, error: type[PaimonError], message: str) -> None:
+def test_names_without_a_table(table: str, error: type[PaimonError], message: str) -> None:
     with pytest.raises(error, match=message):
         locate_table(table, "/wh")
 
@@ -136,7 +136,7 @@ def test_branches_and_views_of_them() -> None:
     assert locate_table("./t$branch_main").branch == "main"
 
 
-def test_a_dollar_in_a_directory_above_is_no_suffix() -> None:
+def test_a_dollar_in_a_parent_directory_is_not_a_suffix() -> None:
     assert locate_table("/data$x/t").url == "/data$x/t"
 
 

@@ -51,14 +51,14 @@ def test_a_directory_that_is_not_empty_is_refused(tmp_path: Path, content: Calla
     assert told in refused.value.why and sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_empty_directory_and_one_begun_before_are_taken(tmp_path: Path) -> None:
+def test_an_empty_directory_and_an_unfinished_table_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert create(tmp_path / "empty", "id INT").created
     files("schema/.schema-0.0815.tmp", ".commit-probe-4711/probe")(tmp_path / "begun")
     assert create(tmp_path / "begun", "id INT").created
 
 
-def test_a_file_is_no_directory(tmp_path: Path) -> None:
+def test_a_file_is_not_a_directory(tmp_path: Path) -> None:
     files("t")(tmp_path)
     with pytest.raises(UsageError, match="is a file"):
         create(tmp_path / "t", "id INT")
@@ -80,7 +80,7 @@ def test_a_link_does_not_lead_into_a_table_either(tmp_path: Path) -> None:
         create(tmp_path / "link", "id INT")
 
 
-def test_object_stores_are_looked_at_alike() -> None:
+def test_object_stores_are_checked_in_the_same_way() -> None:
     storage = MemoryStorage("site")
     storage.write_new("memory://b/wh/t/schema/schema-0", b"{}")
     assert check_site(storage, "memory://b/wh/u") == []

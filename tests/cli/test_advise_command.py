@@ -85,7 +85,7 @@ def test_a_short_history_makes_no_rate(tmp_path: Path, monkeypatch: pytest.Monke
     assert ("too few for a daily rate" in found.message) == (told is None)
 
 
-def test_nobody_expires(tmp_path: Path) -> None:
+def test_a_table_without_expiry(tmp_path: Path) -> None:
     context = made(tmp_path, 8)
     assert advice(context, "options")["retention"].severity == OK
     short = {"snapshot.time-retained": "1 ms", "snapshot.num-retained.min": "2"}

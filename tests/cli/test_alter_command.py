@@ -87,7 +87,7 @@ def test_defaults_fill_missing_columns_and_nulls(run: Run, table: Path) -> None:
     assert rows(run, table, "-w", "id = 1") == [{"id": 1, "v": 7, "s": "12", "d": "2024-01-31"}]
 
 
-def test_odd_options_are_told_and_strict_ones_refused(run: Run, table: Path) -> None:
+def test_odd_options_are_reported_and_strict_ones_refused(run: Run, table: Path) -> None:
     assert "unknown to Paimon; did you mean 'write-only'?" in run("alter", table, "set", "write-onli=true").err
     refused = run("alter", table, "set", "write-onli=false", "--strict-options", code=2)
     assert "did you mean 'write-only'?" in refused.err

@@ -46,7 +46,7 @@ def test_blame_without_the_first_snapshots_or_files(run: Run, context: TableCont
 
 
 @pytest.mark.parametrize("key", ["name=x", "id=", "id", "id=seven"])
-def test_blame_of_what_is_no_key(run: Run, context: TableContext, key: str) -> None:
+def test_blame_of_a_column_that_is_not_a_key(run: Run, context: TableContext, key: str) -> None:
     run("blame", context.url, "--key", key, code=2)
 
 

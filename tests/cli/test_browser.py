@@ -154,7 +154,7 @@ def test_the_footer_shows_the_keys_that_lead_somewhere(table: Table) -> None:
     visit(browser, steps)
 
 
-def test_failures_are_told_and_leave_the_browser_alone(table: Table, tmp_path: Path) -> None:
+def test_failures_are_shown_and_do_not_end_the_browser(table: Table, tmp_path: Path) -> None:
     browser = Browser(snapshots_level(table), 60)
 
     async def steps(pilot: Pilot[None]) -> None:
@@ -192,7 +192,7 @@ def test_the_browser_needs_a_terminal(table: Table, run: Run) -> None:
     assert "tui needs a terminal" in run("tui", table.url, code=2).err
 
 
-def test_watch_prints_a_line_for_each_look(table: Table, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_prints_a_line_per_poll(table: Table, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paimon_cli.cli.browse_commands.time.sleep", lambda seconds: write(table, range(2)))
     lines = run("watch", table.url, "--rounds", 2).out.splitlines()
     assert [line.partition(" snapshot ")[2].partition(":")[0] for line in lines] == ["4", "5"]

@@ -32,7 +32,7 @@ def test_compactions_are_listed_and_shown(run: Run, table: str) -> None:
     assert run("compactions", "ls", table, "--user", "nobody", "-o", "ndjson").out == ""
 
 
-def test_what_is_no_compaction_is_not_found(run: Run, table: str, tmp_path: Path) -> None:
+def test_other_snapshots_are_not_found_as_compactions(run: Run, table: str, tmp_path: Path) -> None:
     assert "snapshot 1 of" in run("compactions", "show", table, "1", code=3).err
     make_table(tmp_path / "new", COLUMNS, ["id"])
     assert "no compaction of" in run("compactions", "show", tmp_path / "new", code=3).err

@@ -105,11 +105,11 @@ def test_words(complete: Complete, line: str, words: list[str]) -> None:
     "line",
     ["read s3://bucket/", "snapshots show nothing/here ", f"read {ORDERS} --branch=x --tag ", "read --snapshot ", "read 'open"],
 )
-def test_nothing_to_choose_from_is_no_error(complete: Complete, line: str) -> None:
+def test_nothing_to_choose_from_is_not_an_error(complete: Complete, line: str) -> None:
     assert complete(f"paimon-cli {line}") == []
 
 
-def test_a_slow_place_is_not_waited_for(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_storage_is_not_waited_for(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
     answers, is_complete = threading.Event(), threading.Event()
 
     def slow(context: Any, incomplete: str) -> Iterator[completion.Choice]:

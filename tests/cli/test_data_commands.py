@@ -78,14 +78,14 @@ def test_select_where_limit_and_time_travel(run: Run, orders: Path, tmp_path: Pa
     assert run("read", orders, "--count", "--explain", code=2)
 
 
-def test_explain_says_what_is_skipped(run: Run, orders: Path, tmp_path: Path) -> None:
+def test_explain_shows_what_is_skipped(run: Run, orders: Path, tmp_path: Path) -> None:
     run("write", orders, jsonl(tmp_path, row(1, "a"), row(1, "b", "2024-01-02")), *LOCAL)
     plan = run("read", orders, "-w", "dt = DATE '2024-01-02'", "--explain", "-o", "json").json
     assert plan["kind"] == "ScanPlan"
     assert (plan["item"]["partitions"], plan["item"]["partitions_skipped"], plan["item"]["rows"]) == (2, 1, 1)
 
 
-def test_explain_says_which_levels_are_read(run: Run, orders: Path, tmp_path: Path) -> None:
+def test_explain_shows_which_levels_are_read(run: Run, orders: Path, tmp_path: Path) -> None:
     run("write", orders, jsonl(tmp_path, row(1, "a"), row(2, "a")), *LOCAL)
     run("compact", orders, *LOCAL)
     run("write", orders, jsonl(tmp_path, row(1, "b"), row(3, "b")), *LOCAL)
@@ -107,7 +107,7 @@ def test_columns_without_quotes_get_a_hint(run: Run, orders: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("compact", *LOCAL), ("compact", "--dry-run"), ("lsm", "show")])
-def test_unknown_buckets_are_told(run: Run, orders: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_unknown_buckets_are_reported(run: Run, orders: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
     run("write", orders, jsonl(tmp_path, row(1, "a")), *LOCAL)
     assert "its buckets are 0 to 1" in run(*command, orders, "--bucket", 9, code=2).err
     held = {item["bucket"] for item in run("buckets", "ls", orders, "-o", "json").json["items"]}
@@ -127,7 +127,7 @@ def test_a_dry_run_refuses_the_options_that_the_run_refuses(run: Run, orders: Pa
         assert "cannot be changed" in run("compact", orders, *way, "--option", "merge-engine=aggregation", code=2).err
 
 
-def test_increments_that_are_none(run: Run, orders: Path, tmp_path: Path) -> None:
+def test_invalid_increments(run: Run, orders: Path, tmp_path: Path) -> None:
     run("write", orders, jsonl(tmp_path, row(1, "a")), *LOCAL)
     assert "without --incremental" in run("read", orders, "--incremental-mode", "diff", code=2).err
     assert "no increments" in run("read", f"{orders}$ro", "--incremental", "0..1", code=2).err
@@ -201,7 +201,7 @@ def test_compact_warns_beside_writers_that_compact(run: Run, orders: Path, tmp_p
     assert run("compact", orders, *LOCAL).err == ""
 
 
-def test_compact_takes_it_that_writers_show_their_rows_by_compacting(run: Run, tmp_path: Path) -> None:
+def test_compact_expects_writers_to_show_their_rows_by_compacting(run: Run, tmp_path: Path) -> None:
     table = tmp_path / "t"
     columns = ("-C", "k INT NOT NULL", "-C", "v STRING")
     run("create", table, *columns, "--primary-key", "k", "--bucket", 1, "--option", "changelog-producer=lookup")
@@ -231,7 +231,7 @@ def test_compact_a_database_and_choose_buckets(run: Run, tmp_path: Path) -> None
     assert run("compact", "shop.a", "--database", "shop", "--warehouse", tmp_path, code=2)
 
 
-def test_one_failing_table_does_not_keep_others_from_their_turn(run: Run, tmp_path: Path) -> None:
+def test_one_failing_table_does_not_stop_the_others(run: Run, tmp_path: Path) -> None:
     good = golden_table("java-0.9", "write_only_never_compacted", tmp_path)
     answer = run("compact", tmp_path / "nope", good, *LOCAL, code=9)
     assert "1 of 2 tables" in answer.err
@@ -239,7 +239,7 @@ def test_one_failing_table_does_not_keep_others_from_their_turn(run: Run, tmp_pa
     assert run("compact", tmp_path / "nope", *LOCAL, code=3)
 
 
-def test_watch_goes_round_by_round(run: Run, tmp_path: Path) -> None:
+def test_watch_runs_round_by_round(run: Run, tmp_path: Path) -> None:
     table = golden_table("java-0.9", "write_only_never_compacted", tmp_path)
     other = golden_table("java-0.9", "dedup_partitioned", tmp_path)
     watch = ("--watch", "--max-rounds", 2, "--interval", "1 ms")
@@ -253,7 +253,7 @@ def test_watch_goes_round_by_round(run: Run, tmp_path: Path) -> None:
     assert [(r["round"], [t["state"] for t in r["tables"]]) for r in rounds] == [(n, ["nothing to do"] * 2) for n in (1, 2)]
 
 
-def test_write_with_compaction_behind(run: Run, orders: Path, tmp_path: Path) -> None:
+def test_write_with_compaction_after(run: Run, orders: Path, tmp_path: Path) -> None:
     for number in range(5):
         run("write", orders, jsonl(tmp_path, row(1, f"v{number}")), "--compact", "none", *LOCAL)
     done = run("write", orders, jsonl(tmp_path, row(1, "last")), "--compact", "after", *LOCAL)
@@ -263,7 +263,7 @@ def test_write_with_compaction_behind(run: Run, orders: Path, tmp_path: Path) ->
     assert rows_of(run, orders) == [row(1, "last")]
 
 
-def test_local_engine_takes_no_spark_settings(run: Run, orders: Path, tmp_path: Path) -> None:
+def test_the_local_engine_refuses_spark_settings(run: Run, orders: Path, tmp_path: Path) -> None:
     source = jsonl(tmp_path, row(1, "a"))
     assert "--master" in run("write", orders, source, *LOCAL, "--master", "local[1]", code=2).err
     assert run("write", orders, source, *LOCAL, "--spark-conf", "a=b", code=2)
@@ -309,7 +309,7 @@ def test_increments_and_changelog(run: Run, orders: Path, tmp_path: Path) -> Non
         ("snapshots", "show", "{}"),
     ],
 )
-def test_numbers_that_are_none_are_refused(run: Run, orders: Path, tmp_path: Path, command: tuple[str, ...], text: str) -> None:
+def test_invalid_numbers_are_refused(run: Run, orders: Path, tmp_path: Path, command: tuple[str, ...], text: str) -> None:
     run("write", orders, jsonl(tmp_path, row(1, "a")), *LOCAL)
     words = [word.format(text) for word in command]
     place = 2 if command[1] in ("ls", "show") else 1

@@ -83,7 +83,7 @@ def test_small_files_without_a_key(tmp_path: Path, run: Run) -> None:
     assert findings(reopened(table)) == {}
 
 
-def test_nobody_compacts(tmp_path: Path) -> None:
+def test_a_table_that_nothing_compacts(tmp_path: Path) -> None:
     context = reopened(made(tmp_path, 20), **{"write-only": "true"})
     assert findings(context)["PD013"].command == "paimon-cli compact T --dedicated --watch"
 
@@ -194,14 +194,14 @@ def test_a_read_only_storage_is_a_finding(tmp_path: Path) -> None:
     assert {item.code for item in found} == {"PD007"}, "the rules look all the same"
 
 
-def test_a_java_home_that_leads_nowhere_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_home_without_java_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     found = [item for item in examine_machine() if isinstance(item, Diagnosis) and item.subject == "java"]
     assert [(item.code, item.command) for item in found][-1] == ("PD004", "unset JAVA_HOME")
     assert "/nowhere" in found[-1].message
 
 
-def test_memory_and_disk_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_and_disk_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"memory", "disk", "pandas"} <= {item.subject for item in examine_machine() if isinstance(item, Fact)}
     monkeypatch.setattr(doctor_job, "LITTLE_DISK", 1 << 60)
     monkeypatch.setattr(doctor_job, "LITTLE_MEMORY", 1 << 60)

@@ -16,7 +16,7 @@ class StandIn(LocalEngine):
     name = "spark"
 
 
-def test_each_job_tells_what_it_reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run) -> None:
+def test_each_job_reports_how_much_it_reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run) -> None:
     """With a threshold of one file, every job with work chooses Spark, and reports why."""
     monkeypatch.setattr("paimon_cli.jobs.engine_choice._spark_engine", lambda request: StandIn(2))
     table, rows = tmp_path / "t", tmp_path / "rows.json"

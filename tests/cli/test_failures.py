@@ -109,7 +109,7 @@ def test_trace_shows_the_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     assert "Traceback" in run("snapshots", "ls", "./t", code=1).err
 
 
-def test_a_closed_pipe_is_no_failure(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_not_a_failure(tmp_path: Path) -> None:
     table = golden_table("java-0.9", "sixty_commits", tmp_path)
     command = f"{sys.executable} -m paimon_cli snapshots ls {table} -o ndjson | head -1"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True)
@@ -118,7 +118,7 @@ def test_a_closed_pipe_is_no_failure(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
-def test_help_into_a_closed_pipe_is_no_failure() -> None:
+def test_help_into_a_closed_pipe_is_not_a_failure() -> None:
     command = f"{sys.executable} -m paimon_cli read --help | true"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -258,7 +258,7 @@ def test_options_of_one_call_cannot_go_against_the_table(run: Run, tmp_path: Pat
     run(*write, "merge-engine=deduplicate")
 
 
-def test_a_condition_that_breaks_off_is_told_without_names_of_the_parser(run: Run, tmp_path: Path) -> None:
+def test_an_incomplete_condition_is_reported_without_names_of_the_parser(run: Run, tmp_path: Path) -> None:
     table = golden_table("java-0.9", "dedup_partitioned", tmp_path)
     answer = run("read", table, "-w", "id =", code=2)
     assert "something is missing" in answer.err and "sqlglot" not in answer.err

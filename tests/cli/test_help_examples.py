@@ -101,7 +101,7 @@ def test_every_help_begins_with_its_use_and_ends_in_examples(name: str) -> None:
     )
 
 
-def test_brackets_are_no_markup(run: Run) -> None:
+def test_brackets_are_not_markup(run: Run) -> None:
     assert "'paimon-cli[sql]'" in run("sql", "--help").out
     assert "'paimon-cli[iceberg]'" in run("export", "iceberg", "--help").out
 

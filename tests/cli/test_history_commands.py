@@ -39,7 +39,7 @@ def test_expire_shows_asks_and_does(run: Run, table: str) -> None:
     run("expire", table, "--retain-max", 1, "--retain-min", 2, code=2)
 
 
-def test_what_the_table_says_holds_and_ages_are_understood(run: Run, table: str) -> None:
+def test_retention_of_the_table_applies_and_ages_are_parsed(run: Run, table: str) -> None:
     assert "no snapshot" in run("expire", table, "-y").out
     assert "no snapshot" in run("expire", table, "--retain-min", 1, "--older-than", "1d", "-y").out
     assert "1 snapshot deleted" in run("expire", table, "--retain-min", 1, "--older-than", "0 s", "--limit", 1, "-y").out
@@ -151,7 +151,7 @@ class AheadClock(SystemClock):
         return super().now_millis() + 2 * 86_400_000
 
 
-def test_orphans_are_as_old_as_the_storage_says(run: Run, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orphans_have_the_age_that_the_storage_reports(run: Run, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (Path(table) / "dt=2024-01-01" / "bucket-0" / "data-on-its-way.parquet").write_bytes(b"xyz")
     before = {path.relative_to(table) for path in Path(table).rglob("*")}
     monkeypatch.setattr(table_context, "SystemClock", AheadClock)

@@ -185,7 +185,7 @@ def test_rows_that_wait_for_buckets_form_no_tree(run: Run, tmp_path: Path) -> No
     assert run("read", table, "--count").out.strip() == "39"
 
 
-def test_lsm_tells_the_last_full_compaction(run: Run, partitioned: Path) -> None:
+def test_lsm_shows_the_last_full_compaction(run: Run, partitioned: Path) -> None:
     compactions = {item["id"]: item["time"] for item in run("snapshots", "ls", partitioned, "-o", "json").json["items"]}
     items = run("lsm", "show", partitioned, "-o", "json").json["items"]
     known = [(item["last_full_snapshot"], item["last_full"]) for item in items if item["last_full_snapshot"]]

@@ -40,7 +40,7 @@ def expire(warehouse: Path) -> None:
         database.execute("UPDATE paimon_distributed_locks SET acquired_at = datetime(acquired_at, '-120 seconds')")
 
 
-def test_without_a_lock_the_mechanism_is_told(run: Run, warehouse: Path) -> None:
+def test_without_a_lock_the_mechanism_is_shown(run: Run, warehouse: Path) -> None:
     (item,) = run("locks", "ls", warehouse / "shop.db/orders", "-o", "json").json["items"]
     assert (item["mechanism"], item["is_held"], item["lock_id"]) == ("put-if-absent", False, None)
     (whole,) = run("locks", "ls", "--warehouse", warehouse, "-o", "json").json["items"]
@@ -63,7 +63,7 @@ def test_before_the_first_commit_nothing_is_created(run: Run, warehouse: Path, l
     assert held_locks(LockSettings(f"jdbc:sqlite:{warehouse.parent}/locks.db")) is None
 
 
-def test_rows_tell_holder_and_age(run: Run, warehouse: Path, locked: list[Any]) -> None:
+def test_rows_show_holder_and_age(run: Run, warehouse: Path, locked: list[Any]) -> None:
     with lock_of(warehouse, "orders", 90).held() as lease, lock_of(warehouse, "items", 600).held():
         (item,) = run("locks", "ls", "shop.orders", *locked, "-o", "json").json["items"]
         assert (item["lock_id"], item["is_held"], item["holder"]) == ("jdbc.shop.orders", True, lease.owner)

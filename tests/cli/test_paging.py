@@ -66,7 +66,7 @@ def test_rows_are_paged_and_keep_their_widths(table: str) -> None:
     assert [line.removeprefix("page:") for line in lines] == plain
 
 
-def test_who_leaves_the_pager_early_has_seen_enough(table: str) -> None:
+def test_leaving_the_pager_early_is_not_an_error(table: str) -> None:
     assert shown("read", table, rows=2, PAGER="head -n 1 > /dev/null") == []
 
 

@@ -24,6 +24,6 @@ def test_buckets_are_numbers_and_ranges(given: list[str], numbers: list[int | ra
 
 
 @pytest.mark.parametrize("given", ["", "a", "1-", "3-1", "1--2", "1,,2", "0-1048576", "²"])
-def test_texts_that_are_no_buckets(given: str) -> None:
+def test_texts_that_are_not_buckets(given: str) -> None:
     with pytest.raises(UsageError, match="bucket"):
         split_buckets([given])

@@ -59,7 +59,7 @@ def test_arrow_and_parquet_files(run: Run, table: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["o.arrow", "o.feather", "o.parquet", "o.ndjson.zst"])
-def test_what_read_writes_write_takes(run: Run, table: Path, tmp_path: Path, name: str) -> None:
+def test_write_accepts_what_read_writes(run: Run, table: Path, tmp_path: Path, name: str) -> None:
     run("read", table, "--output", tmp_path / name)
     run("create", tmp_path / "again", "--from-file", tmp_path / name, "--primary-key", "k", "--bucket", 2)
     run("write", tmp_path / "again", tmp_path / name, "--engine", "local")
@@ -188,7 +188,7 @@ def test_standard_output_needs_a_format(run: Run, table: Path) -> None:
     assert run("read", table, "--output", "-", code=2).err.splitlines()[-1] == "hint: add --format csv, or another"
 
 
-def test_reads_that_do_not_run_on_spark_say_so(run: Run, table: Path) -> None:
+def test_reads_that_do_not_run_on_spark_report_it(run: Run, table: Path) -> None:
     for arguments in (("--engine", "spark"), ("--master", "local[1]"), ("--spark-conf", "spark.a=b")):
         shown = run("read", table, "--count", *arguments)
         assert shown.out == "4\n" and shown.err.startswith("warning: only `read --output-path` runs on Spark")

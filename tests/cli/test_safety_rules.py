@@ -128,7 +128,7 @@ def test_names_do_not_steer_the_terminal(run: Run, tmp_path: Path) -> None:
     assert "\x1b" not in answer.out and "\x1b" not in run("consumers", "rm", table, evil, code=7).err
 
 
-def test_commands_speak_through_one_place() -> None:
+def test_commands_print_through_one_module() -> None:
     allowed = {
         "app.py",
         "results.py",

@@ -48,14 +48,14 @@ def test_families_and_older_keys(table: Table) -> None:
     assert table.with_options({older.older_keys[0]: "7"}).explain_option(older.key).value == "7"
 
 
-def test_an_unknown_option_names_one_that_looks_like_it(run: Run) -> None:
+def test_an_unknown_option_suggests_a_similar_one(run: Run) -> None:
     with pytest.raises(NotFound) as error:
         explain_option("num-sorted-run.compaction-triger")
     assert error.value.hint == "paimon-cli options explain num-sorted-run.compaction-trigger"
     assert "paimon-cli options ls --all" in run("options", "explain", "zzzzzzzz", code=3).err
 
 
-def test_all_options_say_where_their_values_come_from(table: Table) -> None:
+def test_all_options_show_where_their_values_come_from(table: Table) -> None:
     origins = {row.key: row.origin for row in table.with_options({"bucket": "3"}).option_rows(every=True)}
     assert (origins["bucket"], origins["write-only"], origins["num-levels"]) == ("call", "table", "unset")
     assert {row.origin for row in all_options()} == {"default", "unset"}
@@ -111,7 +111,7 @@ def test_added_removed_and_moved_columns(table: Table, run: Run) -> None:
     assert changes_of(table) == [SchemaChange("column", "w", "removed", "STRING", None)]
 
 
-def test_the_exit_code_says_whether_there_are_differences(run: Run, table: Table) -> None:
+def test_the_exit_code_shows_whether_there_are_differences(run: Run, table: Table) -> None:
     run("schemas", "diff", table.url)
     run("alter", table.url, "set", "write-only=false")
     shown = run("schemas", "diff", table.url, 0, 1, "-o", "json", code=4).json

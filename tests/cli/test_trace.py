@@ -71,7 +71,7 @@ def test_the_same_work_leaves_the_same_trace(tmp_path: Path) -> None:
     assert names.count("flush") > 10 and {"pick", "rewrite", "write"} <= set(names)
 
 
-def test_attempts_are_told_one_by_one(tmp_path: Path) -> None:
+def test_attempts_are_traced_one_by_one(tmp_path: Path) -> None:
     """The second uses the delta manifests of the first: only the base list and the snapshot are new."""
     context = make_table(tmp_path / "t", COLUMNS, ["k"])
     watched, told = traced(replace(context, storage=RivalStorage(lambda: write(context, [{"k": 1, "v": "rival"}]))))

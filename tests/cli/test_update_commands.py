@@ -144,7 +144,7 @@ def test_a_commit_in_two_phases(run: Run, players: Path, tmp_path: Path) -> None
     assert "State                committed" in text and "Snapshots            2" in text
 
 
-def test_a_commit_that_is_taken_back(run: Run, players: Path, tmp_path: Path) -> None:
+def test_a_staged_commit_is_aborted(run: Run, players: Path, tmp_path: Path) -> None:
     before, file = data_files(players), tmp_path / "f.stage"
     content = source(tmp_path, {"id": 1, "name": "x", "points": 50})
     item = run("write", players, content, "--stage", file, *LOCAL, "-o", "json").json["item"]

@@ -104,7 +104,7 @@ def test_no_schema_can_be_read(run: Run, table: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "x", "-3", "0", "9" * 30, None])
-def test_a_hint_that_says_nothing_is_told_and_read_past(run: Run, table: Path, content: str | None) -> None:
+def test_an_unreadable_hint_is_reported_and_ignored(run: Run, table: Path, content: str | None) -> None:
     for hint in (table / "snapshot/LATEST", table / "snapshot/EARLIEST"):
         hint.unlink()
         hint.mkdir() if content is None else hint.write_text(content)

@@ -27,7 +27,7 @@ def left(folder: Path) -> set[str]:
     return {path.name for place in ("bucket-0", "index") for path in (folder / place).glob("*")}
 
 
-def test_everything_made_for_the_messages_goes(tmp_path: Path) -> None:
+def test_all_files_of_the_messages_are_deleted(tmp_path: Path) -> None:
     context = make_table(tmp_path)
     old = data_file("old")
     message = CommitMessage(

@@ -51,7 +51,7 @@ def stubborn(
     return TableContext.open(table.url, options, storage=KeepsAll(*acts, from_the_start=start))
 
 
-def test_bad_input_of_a_write_is_told_with_row_and_column(table: TableContext) -> None:
+def test_bad_input_of_a_write_is_reported_with_row_and_column(table: TableContext) -> None:
     lines = [{"k": number, "v": number} for number in range(50)] + [{"k": 50, "v": "no number"}]
     context = stubborn(table, start=True, options={"write-buffer-size": "1 kb", "write-buffer-spillable": "false"})
     with pytest.raises(BadInput, match="v") as failure:
@@ -74,7 +74,7 @@ def test_an_update_tries_again_although_its_clean_up_failed(table: TableContext)
     assert {row["k"]: row["v"] for row in rows(table)}[1] == 101
 
 
-def test_an_update_that_fails_tells_why(table: TableContext) -> None:
+def test_an_update_that_fails_reports_why(table: TableContext) -> None:
     with pytest.raises(PaimonError) as failure:
         run_update(stubborn(table, start=True), UpdateRequest("true", ("v = v * 2000000000",)), LocalEngine(), NoProgress())
     assert failure.value.exit_code == 2
@@ -87,7 +87,7 @@ def test_a_compaction_keeps_its_conflict_and_tries_again(table: TableContext) ->
         compact(stubborn(table, lambda: compact(table)), on_conflict="fail")
 
 
-def test_a_twin_is_a_success_although_our_files_stay(table: TableContext) -> None:
+def test_a_repetition_is_a_success_although_our_files_stay(table: TableContext) -> None:
     row = [{"k": 1, "v": 5}]
     twin = lambda: write(table, row, commit_user="job", commit_id=1)  # noqa: E731
     assert write(stubborn(table, twin), row, commit_user="job", commit_id=1).already_committed
@@ -104,7 +104,7 @@ def test_a_staged_commit_keeps_its_conflict(table: TableContext, tmp_path: Path)
         commit_stage(stubborn(table, start=True), file, staged)
 
 
-def test_an_export_tells_why_it_failed(table: TableContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_reports_why_it_failed(table: TableContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for file in (Path(table.url) / "bucket-0").iterdir():
         file.write_bytes(b"damage")
 
@@ -122,7 +122,7 @@ def test_an_export_tells_why_it_failed(table: TableContext, tmp_path: Path, monk
     assert failure.value.exit_code == 10
 
 
-def test_one_stubborn_file_keeps_no_other(table: TableContext) -> None:
+def test_one_stubborn_file_does_not_stop_the_others(table: TableContext) -> None:
     from paimon_cli.storage.storage import delete_all
 
     class OneStays(LocalStorage):

@@ -305,7 +305,7 @@ def hash_index(name: str, rows: int = 1) -> IndexFileMeta:
     return IndexFileMeta("HASH", name, 4 * rows, rows)
 
 
-def test_index_files_replace_those_in_their_place(tmp_path: Path) -> None:
+def test_index_files_replace_those_of_the_same_bucket(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"bucket": "-1"})
     committer = Committer(context)
 
@@ -364,7 +364,7 @@ def test_overwrite_replaces_the_selected_partitions_only(tmp_path: Path) -> None
         committer.overwrite([CommitMessage(two, 0, 2, new_files=(data_file("d"),))], ME, replaced_partitions=lambda p: p == one)
 
 
-def test_overwrite_takes_files_of_lost_races_along(tmp_path: Path) -> None:
+def test_overwrite_removes_files_of_lost_races_too(tmp_path: Path) -> None:
     rival = make_table(tmp_path / "t")
     append(rival, data_file("before"))
     context = make_table(tmp_path / "t", storage=RacingStorage(rival, 2))

@@ -45,7 +45,7 @@ def theirs(context: TableContext, name: str, bucket: int = 0, where: bytes = EMP
     return append(context, name, bucket, context.snapshots.latest_id(), RIVAL, where)
 
 
-def test_off_unless_asked_for(tmp_path: Path) -> None:
+def test_off_by_default(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
     theirs(context, "a")
     theirs(context, "b")
@@ -163,7 +163,7 @@ def test_what_names_no_keys_counts_as_its_whole_bucket(tmp_path: Path, check: st
 
 
 @pytest.mark.parametrize(("bucket", "holder"), [(0, "theirs-2"), (1, "theirs-3"), (0, None)])
-def test_a_key_that_both_wrote_is_told_with_the_snapshot_that_has_it(
+def test_a_key_that_both_wrote_is_reported_with_its_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int, holder: str | None
 ) -> None:
     """`holder`: the file with the key. Only files of others whose key ranges overlap ours are looked up."""
@@ -233,7 +233,7 @@ def test_an_overwrite_by_others_is_a_write_even_if_it_only_deletes(tmp_path: Pat
         append(context, "mine", read=1)
 
 
-def test_who_read_the_empty_table_conflicts_with_the_first_write(tmp_path: Path) -> None:
+def test_a_job_that_read_the_empty_table_conflicts_with_the_first_write(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", BY_BUCKET)
     append(context, "first", read=None)
     with pytest.raises(DataConflict, match="after snapshot 0"):
@@ -253,7 +253,7 @@ def test_every_attempt_checks_what_came_in_between(tmp_path: Path) -> None:
     assert manifest_files(context) == named_manifest_files(context)
 
 
-def test_each_snapshot_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_snapshot_is_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table(tmp_path / "t", BY_BUCKET)
     for number in range(4):
         theirs(table, f"old-{number}", 1)
@@ -286,7 +286,7 @@ def test_what_cannot_be_read_any_more_may_have_been_a_conflict(tmp_path: Path) -
     assert manifest_files(context) == before
 
 
-def test_a_commit_that_writes_nowhere_has_nothing_to_conflict_with(tmp_path: Path) -> None:
+def test_a_commit_that_writes_nothing_has_no_conflict(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {**BY_BUCKET, "commit.force-create-snapshot": "true"})
     for number in range(3):
         theirs(context, f"f{number}", 1)
@@ -294,7 +294,7 @@ def test_a_commit_that_writes_nowhere_has_nothing_to_conflict_with(tmp_path: Pat
     assert Committer(context).commit([], ME).snapshots[0].id == 4
 
 
-def test_a_snapshot_that_expires_while_it_is_looked_at(tmp_path: Path) -> None:
+def test_a_snapshot_that_expires_while_it_is_read(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t", BY_BUCKET)
     theirs(table, "a", 1)
     gone = theirs(table, "b", 1).snapshots[0]
@@ -312,7 +312,7 @@ def test_a_snapshot_that_expires_while_it_is_looked_at(tmp_path: Path) -> None:
         append(make_table(tmp_path / "t", storage=ExpiringStorage()), "mine", read=1)
 
 
-def test_a_table_that_went_back_tells_nothing(tmp_path: Path) -> None:
+def test_a_table_that_was_rolled_back_shows_no_conflict(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", BY_BUCKET)
     for number in range(3):
         theirs(context, f"f{number}", 1)
@@ -333,7 +333,7 @@ def test_only_commits_of_the_same_identity_are_our_own(tmp_path: Path) -> None:
             check_of_messages(context, other, messages, None)(latest)
 
 
-def test_jobs_that_share_a_user_but_have_no_identifiers_are_strangers(tmp_path: Path) -> None:
+def test_jobs_that_share_a_user_but_have_no_identifiers_are_unrelated(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", BY_BUCKET)
     append(context, "a")
     with pytest.raises(DataConflict):

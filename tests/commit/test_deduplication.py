@@ -67,7 +67,7 @@ def rewriting(name: str, before: str = "before") -> CommitMessage:
 
 
 @pytest.mark.parametrize("more", [0, 1, 3])
-def test_a_twin_that_was_faster_is_recognised_between_attempts(tmp_path: Path, more: int) -> None:
+def test_a_faster_repetition_is_recognised_between_attempts(tmp_path: Path, more: int) -> None:
     """Also when others have committed after it."""
     table = make_table(tmp_path / "t")
     append(table, "before", CommitIdentity("other"))
@@ -84,7 +84,7 @@ def test_a_twin_that_was_faster_is_recognised_between_attempts(tmp_path: Path, m
     assert manifest_files(context) == named_manifest_files(context), "the loser leaves no metadata"
 
 
-def test_a_twin_that_comes_later_is_recognised_too(tmp_path: Path) -> None:
+def test_a_later_repetition_is_recognised_too(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t")
     acts = (lambda: append(table, "first", CommitIdentity("x")), lambda: append(table, "twin"))
     context = make_table(tmp_path / "t", storage=RivalStorage(*acts))
@@ -92,7 +92,7 @@ def test_a_twin_that_comes_later_is_recognised_too(tmp_path: Path) -> None:
     assert live_names(context) == ["first@0", "twin@0"]
 
 
-def test_a_strangers_commit_is_not_taken_for_ours(tmp_path: Path) -> None:
+def test_a_commit_of_another_user_is_not_taken_for_ours(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t")
 
     def others() -> None:
@@ -106,7 +106,7 @@ def test_a_strangers_commit_is_not_taken_for_ours(tmp_path: Path) -> None:
     assert live_names(context) == ["a@0", "b@0", "c@0", "mine@0"]
 
 
-def test_batches_of_a_user_say_nothing_about_its_identifiers(tmp_path: Path) -> None:
+def test_batches_of_a_user_prove_nothing_about_its_identifiers(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
     append(context, "numbered")
     append(context, "batch", CommitIdentity("job"))
@@ -114,7 +114,7 @@ def test_batches_of_a_user_say_nothing_about_its_identifiers(tmp_path: Path) -> 
     assert not append(context, "next", CommitIdentity("job", 8)).already_committed
 
 
-def test_a_twins_append_settles_both_halves(tmp_path: Path) -> None:
+def test_the_append_of_a_repetition_decides_both_halves(tmp_path: Path) -> None:
     """The loser's compaction would rest on a new file that never gets into the table."""
     table = make_table(tmp_path / "t")
     append(table, "before", CommitIdentity("other"))
@@ -250,7 +250,7 @@ def test_snapshots_of_other_tools_in_between_change_nothing_as_long_as_they_are_
     assert append(context, "again", CommitIdentity("java", 3)).already_committed
 
 
-def test_what_nobody_remembers_is_refused_unless_it_is_said_to_be_new(tmp_path: Path) -> None:
+def test_a_commit_that_cannot_be_ruled_out_is_refused_without_assume_new(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
     append(context, "mine")
     append(context, "other", OTHER)
@@ -268,7 +268,7 @@ def test_what_nobody_remembers_is_refused_unless_it_is_said_to_be_new(tmp_path: 
         append(context, "stranger", CommitIdentity("stranger", 0))
 
 
-def test_a_commit_made_up_later_than_what_expired_is_new(tmp_path: Path) -> None:
+def test_a_commit_begun_after_the_expired_snapshots_is_new(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
     for number in range(3):
         append(context, f"other-{number}", OTHER)
@@ -287,7 +287,7 @@ def test_users_without_identifiers_are_not_noted(tmp_path: Path) -> None:
     assert latest is not None and CommitUsers.from_properties(latest.properties) == CommitUsers()
 
 
-def test_a_roll_back_takes_back_what_was_remembered(tmp_path: Path) -> None:
+def test_a_rollback_restores_the_remembered_users(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
     append(context, "before", OTHER)
     append(context, "mine")

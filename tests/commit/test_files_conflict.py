@@ -62,7 +62,7 @@ def compact(
     )
 
 
-def test_a_file_that_is_gone_is_reported_with_who_took_it(tmp_path: Path) -> None:
+def test_a_removed_file_is_reported_with_the_snapshot_that_removed_it(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", partitioned=True)
     where, file = partition("2024-01-01"), data_file("data-1.parquet")
     commit(context, where=where, new_files=(file,))
@@ -109,7 +109,7 @@ def test_levels_above_0_stay_disjoint(tmp_path: Path, low: int, high: int, clash
     commit(context, new_files=(data_file("level-0", low, high),))
 
 
-def test_key_ranges_may_meet_in_other_buckets_and_replaced_files(tmp_path: Path) -> None:
+def test_key_ranges_may_overlap_in_other_buckets_and_replaced_files(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
     old = data_file("old", level=3)
     compact(context, [], [old])
@@ -222,7 +222,7 @@ def test_a_partition_that_the_commit_does_not_touch_may_disagree(tmp_path: Path,
         commit(context, where=two, new_files=(data_file("e", 20, 29),), deleted_files=(data_file("a"),))
 
 
-def test_the_count_of_a_partition_is_looked_for_in_older_manifests(tmp_path: Path) -> None:
+def test_the_count_of_a_partition_is_searched_in_older_manifests(tmp_path: Path) -> None:
     """The newest one has other days around it, and says nothing of it."""
     context = make_table(tmp_path / "t", partitioned=True)
     days = [partition(f"2024-01-0{day}") for day in range(1, 6)]
@@ -237,7 +237,7 @@ def test_the_count_of_a_partition_is_looked_for_in_older_manifests(tmp_path: Pat
     assert len(live_names(context)) == 10
 
 
-def test_who_removed_a_file_is_found_in_every_manifest_of_a_commit(tmp_path: Path) -> None:
+def test_the_snapshot_that_removed_a_file_is_found_by_every_manifest(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"manifest.target-file-size": "1 b"})
     files = [data_file(f"f{number}", number, number) for number in range(1100)]
     commit(context, new_files=tuple(files))
@@ -250,7 +250,7 @@ def test_who_removed_a_file_is_found_in_every_manifest_of_a_commit(tmp_path: Pat
         assert (failure.value.why, failure.value.details["snapshot_id"]) == ("snapshot 2 (OVERWRITE, user rival) removed it", 2)
 
 
-def test_every_conflict_says_why(tmp_path: Path) -> None:
+def test_every_conflict_has_a_reason(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
     there = data_file("there", level=3)
     compact(context, [], [there])

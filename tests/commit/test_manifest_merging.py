@@ -42,7 +42,7 @@ def test_many_small_manifests_are_folded_at_the_minimum_count(tmp_path: Path) ->
     assert live_names(context) == [f"f{number:02}@0" for number in range(12)]
 
 
-def test_a_heavy_manifest_stays_until_those_behind_it_have_half_its_entries(tmp_path: Path) -> None:
+def test_a_large_manifest_stays_until_later_ones_have_half_its_entries(tmp_path: Path) -> None:
     """So a commit of one file costs the same after many files as after few."""
     context = make_table(tmp_path, {"manifest.merge-min-count": "5"})
     committer = Committer(context)
@@ -125,7 +125,7 @@ def test_a_full_merge_leaves_big_manifests_of_other_partitions_alone(tmp_path: P
     assert live_names(context) == ["a@0", "b@5", "c@0"]
 
 
-def test_delta_manifests_roll_and_their_lines_tell_what_is_inside(tmp_path: Path) -> None:
+def test_delta_manifests_roll_and_their_list_entries_are_right(tmp_path: Path) -> None:
     context = make_table(tmp_path, {"manifest.target-file-size": "1 kb"}, partitioned=True)
     messages = [
         CommitMessage(
@@ -155,9 +155,7 @@ SMALL_MANIFESTS = {"manifest.target-file-size": "3 kb", "manifest.full-compactio
 
 
 @pytest.mark.parametrize("options", [{}, SMALL_MANIFESTS])
-def test_copied_entries_are_those_that_are_encoded_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
-) -> None:
+def test_copied_entries_equal_encoded_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
     """The same manifests, byte by byte, whether entries are decoded one by one or copied by columns."""
     tables = []
     for number, fewest in enumerate((10**9, 0)):

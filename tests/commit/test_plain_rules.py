@@ -116,7 +116,7 @@ def indexes(kind: int, messages: list[CommitMessage], name: str) -> tuple[IndexM
 
 
 @pytest.mark.parametrize(("reads", "oldest"), [((4, 3), 3), ((3, 4), 3), ((None, 3), None), ((3, None), None), ((0, 2), 0)])
-def test_every_part_of_a_message_has_its_place(reads: tuple[int | None, int | None], oldest: int | None) -> None:
+def test_every_part_of_a_message_is_committed(reads: tuple[int | None, int | None], oldest: int | None) -> None:
     messages = [full_message(number, read) for number, read in enumerate(reads)]
     assert append_changes(messages, False) == SnapshotChanges(
         "OVERWRITE",
@@ -155,7 +155,7 @@ def test_changes_are_empty_only_without_any_part(part: str) -> None:
     assert empty.is_empty and not replace(empty, **one).is_empty
 
 
-def test_an_overwrite_takes_what_lives_where_it_writes() -> None:
+def test_an_overwrite_removes_the_live_files_of_its_partitions() -> None:
     context = paper_table()
     committer = Committer(context)
     for day in (0, 1):
@@ -187,7 +187,7 @@ def test_an_overwrite_takes_what_lives_where_it_writes() -> None:
 # ---- the snapshot -------------------------------------------------------------------------------------------------------
 
 
-def test_all_that_a_snapshot_says() -> None:
+def test_all_fields_of_a_snapshot() -> None:
     context = paper_table()
     clock = context.clock
     assert isinstance(clock, SteppingClock)
@@ -414,7 +414,7 @@ def test_merged_manifests(seed: int, columns: bool, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_key_ranges_that_meet(seed: int) -> None:
+def test_overlapping_key_ranges(seed: int) -> None:
     dice = random.Random(seed)
     context = paper_table(partitioned=False)
 
@@ -503,7 +503,7 @@ def reach(entry: ManifestEntry) -> tuple[int, int]:
     return low, high
 
 
-def test_keys_below_lie_where_the_oracle_reads_them() -> None:
+def test_keys_in_lower_levels_are_where_the_oracle_reads_them() -> None:
     assert reach(ManifestEntry(ADD, EMPTY_ROW, 0, 2, data_file("x", 3, 57))) == (3, 57)
 
 
@@ -515,7 +515,7 @@ def test_counts_of_one_partition_must_agree() -> None:
             check_bucket_counts(context, [(DAYS[1], 3), (DAYS[0], first), (DAYS[0], second)])
 
 
-def test_who_removed_a_file() -> None:
+def test_the_snapshot_that_removed_a_file() -> None:
     context = paper_table()
     committer = Committer(context)
     file = data_file("a")
@@ -604,7 +604,7 @@ def past(dice: random.Random) -> tuple[TableContext, list[Snapshot]]:
 
 
 @pytest.mark.parametrize("seed", range(250))
-def test_who_committed_before(seed: int) -> None:
+def test_earlier_commits_of_a_user(seed: int) -> None:
     dice = random.Random(seed)
     context, listed = past(dice)
     identity = CommitIdentity("me", dice.choice([BATCH_IDENTIFIER, 1, 3, 5]), dice.choice([0, 0, 1, 3]), dice.random() < 0.3)
@@ -643,7 +643,7 @@ def test_who_committed_before(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_who_committed_meanwhile(seed: int) -> None:
+def test_concurrent_commits_of_a_user(seed: int) -> None:
     dice = random.Random(seed)
     context, listed = past(dice)
     identity = CommitIdentity("me", dice.choice([1, 3, 5, BATCH_IDENTIFIER]), listed[0].id - 1, assume_new=True)
@@ -715,7 +715,7 @@ def test_users_that_are_handed_on(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("others", "is_found"), [(31, True), (32, True), (33, False)])
-def test_commits_that_are_never_repeated_look_for_users_near_by(others: int, is_found: bool) -> None:
+def test_commits_that_are_never_repeated_search_only_recent_snapshots(others: int, is_found: bool) -> None:
     context = paper_table()
     noted = CommitUsers(1, {"me": 7})
     for number in range(2, 3 + others):
@@ -780,7 +780,7 @@ def test_an_attempt_whose_snapshot_expires_meanwhile_is_made_again(monkeypatch: 
         ("many", "the table records its last 256 users by name, and this is probably an older one"),
     ],
 )
-def test_why_nobody_knows_whether_a_commit_was_made_before(users: CommitUsers | str | None, why: str) -> None:
+def test_why_an_earlier_commit_cannot_be_ruled_out(users: CommitUsers | str | None, why: str) -> None:
     if users == "many":
         users = CommitUsers().with_commit("me", 3)
         for number in range(MAX_NAMED_USERS):

@@ -110,7 +110,7 @@ def test_the_successor_expires_while_the_writer_reads_it(tmp_path: Path, own_lis
     assert [snapshot.id for snapshot in result.snapshots] == [2]
 
 
-def test_a_late_snapshot_that_an_expiry_has_swept_away_is_no_success(tmp_path: Path) -> None:
+def test_a_late_snapshot_that_an_expiry_has_removed_is_not_a_success(tmp_path: Path) -> None:
     """The number was others', and had expired, when ours was put there; before we looked, an expiry removed it as a stranger."""
     commit_as_others(tmp_path, "before")
 

@@ -48,7 +48,7 @@ def commit_late(folder: Path, before_put: Callable[[], None], after_put: Callabl
     return [s.id for s in Committer(context).commit([message("mine")], CommitIdentity("me")).snapshots]
 
 
-def test_what_it_was_built_on_is_gone(tmp_path: Path) -> None:
+def test_its_predecessor_is_gone(tmp_path: Path) -> None:
     commit_as_others(tmp_path, "one", "two", "three")
     assert commit_late(tmp_path, lambda: back_to_1(tmp_path)) == [2]
     context = make_table(tmp_path)
@@ -56,7 +56,7 @@ def test_what_it_was_built_on_is_gone(tmp_path: Path) -> None:
     assert {v.code for v in check_table(context)} <= {"PV012", "PV023"}, "the data files of these commits are made up"
 
 
-def test_what_it_was_built_on_is_another_now(tmp_path: Path) -> None:
+def test_its_predecessor_is_another_one_now(tmp_path: Path) -> None:
     commit_as_others(tmp_path, "one", "two", "three")
 
     def others() -> None:
@@ -67,7 +67,7 @@ def test_what_it_was_built_on_is_another_now(tmp_path: Path) -> None:
     assert live_names(make_table(tmp_path)) == ["mine@0", "one@0", "other-three@0", "other-two@0"]
 
 
-def test_somebody_has_built_on_it_already(tmp_path: Path) -> None:
+def test_another_commit_has_already_built_on_it(tmp_path: Path) -> None:
     commit_as_others(tmp_path, "one", "two", "three")
 
     def others() -> None:
@@ -80,7 +80,7 @@ def test_somebody_has_built_on_it_already(tmp_path: Path) -> None:
     assert make_table(tmp_path).snapshots.latest_id() == 5
 
 
-def test_an_expiry_is_no_roll_back(tmp_path: Path) -> None:
+def test_an_expiry_is_not_a_rollback(tmp_path: Path) -> None:
     commit_as_others(tmp_path, "one", "two", "three")
     assert commit_late(tmp_path, lambda: None, lambda: expire(tmp_path, 1, 2, 3)) == [4]
     assert make_table(tmp_path).snapshots.ids() == [4]
@@ -93,7 +93,7 @@ def bring_back(folder: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("expired", [(1, 2, 3), (1, 2)])
-def test_an_expired_number_that_a_slow_writer_brings_back_is_no_roll_back(tmp_path: Path, expired: tuple[int, ...]) -> None:
+def test_an_expired_number_that_a_slow_writer_brings_back_is_not_a_rollback(tmp_path: Path, expired: tuple[int, ...]) -> None:
     """Found by the simulation: the newest snapshot was deleted because the one before it had become another."""
     commit_as_others(tmp_path, "one", "two", "three")
 
@@ -111,7 +111,7 @@ def test_an_expired_number_that_a_slow_writer_brings_back_is_no_roll_back(tmp_pa
     assert live_names(make_table(tmp_path)) == ["mine@0", "one@0", "three@0", "two@0"]
 
 
-def test_an_old_hint_on_a_number_brought_back_is_no_roll_back(tmp_path: Path) -> None:
+def test_an_old_hint_on_a_resurrected_number_is_not_a_rollback(tmp_path: Path) -> None:
     commit_as_others(tmp_path, "one", "two", "three")
 
     def expire_and_bring_back() -> None:

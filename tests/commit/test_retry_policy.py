@@ -31,7 +31,7 @@ def context_with(folder: Path, options: dict[str, str], throw: float = 0.0) -> t
 
 
 @pytest.mark.parametrize("retries", [0, 1, 10])
-def test_one_attempt_more_than_retries_and_no_wait_behind_the_last(tmp_path: Path, retries: int) -> None:
+def test_one_attempt_more_than_retries_and_no_wait_after_the_last(tmp_path: Path, retries: int) -> None:
     context, clock = context_with(tmp_path, {"commit.max-retries": str(retries)})
     assert list(RetryPolicy(context)) == list(range(1, retries + 2))
     assert len(clock.sleeps) == retries
@@ -45,14 +45,14 @@ def test_waits_double_up_to_the_longest_with_a_fifth_of_jitter(tmp_path: Path, t
     assert clock.sleeps == pytest.approx([wait * factor / 1000 for wait in (10, 20, 40, 50, 50)])
 
 
-def test_the_timeout_is_looked_at_before_a_wait(tmp_path: Path) -> None:
+def test_the_timeout_is_checked_before_a_wait(tmp_path: Path) -> None:
     options = {"commit.timeout": "30 ms", "commit.min-retry-wait": "10 ms"}
     context, clock = context_with(tmp_path, options)
     assert list(RetryPolicy(context)) == [1, 2, 3, 4]  # at 0, 10, 30 and 70 ms: 30 is not yet more than 30
     assert clock.sleeps == [0.01, 0.02, 0.04]
 
 
-def test_an_attempt_that_takes_too_long_is_the_last(tmp_path: Path) -> None:
+def test_an_attempt_that_takes_too_long_is_the_last_one(tmp_path: Path) -> None:
     context, clock = context_with(tmp_path, {"commit.timeout": "1 s"})
     attempts = iter(RetryPolicy(context))
     assert next(attempts) == 1

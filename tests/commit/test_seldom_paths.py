@@ -32,7 +32,7 @@ class Stubborn(LocalStorage):
         raise StorageUnavailable("it stays")
 
 
-def test_what_cannot_be_discarded_stays_and_keeps_no_other(tmp_path: Path) -> None:
+def test_files_that_cannot_be_discarded_do_not_stop_the_others(tmp_path: Path) -> None:
     storage, steps = Stubborn(), list[Step]()
     context = make_table(tmp_path / "t", storage=storage)
     context = replace(context, trace=StepTrace(context.clock, steps.append))
@@ -97,7 +97,7 @@ def test_a_bucket_has_one_index_of_a_type_or_many_vectors_where_there_are_no_buc
             apply_index_changes(context, there, replace(new, deleted_indexes=(index(DELETE, name, index_type),)))
 
 
-def test_conflicts_say_which_file_and_why(tmp_path: Path) -> None:
+def test_conflicts_name_the_file_and_the_reason(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t")
     message = CommitMessage(EMPTY_ROW, 0, 2, deleted_files=(data_file("never"),), read_snapshot_id=1)
     Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"),))], ME)
@@ -111,7 +111,7 @@ def test_conflicts_say_which_file_and_why(tmp_path: Path) -> None:
         Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"),), (data_file("a"),))], ME)
 
 
-def test_the_hint_is_told_with_its_snapshot(tmp_path: Path) -> None:
+def test_the_hint_is_reported_with_its_snapshot(tmp_path: Path) -> None:
     steps: list[Step] = []
     context = make_table(tmp_path / "t")
     context = replace(context, trace=StepTrace(context.clock, steps.append))
@@ -148,7 +148,7 @@ def test_one_bucket_and_two_do_not_go_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_files_whose_keys_cannot_be_read_are_damaged_or_gone(tmp_path: Path, is_there: bool) -> None:
+def test_files_whose_keys_cannot_be_read_are_damaged_or_expired(tmp_path: Path, is_there: bool) -> None:
     context = make_table(tmp_path / "t")
     for name in ("first.parquet", "theirs.parquet"):
         Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file(name),))], ME)

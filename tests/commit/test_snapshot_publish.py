@@ -23,7 +23,7 @@ def message(name: str) -> CommitMessage:
 
 
 @pytest.mark.parametrize("answer", [EXISTS, UNKNOWN])
-def test_a_put_that_worked_but_says_otherwise_is_committed_once(tmp_path: Path, answer: PutOutcome) -> None:
+def test_a_put_that_succeeds_but_reports_otherwise_is_committed_once(tmp_path: Path, answer: PutOutcome) -> None:
     context = make_table(tmp_path / "t", storage=LyingStorage([(True, answer)]))
     result = Committer(context).commit([message("a")], ME)
     assert (result.attempts, [s.id for s in result.snapshots]) == (1, [1])
@@ -47,7 +47,7 @@ def test_an_outcome_that_stays_unclear_deletes_nothing(tmp_path: Path) -> None:
     assert len(manifest_files(context)) == 3, "base list, delta list and manifest are still there, should the snapshot appear"
 
 
-def test_somebody_elses_snapshot_under_an_unclear_answer_is_a_lost_race(tmp_path: Path) -> None:
+def test_a_snapshot_of_another_job_after_an_unclear_answer_is_a_lost_race(tmp_path: Path) -> None:
     rival = make_table(tmp_path / "t")
 
     class Storage(LyingStorage):
@@ -105,7 +105,7 @@ def test_a_snapshot_followed_and_expired_around_at_once_still_counts(tmp_path: P
     assert live_names(context) == ["after@0", "before@0", "mine@0"]
 
 
-def test_a_failing_hint_is_none_of_the_commit(tmp_path: Path) -> None:
+def test_a_failing_hint_does_not_fail_the_commit(tmp_path: Path) -> None:
     class NoHints(LocalStorage):
         def overwrite(self, path: str, data: bytes) -> None:
             raise StorageUnavailable("no hint today")
@@ -161,7 +161,7 @@ def test_a_storage_that_fails_after_an_unclear_answer_may_have_published(tmp_pat
     assert len(manifest_files(context)) == 3
 
 
-def test_a_storage_that_fails_while_the_history_is_looked_at(tmp_path: Path) -> None:
+def test_a_storage_that_fails_while_the_history_is_read(tmp_path: Path) -> None:
     Committer(make_table(tmp_path / "t")).commit([message("before")], ME)
     context = make_table(tmp_path / "t", storage=Failing([], "read", 0))
     with pytest.raises(CommitUnknown) as failure:

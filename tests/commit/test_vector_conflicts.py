@@ -63,7 +63,7 @@ def expected(upto: int, count: int = 40) -> dict[int, str]:
     return {number: "new" if number < upto else "old" for number in range(count)}
 
 
-def test_of_two_compactions_that_mark_one_wins(tmp_path: Path) -> None:
+def test_one_of_two_compactions_that_mark_rows_wins(tmp_path: Path) -> None:
     context = filled(tmp_path)
     first, second = compacted(context), compacted(context)
     commit(context, first)
@@ -89,7 +89,7 @@ def test_a_rewrite_that_has_not_seen_a_new_vector_is_refused(tmp_path: Path) -> 
     assert not list(check_table(context, rows=True))
 
 
-def test_a_vector_of_a_file_that_is_gone_is_refused(tmp_path: Path) -> None:
+def test_a_vector_of_a_removed_file_is_refused(tmp_path: Path) -> None:
     """The other way round: the marks would dangle, and the old rows show again in the copy."""
     context = filled(tmp_path)
     commit(context, compacted(context))
@@ -114,7 +114,7 @@ def test_marks_of_a_file_that_another_engine_has_removed_are_refused(tmp_path: P
         commit(context, marking)
 
 
-def test_a_commit_does_not_take_a_file_and_leave_its_vector(tmp_path: Path) -> None:
+def test_a_commit_does_not_remove_a_file_and_leave_its_vector(tmp_path: Path) -> None:
     context = filled(tmp_path)
     commit(context, compacted(context))
     (bucket,) = buckets(context)

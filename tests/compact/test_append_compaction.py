@@ -141,7 +141,7 @@ def test_small_files_of_a_table_without_buckets_become_one(tmp_path: Path) -> No
     assert compact(context).buckets == 0
 
 
-def test_fewer_files_wait_for_more_unless_all_is_asked_for(tmp_path: Path) -> None:
+def test_fewer_files_wait_for_more_without_a_full_compaction(tmp_path: Path) -> None:
     context = written(tmp_path, 4, bucket=-1)
     assert compact(context, strategy="minor").buckets == 0
     (decision,) = plan_compaction(context, CompactRequest("minor")).decisions

@@ -121,7 +121,7 @@ def test_a_failed_compaction_leaves_no_file_and_costs_its_bucket_only(tmp_path: 
     assert {name for name in live_files(context) if "bucket-1" in name} <= before or buckets == 1
 
 
-def test_the_plan_says_why_a_bucket_is_left_alone(tmp_path: Path) -> None:
+def test_the_plan_gives_the_reason_why_a_bucket_is_left_alone(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"])
     write(context, [{"k": 1, "s": "a", "n": 1}])
     (bucket,) = bucket_files(context, context.snapshots.latest()).values()

@@ -79,7 +79,7 @@ def written(folder: Path, **options: str) -> tuple[TableContext, list[Step], Buc
     return traced, steps, bucket
 
 
-def test_a_run_says_what_it_read_and_wrote(tmp_path: Path) -> None:
+def test_a_run_reports_what_it_read_and_wrote(tmp_path: Path) -> None:
     context, steps, bucket = written(tmp_path)
     task = plan_bucket(context, bucket, "full", 4, STAMP)
     assert isinstance(task, CompactionTask)
@@ -133,7 +133,7 @@ def test_what_only_changes_its_level_is_not_read(tmp_path: Path) -> None:
         (True, 5, 5, False),
     ],
 )
-def test_deletes_that_no_metadata_tells_of_do_not_reach_the_top_level(
+def test_deletes_missing_in_metadata_do_not_reach_the_top_level(
     tmp_path: Path, hidden: bool, level: int, output: int, is_rewritten: bool
 ) -> None:
     """A file that is large enough to change only its level, and that says of itself, like pypaimon's, that it has no deletes."""
@@ -201,7 +201,7 @@ def _day(context: TableContext, bucket: BucketFiles) -> str:
     return context.partition_path_of(bucket.partition)
 
 
-def test_a_bucket_of_a_partition_is_compacted_where_it_lies(tmp_path: Path) -> None:
+def test_a_bucket_of_a_partition_is_compacted_in_its_directory(tmp_path: Path) -> None:
     context, steps, bucket = partitioned(tmp_path)
     before = data_files(context)
     task = plan_bucket(context, bucket, "full", 2)

@@ -44,7 +44,7 @@ def random_bucket(dice: random.Random, highest: int) -> BucketFiles:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_plan_says_what_the_files_are(tmp_path: Path, seed: int) -> None:
+def test_a_plan_has_the_figures_of_its_files(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     options = {
         "num-levels": dice.choice(["3", "6"]),

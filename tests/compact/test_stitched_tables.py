@@ -195,7 +195,7 @@ def test_new_files_are_of_the_size_that_the_table_asks_for(copied: list[int], tm
     assert len(copied) >= 4
 
 
-def test_row_groups_are_no_more_than_readers_can_number(
+def test_row_groups_do_not_exceed_what_readers_can_number(
     copied: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("paimon_cli.bucket.stitched_files.MAX_GROUPS", 4)

@@ -95,7 +95,7 @@ def test_rows_as_csv_and_json_lines(rows: int, monkeypatch: pytest.MonkeyPatch) 
     assert [json.loads(text) for text in lines.objects(batch).to_pylist()] == json.loads(json.dumps(expected))
 
 
-def test_rows_without_special_texts_take_arrows_writer() -> None:
+def test_rows_without_special_strings_use_the_writer_of_arrow() -> None:
     fields = [DataField(0, "k", parse_sql_type("INT")), DataField(1, "s", parse_sql_type("STRING"))]
     rows = CsvRows(fields)
     for texts, expected in (

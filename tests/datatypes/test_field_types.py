@@ -86,7 +86,7 @@ def test_fields_without_ids_are_numbered_depth_first() -> None:
         ("CHAR(0)", 5, "from 1"),
     ],
 )
-def test_errors_name_the_place(text: str, position: int, found: str) -> None:
+def test_errors_name_the_position(text: str, position: int, found: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_type(text)
     assert error.value.details["position"] == position

@@ -58,7 +58,7 @@ def test_floats(value: float, text: str) -> None:
     assert java_float_text(value) == text
 
 
-def test_texts_stand_for_the_number_they_came_from() -> None:
+def test_texts_parse_to_the_number_they_came_from() -> None:
     draw = random.Random(7)
     for _ in range(3000):
         (double,) = struct.unpack("<d", draw.randbytes(8))

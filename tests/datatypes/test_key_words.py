@@ -54,7 +54,7 @@ def test_words_order_as_keys_do(seed: int) -> None:
         assert (found[one] < found[other]) == (keys[one] < keys[other]) and found[one] <= found[other]
 
 
-def test_what_is_no_plain_key_has_no_words() -> None:
+def test_keys_that_are_not_plain_have_no_words() -> None:
     integer, text = parse_type("INT"), parse_type("STRING")
     good = serialize_row([1], [integer])
     assert words_of([good], ["INT"]) is not None

@@ -75,5 +75,5 @@ def test_stretches_of_a_curve_are_narrow_in_each_column(curve: Any) -> None:
 
 
 @pytest.mark.parametrize(("text", "expected"), [("INT", True), ("CHAR(3)", True), ("TIME", True), ("ARRAY<INT>", False)])
-def test_nested_values_have_no_place(text: str, expected: bool) -> None:
+def test_nested_values_cannot_be_on_a_curve(text: str, expected: bool) -> None:
     assert fits_curve(parse_sql_type(text)) is expected

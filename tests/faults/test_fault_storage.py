@@ -117,7 +117,7 @@ class TestPowerCut:
             storage.delete("/d/b")
         assert [disk.exists(path) for path in ("/d/a", "/d/b", "/e/c", "/d/new")] == [True, True, True, False]
 
-    def test_not_what_a_durable_write_came_behind(self, disk: MemoryStorage) -> None:
+    def test_not_what_a_durable_write_followed(self, disk: MemoryStorage) -> None:
         storage = faulty(disk, Kind.POWER_CUT, "all", call=3)
         storage.delete("/d/a")
         storage.delete("/e/c")

@@ -67,6 +67,6 @@ def test_a_new_schema_whose_answer_is_lost_in_an_outage(tmp_path: Path) -> None:
     assert not failures_of("alter", tmp_path, put, ("read_bytes", "/schema/", Kind.OUTAGE, ""))
 
 
-def test_a_staged_commit_that_was_kept_but_said_to_fail(tmp_path: Path) -> None:
+def test_a_staged_commit_that_was_stored_but_reported_as_failed(tmp_path: Path) -> None:
     """Its data files were deleted, and the file that names them stayed."""
     assert not failures_of("stage-and-commit", tmp_path, ("overwrite", "/staged/", Kind.FAIL_AFTER, ""))

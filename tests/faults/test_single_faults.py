@@ -28,7 +28,7 @@ def try_all(runs: FaultRuns, faults: Iterable[Fault]) -> None:
 
 
 @pytest.mark.parametrize("name", [*EVERY_TIME, *AT_NIGHT])
-def test_every_call_meets_every_fault(name: str, tmp_path: Path) -> None:
+def test_every_call_hits_every_fault(name: str, tmp_path: Path) -> None:
     runs = memory_runs(OPERATIONS[name], tmp_path)
     try_all(runs, runs.single_faults())
     assert runs.figures.runs > 5 * runs.figures.calls
@@ -36,7 +36,7 @@ def test_every_call_meets_every_fault(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", IN_PART)
-def test_calls_of_every_name_meet_every_fault(name: str, tmp_path: Path) -> None:
+def test_calls_of_every_operation_hit_every_fault(name: str, tmp_path: Path) -> None:
     runs = memory_runs(OPERATIONS[name], tmp_path)
     try_all(runs, a_third(runs))
     assert runs.figures.runs > runs.figures.calls
@@ -75,7 +75,7 @@ def test_some_pairs_of_faults(name: str, tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
-def test_every_call_meets_every_fault_on_disk(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_call_hits_every_fault_on_disk(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a power cut takes back is simulated, so that no test waits for the disk."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     (tmp_path / "sources").mkdir()

@@ -66,7 +66,7 @@ def test_names_that_branches_may_have(name: str) -> None:
     check_branch_name(name)
 
 
-def test_a_tag_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+def test_a_missing_tag_is_reported_with_the_existing_ones(tmp_path: Path) -> None:
     past = history(tmp_path, [1, 2])
     tags = TagHistory(past.storage, past.layout)
     with pytest.raises(NotFound, match=r"no tag 'x' in .*: it has no tags"):

@@ -31,7 +31,9 @@ TABLES = [golden for golden in GOLDENS if golden.name.startswith(("dv_", "deleti
 
 @pytest.mark.parametrize("many", [0, 3, 10**9])
 @pytest.mark.parametrize("golden", TABLES, ids=str)
-def test_a_first_look_reads_every_manifest(golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+def test_the_first_access_reads_every_manifest(
+    golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
     """By a process that knows no manifest yet, and again by the same."""
     monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", many)
     monkeypatch.setattr(manifest_cache, "_MANY_IN_TOTAL", many)
@@ -103,7 +105,7 @@ def test_a_schema_that_vanishes_is_passed_over(tmp_path: Path) -> None:
         SchemaHistory(Vanishing(), TableLayout(str(tmp_path))).get(1)
 
 
-def test_buckets_that_are_asked_for(tmp_path: Path) -> None:
+def test_requested_buckets(tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table("java-0.9", "dedup_partitioned", tmp_path)))
     found = list(bucket_files(context, context.snapshots.latest()).values())
     expect_buckets(context, [bucket.bucket for bucket in found], found)
@@ -148,7 +150,7 @@ def test_what_is_known_has_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.undo()
 
 
-def test_only_so_many_entries_are_kept_as_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limited_number_of_entries_is_kept_as_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the objects of the buckets that were read last are kept; others are created again."""
     context = make_table(tmp_path, {"bucket": "4"})
     messages = [CommitMessage(EMPTY_ROW, bucket, 4, (data_file(f"f{bucket}"),)) for bucket in range(4)]

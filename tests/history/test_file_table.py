@@ -119,13 +119,13 @@ def test_what_a_commit_is_checked_against(tmp_path: Path, monkeypatch: pytest.Mo
     assert state.max_sequences == {i: max(f.max_sequence_number for f in b.files) for i, b in everything.items()}
 
 
-def test_numbers_that_are_no_kind_are_not_live() -> None:
+def test_entries_of_unknown_kinds_are_not_live() -> None:
     (entry,) = random_entries(random.Random(1), 1, 1)
     odd = [replace(entry, kind=kind) for kind in (ADD, 2)]
     assert FileTable.of([ManifestTable.of(odd)]).live().entries() == plain_live([odd]) == odd[:1]
 
 
-def test_equal_hashes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_with_equal_hashes_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     from paimon_cli.history import file_table as module
 
     monkeypatch.setattr(module, "_identity_hashes", lambda columns: columns.buckets * 0)

@@ -71,7 +71,7 @@ def test_what_is_kept_is_as_much_as_there_is_room_for_and_the_oldest_go_first() 
     assert reads == ["a", "b", "c", "a", "b"]
 
 
-def test_a_file_that_is_read_still_makes_no_room() -> None:
+def test_a_file_that_is_still_being_read_is_not_evicted() -> None:
     known, reading, may_end = KnownFiles(max_bytes=4), threading.Event(), threading.Event()
 
     def slow() -> bytes:

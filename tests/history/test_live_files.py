@@ -48,7 +48,7 @@ def test_picked_buckets_are_those_of_all(table: TableContext, monkeypatch: pytes
     assert bucket_files(table, snapshot, FileFilter(buckets=[1])) == {p: bucket for p, bucket in everything.items() if p[1] == 1}
 
 
-def test_buckets_that_are_not_there_are_told_from_those_that_are_empty(tmp_path: Path) -> None:
+def test_missing_buckets_are_distinguished_from_empty_ones(tmp_path: Path) -> None:
     def buckets(*numbers: int, total: int = 2) -> list[BucketFiles]:
         return [BucketFiles(b"", number, total, ()) for number in numbers]
 

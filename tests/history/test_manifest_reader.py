@@ -236,7 +236,7 @@ def test_of_other_partitions_most_entries_are_left_out(
     assert len(some) < len(entries) / 2 and [some.count(day) for day in days[3:5]] == [400, 400]
 
 
-def test_what_was_read_makes_no_reader_another_one(tmp_path: Path) -> None:
+def test_caches_do_not_affect_equality_of_readers(tmp_path: Path) -> None:
     context = commits(tmp_path, 1)
     readers = [ManifestReader(context.storage, context.layout) for _ in range(2)]
     schemas = [SchemaHistory(context.storage, context.layout) for _ in range(2)]

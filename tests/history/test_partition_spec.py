@@ -64,7 +64,7 @@ def test_a_table_without_partitions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "text"), [("BOOLEAN NOT NULL", "yes"), ("DATE NOT NULL", "today"), ("DECIMAL(3, 1) NOT NULL", "x")]
 )
-def test_what_is_no_value_of_the_column(tmp_path: Path, kind: str, text: str) -> None:
+def test_texts_that_are_not_values_of_the_column(tmp_path: Path, kind: str, text: str) -> None:
     context = make_table(tmp_path / "t", {"p": kind, "k": "INT NOT NULL"}, ["p", "k"], ["p"])
     with pytest.raises(UsageError, match=f"p={text}: the value is not of type"):
         PartitionSpec.parse(context, {"p": text})

@@ -28,7 +28,7 @@ def test_schemas_are_committed_once(tmp_path: Path) -> None:
     assert past.latest().time_millis == 6 and past.get(0) == replace(SCHEMA, options=past.get(0).options)
 
 
-def test_a_directory_without_schema_is_no_table(tmp_path: Path) -> None:
+def test_a_directory_without_a_schema_is_not_a_table(tmp_path: Path) -> None:
     past = SchemaHistory(LocalStorage(), TableLayout(str(tmp_path)))
     with pytest.raises(NotFound, match="no table at") as failure:
         past.latest()
@@ -69,7 +69,9 @@ def test_an_unclear_answer_is_settled_by_the_file(tmp_path: Path) -> None:
     [("the same", True), ("another one", False), ("a part of it", None), ("nothing", None), ("unreadable", None)],
 )
 @pytest.mark.parametrize("answer", [PutOutcome.UNKNOWN, PutOutcome.EXISTS])
-def test_what_is_found_in_place_of_a_schema_decides(tmp_path: Path, there: str, outcome: bool | None, answer: PutOutcome) -> None:
+def test_the_content_found_instead_of_a_schema_decides(
+    tmp_path: Path, there: str, outcome: bool | None, answer: PutOutcome
+) -> None:
     class Answers(LocalStorage):
         def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
             content = {"the same": data, "another one": data.replace(b"5", b"6"), "a part of it": data[:9]}.get(there)
@@ -125,7 +127,7 @@ def test_schemas_are_read_once_and_named_when_they_cannot_be(tmp_path: Path) -> 
     assert past.newest_readable() is None
 
 
-def test_a_damaged_schema_is_told_with_its_path(tmp_path: Path) -> None:
+def test_a_damaged_schema_is_reported_with_its_path(tmp_path: Path) -> None:
     history = SchemaHistory(LocalStorage(), TableLayout(str(tmp_path)))
     path = tmp_path / "schema" / "schema-3"
     path.parent.mkdir()

@@ -60,7 +60,7 @@ def test_the_latest_snapshot_is_found_whatever_the_hint_says(tmp_path: Path, lat
 
 
 @pytest.mark.parametrize("hint", ["LATEST", "EARLIEST"])
-def test_a_hint_that_cannot_be_read_is_none(tmp_path: Path, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hint_that_cannot_be_read_is_ignored(tmp_path: Path, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     past = history(tmp_path, list(range(4, 10)))
     (tmp_path / "snapshot" / hint).mkdir()
     assert (past.earliest_id(), past.latest_id(), past.latest_hint()) == (4, 9, None)
@@ -98,7 +98,7 @@ def test_the_earliest_snapshot_is_found_whatever_the_hint_says(tmp_path: Path, e
     assert past.earliest_id() == 4
 
 
-def test_nothing_is_looked_for_before_the_first_snapshot(tmp_path: Path) -> None:
+def test_nothing_is_searched_before_the_first_snapshot(tmp_path: Path) -> None:
     past = history(tmp_path, [1, 2, 3], earliest="1")
     assert past.earliest_id() == 1
     assert past.storage.calls == ["read EARLIEST", "exists snapshot-1"]  # type: ignore[attr-defined]
@@ -166,7 +166,7 @@ def test_the_snapshot_of_a_time(tmp_path: Path) -> None:
         assert (found.id if found else None) == expected
 
 
-def test_the_latest_is_looked_for_again_when_it_vanishes(tmp_path: Path) -> None:
+def test_the_latest_is_searched_again_when_it_vanishes(tmp_path: Path) -> None:
     past = history(tmp_path, [1, 2, 3], latest="3")
     storage = past.storage
     read = storage.read_bytes
@@ -253,12 +253,12 @@ def test_a_listing_that_shows_nothing_is_not_believed_where_the_hints_say_otherw
 
 
 @pytest.mark.parametrize(("behind", "listed"), [(31, False), (32, True)])
-def test_a_hint_is_followed_for_so_long_and_then_the_directory_is_listed(tmp_path: Path, behind: int, listed: bool) -> None:
+def test_a_hint_is_followed_up_to_a_limit_and_then_the_directory_is_listed(tmp_path: Path, behind: int, listed: bool) -> None:
     past = history(tmp_path, list(range(1, 2 + behind)), latest="1")
     assert past.latest_id() == 1 + behind and ("list" in past.storage.calls) == listed  # type: ignore[attr-defined]
 
 
-def test_the_hint_of_the_newest_is_told_as_it_stands(tmp_path: Path) -> None:
+def test_the_latest_hint_is_returned_unchecked(tmp_path: Path) -> None:
     past = history(tmp_path, [1, 2], latest="7")
     assert past.latest_hint() == 7
     for text in ("", "x", "-1"):
@@ -276,7 +276,7 @@ def test_the_hint_of_the_newest_is_told_as_it_stands(tmp_path: Path) -> None:
     assert past.latest_id() == 2, "who only looks for the newest snapshot does without"
 
 
-def test_a_missing_snapshot_is_told_with_its_number_and_where_to_look(tmp_path: Path) -> None:
+def test_a_missing_snapshot_is_reported_with_its_number_and_a_command(tmp_path: Path) -> None:
     past = history(tmp_path / "a b", [4, 5])
     for number, why in ((3, "it has probably expired: the table has snapshots 4 to 5"), (6, "the table has snapshots 4 to 5")):
         error = past.missing(number)
@@ -286,7 +286,7 @@ def test_a_missing_snapshot_is_told_with_its_number_and_where_to_look(tmp_path: 
     assert (none.why, none.hint, none.details) == ("the table has no snapshots yet", "write to it first", {"snapshot_id": 1})
 
 
-def test_resurrected_snapshots_are_no_part_of_the_history(tmp_path: Path) -> None:
+def test_resurrected_snapshots_are_not_part_of_the_history(tmp_path: Path) -> None:
     past = history(tmp_path, [2, 3, 6, 7, 8], earliest="7")
     assert (past.resurrected_ids(), past.ids()) == ([2, 3], [6, 7, 8])
     assert past.in_history(3) is None and past.in_history(9) is None
@@ -299,7 +299,7 @@ def test_resurrected_snapshots_are_no_part_of_the_history(tmp_path: Path) -> Non
         assert (past.resurrected_ids(), past.ids()) == ([], [2, 3, 6, 7, 8]), "a hint at nothing tells nothing"
 
 
-def test_a_time_is_looked_for_among_those_that_are_left(tmp_path: Path) -> None:
+def test_a_time_is_searched_among_the_remaining_snapshots(tmp_path: Path) -> None:
     past = history(tmp_path, list(range(1, 10)))
     find = type(past).find
     (tmp_path / "snapshot/snapshot-5").unlink()
@@ -313,7 +313,7 @@ def test_a_time_is_looked_for_among_those_that_are_left(tmp_path: Path) -> None:
     assert newest is not None and newest.id == 8
 
 
-def test_a_walk_goes_on_below_a_gap_though_the_next_one_vanishes(tmp_path: Path) -> None:
+def test_a_walk_continues_below_a_gap_although_the_next_one_vanishes(tmp_path: Path) -> None:
     past = history(tmp_path, [1, 2, 5, 8])
     walk = past.newest_first()
     assert next(walk).id == 8

@@ -31,14 +31,14 @@ from tests.commit.commit_tables import SteppingClock, data_file, make_table, par
 from tests.goldens import golden_table
 
 
-def test_a_place_without_a_table(tmp_path: Path) -> None:
+def test_a_path_without_a_table(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no table at"):
         TableContext.open(str(tmp_path))
     with pytest.raises(NotFound):
         TableContext.open(str(tmp_path / "missing"))
 
 
-def test_dynamic_options_lie_on_top_of_the_schemas(tmp_path: Path) -> None:
+def test_dynamic_options_override_those_of_the_schema(tmp_path: Path) -> None:
     make_table(tmp_path, {"commit.max-retries": "3"})
     assert TableContext.open(str(tmp_path)).options.commit_max_retries == 3
     context = TableContext.open(f"{tmp_path}/", {"commit.max-retries": "4"})
@@ -69,7 +69,7 @@ def test_options_that_change_the_meaning_of_files_are_refused(tmp_path: Path, op
     assert f"{option[0]}={option[1]}" in failure.value.what and failure.value.exit_code == 8
 
 
-def test_options_that_are_off_are_no_obstacle(tmp_path: Path) -> None:
+def test_options_that_are_off_do_no_harm(tmp_path: Path) -> None:
     options = {"row-tracking.enabled": "false", "type": "TABLE", "branch": "main", "bucket-function.type": "default"}
     assert make_table(tmp_path, options).options.bucket == 2
 
@@ -198,7 +198,7 @@ def test_a_store_is_opened_with_its_options(tmp_path: Path, monkeypatch: pytest.
     ("given", "directory"),
     [(None, ""), ("", ""), ("/", ""), ("data", "data/"), ("/data/", "data/"), ("//a/b//", "a/b/"), (" x ", " x /")],
 )
-def test_where_files_lie(tmp_path: Path, given: str | None, directory: str) -> None:
+def test_where_files_are(tmp_path: Path, given: str | None, directory: str) -> None:
     context = make_table(tmp_path / "t", partitioned=True)
     if given is not None:
         context = replace(context, options=context.options.with_overrides({"data-file.path-directory": given}))

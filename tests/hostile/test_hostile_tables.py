@@ -187,7 +187,7 @@ def _bomb(size: int) -> bytes:
     return out.getvalue() + packed + b"m" * 16
 
 
-def test_a_block_that_unfolds_without_end() -> None:
+def test_a_block_that_expands_without_end() -> None:
     expected = RecordSchema({"type": "record", "name": "record", "fields": [{"name": "x", "type": "int"}]})
     data = _bomb(1 << 28)
     assert len(data) < 20_000

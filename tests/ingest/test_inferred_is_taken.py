@@ -155,7 +155,7 @@ def test_flights_as_r_and_duckdb_write_them(tmp_path: Path) -> None:
         (["2024-01-01", "2024-01-01 10:00"], "TIMESTAMP(6)", ""),
     ],
 )
-def test_what_is_chosen_and_said(cells: list[str], type_text: str, warning: str, tmp_path: Path) -> None:
+def test_the_inferred_types_and_messages(cells: list[str], type_text: str, warning: str, tmp_path: Path) -> None:
     source = text_file(tmp_path, "k,v\n" + "".join(f"1,{cell}\n" for cell in cells), "a.csv")
     inferred = columns_of_file(str(source))
     assert type_to_sql(inferred.fields[1].type) == type_text and inferred.rows == len(cells)

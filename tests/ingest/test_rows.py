@@ -190,13 +190,13 @@ def test_nested_values_are_cast_at_every_depth() -> None:
         (ROW, pa.array([{"a": 1, "l": ["xx"]}, {"a": 1, "l": ["xx", "xyz"]}]), "longer than 2"),
     ],
 )
-def test_a_bad_part_of_a_nested_value_is_told_by_its_row(type_text: Any, values: pa.Array, why: str) -> None:
+def test_a_bad_part_of_a_nested_value_is_reported_with_its_row(type_text: Any, values: pa.Array, why: str) -> None:
     with pytest.raises(BadInput, match=why) as caught:
         conformed(type_text, values)
     assert caught.value.details["row"] == 112
 
 
-def test_the_first_bad_row_of_all_columns_is_told() -> None:
+def test_the_first_bad_row_of_all_columns_is_reported() -> None:
     schema = schema_of({"k": "INT NOT NULL", "a": "TINYINT", "b": "VARCHAR(1)"})
     batch = pa.record_batch({"k": [0, 1, 2, None], "a": [0, 0, 200, 0], "b": ["", "xx", "xx", ""]})
     with pytest.raises(BadInput, match="row 2, column 'b' cannot take 'xx'"):
@@ -272,7 +272,7 @@ def test_kinds_come_from_the_tables_own_column() -> None:
         conform(IncomingRows(schema), pa.record_batch({"k": [1], "rk": pa.nulls(1)}), SPLIT, 0)
 
 
-def test_tables_that_cannot_be_written_so() -> None:
+def test_tables_that_refuse_row_kinds() -> None:
     with pytest.raises(UsageError, match="no deletes"):
         IncomingRows(schema_of({"a": "INT"}, ()), kind=3)
 

@@ -46,7 +46,7 @@ def test_a_directory_stands_for_its_data_files(tmp_path: Path) -> None:
     assert _names(tmp_path, "d", format="csv") == ["d/b.csv"]
 
 
-def test_a_link_counts_as_the_file_behind_it(tmp_path: Path) -> None:
+def test_a_link_counts_as_its_target(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("k,v\n" + "1,x\n" * 50)
     (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
     assert plan_sources([str(tmp_path / "link.csv"), str(tmp_path / "real.csv")], None)[1].order_base >= 50
@@ -59,7 +59,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
             plan_sources([str(tmp_path / source)], None)
 
 
-def test_formats_that_cannot_be_told(tmp_path: Path) -> None:
+def test_formats_that_cannot_be_determined(tmp_path: Path) -> None:
     _touch(tmp_path, "a.txt", "a.parquet.gz")
     with pytest.raises(UsageError, match="cannot determine the format"):
         plan_sources([str(tmp_path / "a.txt")], None)

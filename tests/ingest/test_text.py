@@ -94,7 +94,7 @@ BAD_TEXTS = [
 
 
 @pytest.mark.parametrize(("type_text", "text", "why"), BAD_TEXTS)
-def test_texts_that_are_no_value(type_text: str, text: str, why: str, tmp_path: Path) -> None:
+def test_texts_that_are_not_a_value(type_text: str, text: str, why: str, tmp_path: Path) -> None:
     incoming = IncomingRows(one_column(type_text))
     csv = text_file(tmp_path, f"k,v\n1,\n2,{text}\n", "a.csv")
     lines = json_file(tmp_path, {"k": 1}, {"k": 2, "v": text})
@@ -265,7 +265,7 @@ def _printable(golden: Golden) -> bool:
 
 
 @pytest.mark.parametrize("golden", [g for g in GOLDENS if _printable(g)], ids=str)
-def test_printed_rows_are_taken_back(golden: Golden, tmp_path: Path) -> None:
+def test_printed_rows_can_be_written_again(golden: Golden, tmp_path: Path) -> None:
     schema_file = max((golden_table(golden.writer, golden.name, tmp_path) / "schema").iterdir())
     stored = TableSchema.from_json(schema_file.read_text())
     options = {key: value for key, value in stored.options.items() if key != "rowkind.field"}

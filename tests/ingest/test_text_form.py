@@ -57,7 +57,7 @@ def test_forms(name: str, content: str, form: dict[str, Any], expected: list[Any
 
 
 @pytest.mark.parametrize("content", ['[{"k":1},]', '[{"k":1},,{"k":2}]', '[{"k":1}', '[{"k":1}] {"k":2}', "[,]", '[{"k":1}}'])
-def test_arrays_that_are_none(content: str, tmp_path: Path) -> None:
+def test_text_that_is_not_an_array(content: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot read"):
         values("STRING", text_file(tmp_path, content, "a.json"))
 
@@ -180,7 +180,7 @@ def test_times(type_text: str, text: str, form: dict[str, Any], expected: str, t
         ("INT", "-", {"null_values": ["NA"]}, "whole number"),
     ],
 )
-def test_times_that_are_none(type_text: str, text: str, form: dict[str, Any], why: str, tmp_path: Path) -> None:
+def test_invalid_times(type_text: str, text: str, form: dict[str, Any], why: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput) as caught:
         values(type_text, text_file(tmp_path, f"k,v\n2,\n1,{text}\n", "a.csv"), **form)
     assert why in caught.value.why and caught.value.details["value"] == text

@@ -17,7 +17,7 @@ from tests.tables import compact, make_table, write
 COLUMNS = {"id": "INT NOT NULL", "dt": "STRING NOT NULL", "n": "INT"}
 
 
-def test_a_compaction_tells_what_it_merged_in_which_buckets(tmp_path: Path) -> None:
+def test_a_compaction_reports_what_it_merged_in_which_buckets(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["id", "dt"], ["dt"], bucket=1, options={"write-only": "true"})
     for number in range(3):
         write(context, [{"id": 1, "dt": "a", "n": number}])

@@ -22,7 +22,7 @@ def opened(path: Path) -> CatalogTable:
     return CatalogTable.open(locate_table(str(path)))
 
 
-def test_opening_what_is_no_table(tmp_path: Path) -> None:
+def test_opening_a_path_that_is_not_a_table(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         opened(tmp_path)
 

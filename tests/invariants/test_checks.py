@@ -55,7 +55,7 @@ def test_a_gap(context: TableContext) -> None:
     assert [v.path[-10:] for v in check_table(context)] == ["snapshot-3"] and codes(context) == ["PV001"]
 
 
-def test_a_snapshot_that_is_none(context: TableContext) -> None:
+def test_a_file_that_is_not_a_snapshot(context: TableContext) -> None:
     Path(context.layout.snapshot(2)).write_text("{")
     assert codes(context) == ["PV002"]
 
@@ -143,7 +143,7 @@ def test_levels(context: TableContext) -> None:
     assert codes(context) == ["PV020"]
 
 
-def test_a_range_that_is_none(context: TableContext) -> None:
+def test_an_invalid_range(context: TableContext) -> None:
     odd = replace(data_file("odd", low=30, high=20, level=4), min_sequence_number=20, max_sequence_number=30)
     store(context, odd)
     forge(context, 3, [entry(A), entry(B)], [entry(odd)])
@@ -167,7 +167,7 @@ def test_merge_disorder_is_a_warning(context: TableContext) -> None:
     assert found.path.endswith("late") and "user-3" in found.message and "b had reached 19" in found.message
 
 
-def test_merge_disorder_is_told_while_it_matters(context: TableContext) -> None:
+def test_merge_disorder_is_reported_while_it_matters(context: TableContext) -> None:
     """By `verify`: not where a sequence field orders the rows, and not once compaction has merged the file."""
     late = replace(data_file("late", low=5, high=6), min_sequence_number=15, max_sequence_number=16)
     store(context, late)
@@ -206,7 +206,7 @@ class TestRows:
             ({"min_key": data_file("x", low=3).min_key}, "PV032"),
         ],
     )
-    def test_metadata_that_lies(self, written: TableContext, changes: dict[str, object], code: str) -> None:
+    def test_false_metadata(self, written: TableContext, changes: dict[str, object], code: str) -> None:
         version = Version(written, written.snapshots.get(2))
         lying = [replace(e, file=replace(e.file, **changes)) for e in version.delta]  # type: ignore[arg-type]
         version.__dict__["live"] = lying

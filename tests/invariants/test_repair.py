@@ -164,7 +164,7 @@ def test_command(run: Run, tmp_path: Path) -> None:  # noqa: F811
     run("repair", context.url, "--older-than", "soon", code=2)
 
 
-def test_what_is_no_gap_any_more(tmp_path: Path) -> None:
+def test_a_gap_that_no_longer_exists(tmp_path: Path) -> None:
     """Another job rolls back between plan and repair."""
     context = plain_table(tmp_path)
     Path(context.layout.snapshot(2)).unlink()
@@ -288,7 +288,7 @@ def test_a_data_file_that_is_not_whole(tmp_path: Path, damage: str) -> None:
     assert path.read_bytes() == before and [row["k"] for row in tables.rows(context)] == [0, 1, 10, 2]
 
 
-def test_consumers_and_branches_are_mended_by_the_commands_told(run: Run, tmp_path: Path) -> None:  # noqa: F811
+def test_consumers_and_branches_are_repaired_by_the_suggested_commands(run: Run, tmp_path: Path) -> None:  # noqa: F811
     context = TableContext.open(str(keyed_table(tmp_path)))
     Path(context.layout.consumer("reader")).write_text("x")
     cut(context.layout.of_branch("b").snapshot(1))

@@ -92,7 +92,7 @@ def test_updated_rows_have_new_values_and_all_others_their_own(tmp_path: Path, k
     sound(context)
 
 
-def test_copies_take_the_place_of_their_file_in_a_bucket(tmp_path: Path) -> None:
+def test_copies_replace_their_file_in_a_bucket(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"id": "INT", "v": "INT"}, [], bucket=1, options={"bucket-key": "id"})
     for time in range(3):
         write(context, [{"id": 10 * time + number, "v": 0} for number in range(10)])
@@ -176,7 +176,7 @@ def test_a_row_that_cannot_change_fails_the_update_and_leaves_nothing(tmp_path: 
 
 
 @pytest.mark.parametrize("column", ["dt", "id"])
-def test_what_decides_on_the_place_of_a_row_cannot_be_set(tmp_path: Path, column: str) -> None:
+def test_columns_that_decide_the_bucket_of_a_row_cannot_be_set(tmp_path: Path, column: str) -> None:
     context = made(tmp_path, "fixed")
     with pytest.raises(UsageError, match=r"it belongs to the (partition|bucket) key"):
         run(context, "true", f"{column} = NULL")
@@ -205,7 +205,7 @@ def test_index_files_without_buckets_are_rewritten_in_part_and_roll(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_appends_meanwhile_are_no_conflict(tmp_path: Path, kind: str) -> None:
+def test_concurrent_appends_are_not_a_conflict(tmp_path: Path, kind: str) -> None:
     context = made(tmp_path, kind)
     busy = beside(context, lambda: write(context, [row(100), row(101)]))
     summary = run(busy, "id % 2 = 1")
@@ -277,7 +277,7 @@ def test_a_compaction_of_some_files_keeps_the_vectors_of_the_others(tmp_path: Pa
     sound(context)
 
 
-def test_a_big_marked_file_of_a_bucket_is_compacted_in_its_place(tmp_path: Path) -> None:
+def test_a_big_marked_file_of_a_bucket_is_compacted_by_itself(tmp_path: Path) -> None:
     options = {"bucket-key": "id", "deletion-vectors.enabled": "true", "target-file-size": "200 b"}
     context = make_table(tmp_path / "t", {"id": "INT"}, [], bucket=1, options={**options, "target-file-row-num": "10"})
     for time in range(3):

@@ -91,7 +91,7 @@ def test_each_flush_has_its_changelog(tmp_path: Path, spilled: bool) -> None:
     assert [(row[1], row[2], row[3]) for row in told] == [(row["k"], row["v"], seq) for seq, row in enumerate(given)]
 
 
-def test_a_full_compaction_tells_what_it_changes(tmp_path: Path) -> None:
+def test_a_full_compaction_reports_what_it_changes(tmp_path: Path) -> None:
     context = table(tmp_path, "full-compaction")
     write(context, [{"k": 1, "v": "a"}, {"k": 2, "v": "b"}, {"k": 3, "v": "c"}])
     assert changelog(context, 1) == []
@@ -111,7 +111,7 @@ def test_a_full_compaction_tells_what_it_changes(tmp_path: Path) -> None:
     ]
 
 
-def test_equal_rows_are_not_told_with_row_deduplicate(tmp_path: Path) -> None:
+def test_equal_rows_are_not_reported_with_row_deduplicate(tmp_path: Path) -> None:
     context = table(tmp_path, "full-compaction", **{"changelog-producer.row-deduplicate": "true"})
     write(context, [{"k": 1, "v": "a"}, {"k": 2, "v": "b"}])
     compact(context, strategy="full")
@@ -120,7 +120,7 @@ def test_equal_rows_are_not_told_with_row_deduplicate(tmp_path: Path) -> None:
     assert changelog(context, 4) == [("-U", 2, "b", 1), ("+U", 2, "B", 3)]
 
 
-def test_what_only_moves_up_tells_nothing(tmp_path: Path) -> None:
+def test_an_upgrade_reports_no_changes(tmp_path: Path) -> None:
     context = table(tmp_path, "full-compaction", **{"num-sorted-run.compaction-trigger": "2", "num-levels": "4"})
     for number in range(4):
         write(context, [{"k": key, "v": f"{number}" * (1000 >> number)} for key in range(1000 >> 2 * number)], compaction="none")

@@ -53,7 +53,7 @@ def run_counts(context: TableContext) -> dict[tuple[bytes, int], int]:
 
 
 @pytest.mark.parametrize("strategy", ["minor", "full"])
-def test_the_run_does_what_the_dry_run_said(table: TableContext, strategy: str) -> None:
+def test_the_run_does_what_the_dry_run_announced(table: TableContext, strategy: str) -> None:
     request = CompactRequest(strategy)
     plan = plan_compaction(table, request)
     told = decision_rows(table, plan.decisions)

@@ -197,7 +197,7 @@ def test_a_snapshot_that_was_never_there_cannot_have_been_read(table: TableConte
         write(TableContext.open(table.url, {"commit.data-conflict-check": "row"}), [{"dt": DAY, "id": 1, "points": 7}])
 
 
-def test_a_twin_that_repeats_the_same_write_removes_its_files(table: TableContext) -> None:
+def test_a_repetition_of_the_same_write_removes_its_files(table: TableContext) -> None:
     before = files_of(table)
     row = {"dt": DAY, "id": 1, "points": 70}
     witness = Witness(table, lambda: write(table, [row], commit_user="job", commit_id=3))
@@ -208,7 +208,7 @@ def test_a_twin_that_repeats_the_same_write_removes_its_files(table: TableContex
     assert table.snapshots.latest_id() == 4
 
 
-def test_a_write_that_died_behind_its_publication_is_not_repeated(table: TableContext) -> None:
+def test_a_write_that_died_after_its_publication_is_not_repeated(table: TableContext) -> None:
     class Dead(BaseException):
         pass
 

@@ -179,7 +179,7 @@ def test_writers_that_update_keys_where_they_are_do_not_conflict(tmp_path: Path)
     assert len(rows(context)) == 4
 
 
-def test_a_write_that_was_overtaken_looks_its_keys_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_was_overtaken_looks_up_its_keys_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = cross_table(tmp_path / "t")
     write(context, [{"p": "a", "k": 1, "v": 0, "w": 0}])
     commit, overtaken = Committer.commit, [False]

@@ -108,7 +108,7 @@ def test_compactions_and_vectors_go_beside_the_index(tmp_path: Path, compaction:
     sound(context)
 
 
-def test_overwrites_begin_anew(tmp_path: Path) -> None:
+def test_overwrites_start_from_scratch(tmp_path: Path) -> None:
     context = table(tmp_path / "t", partitioned=True)
     write(context, some(range(25), "old", "a") + some(range(25), "old", "b"))
     write(context, some(range(20, 32), "new", "a"), overwrite=True)
@@ -157,7 +157,7 @@ def test_rivals_without_end_are_a_conflict_that_leaves_no_file(tmp_path: Path) -
     sound(context)
 
 
-def test_rivals_of_other_partitions_and_known_keys_are_none(tmp_path: Path) -> None:
+def test_writers_of_other_partitions_or_known_keys_do_not_conflict(tmp_path: Path) -> None:
     context = table(tmp_path / "t", partitioned=True)
     write(context, some(range(10), "old", "a"))
     rivals = [lambda: write(context, some(range(3), "rival", "b") + some(range(10), "rival", "a"))]

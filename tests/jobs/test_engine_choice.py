@@ -49,7 +49,7 @@ def auto(size: int, files: int) -> tuple[AutoEngine, list[StandIn]]:
         (Work(5000, 1, is_in_memory=True), "local", "auto: the rows are in this process"),
     ],
 )
-def test_the_threshold_decides_and_the_reason_says_how(work: Work, name: str, reason: str) -> None:
+def test_the_threshold_decides_and_the_reason_explains_it(work: Work, name: str, reason: str) -> None:
     engine, started = auto(1024, 5)
     engine.prepare(work, NoProgress())
     assert (engine.name, engine.reason) == (name, reason)
@@ -87,7 +87,7 @@ def test_other_thresholds_are_refused(text: str) -> None:
         Threshold.parse(text, "--spark-threshold")
 
 
-def test_local_takes_no_settings_of_spark() -> None:
+def test_local_refuses_settings_of_spark() -> None:
     for more in ({"master": "local[2]"}, {"spark_conf": {"spark.x": "1"}}):
         settings: dict[str, Any] = more
         with pytest.raises(UsageError, match="engine local takes no"):
@@ -96,7 +96,7 @@ def test_local_takes_no_settings_of_spark() -> None:
         open_engine(EngineRequest("flink"))
 
 
-def test_without_pyspark_bulk_work_stays_here_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyspark_bulk_work_stays_local_and_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paimon_cli.jobs.engine_choice._has_spark", lambda: False)
     engine = open_engine(EngineRequest(threshold=Threshold(10, 10)))
     engine.prepare(Work(11, 1), NoProgress())

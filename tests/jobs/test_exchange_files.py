@@ -35,7 +35,7 @@ def test_a_chunk_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
         list(chunk.rows())
 
 
-def test_only_readers_behind_a_failed_one_work_for_nothing(tmp_path: Path) -> None:
+def test_only_readers_after_a_failed_one_work_in_vain(tmp_path: Path) -> None:
     assert not is_superseded(str(tmp_path), 99)
     mark_failed(str(tmp_path), 10)
     assert [is_superseded(str(tmp_path), task) for task in (9, 10, 11)] == [False, False, True]
@@ -45,5 +45,5 @@ def test_only_readers_behind_a_failed_one_work_for_nothing(tmp_path: Path) -> No
     ("setting", "environment", "place"),
     [("", {}, None), ("/a, /b", {}, "/a"), ("/a", {"SPARK_LOCAL_DIRS": "/c,/d"}, "/c"), ("", {"SPARK_LOCAL_DIRS": ""}, None)],
 )
-def test_chunks_lie_where_spark_would_shuffle(setting: str, environment: dict[str, str], place: str | None) -> None:
+def test_chunks_are_where_spark_would_shuffle_them(setting: str, environment: dict[str, str], place: str | None) -> None:
     assert scratch_directory(setting, environment) == place

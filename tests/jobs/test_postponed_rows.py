@@ -218,7 +218,7 @@ def test_an_error_after_the_first_commit_says_that_rows_have_their_buckets(
     assert failure.value.why == "it does not answer", "no row waited"
 
 
-def test_a_batch_meets_rows_that_were_distributed_meanwhile(tmp_path: Path) -> None:
+def test_a_batch_conflicts_with_rows_that_were_distributed_meanwhile(tmp_path: Path) -> None:
     """They are older than the batch and numbered as high, so they could win."""
     context = make(tmp_path / "t")
     write(context, [row(1, 1)])
@@ -233,7 +233,7 @@ def test_a_batch_meets_rows_that_were_distributed_meanwhile(tmp_path: Path) -> N
     assert shown(context) == [row(1, 3)]
 
 
-def test_a_compaction_meets_a_batch_and_starts_again(tmp_path: Path) -> None:
+def test_a_compaction_that_conflicts_with_a_batch_starts_again(tmp_path: Path) -> None:
     """Its rows are older than those of the batch."""
     context = make(tmp_path / "t")
     write(context, [row(1, 1)])
@@ -284,7 +284,7 @@ def test_merge_on_read_shows_what_a_compaction_would(options: dict[str, str], tm
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_each_partition_is_rescaled_by_itself_and_what_waits_goes_on_waiting(waits: bool, tmp_path: Path) -> None:
+def test_each_partition_is_rescaled_by_itself_and_waiting_rows_keep_waiting(waits: bool, tmp_path: Path) -> None:
     """Rescaling a postponed table once wiped the rows that waited (apache/paimon #7865)."""
     context = make(tmp_path / "t")
     write(context, [row(n, n, dt) for n in range(20) for dt in "ab"])
@@ -306,7 +306,7 @@ def test_each_partition_is_rescaled_by_itself_and_what_waits_goes_on_waiting(wai
     assert set.union(*bucket_counts(context).values()) == {2} and len(shown(context)) == (41 if waits else 40)
 
 
-def test_a_rescale_meets_rows_that_were_distributed(tmp_path: Path) -> None:
+def test_a_rescale_conflicts_with_rows_that_were_distributed(tmp_path: Path) -> None:
     context = make(tmp_path / "t")
     write(context, [row(1, 1)])
     compact(context)
@@ -397,7 +397,7 @@ def test_rows_in_buckets_are_changed_unless_others_wait_there(options: dict[str,
     assert [r for r in shown(context) if r["id"] == 0] == [row(0, 0), row(0, 0, "b")]
 
 
-def test_a_change_meets_rows_that_were_distributed_and_starts_again(tmp_path: Path) -> None:
+def test_a_change_that_conflicts_with_distributed_rows_starts_again(tmp_path: Path) -> None:
     context = make(tmp_path / "t")
     write(context, [row(1, 1)])
     compact(context)
@@ -464,7 +464,7 @@ def test_golden_rows_that_wait_are_read_and_distributed(tmp_path: Path) -> None:
     assert list(check_table(context, rows=True)) == []
 
 
-def test_the_first_and_last_key_of_a_file_that_waits_are_no_bounds(tmp_path: Path) -> None:
+def test_the_first_and_last_key_of_a_waiting_file_are_not_bounds(tmp_path: Path) -> None:
     """Its rows stand as they came: a search for a key between or beyond them must still look into it."""
     context = make(tmp_path / "t")
     write(context, [row(5, 0), row(1, 1), row(99, 2), row(9, 3)])

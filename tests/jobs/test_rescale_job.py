@@ -60,7 +60,7 @@ def test_rows_stay_and_buckets_change(context: TableContext, buckets: int) -> No
     assert {entry.bucket for entry in entries} == set(range(buckets))
 
 
-def test_the_table_goes_on(context: TableContext) -> None:
+def test_the_table_can_be_continued(context: TableContext) -> None:
     rescale(context, 5)
     after = TableContext.open(context.url)
     write(after, [{"p": "a", "k": 1, "n": 1000}, {"p": "c", "k": 1, "n": 1}])
@@ -108,7 +108,7 @@ def test_run_again_when_the_option_did_not_follow(context: TableContext) -> None
     assert replace(rescale(context, 4), seconds=0.0) == RescaleSummary(4, engine="local", seconds=0.0)
 
 
-def test_partitions_one_by_one_behind_the_option(context: TableContext) -> None:
+def test_partitions_one_by_one_after_the_option(context: TableContext) -> None:
     table = table_of(context)
     before = rows_of(context)
     alter_table(table, [SetOption("bucket", "3")])
@@ -163,7 +163,7 @@ def test_one_partition_may_have_a_number_of_its_own(context: TableContext) -> No
     write(after, [{"p": "a", "k": 1, "n": 1}])
 
 
-def test_a_plan_tells_sizes_before_and_after(context: TableContext) -> None:
+def test_a_plan_reports_sizes_before_and_after(context: TableContext) -> None:
     one, other = plan_rescale(context, 4).partitions
     assert (one.partition, one.buckets, one.new_buckets, one.rows, one.files) == ("p=a", 2, 4, 131, 5)
     assert (one.files_after, one.bucket_size, one.bucket_size_after) == (4, -(-one.size // 2), -(-one.size // 4))

@@ -138,6 +138,6 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["9464", "host", "host:", "host:http", "::1:80", "host:65536", "host:-1", ""])
-def test_addresses_that_are_none(text: str) -> None:
+def test_invalid_addresses(text: str) -> None:
     with pytest.raises(UsageError, match="cannot listen on"):
         parse_address(text)

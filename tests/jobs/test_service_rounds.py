@@ -130,7 +130,7 @@ def test_a_new_snapshot_is_seen_in_the_next_round(house: House) -> None:
     assert [done.tables[0].is_new for done in house.watched.rounds] == [True, True, True]
 
 
-def test_a_table_that_was_rolled_back_is_looked_at_again_after_a_while(house: House) -> None:
+def test_a_table_that_was_rolled_back_is_read_again_after_a_while(house: House) -> None:
     context = house.add("a", 6)
     house.service().run(10, 1)
     house.watched.rounds.clear()

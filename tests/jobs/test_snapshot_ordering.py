@@ -94,7 +94,7 @@ def test_several_flushes_of_one_commit_stay_in_order(tmp_path: Path) -> None:
     assert shown(context) == {0: 57, 1: 58, 2: 59}
 
 
-def test_a_delete_behind_an_insert_of_the_same_commit(tmp_path: Path) -> None:
+def test_a_delete_after_an_insert_in_the_same_commit(tmp_path: Path) -> None:
     context = table(tmp_path, **{"write-buffer-size": "1 b", "write-buffer-spillable": "false"})
     write(
         context, [{**row(1, 1), "_op": "+I"}, {**row(1, 1), "_op": "-D"}, {**row(2, 2), "_op": "-D"}, {**row(2, 3), "_op": "+I"}]

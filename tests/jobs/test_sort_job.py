@@ -127,7 +127,7 @@ def _column(context: TableContext, file: DataFileMeta, name: str) -> list[Any]:
     return [value for batch in read_data_file(context, bucket_id, file, [name], 1000) for value in batch.column(0).to_pylist()]
 
 
-def test_marked_rows_go_and_so_do_their_vectors(tmp_path: Path) -> None:
+def test_marked_rows_are_removed_with_their_vectors(tmp_path: Path) -> None:
     context = made(tmp_path, options={"deletion-vectors.enabled": "true"})
     run_update(context, UpdateRequest("a < 1000"), LocalEngine(), NoProgress())
     before = texts(context)
@@ -197,7 +197,7 @@ def test_ranges_are_of_about_the_same_size(tmp_path: Path, strategy: str) -> Non
     assert len(counts) >= 3 and max(counts) < 2 * min(counts)
 
 
-def test_the_plan_says_what_would_be_sorted(tmp_path: Path) -> None:
+def test_the_plan_shows_what_would_be_sorted(tmp_path: Path) -> None:
     context = made(tmp_path, times=1)
     (first, _) = plan_compaction(context, ordered("a,b", "zorder")).tasks
     assert (first.reason, first.arithmetic) == ("sort", f"{len(first.files)} file by a, b (zorder)")

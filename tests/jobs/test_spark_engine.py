@@ -18,7 +18,7 @@ from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.write.write_plan import WritePlan
 
 
-def test_results_come_in_task_order_and_are_told_as_they_come(spark_engine: SparkEngine) -> None:
+def test_results_come_in_task_order_and_are_reported_as_they_come(spark_engine: SparkEngine) -> None:
     told: list[int] = []
     assert spark_engine.run_tasks(abs, [-3, 1, -2], told.append) == [3, 1, 2]
     assert sorted(told) == [1, 2, 3]
@@ -76,7 +76,7 @@ def test_a_tasks_own_error_comes_out_whole_and_the_others_finish(spark_engine: S
     assert failed.value.finished == [10, 30]
 
 
-def test_any_other_exception_is_one_line_and_the_engine_goes_on(spark_engine: SparkEngine) -> None:
+def test_any_other_exception_is_one_line_and_the_engine_continues(spark_engine: SparkEngine) -> None:
     with pytest.raises(TasksFailed) as failed:
         spark_engine.run_tasks(lambda number: 1 // number, [0])
     error = failed.value.error

@@ -62,7 +62,7 @@ def test_without_any_java_spark_runs_on_the_packaged_one_and_says_nothing(tmp_pa
     assert len(list((tmp_path / "cache" / "paimon-cli").glob("jre-*/bin/java"))) == 1
 
 
-def test_a_spark_that_does_not_start_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_a_spark_that_does_not_start_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     program = """
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.jobs.spark.session import SparkRequest, start_spark

@@ -140,7 +140,7 @@ def test_every_type_survives_the_way_through_spark(any_spark_engine: SparkEngine
     assert rows(there) == rows(here)
 
 
-def test_a_bad_row_is_told_as_such_and_leaves_no_file(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
+def test_a_bad_row_is_reported_and_leaves_no_file(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2)
     request = json_sources(tmp_path, count=2, rows_each=100, keys=100)
     (tmp_path / "in-9.jsonl").write_text('{"k": 1, "v": "a"}\n{"k": null, "v": "b"}\n')
@@ -152,7 +152,7 @@ def test_a_bad_row_is_told_as_such_and_leaves_no_file(any_spark_engine: SparkEng
     assert context.snapshots.latest() is None
 
 
-def test_the_first_of_several_bad_rows_is_told_when_rows_go_through_files(spark_engine: SparkEngine, tmp_path: Path) -> None:
+def test_the_first_of_several_bad_rows_is_reported_when_rows_go_through_files(spark_engine: SparkEngine, tmp_path: Path) -> None:
     """In the order of the input, as in a local write, whichever task came across one first."""
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2)
     request = json_sources(tmp_path, count=4, rows_each=1000, keys=100)
@@ -174,7 +174,7 @@ class PlanWithABrokenBucket(WritePlan):
         return super().level_0_writer(bucket_id, names)
 
 
-def test_a_writer_that_fails_takes_all_files_of_the_job_with_it(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
+def test_a_writer_that_fails_removes_all_files_of_the_job(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=4)
     plan = plan_write(context, json_sources(tmp_path, count=1, rows_each=1000, keys=1000))
     broken = PlanWithABrokenBucket(**{f.name: getattr(plan, f.name) for f in fields(plan)})

@@ -124,7 +124,7 @@ def test_an_abort_deletes_what_was_written_and_nothing_else(table: TableContext)
 
 
 @pytest.mark.parametrize("noted", [True, False])
-def test_an_abort_behind_the_commit_is_refused(table: TableContext, noted: bool) -> None:
+def test_an_abort_after_the_commit_is_refused(table: TableContext, noted: bool) -> None:
     file = stage(table, "f", [row(1, 11)])
     staged = file.read()
     commit(table, file)

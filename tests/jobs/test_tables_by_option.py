@@ -60,7 +60,7 @@ def test_deletion_vectors_are_not_switched_off_for_one_write(tmp_path: Path) -> 
         check_options_of_call(schema.options, {"deletion-vectors.enabled": "false"}, True)
 
 
-def test_tables_whose_data_lies_in_a_directory_of_its_own_are_read_only(tmp_path: Path) -> None:
+def test_tables_with_a_separate_data_directory_are_read_only(tmp_path: Path) -> None:
     """What Java writes under data-file.path-directory is the same table one directory deeper."""
     columns = {"k": "INT NOT NULL", "dt": "STRING NOT NULL"}
     context = make_table(tmp_path / "t", columns, ["k", "dt"], ["dt"])

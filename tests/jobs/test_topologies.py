@@ -122,7 +122,7 @@ def test_increments(tmp_path: Path, check: dict[str, str]) -> None:
     assert table.snapshots.latest_id() == 4
 
 
-def test_a_compactor_in_between_is_no_conflict(tmp_path: Path) -> None:
+def test_a_compactor_in_between_is_not_a_conflict(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t", COLUMNS, ["id"], options=ON)
     write(table, [person(1)])
     write(table, [person(2)])

@@ -76,7 +76,7 @@ def test_nothing_matches_nothing_is_committed(table: TableContext) -> None:
     assert files_of(table) == before
 
 
-def test_deleted_rows_are_gone_also_behind_a_compaction(table: TableContext) -> None:
+def test_deleted_rows_stay_deleted_after_a_compaction(table: TableContext) -> None:
     summary = run(table, "id = 1 OR (dt = 'b' AND id > 2)")
     assert summary.rows == 4
     left = [("a", 2), ("a", 3), ("a", 4), ("b", 2)]
@@ -172,7 +172,7 @@ def test_rows_that_begin_to_match_meanwhile_are_changed_too(table: TableContext)
     assert shown(one_bucket, "id", "points") == [(4, 0)]
 
 
-def test_writes_to_other_places_are_no_conflict_unless_asked(table: TableContext) -> None:
+def test_writes_to_other_buckets_are_not_a_conflict_by_default(table: TableContext) -> None:
     def elsewhere() -> None:
         write(table, [row(50, "c")])
 
@@ -193,7 +193,7 @@ def test_an_update_is_under_the_check_even_where_the_table_switches_it_off(table
     assert [r["points"] for r in rows(table) if (r["dt"], r["id"]) == ("a", 1)] == [3]
 
 
-def test_by_key_neighbours_in_a_bucket_are_no_conflict(tmp_path: Path) -> None:
+def test_by_key_neighbours_in_a_bucket_are_not_a_conflict(tmp_path: Path) -> None:
     table = make_table(tmp_path / "one", COLUMNS, ["dt", "id"], ["dt"])
     write(table, [row(number) for number in range(10)])
 

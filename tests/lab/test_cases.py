@@ -98,7 +98,7 @@ class TestChoices:
             run_case("lost-deletion-vectors", (check,))
 
     @pytest.mark.parametrize(("case", "sign"), [("lost-deletion-vectors", "PV033"), ("dangling-deletion-vectors", "PV016")])
-    def test_vectors_are_lost_where_nobody_checks_them(self, case: str, sign: str) -> None:
+    def test_vectors_are_lost_without_a_check(self, case: str, sign: str) -> None:
         """Two compactions that interrupt each other, on the shipped code: only the check of vectors is taken out."""
         unchecked, checked = run_case(case)
         assert not unchecked.is_correct and unchecked.steps and sign in unchecked.violations[0]

@@ -263,7 +263,7 @@ def test_whole_numbers_up_to_their_limits(column_type: pa.DataType, limits: tupl
             merged(wrapping, column_type, [[(ADD, 1)], operations])
 
 
-def test_decimals_that_grow_too_long_are_null_and_begin_anew() -> None:
+def test_decimals_that_grow_too_long_become_null_and_start_again() -> None:
     wide = pa.decimal128(20, 0)
     most = Decimal(10**20 - 1)
     keys: list[list[Operation]] = [
@@ -484,7 +484,7 @@ def test_nested_tables_otherwise() -> None:
         ("median", "INT", {}, "unknown aggregate function"),
     ],
 )
-def test_functions_say_what_they_take(function: str, column: str, options: dict[str, str], message: str) -> None:
+def test_functions_report_what_they_accept(function: str, column: str, options: dict[str, str], message: str) -> None:
     texts = TableOptions({f"fields.f.{name}": text for name, text in options.items()})
     with pytest.raises(UsageError) as failure:
         aggregator_of(function, DataField(0, "f", parse_sql_type(column)), texts)

@@ -84,13 +84,13 @@ def test_full_containers(numbers: set[int], kind: int) -> None:
 
 
 @pytest.mark.parametrize("cut", range(0, 62, 7))
-def test_damaged_bytes_are_told(cut: int) -> None:
+def test_damaged_bytes_are_reported(cut: int) -> None:
     data = bitmap({1, 1 << 40}).serialize()
     with pytest.raises(ValueError, match=r"ends after|container|kind"):
         Bitmap64.deserialize(data[:cut])
 
 
-def test_keys_that_lead_nowhere_are_told() -> None:
+def test_keys_without_a_container_are_reported() -> None:
     key = bytes(6)
     for broken in (Bitmap64({key: 1}, [np.array([1], np.uint16)], 0), Bitmap64({key: 0}, [np.array([1], np.uint16)], 1)):
         with pytest.raises(ValueError, match="a key has no container"):
@@ -117,6 +117,6 @@ def test_containers_hold_what_their_bytes_say() -> None:
 
 
 @pytest.mark.parametrize("count", [-1, -3, -(2**31), 2**31 - 1])
-def test_a_container_of_no_possible_length_is_told(count: int) -> None:
+def test_a_container_of_an_impossible_length_is_reported(count: int) -> None:
     with pytest.raises(ValueError, match="it ends after"):
         container_of(ARRAY, count, b"")

@@ -112,7 +112,7 @@ def test_full_compaction_as_paimon_does_it(name: str, count: int) -> None:
     assert (len(lines), wrong) == (count, [])
 
 
-def test_each_key_is_told_once_in_the_order_of_keys() -> None:
+def test_each_key_is_reported_once_in_key_order() -> None:
     before = batch_of(SCHEMA, [record(1, "a", 5), record(2, "b", 6), record(3, "c", 7), record(4, "d", 8, "-D")])
     after = batch_of(SCHEMA, [record(1, "A", 15), record(3, "c", 17), record(4, "D", 18, "+U"), record(5, "e", 19, "-D")])
     before_at, after_at = np.array([0, 1, 2, 3, NO_ROW]), np.array([0, NO_ROW, 1, 2, 3])
@@ -153,7 +153,7 @@ def test_keys_of_which_the_engine_leaves_nothing() -> None:
     assert changes == [record(3, "c", 3, "-U"), record(3, "d", 4, "+U")]
 
 
-def test_all_that_comes_in_is_told_in_order() -> None:
+def test_the_whole_input_is_reported_in_order() -> None:
     told: list[pa.RecordBatch] = []
     engine = InputChanges(Deduplicate(), told.append)
     records = [record(2, "b", 1), record(1, "a", 2), record(2, None, 3, "-D"), record(1, "z", 0, "+U")]
@@ -162,7 +162,7 @@ def test_all_that_comes_in_is_told_in_order() -> None:
     assert [r for batch in told for r in records_of(SCHEMA, batch)] == [records[3], records[1], records[0], records[2]]
 
 
-def test_all_that_comes_in_is_told_by_the_sequence_field() -> None:
+def test_the_whole_input_is_reported_in_the_order_of_the_sequence_field() -> None:
     told: list[pa.RecordBatch] = []
     engine = InputChanges(Deduplicate(("v",)), told.append)
     records = [record(1, "z", 0), record(1, "a", 1), record(1, "a", 2, "-D")]

@@ -98,7 +98,7 @@ def test_steps_of_0_9_but_those_that_its_own_rules_explain() -> None:
     }
 
 
-def test_deletes_stay_while_something_older_may_lie_below() -> None:
+def test_deletes_stay_while_older_rows_may_exist_below() -> None:
     assert not may_drop_deletes(0, 0)
     assert not may_drop_deletes(3, 5)
     assert may_drop_deletes(5, 5)

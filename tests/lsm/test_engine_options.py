@@ -150,7 +150,7 @@ def test_contradictions(options: dict[str, str], error: type[PaimonError], what:
     assert what in str(failure.value)
 
 
-def test_other_engines_do_not_look_at_sequence_groups() -> None:
+def test_other_engines_ignore_sequence_groups() -> None:
     assert engine({"fields.l.sequence-group": "a"}) == Deduplicate()
 
 

@@ -70,7 +70,7 @@ def test_hardly_anything(commits: int) -> None:
     assert (result.commits, result.space_amplification) == (commits, 1.0)
 
 
-def test_figures_are_told_to_the_hundredth() -> None:
+def test_figures_are_rounded_to_hundredths() -> None:
     """Seven rows, then one and two of them again, in the same bucket; a run more in another one."""
     first, *again = run(7, 0, 6), run(1, 0, 6), run(2, 0, 6)
     result = simulate_leveled(workload(first, *again), trigger=9, base_size=1_000)

@@ -337,7 +337,7 @@ def test_a_workload_is_made_of_known_and_of_new_keys() -> None:
         assert np.array_equal(again.commits[-1].flushed[0][0].keys, last) == same
 
 
-def test_a_shape_is_what_the_documentation_says_unless_told_otherwise() -> None:
+def test_a_shape_has_the_documented_defaults() -> None:
     assert WorkloadShape() == WorkloadShape(200, 10_000, 100, 0.5, 0.0, 1, 60_000, 0)
     commit = SimulatedCommit[RunModel](7, {})
     assert (commit.emptied, SimulatedWorkload([commit], added).begin) == (frozenset(), {})

@@ -183,7 +183,7 @@ def test_gentle_waits_and_radical_does_not() -> None:
         ({"compaction.force-up-level-0": "true", "lookup-compact": "gentle"}, 1),
     ],
 )
-def test_who_forces_level_0_up_and_how_often(options: dict[str, str], every: int | None) -> None:
+def test_which_tables_force_level_0_and_how_often(options: dict[str, str], every: int | None) -> None:
     assert forced_every(TableOptions(options)) == every
 
 

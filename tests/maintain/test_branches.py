@@ -89,7 +89,7 @@ def test_renamed_and_deleted(tmp_path: Path) -> None:
     check_versions(main)
 
 
-def test_main_that_rested_goes_forward(tmp_path: Path) -> None:
+def test_unchanged_main_is_forwarded(tmp_path: Path) -> None:
     main, branch = branched(tmp_path, 5)
     write(branch, [{"k": 1, "v": "branch"}])
     compact(branch)
@@ -123,7 +123,7 @@ def test_what_main_did_alone_is_lost(tmp_path: Path, commits: int) -> None:
     assert files_on_disk(main) == named_files(main)
 
 
-def test_a_branch_that_has_not_moved_is_no_way_forward(tmp_path: Path) -> None:
+def test_main_cannot_be_forwarded_to_a_branch_without_new_snapshots(tmp_path: Path) -> None:
     main, _ = branched(tmp_path)
     with pytest.raises(UsageError, match="no snapshots that main lacks"):
         forward(main)

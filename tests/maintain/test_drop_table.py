@@ -118,7 +118,7 @@ class Stubborn(LocalStorage):
         super().delete_directory(path)
 
 
-def test_what_cannot_be_deleted_is_said_and_the_table_can_be_dropped_again(tmp_path: Path) -> None:
+def test_files_that_cannot_be_deleted_are_reported_and_the_table_can_be_dropped_again(tmp_path: Path) -> None:
     context = partitioned(tmp_path)
     with pytest.raises(PartialSuccess, match="could not be deleted") as partial:
         drop(context, Stubborn("dt=a"))
@@ -205,7 +205,7 @@ def test_iceberg_metadata_goes_only_where_paimon_keeps_it_in_the_table(tmp_path:
     assert plan.stays == [] and path in {file.path for file in plan.files}
 
 
-def test_the_error_of_the_first_directory_is_told_with_what_is_left(tmp_path: Path) -> None:
+def test_the_error_of_the_first_directory_is_reported_with_what_is_left(tmp_path: Path) -> None:
     context = partitioned(tmp_path)
     with pytest.raises(PartialSuccess) as partial:
         drop(context, Stubborn("manifest", "dt=a"))

@@ -111,7 +111,7 @@ def test_data_files_to_delete(tmp_path: Path) -> None:
     assert not list(data_files_to_delete(context, replace(entry, file=replace(file, external_path="s3://x/a")), "kind"))
 
 
-def test_defaults_say_that_nothing_was_done() -> None:
+def test_defaults_report_that_nothing_was_done() -> None:
     summary = ExpirySummary()
     assert (summary.snapshots, summary.data_files, summary.metadata_files, summary.size) == ((), 0, 0, 0)
     lost = LostCommit("u")
@@ -146,7 +146,7 @@ def test_only_cut_off_writes_are_temporary(tmp_path: Path) -> None:
     assert found == dict.fromkeys(expected, "temporary file of an interrupted write")
 
 
-def test_nobody_holds_a_snapshot_that_never_was(tmp_path: Path) -> None:
+def test_a_snapshot_that_never_existed_has_no_holder(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     create_tag(context, "two", 2)
     with pytest.raises(NotFound, match="9"):

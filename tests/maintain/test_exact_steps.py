@@ -249,7 +249,7 @@ def test_directories_that_became_empty_go_beside_those_that_did_not(tmp_path: Pa
     assert left == ["dt=a", "dt=a/bucket-0", "dt=a/bucket-0/inner", "dt=a/bucket-0/inner/f"] and Path(foreign).exists()
 
 
-def test_the_root_goes_once_it_is_empty_and_not_before(tmp_path: Path) -> None:
+def test_the_root_is_removed_once_it_is_empty(tmp_path: Path) -> None:
     context = partitioned(tmp_path)
     put(context, "notes.txt")
     storage = Noted(context.url)

@@ -118,7 +118,7 @@ def test_a_consumer_goes_on_from_any_snapshot_that_is_there_or_comes_next(tmp_pa
             reset_consumer(context, name, 3)
 
 
-def test_a_consumer_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+def test_a_missing_consumer_is_reported_with_the_existing_ones(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     with pytest.raises(NotFound, match=r"no consumer 'x' of .*: it has no consumers"):
         remove_consumer(context, "x")

@@ -110,7 +110,7 @@ def test_by_the_last_change(tmp_path: Path) -> None:
     assert days(context) == ["2024-01-01", "2024-01-01"]
 
 
-def test_what_was_written_since_the_look_stays(tmp_path: Path) -> None:
+def test_files_written_since_the_plan_stay(tmp_path: Path) -> None:
     context = daily(tmp_path, expiration_time="1 d")
     write(context, [{"dt": "2024-01-01", "k": 1}])
     plan = plan_partitions(context)
@@ -122,7 +122,7 @@ def test_what_was_written_since_the_look_stays(tmp_path: Path) -> None:
     assert days(context) == []
 
 
-def test_no_more_than_asked_for(tmp_path: Path) -> None:
+def test_no_more_than_requested(tmp_path: Path) -> None:
     context = daily(tmp_path, expiration_time="1 d", expiration_max_num="2")
     write(context, [{"dt": f"2024-01-0{day}", "k": day} for day in (3, 1, 2)])
     assert [context.partition_path_of(found.partition) for found in plan_partitions(context).expired] == [

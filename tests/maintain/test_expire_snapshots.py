@@ -99,7 +99,7 @@ def test_tags_protect_their_files(tmp_path: Path, tagged: int) -> None:
     assert rows(context, snapshot_id=tagged) == before
 
 
-def test_a_snapshot_that_came_back_goes_alone(tmp_path: Path) -> None:
+def test_a_resurrected_snapshot_is_removed_alone(tmp_path: Path) -> None:
     """A writer that slept through the expiry of its number put its snapshot there, and died before it took it back."""
     context = table_of_five(tmp_path)
     late = Path(context.layout.snapshot(2))
@@ -115,7 +115,7 @@ def test_a_snapshot_that_came_back_goes_alone(tmp_path: Path) -> None:
     assert expire_snapshots(context, KEEP_ONE).snapshots == ()
 
 
-def test_a_snapshot_that_came_back_goes_with_those_that_expire(tmp_path: Path) -> None:
+def test_a_resurrected_snapshot_is_removed_with_those_that_expire(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     late = Path(context.layout.snapshot(1))
     content = late.read_bytes()
@@ -126,7 +126,7 @@ def test_a_snapshot_that_came_back_goes_with_those_that_expire(tmp_path: Path) -
     assert files_of(context) == named_files(context)
 
 
-def test_what_was_planned_stays_if_it_is_no_longer_a_stranger(tmp_path: Path) -> None:
+def test_a_planned_file_stays_if_it_is_no_longer_an_orphan(tmp_path: Path) -> None:
     """A roll-back to a tag of the expired snapshot came in between."""
     context = table_of_five(tmp_path)
     late = Path(context.layout.snapshot(2))

@@ -39,7 +39,7 @@ def tags_of(context: TableContext) -> dict[str, int]:
 # ---- tags ---------------------------------------------------------------------------------------------------------------
 
 
-def test_of_two_who_make_a_tag_the_second_is_told(tmp_path: Path) -> None:
+def test_of_two_jobs_that_create_a_tag_the_second_fails(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     rival = Meddler("put_if_absent", "tag-a", lambda: create_tag(context, "a", 2) and None)
     with pytest.raises(UsageError, match="tag 'a' exists: another process"):
@@ -47,13 +47,13 @@ def test_of_two_who_make_a_tag_the_second_is_told(tmp_path: Path) -> None:
     assert tags_of(context) == {"a": 2}
 
 
-def test_two_who_make_the_same_tag_are_both_content(tmp_path: Path) -> None:
+def test_two_jobs_that_create_the_same_tag_both_succeed(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     rival = Meddler("put_if_absent", "tag-a", lambda: create_tag(context, "a", 3) and None)
     assert create_tag(met(context, rival), "a", 3).snapshot.id == 3 and tags_of(context) == {"a": 3}
 
 
-def test_a_tag_that_the_storage_does_not_confirm_is_looked_for(tmp_path: Path) -> None:
+def test_a_tag_that_the_storage_does_not_confirm_is_looked_up(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
 
     def lost() -> PutOutcome:
@@ -69,7 +69,7 @@ def test_a_tag_that_the_storage_does_not_confirm_is_looked_for(tmp_path: Path) -
     assert unknown.value.details["path"] == context.layout.tag("lost") and tags_of(context) == {"made": 3}
 
 
-def test_a_tag_stays_when_nobody_can_say_whether_its_snapshot_does(tmp_path: Path) -> None:
+def test_a_tag_stays_when_it_is_unknown_whether_its_snapshot_exists(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     with pytest.raises(CommitUnknown, match="possibly too late") as unknown:
         create_tag(met(context, Meddler("exists", "snapshot-3", raising(SILENT))), "a", 3)
@@ -106,7 +106,7 @@ def test_a_renamed_tag_gives_way_to_one_made_meanwhile(tmp_path: Path) -> None:
         rename_tag(context, "c", "d")
 
 
-def test_a_renaming_that_the_storage_does_not_confirm_is_looked_for(tmp_path: Path) -> None:
+def test_a_renaming_that_the_storage_does_not_confirm_is_looked_up(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     create_tag(context, "a", 2)
 
@@ -144,7 +144,7 @@ def test_a_branch_whose_start_goes_meanwhile_is_taken_back(tmp_path: Path, start
     assert context.branches.directories() == [] and not Path(context.layout.of_branch("b").version_root).exists()
 
 
-def test_a_tag_deleted_while_a_branch_is_made_of_it_is_told(tmp_path: Path) -> None:
+def test_a_tag_deleted_while_a_branch_is_created_from_it_is_reported(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     create_tag(context, "three", 3)
     gone = Meddler("read_bytes", "tag-three", lambda: Path(context.layout.tag("three")).unlink(), 2)
@@ -153,7 +153,7 @@ def test_a_tag_deleted_while_a_branch_is_made_of_it_is_told(tmp_path: Path) -> N
     assert context.branches.directories() == []
 
 
-def test_a_branch_begun_by_somebody_who_died_is_told_from_a_whole_one(tmp_path: Path) -> None:
+def test_a_branch_whose_creator_died_is_distinguished_from_a_complete_one(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     create_branch(context, "whole", snapshot_id=2)
     (Path(context.layout.of_branch("begun").version_root) / "snapshot").mkdir(parents=True)
@@ -197,7 +197,7 @@ def test_a_commit_to_a_branch_that_is_renamed_is_kept_under_the_old_name(tmp_pat
     assert {"k": 1, "v": "rival"} in rows(context.at_branch("b")) and context.branches.directories() == ["b"]
 
 
-def test_a_renaming_that_cannot_be_taken_back_is_still_a_conflict(tmp_path: Path) -> None:
+def test_a_renaming_that_cannot_be_undone_is_still_a_conflict(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     create_branch(context, "a", snapshot_id=3)
     branch = context.at_branch("a")
@@ -231,7 +231,7 @@ def test_a_snapshot_that_cannot_be_brought_back_stops_the_way_back(tmp_path: Pat
     assert files_of(context) == before
 
 
-def test_a_snapshot_that_somebody_else_brought_back_is_gone_back_to(tmp_path: Path) -> None:
+def test_a_snapshot_that_another_job_restored_is_a_valid_target(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     create_tag(context, "two", 2)
     expected = rows(context, snapshot_id=2)
@@ -247,7 +247,7 @@ def test_a_snapshot_that_somebody_else_brought_back_is_gone_back_to(tmp_path: Pa
     assert context.snapshots.ids() == [2] and rows(context) == expected
 
 
-def test_there_is_nowhere_to_go_back_to_without_a_snapshot_or_tag(tmp_path: Path) -> None:
+def test_without_a_snapshot_or_tag_there_is_no_target_to_roll_back_to(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     with pytest.raises(NotFound, match="neither a snapshot nor a tag was given"):
         rollback_target(context)
@@ -261,7 +261,7 @@ def test_there_is_nowhere_to_go_back_to_without_a_snapshot_or_tag(tmp_path: Path
         rollback_target(context, 3)
 
 
-def test_a_snapshot_that_goes_by_itself_is_no_hindrance_on_the_way_back(tmp_path: Path) -> None:
+def test_a_snapshot_that_disappears_does_not_stop_a_rollback(tmp_path: Path) -> None:
     """Two go back to the same one: the later one finds less to take out."""
     context = table_of_five(tmp_path)
     expected = rows(context, snapshot_id=2)
@@ -273,7 +273,7 @@ def test_a_snapshot_that_goes_by_itself_is_no_hindrance_on_the_way_back(tmp_path
 
 
 @pytest.mark.parametrize("stale", [False, True], ids=["a listing shows it", "a stale listing hides it"])
-def test_a_commit_behind_the_newest_that_goes_puts_all_back(tmp_path: Path, stale: bool) -> None:
+def test_a_commit_after_the_newest_snapshot_to_remove_restores_everything(tmp_path: Path, stale: bool) -> None:
     context = table_of_five(tmp_path)
     before = {number: context.storage.read_bytes(context.layout.snapshot(number)) for number in context.snapshots.ids()}
 
@@ -291,7 +291,7 @@ def test_a_commit_behind_the_newest_that_goes_puts_all_back(tmp_path: Path, stal
 
 
 @pytest.mark.parametrize("stale", [False, True], ids=["a listing shows it", "a stale listing hides it"])
-def test_a_commit_just_behind_the_target_puts_all_back(tmp_path: Path, stale: bool) -> None:
+def test_a_commit_right_after_the_target_restores_everything(tmp_path: Path, stale: bool) -> None:
     """Its writer saw the target as the newest one, after the later ones had gone."""
     context = table_of_five(tmp_path)
 
@@ -336,7 +336,7 @@ def test_a_commit_to_main_stops_its_way_forward(tmp_path: Path) -> None:
     check_versions(main)
 
 
-def test_two_who_let_main_go_forward_are_both_content(tmp_path: Path) -> None:
+def test_two_concurrent_fast_forwards_both_succeed(tmp_path: Path) -> None:
     main, branch = branched(tmp_path)
     rival = met(main, Meddler("put_if_absent", "/t/snapshot/snapshot-7", lambda: forward(main) and None))
     assert forward(rival) == 0
@@ -421,7 +421,7 @@ def acts_on_overwrite(context: TableContext, times: int) -> tuple[TableContext, 
     return met(context, meddler), lambda: meddler.count
 
 
-def test_partitions_expire_in_the_second_attempt_when_somebody_wrote_to_one(tmp_path: Path) -> None:
+def test_partitions_expire_in_the_second_attempt_after_a_concurrent_write(tmp_path: Path) -> None:
     context = partitioned(tmp_path)
     beside, count = acts_on_overwrite(context, 1)
     plan, result = expire_partitions(beside, 1_800_000_000_000)
@@ -482,7 +482,7 @@ def journal_of(context: TableContext, act: Callable[[TableContext], object]) -> 
 ENDING = ["sync snapshot", "sync tag"]
 
 
-def test_main_that_rested_gets_one_snapshot_after_the_other_and_the_hint_behind_each(tmp_path: Path) -> None:
+def test_unchanged_main_gets_one_snapshot_after_the_other_and_the_hint_after_each(tmp_path: Path) -> None:
     main, branch = branched(tmp_path)
     create_tag(branch, "t", 7)
     steps = journal_of(main, forward)
@@ -493,7 +493,7 @@ def test_main_that_rested_gets_one_snapshot_after_the_other_and_the_hint_behind_
 
 
 @pytest.mark.parametrize("commits", [1, 2, 3])
-def test_main_that_went_its_own_way_is_taken_over_from_the_newest_number_down(tmp_path: Path, commits: int) -> None:
+def test_diverged_main_is_replaced_from_the_newest_number_down(tmp_path: Path, commits: int) -> None:
     main = table_of_five(tmp_path)
     create_tag(main, "own", 4)
     create_branch(main, "b", snapshot_id=3)
@@ -522,7 +522,7 @@ def test_a_branch_that_main_has_outlived_takes_over_before_the_rest_of_main_goes
     check_versions(main)
 
 
-def test_the_way_back_goes_from_the_newest_down_with_the_hint_before_and_after(tmp_path: Path) -> None:
+def test_a_rollback_removes_from_the_newest_down_with_the_hint_before_and_after(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     for name, number in (("two", 2), ("four", 4)):
         create_tag(context, name, number)

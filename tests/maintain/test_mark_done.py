@@ -55,7 +55,7 @@ def test_success_files_keep_their_first_time(context: TableContext) -> None:
     assert again["creationTime"] == first["p=a/q=1"]["creationTime"] < again["modificationTime"]
 
 
-def test_odd_values_and_nulls_are_marked_where_their_files_lie(context: TableContext) -> None:
+def test_odd_values_and_nulls_are_marked_in_their_directories(context: TableContext) -> None:
     assert mark(context, {"p": "b/c=d é", "q": "2"}, {"p": "__DEFAULT_PARTITION__"}) == [
         "p=__DEFAULT_PARTITION__/q=1",
         "p=__DEFAULT_PARTITION__/q=2",

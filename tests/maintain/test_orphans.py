@@ -58,7 +58,7 @@ def remove(context: TableContext, orphans: Orphans) -> int:
     return len(remove_orphans(context, orphans, delete_files(context)))
 
 
-def test_a_whole_table_has_none(tmp_path: Path) -> None:
+def test_a_whole_table_has_no_orphans(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     create_tag(context, "two", 2)
     create_branch(context, "b", snapshot_id=3)
@@ -87,7 +87,7 @@ def test_files_below_a_data_directory_are_candidates(tmp_path: Path) -> None:
     check_versions(moved)
 
 
-def test_a_lost_commit_is_told_and_taken(tmp_path: Path) -> None:
+def test_a_lost_commit_is_explained(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     write(context, [{"k": 1, "v": "lost"}, {"k": 2, "v": "lost"}], commit_user="etl")
     content = context.storage.read_bytes(context.layout.snapshot(6))
@@ -110,7 +110,7 @@ def test_a_lost_commit_is_told_and_taken(tmp_path: Path) -> None:
     check_versions(context)
 
 
-def test_what_dead_writers_and_jobs_left_is_told_apart(tmp_path: Path) -> None:
+def test_files_of_dead_writers_and_jobs_are_distinguished(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     bucket = Path(context.url) / "bucket-0"
     live = next(entry.file.file_name for entry in context.manifests.delta_entries(context.snapshots.get(5)))
@@ -165,7 +165,7 @@ def test_a_clock_that_is_ahead_makes_no_file_old(tmp_path: Path) -> None:
         find_orphans(checked, a_day_ago)
 
 
-def test_a_clock_that_agrees_or_is_behind_is_kept(tmp_path: Path) -> None:
+def test_a_clock_that_agrees_or_lags_is_used(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     assert not_ahead_of_the_storage(context) is context
     behind = replace(context, clock=BelatedClock(SystemClock(), 5 * DAY_MILLIS))
@@ -246,7 +246,7 @@ def lose(context: TableContext, *numbers: int) -> None:
     Path(context.layout.latest_hint).unlink()
 
 
-def test_each_of_several_lost_commits_is_told_by_its_own_user_and_rows(tmp_path: Path) -> None:
+def test_each_of_several_lost_commits_is_reported_with_its_user_and_rows(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     for user, count in (("ann", 1), ("bob", 2), ("cid", 3)):
         write(context, [{"k": key, "v": user} for key in range(count)], commit_user=user)
@@ -323,7 +323,7 @@ def test_what_a_lost_commit_left_in_words(tmp_path: Path, added: str, on_disk: s
     assert lost.text(set(on_disk), names) == text
 
 
-def test_indexes_and_statistics_that_nobody_names_are_told(tmp_path: Path) -> None:
+def test_unreferenced_indexes_and_statistics_are_reported(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     for name in ("index/index-0", "statistics/stats-0", "manifest/index-manifest-0", "snapshot/.snapshot-7.0.tmp"):
         (Path(context.url) / name).parent.mkdir(exist_ok=True)
@@ -381,7 +381,7 @@ def test_a_version_whose_metadata_is_missing_stops_it(tmp_path: Path, version: s
         found(TableContext.open(context.url))
 
 
-def test_a_version_that_goes_while_it_is_read_names_nothing(tmp_path: Path) -> None:
+def test_a_version_that_disappears_while_it_is_read_names_nothing(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     path = Path(context.layout.snapshot(2))
     make_old(context)
@@ -395,7 +395,7 @@ def expired(context: TableContext) -> None:
     expire_snapshots(context, KEEP_ONE)
 
 
-def test_files_are_deleted_in_portions_before_each_of_which_all_versions_are_looked_at(
+def test_files_are_deleted_in_portions_and_all_versions_are_checked_before_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("paimon_cli.maintain.orphans.FILES_OF_A_PORTION", 2)

@@ -77,7 +77,7 @@ def test_roll_back(golden: Golden, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("golden", TABLES, ids=str)
-def test_what_any_version_names_is_no_orphan_and_what_none_names_is(golden: Golden, tmp_path: Path) -> None:
+def test_orphans_are_the_files_that_no_version_names(golden: Golden, tmp_path: Path) -> None:
     root = golden_table(golden.writer, golden.name, tmp_path)
     context = TableContext.open(str(root))
     if len(context.snapshots.ids()) > 2:

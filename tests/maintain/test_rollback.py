@@ -160,7 +160,7 @@ def test_targets(tmp_path: Path) -> None:
             find_target(context, nowhere)
 
 
-def test_what_java_rolled_back_and_tagged_reads_and_goes_on(tmp_path: Path) -> None:
+def test_a_table_that_java_rolled_back_and_tagged_is_read_and_continued(tmp_path: Path) -> None:
     for name in ("rollback", "tags_and_expire"):
         table = golden("java-0.9", name)
         context = TableContext.open(str(golden_table("java-0.9", name, tmp_path)))

@@ -124,7 +124,7 @@ def test_a_branch_is_not_made_of_a_damaged_schema(tmp_path: Path) -> None:
     assert not context.branches.names()
 
 
-def test_orphans_say_how_old_they_had_to_be(tmp_path: Path) -> None:
+def test_orphans_show_the_minimum_age(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     write(context, [{"k": 1, "v": "x"}])
     assert find_orphans(context, 12_345).older_than == 12_345
@@ -202,7 +202,7 @@ def test_each_deleted_file_is_heard_of(tmp_path: Path) -> None:
     assert not any(Path(path).exists() for path in paths) and delete_files(context)([]) == 0
 
 
-def test_sizes_that_metadata_does_not_tell_come_from_listings(tmp_path: Path) -> None:
+def test_sizes_missing_in_metadata_come_from_listings(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     for folder in ("one", "two"):
         (Path(context.url) / folder).mkdir()
@@ -220,7 +220,7 @@ def test_sizes_that_metadata_does_not_tell_come_from_listings(tmp_path: Path) ->
     ]
 
 
-def test_what_is_no_tag_and_no_consumer_holds_nothing(tmp_path: Path) -> None:
+def test_other_files_hold_no_snapshots(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     for directory, name in ((context.layout.tag_directory, "tag-x"), (context.layout.consumer_directory, "consumer-x")):
         (Path(directory) / name).mkdir(parents=True)

@@ -127,7 +127,7 @@ def test_tags_have_their_time(tmp_path: Path) -> None:
     assert expired_tags(context, older_than=clock.now_millis() + 1000) == ["long", "short"]
 
 
-def test_what_goes_with_tags_is_told_before_and_is_what_goes(tmp_path: Path) -> None:
+def test_expiring_tags_are_announced_and_then_removed(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     for name, number in (("two", 2), ("three", 3), ("also-three", 3)):
         create_tag(context, name, number)

@@ -150,7 +150,7 @@ def test_no_changelogs_without_any() -> None:
     assert plan_changelogs(context, Retention(1, 1, 0, None)) is None, "without a snapshot the number of newer ones is unknown"
 
 
-def test_retention_of_changelogs_is_that_of_snapshots_unless_said() -> None:
+def test_retention_of_changelogs_is_that_of_snapshots_by_default() -> None:
     said = {"snapshot.num-retained.min": "3", "snapshot.num-retained.max": "7", "snapshot.time-retained": "2 h"}
     assert changelog_retention(paper_table(said)) == Retention(3, 7, 7_200_000, 50)
     own = {"changelog.num-retained.min": "4", "changelog.num-retained.max": "9", "changelog.time-retained": "3 h"}
@@ -158,7 +158,7 @@ def test_retention_of_changelogs_is_that_of_snapshots_unless_said() -> None:
     assert Retention.of(paper_table({**said, "snapshot.expire.limit": "5"}).options) == Retention(3, 7, 7_200_000, 5)
 
 
-def test_what_is_asked_for_goes_over_the_options() -> None:
+def test_a_request_overrides_the_options() -> None:
     context = paper_table({"snapshot.num-retained.min": "5", "snapshot.num-retained.max": "9"})
     own = Retention.of(context.options)
     assert own.asking(context, None, None, None, None) == Retention(5, 9, 3_600_000, None)

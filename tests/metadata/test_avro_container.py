@@ -161,7 +161,7 @@ def test_damage_names_the_file_and_keeps_to_one_line() -> None:
         assert failure.value.why and failure.value.details["path"] == "/wh/t/manifest/manifest-1"
 
 
-def test_the_header_is_plain_json_with_javas_names() -> None:
+def test_the_header_is_plain_json_with_the_names_of_java() -> None:
     schema = json.loads(fastavro.reader(io.BytesIO(small_manifest())).metadata["avro.schema"])
     assert (schema["type"], schema["name"], schema["namespace"]) == ("record", "record", "org.apache.paimon.avro.generated")
 

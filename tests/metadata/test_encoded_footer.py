@@ -70,7 +70,7 @@ def test_every_spelling_is_read_as_field_by_field(options: dict[str, Any], monke
     assert FooterFrame.split(data, frame) == FooterFrame.split(data, FooterFrame(b"other", b"")) == (frame, rows, groups)
 
 
-def test_flat_columns_take_the_quick_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flat_columns_use_the_fast_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those of Java's writer and of Rust's."""
     monkeypatch.setattr(encoded_footer, "encoded_struct", None)
     monkeypatch.setattr(encoded_footer, "encoded_structs", None)

@@ -150,7 +150,7 @@ def test_a_record_that_holds_itself() -> None:
         decode_columns(np.zeros(4 + PADDING, np.uint8), schema, np.array([1]), np.array([4]), ())
 
 
-def test_what_is_no_manifest() -> None:
+def test_bytes_that_are_not_a_manifest() -> None:
     with pytest.raises(DamagedFile, match="some/path"):
         list(decode_manifests([("some/path", b"Obj\x01nonsense")]))
 

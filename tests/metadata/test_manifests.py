@@ -72,7 +72,7 @@ def test_everything_that_real_writers_wrote_survives_the_round_trip(table: Golde
     assert count >= 3
 
 
-def test_manifests_extend_javas_own_schema(tmp_path: Path) -> None:
+def test_manifests_extend_the_schema_of_java(tmp_path: Path) -> None:
     folder = golden_table("java-0.9", "dv_partitioned", tmp_path) / "manifest"
     samples = (
         ("manifest-list-", encode_manifest_list([])),

@@ -68,5 +68,5 @@ def test_unknown_statistics_exclude_nothing(stats: SimpleStats) -> None:
     assert may_hold_any(stats, [INT], [(7,)]) and may_hold_any(stats, [INT], [(None,)])
 
 
-def test_statistics_of_another_arity_say_nothing() -> None:
+def test_statistics_of_another_arity_give_no_range() -> None:
     assert PartitionRange.of(partition_stats({serialize_row([1, "a"], [INT, STRING]): 1}, [INT, STRING]), [INT]) is None

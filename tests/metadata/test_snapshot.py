@@ -44,7 +44,7 @@ def without(key: str) -> dict[str, Any]:
     return {name: value for name, value in json.loads(SNAPSHOT.to_json()).items() if name != key}
 
 
-def test_only_what_is_known_is_written_in_javas_layout() -> None:
+def test_only_known_types_are_written_in_the_layout_of_java() -> None:
     assert set(json.loads(SNAPSHOT.to_json())) == REQUIRED
     lines = SNAPSHOT.to_json().split("\n")
     assert lines[:3] == ["{", '  "version" : 3,', '  "id" : 7,'] and lines[-1] == "}"
@@ -121,7 +121,7 @@ def test_a_value_that_does_not_fit_is_damage(key: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", '"x"', "[" * 100_000, '{"id": 1e999}', b"\xff\xfe{}"])
-def test_what_is_no_snapshot_is_damage(text: str | bytes) -> None:
+def test_a_file_that_is_not_a_snapshot_is_damaged(text: str | bytes) -> None:
     with pytest.raises(DamagedFile):
         Snapshot.from_json(text, "s")
 

@@ -117,7 +117,7 @@ def test_other_documents(change: dict[str, Any], why: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{}", '"a"', "\xff", "[" * 100_000])
-def test_texts_that_are_no_stage_at_all(text: str) -> None:
+def test_texts_that_are_not_a_staged_commit(text: str) -> None:
     with pytest.raises(DamagedFile):
         StagedCommit.from_json(text, "f.stage")
 
@@ -171,6 +171,6 @@ def test_records_that_do_not_fit(content: Any, why: str) -> None:
         record_from_json(Outer, content)
 
 
-def test_what_has_no_place_in_a_record() -> None:
+def test_values_that_are_not_part_of_a_record() -> None:
     with pytest.raises(TypeError, match="float"):
         record_to_json((1.5,))

@@ -120,7 +120,7 @@ def test_every_command_takes_the_name_of_a_table(call: Call, tmp_path: Path) -> 
     assert rows(call, "shop.orders") == []
 
 
-def test_entries_whose_files_are_gone_can_be_dropped(call: Call, tmp_path: Path) -> None:
+def test_entries_with_missing_files_can_be_dropped(call: Call, tmp_path: Path) -> None:
     """A file system has no entries: there the table is gone as well."""
     for name in ("one", "two", "odd"):
         call("create", f"shop.{name}", *COLUMNS)

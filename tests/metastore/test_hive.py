@@ -94,7 +94,7 @@ def test_names_are_in_lower_case(flags: list[str], run: Run) -> None:
     assert "capital letters" in run("tables", "rename", "other.orders", "other.Orders2", *flags, code=2).err
 
 
-def test_the_lock_keeps_others_out_until_it_is_given_back(flags: list[str], hive: HiveServer) -> None:
+def test_the_lock_excludes_others_until_it_is_released(flags: list[str], hive: HiveServer) -> None:
     patient = HiveLock(HiveAddress.of({"uri": hive.uri}, {}), "other", "orders")
     hasty = pickle.loads(
         pickle.dumps(HiveLock(HiveAddress.of({"uri": hive.uri, "lock-acquire-timeout": "300 ms"}, {}), "other", "orders"))
@@ -154,7 +154,7 @@ def test_what_a_hive_catalog_refuses(
         find_metastore("/wh", {"metastore": "hive", **options}).databases()
 
 
-def test_the_address_may_stand_in_hive_site(tmp_path: Path) -> None:
+def test_the_address_may_be_in_hive_site(tmp_path: Path) -> None:
     site = "<configuration><property><name>hive.metastore.uris</name><value>thrift://a:1, thrift://b</value></property></configuration>"
     (tmp_path / "hive-site.xml").write_text(site)
     assert HiveAddress.of({}, {"HIVE_CONF_DIR": str(tmp_path)}).hosts == (("a", 1), ("b", 9083))

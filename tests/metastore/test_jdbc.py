@@ -115,7 +115,7 @@ def test_a_rename_whose_move_fails_keeps_the_name(call: Call, tmp_path: Path, mo
     assert call("read", "shop.orders", "--count").out == "0\n"
 
 
-def test_views_take_names(call: Call, tmp_path: Path) -> None:
+def test_views_accept_names(call: Call, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "c.db") as database:
         database.execute("CREATE TABLE paimon_views (catalog_key TEXT, database_name TEXT, view_name TEXT, view_schema TEXT)")
         database.execute("INSERT INTO paimon_views VALUES ('jdbc', 'shop', 'report', '{}'), ('jdbc', 'views', 'v', '{}')")

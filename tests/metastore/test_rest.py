@@ -344,7 +344,7 @@ def test_the_token_is_never_shown(run: Run, server: RestServer, options: dict[st
     assert "hunter2" not in repr(find_metastore(WAREHOUSE, {**options, "token": "hunter2"}))
 
 
-def test_the_configuration_of_the_server_goes_above_the_own(server: RestServer, options: dict[str, str]) -> None:
+def test_the_configuration_of_the_server_overrides_the_own(server: RestServer, options: dict[str, str]) -> None:
     server.overrides = {"data-token.enabled": "true"}
     with pytest.raises(NotSupported, match=r"data-token\.enabled"):
         find_metastore(WAREHOUSE, options).databases()

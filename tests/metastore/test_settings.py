@@ -47,7 +47,7 @@ def test_a_profile_goes_before_the_rest_of_the_file(directory: str) -> None:
     assert found.catalog_options == {"metastore": "filesystem", "s3.endpoint": "http://prod", "s3.secret-key": "hunter2"}
 
 
-def test_the_environment_goes_before_a_profile_unless_that_was_given_with_the_call(directory: str) -> None:
+def test_the_environment_overrides_a_profile_unless_the_call_names_it(directory: str) -> None:
     assert warehouse(PAIMON_PROFILE="prod", PAIMON_WAREHOUSE="/env") == ("/env", "environment")
     environment = {"PAIMON_WAREHOUSE": "/env", "PAIMON_PROFILE": "empty"}
     assert read_settings(options={"profile": "prod"}, environment=environment).warehouse == "/prod"
@@ -61,7 +61,7 @@ def test_the_file_may_choose_its_profile(directory: str) -> None:
     assert warehouse(PAIMON_PROFILE="empty") == ("/file", "file")
 
 
-def test_settings_of_paimon_cli_may_stand_in_a_profile(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_paimon_cli_may_be_in_a_profile(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert catalog_setting("engine.spark-threshold") == "2 gb"
     Path("paimon.yaml").write_text(f"{FILE}    engine.spark-threshold: 3 gb\n")
     Path("paimon.yaml").write_text(Path("paimon.yaml").read_text().replace("empty:", "small:"))
@@ -73,7 +73,7 @@ def test_settings_of_paimon_cli_may_stand_in_a_profile(directory: str, monkeypat
     ("content", "message"),
     [("profiles: [a]", "not a mapping"), ("profiles:\n  a: 7", "profiles.a"), ("profiles:\n  a:\n    b: {c: 1}", "profiles.a")],
 )
-def test_profiles_that_are_no_flat_mappings(directory: str, content: str, message: str) -> None:
+def test_profiles_that_are_not_flat_mappings(directory: str, content: str, message: str) -> None:
     Path("paimon.yaml").write_text(content)
     with pytest.raises(UsageError, match=message):
         read_settings()
@@ -85,7 +85,7 @@ def test_an_unknown_profile_is_refused(directory: str) -> None:
     assert failure.value.why.endswith("has the profiles empty, prod")
 
 
-def test_an_unknown_kind_names_the_place_that_asked_for_it(directory: str) -> None:
+def test_an_unknown_kind_is_reported_with_its_source(directory: str) -> None:
     with pytest.raises(NotSupported, match="glue") as failure:
         find_metastore(options={"metastore": "glue"})
     assert failure.value.why.startswith("metastore=glue (--option) is none of")
@@ -99,7 +99,7 @@ def test_a_kind_whose_package_is_missing_names_it(directory: str, monkeypatch: p
     assert missing.value.hint == "pip install 'paimon-cli[jdbc]'"
 
 
-def test_config_show_tells_origins_and_no_secret(directory: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_show_prints_origins_and_no_secret(directory: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAIMON_PROFILE", "prod")
     answer = run("config", "show", "--option", "uri=postgresql://me:hunter3@h/db?password=hunter4", "-o", "json")
     items = {item["key"]: (item["value"], item["origin"], item["source"]) for item in answer.json["items"]}
@@ -121,6 +121,6 @@ def test_config_show_tells_origins_and_no_secret(directory: str, run: Run, monke
     assert item == {"key": "metastore", "value": "filesystem", "origin": "default", "source": None}
 
 
-def test_flags_that_led_to_the_catalog_stand_in_hints(directory: str, run: Run) -> None:
+def test_flags_of_the_catalog_are_in_hints(directory: str, run: Run) -> None:
     answer = run("tables", "rename", "a.b", "a.c", "--profile", "prod", "--warehouse", "x y", code=3)
     assert "hint: paimon-cli db create a --warehouse 'x y' --profile prod" in answer.err

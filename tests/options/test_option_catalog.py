@@ -55,7 +55,7 @@ def test_every_core_option_is_as_java_has_it() -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)
-def test_every_option_says_what_becomes_of_it(option: Option) -> None:
+def test_every_option_has_a_status(option: Option) -> None:
     assert option.description and option.group and option.status in STATUSES
     assert option.reason or option.status == HONOURED
     assert option.since is not None
@@ -77,7 +77,7 @@ def test_keys_are_sorted_and_their_own() -> None:
     assert keys == sorted(set(keys))
 
 
-def test_what_the_engine_reads_is_honoured_or_said_not_to_be() -> None:
+def test_options_that_the_engine_reads_have_a_status() -> None:
     """A typed attribute that nothing uses is a promise; the catalog must not call it kept."""
     typed = {option.key for option in TYPED_OPTIONS.values()}
     assert {key for key in typed if find_option(key) is None} == set()
@@ -85,7 +85,7 @@ def test_what_the_engine_reads_is_honoured_or_said_not_to_be() -> None:
         assert known(key).status == IN_PART
 
 
-def test_this_tools_own_options_are_found_but_are_none_of_paimons() -> None:
+def test_options_of_this_tool_are_found_but_are_not_those_of_paimon() -> None:
     own = known("commit.data-conflict-check")
     assert own in OWN_OPTIONS and own not in OPTIONS
     assert TableOptions({}).commit_data_conflict_check == own.default
@@ -140,5 +140,5 @@ def test_work_is_refused_by_the_option_that_stands_in_its_way(at: str, options: 
         ("commit", {"metadata.iceberg.storage": "Disabled", "commit.callbacks": ""}),
     ],
 )
-def test_what_stands_in_no_way_is_let_through(at: str, options: dict[str, str]) -> None:
+def test_options_without_effect_are_accepted(at: str, options: dict[str, str]) -> None:
     option_catalog.refuse(at, options, "t")

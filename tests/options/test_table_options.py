@@ -68,7 +68,7 @@ def test_values_are_read() -> None:
     assert (options.compression_at(0), options.partition_legacy_name) == ("lz4", False)
 
 
-def test_older_keys_count_behind_the_new_one() -> None:
+def test_older_keys_count_only_without_the_new_one() -> None:
     assert TableOptions({"write.compaction-skip": "true"}).write_only
     assert not TableOptions({"write.compaction-skip": "true", "write-only": "false"}).write_only
     assert TableOptions({"partial-update.ignore-delete": "true"}).ignore_delete
@@ -120,7 +120,7 @@ def test_bad_values_name_key_value_and_what_is_allowed(attribute: str, key: str,
     assert f"'{key}'" in error.value.what and f"'{value}'" in error.value.what and allowed in error.value.why
 
 
-def test_a_bad_value_stands_in_the_way_of_its_own_option_only() -> None:
+def test_a_bad_value_affects_only_its_own_option() -> None:
     options = TableOptions({"num-sorted-run.compaction-trigger": "x", "bucket": "4", "num-levels": "1"})
     assert (options.bucket, options.write_only) == (4, False)
     for attribute, key in (("compaction_trigger", "trigger"), ("stop_trigger", "trigger"), ("num_levels", "num-levels")):

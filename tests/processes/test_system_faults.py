@@ -17,7 +17,7 @@ COMMAND = [sys.executable, "-m", "scripts.nightly.system_faults"]
 
 
 @pytest.mark.timeout(300)
-def test_commands_whose_calls_fail_say_what_is_true() -> None:
+def test_commands_whose_system_calls_fail_report_what_is_true() -> None:
     done = subprocess.run([*COMMAND, "--faults", "6", "--only", "drop-partition"], cwd=ROOT, capture_output=True, text=True)
     told = json.loads(done.stdout)
     if not sys.platform.startswith("linux") or compiler() is None:
@@ -27,6 +27,6 @@ def test_commands_whose_calls_fail_say_what_is_true() -> None:
     assert told["faults"] == 6 and told["calls"] > 50 and told["wrong"] == 0
 
 
-def test_without_a_compiler_it_says_so(tmp_path: Path) -> None:
+def test_without_a_compiler_it_is_reported(tmp_path: Path) -> None:
     done = subprocess.run(COMMAND, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PATH": str(tmp_path)})
     assert done.returncode == 77 and "compiler" in json.loads(done.stdout)["cannot_run"]

@@ -50,7 +50,7 @@ def replayed(told: list[Change]) -> dict[int, str]:
 @pytest.mark.parametrize(
     ("producer", "vectors"), [*((producer, False) for producer in PRODUCERS), ("input", True), ("lookup", True)]
 )
-def test_overwrites_are_told_by_what_they_changed(producer: str, vectors: bool, tmp_path: Path) -> None:
+def test_overwrites_are_recognised_by_what_they_changed(producer: str, vectors: bool, tmp_path: Path) -> None:
     context = table(tmp_path, producer, **{"deletion-vectors.enabled": str(vectors).lower()})
     write(context, [row(1, "one"), row(2, "two"), row(3, "three", "b")])
     compact(context, strategy="full")

@@ -93,7 +93,7 @@ def test_files_that_cannot_differ_or_match_are_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (5, 3), (20, 30)])
-def test_buckets_that_were_cut_anew_are_compared_together(tmp_path: Path, before: int, after: int) -> None:
+def test_rescaled_buckets_are_compared_together(tmp_path: Path, before: int, after: int) -> None:
     columns = {"p": "INT NOT NULL", **COLUMNS}
     context = make_table(tmp_path / "t", columns, ["p", "k"], ["p"], before, {"write-only": "true"})
     rows = [{"p": p, "k": k, "v": "a"} for p in (1, 2) for k in range(60)]
@@ -119,7 +119,7 @@ def test_buckets_that_were_cut_anew_are_compared_together(tmp_path: Path, before
     assert [(c.kind, c.values["v"]) for c in row_changes(moved, older, newer) if c.values["k"] == 7] == [("-U", "a"), ("+U", "b")]
 
 
-def test_rows_without_a_key_in_buckets_cut_anew(tmp_path: Path) -> None:
+def test_rows_without_a_key_in_rescaled_buckets(tmp_path: Path) -> None:
     keyed = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2)
     rows = [{"k": k, "v": "a"} for k in range(20)]
     write(keyed, rows)
@@ -128,7 +128,7 @@ def test_rows_without_a_key_in_buckets_cut_anew(tmp_path: Path) -> None:
     assert sorted(changes(append, "1", mode="diff"), key=str) == [("+I", {"k": 50, "v": "b"}), ("-D", rows[0])]
 
 
-def test_a_key_in_another_dynamic_bucket_is_no_delete(tmp_path: Path) -> None:
+def test_a_key_in_another_dynamic_bucket_is_not_a_delete(tmp_path: Path) -> None:
     """An overwrite may put keys of dynamic buckets elsewhere: a -D of the old place must not follow the +I of the new one."""
     columns = {"a": "INT NOT NULL", "b": "INT NOT NULL"}
     context = make_table(tmp_path / "t", columns, ["a", "b"], bucket=4, options={"bucket-key": "a"})

@@ -69,7 +69,7 @@ def test_the_first_key_column_is_known_without_statistics(context: TableContext)
         assert _all(context, _file(context, SimpleStats(), key_stats=key_stats))["k"] == ColumnBounds(10, None, 3, 7)
 
 
-def test_statistics_of_another_arity_tell_nothing(context: TableContext) -> None:
+def test_statistics_of_another_arity_are_ignored(context: TableContext) -> None:
     assert _all(context, _file(context, _stats(context, ["s"], ["a"], ["b"], (0,))))["s"] is None
     assert _all(context, _file(context, SimpleStats(b"", b"", None)))["s"] is None
 

@@ -155,7 +155,7 @@ def test_blocks_without_the_partition_are_not_decoded(tmp_path: Path, monkeypatc
     assert parse_predicate("k = 5", context.schema).partition_marks is None
 
 
-def test_split_after_split_is_made_when_asked_for(tmp_path: Path) -> None:
+def test_splits_are_made_on_demand(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ("k",), (), 4)
     write(context, [{"k": k} for k in range(40)])
     plan = assert_planned(context, context.snapshots.latest())

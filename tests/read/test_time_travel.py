@@ -122,6 +122,6 @@ def test_texts_that_are_neither_an_age_nor_a_time(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2023-13-01", "2023-11-14T25:00:00Z", "1.5", "²", "--5", "9" * 5000, "٣"])
-def test_texts_that_are_no_time(text: str) -> None:
+def test_texts_that_are_not_a_time(text: str) -> None:
     with pytest.raises(UsageError, match="cannot read the time"):
         parse_moment(text)

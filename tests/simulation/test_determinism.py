@@ -53,7 +53,7 @@ def _explored(name: str) -> tuple[Result, set[str]]:
 
 
 @pytest.mark.parametrize("name", ["checked-writers", "compactor-expiry", "vectors-levels"])
-def test_jobs_that_run_again_do_as_their_scripts_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_that_run_again_follow_their_scripts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     forget()
     with_scripts = _explored(name)
     monkeypatch.setattr(script, "MAX_LINES", 20)

@@ -140,6 +140,6 @@ def test_a_server_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("url", ["sc://host:abc", "sc://", "sc://:15002"])
-def test_an_address_that_is_none(url: str) -> None:
+def test_an_invalid_address(url: str) -> None:
     with pytest.raises(UsageError, match="remote sc://"):
         connected(url, {})

@@ -133,6 +133,6 @@ def test_names_with_dots_and_names_that_come_twice(session: SparkSession, tmp_pa
         spark.write(rows.selectExpr("*", "Id"), table.url)
 
 
-def test_only_frames_of_spark_are_taken(tmp_path: Path) -> None:
+def test_only_spark_dataframes_are_accepted(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Table is not a Spark DataFrame"):
         spark.write(pa.table({"id": [1]}), str(tmp_path / "t"))

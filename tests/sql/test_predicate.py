@@ -255,7 +255,7 @@ def test_refused_conditions(sql: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(("sql", "hint"), POINTED)
-def test_hints_say_what_was_meant(sql: str, hint: str) -> None:
+def test_hints_suggest_what_was_meant(sql: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_predicate(sql, SCHEMA)
     assert caught.value.hint == hint

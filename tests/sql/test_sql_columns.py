@@ -53,7 +53,7 @@ def test_nonsense_is_refused(text: str) -> None:
         parse_column(text)
 
 
-def test_a_message_says_where() -> None:
+def test_a_message_names_the_location() -> None:
     with pytest.raises(UsageError) as caught:
         parse_column("id INT COMMENT 5")
     assert "found '5' at line 1, column 16" in caught.value.why

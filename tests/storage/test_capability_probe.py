@@ -56,7 +56,7 @@ class TestS3:
     def storage(self, server: S3Server, proxy: S3Proxy) -> ObjectStorage:
         return server.storage(proxy.endpoint)
 
-    def test_a_store_that_keeps_its_word(self, s3_server: S3Server) -> None:
+    def test_a_store_with_exclusive_creation(self, s3_server: S3Server) -> None:
         root = f"{s3_server.new_bucket()}/wh/t"
         with S3Proxy(s3_server.port) as proxy:
             assert probe(self.storage(s3_server, proxy), root)

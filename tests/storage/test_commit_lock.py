@@ -61,7 +61,7 @@ def make_java_table(database: dict[str, str], owner: str = "") -> None:
     )
 
 
-def test_the_row_is_the_one_that_java_looks_for(database: dict[str, str]) -> None:
+def test_the_row_is_the_one_that_java_finds(database: dict[str, str]) -> None:
     lock = CommitLock(settings(database, "8 min"), TABLE)
     with lock.held() as lease:
         lease.confirm()
@@ -105,7 +105,7 @@ def test_locks_are_listed_all_or_by_name(database: dict[str, str]) -> None:
     assert held_locks(settings(database)) == []
 
 
-def test_a_lock_that_is_not_had(database: dict[str, str]) -> None:
+def test_a_lock_that_cannot_be_acquired(database: dict[str, str]) -> None:
     with CommitLock(settings(database), TABLE).held():
         late = CommitLock(settings(database, "3 s"), TABLE, SteppingClock())
         with (
@@ -280,7 +280,7 @@ def names(table: LockTable) -> list[str]:
     return [lock.lock_id for lock in table.held() or ()]
 
 
-def test_only_locks_past_their_life_are_removed_and_only_the_one_asked_for(lock_table: LockTable) -> None:
+def test_only_expired_locks_are_removed_and_only_the_requested_one(lock_table: LockTable) -> None:
     aged(lock_table, old=30, older=40, young=5)
     with lock_table.connect() as connection:
         lock_table.remove_expired(connection, "young")
@@ -350,7 +350,7 @@ def test_a_table_that_may_not_be_changed_is_used_only_if_it_needs_no_change(tmp_
     assert table.held() == [], "looking changes nothing, so it may"
 
 
-def test_a_table_that_cannot_be_made_is_no_table(tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_created_leaves_nothing(tmp_path: Path) -> None:
     file = tmp_path / "locks.db"
     open_database(LockSettings(f"jdbc:sqlite:{file}")).connect().close()
     file.touch()
@@ -359,7 +359,7 @@ def test_a_table_that_cannot_be_made_is_no_table(tmp_path: Path) -> None:
         table.connect()
 
 
-def test_a_change_that_somebody_else_makes_meanwhile_is_as_good(lock_table: LockTable, tmp_path: Path) -> None:
+def test_a_change_that_another_job_makes_meanwhile_is_accepted(lock_table: LockTable, tmp_path: Path) -> None:
     """Both see no table, then both make it; both see no column, then both add it."""
     other = LockTable(open_database(LockSettings(f"jdbc:sqlite:{tmp_path}/locks.db")), 255)
     with lock_table._engine.connect() as connection:

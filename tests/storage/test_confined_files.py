@@ -60,7 +60,7 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 @pytest.mark.parametrize("operation", ALL)
 @pytest.mark.parametrize("below", ["file", "directory", "missing"])
-def test_nothing_is_done_behind_a_link_that_leads_out(place: Path, operation: str, below: str) -> None:
+def test_nothing_is_done_through_a_link_that_leads_out(place: Path, operation: str, below: str) -> None:
     storage, before = ConfinedStorage(f"{place}/t"), contents(place / "t2")
     for _ in range(2):  # what was refused once is not taken for checked
         with pytest.raises(DamagedFile, match="lies outside of the table") as failure:
@@ -70,7 +70,7 @@ def test_nothing_is_done_behind_a_link_that_leads_out(place: Path, operation: st
 
 
 @pytest.mark.parametrize("operation", READING | LISTING)
-def test_what_follows_links_looks_at_the_last_name(place: Path, operation: str) -> None:
+def test_calls_that_follow_links_check_the_last_name(place: Path, operation: str) -> None:
     storage = ConfinedStorage(f"{place}/t")
     name = "out" if operation == "list_directory" else "out_file"
     assert not storage.exists(f"{place}/t/nothing")
@@ -80,7 +80,7 @@ def test_what_follows_links_looks_at_the_last_name(place: Path, operation: str) 
     ALL[operation](storage, f"{place}/t/{'in' if operation == 'list_directory' else 'in_file'}")
 
 
-def test_what_does_not_follow_links_takes_the_link_itself(place: Path) -> None:
+def test_calls_that_do_not_follow_links_use_the_link_itself(place: Path) -> None:
     storage = ConfinedStorage(f"{place}/t")
     storage.overwrite(f"{place}/t/out_file", b"new")
     assert not (place / "t" / "out_file").is_symlink() and (place / "t2" / "file").read_bytes() == b"precious"
@@ -210,7 +210,7 @@ class TestWholeFiles:
                 self.write(url, b"x", replace=replace)
             assert deleted == [url] * times
 
-    def test_the_temporary_file_lies_beside_the_real_one(self, tmp_path: Path) -> None:
+    def test_the_temporary_file_is_beside_the_real_one(self, tmp_path: Path) -> None:
         (tmp_path / "real").mkdir()
         (tmp_path / "link").symlink_to(tmp_path / "real" / "file")
         with whole_file(f"{tmp_path}/link", {}, SystemRandom()) as sink:

@@ -137,7 +137,7 @@ def test_errors_of_a_stores_library_are_failures_of_the_store(root: str, monkeyp
     assert failure.value.details == {"path": f"{root}/f"}
 
 
-def test_what_the_engine_itself_says_is_not_put_into_other_words(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_of_the_engine_are_not_reworded(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: object, path: str, *args: object) -> bytes:
         raise Refused("as it is")
 
@@ -180,7 +180,7 @@ def test_flat_stores_are_known_by_their_scheme(protocol: str, monkeypatch: pytes
     assert storage.read_bytes(f"{root}/d/f") == b"2"
 
 
-def test_a_temporary_file_lies_beside_its_target_under_a_name_of_its_own(tmp_path: Path) -> None:
+def test_a_temporary_file_is_beside_its_target_with_a_name_of_its_own(tmp_path: Path) -> None:
     class KnownRandom:
         def uuid(self) -> str:
             return "0815"

@@ -101,7 +101,7 @@ class TestTheWay:
     def test_then_the_primitive(self, space: str) -> None:
         assert GuardedStorage(MemoryStorage(space), ROOT, allow_unsafe_commit=True).publish_method() is PublishMethod.PRIMITIVE
 
-    def test_then_what_the_user_says(self, space: str) -> None:
+    def test_commits_without_a_safe_method_need_permission(self, space: str) -> None:
         storage = GuardedStorage(NoPrimitive(space), ROOT, allow_unsafe_commit=True)
         assert storage.publish_method() is PublishMethod.UNSAFE
         assert "two commits at once may lose one of them" in str(check_commits(storage))
@@ -109,7 +109,7 @@ class TestTheWay:
         assert storage.put_if_absent(PATH, b"2") is EXISTS
         assert storage.read_bytes(PATH) == b"1"
 
-    def test_else_none(self, space: str) -> None:
+    def test_commits_are_refused_without_a_safe_method(self, space: str) -> None:
         storage = GuardedStorage(NoPrimitive(space), ROOT)
         for ask in (storage.publish_method, lambda: check_commits(storage), lambda: storage.put_if_absent(PATH, b"1")):
             with pytest.raises(Refused, match="no safe commit on mem/wh") as failure:
@@ -196,7 +196,7 @@ class TestCommits:
             Committer(context).commit([message(name)], CommitIdentity("me"))
         assert live_names(context) == ["a@0", "b@0"] and context.snapshots.ids() == [1, 2]
 
-    def test_a_lock_that_is_not_had_leaves_no_file(self, tmp_path: Path, space: str, settings: LockSettings) -> None:
+    def test_a_lock_that_cannot_be_acquired_leaves_no_file(self, tmp_path: Path, space: str, settings: LockSettings) -> None:
         context = open_table(tmp_path, GuardedStorage(NoPrimitive(space), ROOT, CommitLock(settings, ROOT, SteppingClock())))
         with CommitLock(settings, ROOT).held(), pytest.raises(StorageUnavailable, match="could not acquire"):
             Committer(context).commit([message("a")], CommitIdentity("me"))

@@ -233,14 +233,14 @@ def test_the_name_node_is_asked_with_the_options_of_the_storage(node: NameNode, 
         ("hdfs://nn:8020/wh", {"kerb_ticket": "/t"}, {"host": b"nn", "port": 8020, "ticket": b"/t"}),
     ],
 )
-def test_who_asks_which_name_node(node: NameNode, url: str, options: dict[str, str], settings: dict[str, Any]) -> None:
+def test_settings_of_the_name_node(node: NameNode, url: str, options: dict[str, str], settings: dict[str, Any]) -> None:
     library = FakeLibhdfs(node)
     LibhdfsRename(url, options, library)
     assert library.settings == settings
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EEXIST])
-def test_a_target_that_exists_is_no_error(node: NameNode, code: int) -> None:
+def test_a_target_that_exists_is_not_an_error(node: NameNode, code: int) -> None:
     class Taken(FakeLibhdfs):
         def hdfsRename(self, connection: int, source: bytes, target: bytes) -> int:
             ctypes.set_errno(code)
@@ -249,7 +249,7 @@ def test_a_target_that_exists_is_no_error(node: NameNode, code: int) -> None:
     assert LibhdfsRename("hdfs://nn/wh", {}, Taken(node))("a", "b") is False
 
 
-def test_any_other_error_of_a_rename_tells_nothing(node: NameNode) -> None:
+def test_any_other_error_of_a_rename_is_unclear(node: NameNode) -> None:
     class Broken(FakeLibhdfs):
         def hdfsRename(self, connection: int, source: bytes, target: bytes) -> int:
             ctypes.set_errno(errno.EACCES)

@@ -53,7 +53,7 @@ def test_threads_do_not_lose_steps() -> None:
     assert sorted(step.facts["number"] for step in told) == list(range(500))
 
 
-def test_nobody_watches() -> None:
+def test_a_trace_that_is_off_records_nothing() -> None:
     trace = NoTrace()
     with trace.timed("flush") as facts:
         facts["rows"] = 1

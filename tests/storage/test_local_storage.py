@@ -74,7 +74,7 @@ def test_put_if_absent_under_contention(tmp_path: Path) -> None:
     assert len(names_in(tmp_path)) == 50
 
 
-def test_the_temporary_file_lies_beside_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_temporary_file_is_beside_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     linked = []
     monkeypatch.setattr(os, "link", lambda source, target: linked.append((source, target)))
     LocalStorage(CountedRandom()).put_if_absent(f"{tmp_path}/snapshot-1", b"x")
@@ -82,7 +82,7 @@ def test_the_temporary_file_lies_beside_the_target(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(("number", "expected"), [(errno.EIO, PutOutcome.UNKNOWN), (errno.EEXIST, PutOutcome.EXISTS)])
-def test_a_link_that_fails_tells_what_is_known(
+def test_a_link_that_fails_reports_what_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: PutOutcome
 ) -> None:
     monkeypatch.setattr(os, "link", lambda source, target: (_ for _ in ()).throw(OSError(number, os.strerror(number))))
@@ -145,7 +145,7 @@ def test_overwrite_replaces_and_leaves_no_other_file(tmp_path: Path) -> None:
     assert names_in(tmp_path) == {"LATEST"}
 
 
-def test_listing_tells_files_from_directories_and_links(tmp_path: Path) -> None:
+def test_listing_distinguishes_files_directories_and_links(tmp_path: Path) -> None:
     storage = LocalStorage()
     storage.write_new(f"{tmp_path}/t/file", b"abc")
     (tmp_path / "t" / "directory").mkdir()
@@ -189,7 +189,7 @@ def test_a_directory_in_place_of_a_file_is_damage(tmp_path: Path) -> None:
         LocalStorage().read_bytes(str(tmp_path))
 
 
-def test_a_table_waits_for_nobody_behind_a_pipe(tmp_path: Path) -> None:
+def test_a_table_never_waits_for_a_named_pipe(tmp_path: Path) -> None:
     pipe, plug = tmp_path / "t" / "snapshot-3", tmp_path / "t" / "snapshot-4"
     pipe.parent.mkdir()
     os.mkfifo(pipe)

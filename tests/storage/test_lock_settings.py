@@ -11,7 +11,7 @@ from paimon_cli.storage.sql_database import open_database
 URI = {"uri": "jdbc:postgresql://host/db"}
 
 
-def test_no_lock_unless_asked_for() -> None:
+def test_no_lock_unless_requested() -> None:
     for options in ({}, URI, {"metastore": "filesystem", **URI}, {"metastore": "jdbc", "lock.enabled": "false", **URI}):
         assert lock_settings(options) is None
 
@@ -97,7 +97,7 @@ def test_user_and_password_of_the_catalog_come_first() -> None:
         ("mssql+pyodbc://u:hunter2@h/db", NotSupported, "the commit lock in mssql"),
     ],
 )
-def test_urls_that_lead_nowhere(uri: str, error: type[Exception], message: str) -> None:
+def test_invalid_urls(uri: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message) as failure:
         open_database(LockSettings(uri))
     assert "hunter2" not in f"{failure.value} {failure.value.hint}"  # type: ignore[attr-defined]

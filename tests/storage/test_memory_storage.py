@@ -49,7 +49,7 @@ def test_a_file_of_changing_bytes_does_not_change() -> None:
 
 
 @pytest.mark.parametrize("end", ["", "/"])
-def test_directories_are_told_apart_by_their_whole_names(end: str) -> None:
+def test_directories_are_distinguished_by_their_whole_names(end: str) -> None:
     storage = MemoryStorage(str(uuid.uuid4()))
     for directory in ("t/X", "t/XX", "t/x", "t/X=/X", "t"):
         storage.write_new(f"{directory}/f", b"1")

@@ -60,7 +60,7 @@ def test_names_of_s3_settings(key: str, setting: str) -> None:
         ({"s3.endpoint": "https://h", "s3.path.style.access": "false"}, "https://box.h", True),
     ],
 )
-def test_where_the_bucket_stands(options: dict[str, str], endpoint: str | None, by_host: bool) -> None:
+def test_where_the_bucket_is_in_the_address(options: dict[str, str], endpoint: str | None, by_host: bool) -> None:
     client = opened(Service.S3, options)
     assert client.config.get("endpoint") == endpoint
     assert str(client.config["virtual_hosted_style_request"]).lower() == str(by_host).lower()
@@ -164,13 +164,13 @@ def test_settings_of_google() -> None:
         (Service.AZURE, {"azure.account.oauth2.client.secret": "hunter2"}),
     ],
 )
-def test_secrets_of_options_are_taken_out(service: Service, options: dict[str, str]) -> None:
+def test_secrets_of_options_are_redacted(service: Service, options: dict[str, str]) -> None:
     errors = StoreErrors("s3://me:pw@box/k?x=1", StoreSettings.from_options(service, options))
     shown = errors.refusal(ValueError(" ".join(["said", *options.values()])))
     assert "hunter" not in f"{shown} {shown.hint} {shown.details}" and "pw" not in str(shown)
 
 
-def test_secrets_of_the_environment_are_taken_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_secrets_of_the_environment_are_redacted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     (tmp_path / "credentials").write_text("[default]\naws_access_key_id=hunter3\naws_secret_access_key=hunter4\n")
     shown = StoreErrors("s3://box/k", StoreSettings(Service.S3)).refusal(ValueError("hunter2 hunter3 hunter4"))
@@ -189,7 +189,7 @@ def test_secrets_of_the_environment_are_taken_out(monkeypatch: pytest.MonkeyPatc
         ("odd: status code: 501 is part of a name", 0, "odd: status code: 501 is part of a name"),
     ],
 )
-def test_what_an_error_says(text: str, status: int, why: str) -> None:
+def test_the_text_of_an_error(text: str, status: int, why: str) -> None:
     """Only what precedes the debug text counts, which holds what the store answered."""
     found = StoreError(ValueError(f'{text}\n\nDebug source:\n"non-2xx status code: 501"'))
     assert (found.status, found.why) == (status, why)

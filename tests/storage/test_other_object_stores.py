@@ -182,10 +182,10 @@ class TestPutIfAbsent:
         assert store.blobs == ({"p": b"mine"} if fate is Fate.LOSE_ANSWER else {})
 
     @pytest.mark.parametrize("status", [409, 412])
-    def test_what_is_said_to_exist_is_looked_at(self, store: Store, status: int) -> None:
+    def test_a_file_that_reportedly_exists_is_read(self, store: Store, status: int) -> None:
         assert self.put(store, Answer(status, "Conflict")) is CREATED and self.puts(store) == 2
 
-    def test_the_look_may_fail(self, store: Store) -> None:
+    def test_a_poll_may_fail(self, store: Store) -> None:
         self.put(store, Fate.PASS)
         store.proxy.rule = lambda request: Answer(403, "No") if request.method == "HEAD" else Fate.PASS
         assert store.storage.put_if_absent(f"{store.root}/p", b"theirs") is UNKNOWN
@@ -263,7 +263,7 @@ class TestTables:
         assert (result.attempts, [snapshot.id for snapshot in result.snapshots]) == (1, [2])
         assert again.already_committed and live_names(context) == ["before@0", "mine@0"]
 
-    def test_a_store_that_goes_away_leaves_the_outcome_open(self, store: Store, tmp_path: Path) -> None:
+    def test_a_store_that_becomes_unavailable_leaves_the_outcome_open(self, store: Store, tmp_path: Path) -> None:
         context = open_table(f"{store.root}/t", store.options, tmp_path)
 
         def vanish(request: Request) -> Fate | Answer:

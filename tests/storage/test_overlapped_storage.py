@@ -121,7 +121,9 @@ def test_blocks_that_overlap_share_their_failures(storage: OverlappedStorage, pr
             storage.put_if_absent(f"{bucket}/e/ours", b"{}")
 
 
-def test_a_file_on_its_way_is_seen_by_whoever_looks(storage: OverlappedStorage, proxy: S3Proxy, bucket: str) -> None:
+def test_a_file_that_is_being_uploaded_is_visible_to_every_operation(
+    storage: OverlappedStorage, proxy: S3Proxy, bucket: str
+) -> None:
     proxy.delay = 0.05
     with storage.overlapping_writes():
         path = f"{bucket}/f/1"
@@ -195,7 +197,7 @@ class TestCommits:
         Committer(context).commit([message("mine")], CommitIdentity("me"))
         assert live_names(context) == ["before@0", "mine@0"]
 
-    def test_a_commit_on_what_a_plan_saw_meets_the_commits_since(self, s3_server: S3Server, tmp_path: Path) -> None:
+    def test_a_commit_on_a_planned_snapshot_conflicts_with_the_commits_since(self, s3_server: S3Server, tmp_path: Path) -> None:
         """The plan's snapshot is not read again: the put shows that it is old, and the second attempt looks."""
         url = f"{s3_server.new_bucket()}/t"
         rival = open_table(url, s3_server.options(), tmp_path)

@@ -126,7 +126,7 @@ def test_a_group_that_is_too_big_is_fetched_as_the_reader_comes_to_it(monkeypatc
     assert max(held) <= 4 * MB and len(store.asked) == len(set(store.asked)) == 16
 
 
-def test_groups_that_are_behind_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_that_were_passed_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that leaves bytes out does not keep what it held for them."""
     monkeypatch.setattr(ranged_file, "AHEAD_BYTES", 2 * MB)
     store = Store(16 * MB)

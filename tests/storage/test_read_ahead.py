@@ -37,7 +37,7 @@ def test_gives_everything_in_order_made_by_another_thread() -> None:
 
 
 @pytest.mark.parametrize("room", [0, 1, 4])
-def test_makes_no_more_than_it_has_room_for(room: int) -> None:
+def test_produces_no_more_than_the_limit(room: int) -> None:
     made: list[int] = []
     with ReadAhead(batches(100, made), room * BYTES) as ahead:
         taken = iter(ahead)
@@ -68,7 +68,7 @@ def test_makes_as_many_as_it_has_room_for(room: int) -> None:
         assert [batch["n"][0].as_py() for batch in ahead] == list(range(20))
 
 
-def test_a_failure_comes_behind_what_was_made_before() -> None:
+def test_a_failure_comes_after_earlier_results() -> None:
     def failing() -> Iterator[pa.RecordBatch]:
         yield from batches(2, [])
         raise ValueError("damaged")
@@ -97,7 +97,7 @@ class TestAhead:
         ahead.begin(lambda: 1)
         assert (ahead.take(lambda: 2), ahead.take(lambda: 3)) == (1, 3)
 
-    def test_what_is_old_is_asked_for_again(self) -> None:
+    def test_an_outdated_result_is_requested_again(self) -> None:
         ahead: Ahead[int] = Ahead(fresh_seconds=-1)
         ahead.begin(lambda: 1)
         assert ahead.take(lambda: 2) == 2

@@ -88,7 +88,7 @@ class TestPutIfAbsent:
         assert storage.put_if_absent(f"{bucket}/d", b"x") is CREATED
         assert puts(proxy) == 2
 
-    def test_what_is_said_to_exist_is_looked_at(self, storage: ObjectStorage, proxy: S3Proxy, bucket: str) -> None:
+    def test_a_file_that_reportedly_exists_is_read(self, storage: ObjectStorage, proxy: S3Proxy, bucket: str) -> None:
         """obstore makes one error of 412 and 409; after the one the object is there, after the other perhaps nobody made it."""
         proxy.rule = once(Answer(412, "PreconditionFailed"))
         assert storage.put_if_absent(f"{bucket}/p", b"x") is CREATED
@@ -107,7 +107,7 @@ class TestPutIfAbsent:
         with pytest.raises(Refused, match="no conditional put"):
             storage.put_if_absent(f"{bucket}/f", b"x")
 
-    def test_what_was_never_made_is_no_unknown(self, storage: ObjectStorage, proxy: S3Proxy, bucket: str) -> None:
+    def test_a_put_that_was_never_made_is_not_unknown(self, storage: ObjectStorage, proxy: S3Proxy, bucket: str) -> None:
         proxy.rule = once(Answer(403, "AccessDenied"))
         with pytest.raises(StorageUnavailable, match="AccessDenied"):
             storage.put_if_absent(f"{bucket}/g", b"x")
@@ -121,7 +121,7 @@ class TestPutIfAbsent:
 
 
 class TestReading:
-    def test_a_body_that_is_cut_off_is_asked_for_again(self, storage: ObjectStorage, proxy: S3Proxy, bucket: str) -> None:
+    def test_a_body_that_is_cut_off_is_requested_again(self, storage: ObjectStorage, proxy: S3Proxy, bucket: str) -> None:
         storage.write_new(f"{bucket}/long", b"0123456789" * 1000)
         proxy.rule = once(Fate.CUT_ANSWER, "GET")
         assert storage.read_bytes(f"{bucket}/long") == b"0123456789" * 1000
@@ -194,7 +194,7 @@ def test_more_objects_than_a_page_holds(s3_server: S3Server, storage: ObjectStor
     assert storage.list_directory(f"{bucket}/many") == []
 
 
-def test_markers_of_directories_are_no_files(s3_server: S3Server, storage: ObjectStorage, bucket: str) -> None:
+def test_directory_markers_are_not_files(s3_server: S3Server, storage: ObjectStorage, bucket: str) -> None:
     s3_server.request("PUT", f"/{bucket.removeprefix('s3://')}/marked/")
     assert storage.list_directory(f"{bucket}/marked") == []
 

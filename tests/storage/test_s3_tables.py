@@ -191,7 +191,7 @@ class TestLostAnswers:
         assert (result.attempts, [snapshot.id for snapshot in result.snapshots]) == (1, [2])
         assert again.already_committed and live_names(context) == ["before@0", "mine@0"]
 
-    def test_somebody_elses_snapshot_is_not_taken_for_ours(self, s3_server: S3Server, tmp_path: Path) -> None:
+    def test_a_snapshot_of_another_job_is_not_taken_for_ours(self, s3_server: S3Server, tmp_path: Path) -> None:
         url = f"{s3_server.new_bucket()}/t"
         rival = open_table(url, s3_server.options(), tmp_path)
         with S3Proxy(s3_server.port) as proxy:
@@ -208,7 +208,7 @@ class TestLostAnswers:
         assert (result.attempts, result.snapshots[0].id) == (2, 2)
         assert live_names(rival) == ["mine@0", "theirs@0"]
 
-    def test_a_store_that_goes_away_leaves_the_outcome_open(self, s3_server: S3Server, tmp_path: Path) -> None:
+    def test_a_store_that_becomes_unavailable_leaves_the_outcome_open(self, s3_server: S3Server, tmp_path: Path) -> None:
         with S3Proxy(s3_server.port) as proxy:
             context = open_table(f"{s3_server.new_bucket()}/t", s3_server.options(proxy.endpoint), tmp_path)
 

@@ -58,12 +58,12 @@ def test_the_directory_of_a_living_process_stays(tmp_path: Path, holder: subproc
     assert [path.name.split("-")[2] for path in tmp_path.iterdir()] == ["held"]
 
 
-def test_the_directory_of_a_process_that_ends_goes(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+def test_the_directory_of_a_process_that_ends_is_removed(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     holder.communicate()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_directory_of_a_killed_process_goes_with_the_next_one(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+def test_the_directory_of_a_killed_process_is_removed_by_the_next_one(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     holder.kill()
     holder.wait()
     assert len(list(tmp_path.iterdir())) == 1
@@ -105,7 +105,7 @@ def test_directories_without_a_lock_and_of_others_stay(tmp_path: Path, monkeypat
     assert not (tmp_path / "paimon-cli-without").exists()
 
 
-def test_without_locks_nobody_else_removes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_locks_no_other_job_removes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(descriptor: int, operation: int) -> None:
         raise OSError(37, "no locks available")
 

@@ -117,7 +117,7 @@ def test_first_entries_and_empty_directories(tmp_path: Path) -> None:
     assert remove_empty_directory(memory, "t") is False
 
 
-def test_one_file_that_stays_keeps_no_other() -> None:
+def test_one_file_that_cannot_be_deleted_does_not_stop_the_others() -> None:
     deleted: list[str] = []
 
     class Sticky(MemoryStorage):
@@ -196,7 +196,7 @@ def test_whose_options_they_are() -> None:
 
 
 @pytest.mark.parametrize("key", ["mtime", "LastModified", "last_modified", "updated", "modified", "created"])
-def test_times_as_other_file_systems_tell_them(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_as_other_file_systems_report_them(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = FsspecStorage(f"memory://{uuid.uuid4()}")
     moment = datetime.datetime(2024, 1, 2, tzinfo=datetime.timezone.utc)
     entries: list[dict[str, Any]] = [

@@ -55,7 +55,7 @@ def test_each_scheme_has_its_storage() -> None:
     assert kind_of("webhdfs://node:9870/wh/t") == (HdfsStorage, "webhdfs://node:9870/wh/t")
 
 
-def test_local_storage_is_guarded_only_where_somebody_asks(tmp_path: Path) -> None:
+def test_local_storage_is_guarded_only_on_request(tmp_path: Path) -> None:
     lock = {"lock.enabled": "true", "uri": f"jdbc:sqlite:{tmp_path}/locks"}
     assert isinstance(storage_for_url("/wh/t", {"metastore": "filesystem", "uri": "x"})[0], LocalStorage)
     assert isinstance(storage_for_url("/wh/t", {**lock, "lock.enabled": "false"})[0], LocalStorage)
@@ -96,7 +96,7 @@ def test_an_endpoint_without_a_scheme_is_https() -> None:
     assert StoreSettings.from_options(Service.S3, {}) == StoreSettings(Service.S3)
 
 
-def test_catalog_options_are_told_from_table_options() -> None:
+def test_catalog_options_are_distinguished_from_table_options() -> None:
     catalog = {"s3.secret-key": "x", "fs.gs.token": "y", "uri": "z", "lock.enabled": "true", "lock-acquire-timeout": "1 s"}
     table = {"bucket": "2", "metastore.partitioned-table": "true", "file.format": "parquet"}
     assert split_options({**catalog, **table}) == (catalog, table)

@@ -101,7 +101,7 @@ def test_overwrite_replaces_the_partitions_that_get_rows(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["-D", "-U", "+U"])
-def test_only_inserts_are_taken(tmp_path: Path, kind: str) -> None:
+def test_only_inserts_are_accepted(tmp_path: Path, kind: str) -> None:
     context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1)
     with pytest.raises(BadInput, match=f"an append table takes no \\{kind} rows") as refused:
         write(context, [{"k": 1, "v": "x", "_op": "+I"}, {"k": 1, "v": "x", "_op": kind}])

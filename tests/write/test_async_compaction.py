@@ -171,7 +171,7 @@ def test_threads_compact_beside_and_end_with_the_write(tmp_path: Path, monkeypat
     assert on_disk == flushed | {Path(name).name for name in live_files(context)}, "what was made and consumed meanwhile is gone"
 
 
-def test_a_compaction_that_fails_stops_the_writer_and_is_what_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compaction_that_fails_stops_the_writer_and_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options=FLUSHES)
     write(context, [{"k": 1, "v": "kept"}])
     before = data_files(context)

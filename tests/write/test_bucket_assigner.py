@@ -98,7 +98,7 @@ def test_a_full_partition_takes_new_keys_evenly_and_the_same_each_time() -> None
     assert len(counts) == 3 and counts.min() > 0.9 * counts.max()
 
 
-def test_numbers_of_buckets_end_where_javas_do() -> None:
+def test_numbers_of_buckets_end_where_those_of_java_do() -> None:
     buckets = OpenBuckets({}, Limits(1, None))
     assert buckets.choose(np.arange(32_767, dtype=np.int32)).tolist() == [*range(32_767)]
     with pytest.raises(UsageError, match="more than 32,767 buckets"):

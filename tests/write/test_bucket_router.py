@@ -81,7 +81,7 @@ def test_partitions_whose_directory_names_differ_by_writer_are_refused() -> None
         router_of(schema)
 
 
-def test_pieces_come_in_the_order_asked_for() -> None:
+def test_pieces_come_in_the_requested_order() -> None:
     router = router_of(schema_of({"k": "INT NOT NULL"}, options={"bucket": "3"}))
     batch = pa.record_batch({"k": pa.array(np.random.default_rng(1).permutation(500), pa.int32())})
     falling = np.argsort(-batch["k"].to_numpy(), kind="stable")
@@ -93,7 +93,7 @@ def test_pieces_come_in_the_order_asked_for() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_pieces_are_the_rows_of_each_place_in_the_order_asked_for(seed: int) -> None:
+def test_pieces_are_the_rows_of_each_bucket_in_the_requested_order(seed: int) -> None:
     """Also where rows come grouped by their places already, and where all are of one place."""
     dice = np.random.default_rng(seed)
     schema = schema_of({"p": "INT NOT NULL", "k": "INT NOT NULL", "v": "INT"}, ("p", "k"), ("p",), {"bucket": f"{1 + seed % 3}"})

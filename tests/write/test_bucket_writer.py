@@ -127,7 +127,7 @@ def test_what_is_committed_is_what_flushes_and_compactions_left(tmp_path: Path, 
     assert sorted(storage.deleted) == sorted([*gone, *(f"{name}.index" for name in gone)])
 
 
-def test_a_merged_file_takes_the_place_of_its_newest(tmp_path: Path) -> None:
+def test_a_merged_file_replaces_its_newest_input(tmp_path: Path) -> None:
     """The order of files decides between equal sequence numbers."""
     context = make_table(tmp_path)
     start = [data_file("old", level=5), data_file("a"), data_file("b")]
@@ -152,7 +152,7 @@ def test_a_tree_without_compactions_only_grows(tmp_path: Path) -> None:
     assert not tree.begin_compaction() and not tree.take_result(wait=True) and tree.run_count == 1
 
 
-def test_what_a_compaction_failed_with_is_raised_by_those_who_look(tmp_path: Path) -> None:
+def test_the_error_of_a_compaction_is_raised_by_the_next_call(tmp_path: Path) -> None:
     failures = [ValueError("first"), ValueError("second")]
 
     def fail(context: TableContext, bucket: BucketFiles, gives_up: Callable[[], bool]) -> CommitMessage:
@@ -176,7 +176,7 @@ def test_what_a_compaction_failed_with_is_raised_by_those_who_look(tmp_path: Pat
     compactions.close()
 
 
-def test_what_is_done_in_this_thread_is_done_as_it_is_asked_for() -> None:
+def test_work_in_this_thread_is_done_at_once() -> None:
     done: list[tuple[object, ...]] = []
 
     def work(first: int, *, second: int) -> int:
@@ -213,7 +213,7 @@ def test_leaving_waits_for_what_is_at_work_and_begins_nothing_more(tmp_path: Pat
     assert ended == [0] and running.result() is None
 
 
-def test_who_compacts_is_told_when_nobody_asks_any_more(tmp_path: Path) -> None:
+def test_a_compactor_is_informed_when_its_caller_is_gone(tmp_path: Path) -> None:
     answers: list[bool] = []
 
     def compact_bucket(context: TableContext, bucket: BucketFiles, is_given_up: Callable[[], bool]) -> CommitMessage | None:

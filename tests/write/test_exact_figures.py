@@ -120,7 +120,7 @@ def test_a_write_without_pressure_is_one_flush_and_one_compaction(tmp_path: Path
     assert not of(steps, "stall") and not of(steps, "spill")
 
 
-def test_numbers_begin_behind_what_was_committed(tmp_path: Path) -> None:
+def test_numbers_start_after_the_committed_ones(tmp_path: Path) -> None:
     context, _ = table(tmp_path)
     for first in (0, 1, 700):
         with TableWriter(plan_of(context, first_sequences={(EMPTY_ROW, 0): first})) as writer:
@@ -168,7 +168,7 @@ def test_a_writer_stalls_at_the_stop_trigger_for_as_long_as_the_compaction_takes
     assert [len(offered) for offered in compaction.offered[1:-1]] == [2 if beside else stop] * max(0, compacted - 2)
 
 
-def test_a_writer_goes_on_when_nothing_is_left_to_compact(tmp_path: Path) -> None:
+def test_a_writer_continues_when_nothing_is_left_to_compact(tmp_path: Path) -> None:
     """The triggers may ask for less than the stop trigger does."""
     context, steps = table(tmp_path, write_buffer_size="60 b", write_buffer_spillable="false")
     context = replace(
@@ -187,7 +187,7 @@ def test_a_writer_goes_on_when_nothing_is_left_to_compact(tmp_path: Path) -> Non
     assert sizes == list(range(2, len(sizes) + 2)), "the same files are not offered twice"
 
 
-def test_spills_and_preemptions_are_counted_and_told(tmp_path: Path) -> None:
+def test_spills_and_preemptions_are_counted_and_reported(tmp_path: Path) -> None:
     context, steps = table(tmp_path, bucket=2, write_buffer_size="300 b")
     with TableWriter(plan_of(context)) as writer:
         for start in range(0, 60, 3):
@@ -285,7 +285,7 @@ def test_splits_are_read_in_order_and_progress_is_heard_of(tmp_path: Path, threa
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_split_that_fails_takes_all_files_with_it(tmp_path: Path, threads: int) -> None:
+def test_a_split_that_fails_removes_all_files(tmp_path: Path, threads: int) -> None:
     context, _ = table(tmp_path, bucket=3, write_buffer_size="60 b", write_buffer_spillable="false")
     compaction = Slow()
     plan = replace(plan_of(context, compact_bucket=compaction), splits=((0, 40), (40, 6)), incoming=Batches(context, 40))
@@ -335,7 +335,7 @@ def test_a_plan_needs_only_what_to_write(tmp_path: Path) -> None:
     )
 
 
-def test_other_bucket_counts_are_refused_by_their_place(tmp_path: Path) -> None:
+def test_other_bucket_counts_are_refused_with_their_partition(tmp_path: Path) -> None:
     context, _ = table(tmp_path / "plain")
     plan = plan_of(context, other_bucket_counts={EMPTY_ROW: 4})
     with pytest.raises(UsageError, match=r"^the table was written with 4 buckets, but the table's option says 1") as refused:
@@ -350,7 +350,7 @@ def test_other_bucket_counts_are_refused_by_their_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "most"), [("1 mb", 50), ("600 b", 49), ("1 b", 1)])
-def test_batches_are_taken_in_pieces_that_the_buffer_has_room_for(
+def test_batches_are_added_in_pieces_that_fit_into_the_buffer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str, most: int
 ) -> None:
     context, _ = table(tmp_path, write_buffer_size=size)

@@ -41,7 +41,7 @@ def test_the_fifth_run_brings_a_compaction(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("quiet", [{"write-only": "true"}, {}])
-def test_who_does_not_want_it_gets_none(tmp_path: Path, quiet: dict[str, str]) -> None:
+def test_write_only_tables_are_not_compacted(tmp_path: Path, quiet: dict[str, str]) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options=quiet)
     for number in range(7):
         write(context, [{"k": number, "v": ""}], compaction="inline" if quiet else "none")

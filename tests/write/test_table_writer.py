@@ -191,7 +191,7 @@ def test_threads_write_what_one_thread_writes(tmp_path: Path) -> None:
     assert len(found[0][0]) == len(newest) and all(row == newest[row["s"], row["k"]] for row in found[0][0])
 
 
-def test_a_thread_that_fails_takes_the_files_of_the_others_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_fails_removes_the_files_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=4)
     close, turns = DataFileWriter.close, itertools.count()
 
@@ -207,7 +207,7 @@ def test_a_thread_that_fails_takes_the_files_of_the_others_with_it(tmp_path: Pat
     assert context.snapshots.latest() is None
 
 
-def test_a_bad_row_is_told_when_rows_are_read_ahead(tmp_path: Path) -> None:
+def test_a_bad_row_is_reported_when_rows_are_read_ahead(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=4)
     with pytest.raises(BadInput, match="row 60001"):
         write(context, [*given_rows(), {"k": None, "v": "x"}], threads=2)

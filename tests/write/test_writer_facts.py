@@ -36,7 +36,7 @@ def test_threads_change_nothing(tmp_path: Path, threads: int, compaction: str) -
     assert summary.rows >= 700
 
 
-def test_what_was_flushed_goes_when_a_later_flush_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flushed_files_are_removed_when_a_later_flush_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2, options=SMALL)
     write(context, GIVEN[:10])
     before, closes = data_files(context), []
@@ -64,7 +64,7 @@ def test_tasks_are_added_up() -> None:
     assert Written.of_tasks([]).buffer == BufferUse()
 
 
-def test_a_bucket_of_which_nothing_is_said_neither_waited_nor_lost_anything() -> None:
+def test_a_bucket_without_figures_neither_waited_nor_lost_anything() -> None:
     bucket = WrittenBucket(CommitMessage(b"", 0, 1))
     assert (bucket.stalls, bucket.stall_millis, bucket.wait_millis, bucket.compaction_lost) == (0, 0, 0, None)
     assert BufferUse() == BufferUse(0, 0, 0, 0, 0, 0) and Written() == Written((), BufferUse(), ())
