@@ -1,4 +1,4 @@
-"""Others who commit at the worst moment, and what they leave on disk."""
+"""Other jobs that commit at the worst moment, and the files that they leave."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Act = Callable[[], object]
 
 
 class RivalStorage(LocalStorage):
-    """Before each of our first publications one rival acts; `puts` counts our publications."""
+    """A storage on which one rival acts before each of our first publications. `puts` counts our publications."""
 
     def __init__(self, *acts: Act) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Meddler(LocalStorage):
 
 
 def raising(error: Exception) -> Act:
-    """The storage answers with that error."""
+    """A function that raises this error."""
 
     def act() -> object:
         raise error

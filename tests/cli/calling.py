@@ -1,4 +1,4 @@
-"""What a command answered, for tests that run commands in this process."""
+"""The result of a command, for tests that run commands in this process."""
 
 from __future__ import annotations
 

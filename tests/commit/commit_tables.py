@@ -1,4 +1,4 @@
-"""Small tables, files that exist only on paper, and storages that fail, for tests of the commit."""
+"""Small tables, files that exist only in manifests, and storages that fail, for tests of commits."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def named_manifest_files(context: TableContext) -> set[str]:
 
 
 class Crash(BaseException):
-    """The process is gone: nothing it would still do has an effect."""
+    """The process has died: nothing that it still does has an effect."""
 
 
 @dataclass
@@ -165,7 +165,7 @@ class FaultyStorage:
 
 
 class RemoteStorage(LocalStorage):
-    """A local storage that says it is an object store, so that a commit builds on the snapshot that was seen last."""
+    """A local storage that claims to be an object store, so that a commit builds on the snapshot that was read last."""
 
     is_remote = True
 
@@ -189,7 +189,7 @@ class LyingStorage(LocalStorage):
 
 
 class SteppingClock:
-    """Time that only passes in `sleep`; records how long the sleeps were."""
+    """A clock whose time passes only in `sleep`; records the length of the sleeps."""
 
     def __init__(self, now: int = 1_700_000_000_000) -> None:
         self.now = now

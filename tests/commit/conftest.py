@@ -1,4 +1,4 @@
-"""Hundreds of small commits: waiting for the disk would only make them slow, not more telling."""
+"""Hundreds of small commits: waiting for the disk would only make them slow."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ BY_BUCKET = {"commit.data-conflict-check": "bucket"}
 
 
 class KeepsAll(RivalStorage):
-    """Does not let go of a data file, nor lists a bucket, from the first publication or from the beginning on."""
+    """Deletes no data file and lists no bucket, from the first publication on or from the beginning."""
 
     def __init__(self, *acts: Callable[[], object], from_the_start: bool = False) -> None:
         super().__init__(*acts)

@@ -1,4 +1,4 @@
-"""What snapshots remember of users: the text, its bound, and that no user who has committed counts as new."""
+"""What snapshots record about users: the format, its size limit, and that no user who has committed counts as new."""
 
 from __future__ import annotations
 

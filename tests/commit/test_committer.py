@@ -115,7 +115,7 @@ def test_a_compaction_alone_makes_one_snapshot_whatever_the_table_asks_for(tmp_p
 
 
 class ClosedStorage(LocalStorage):
-    """Publishes nothing, in a way that leaves no doubt about it."""
+    """Refuses every publication, with a clear answer."""
 
     def __init__(self, refusal: PaimonError) -> None:
         super().__init__()

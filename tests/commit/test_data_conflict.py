@@ -1,4 +1,4 @@
-"""The data conflict check: who aborts, who does not, and that it looks at everything since the read, once."""
+"""The data conflict check: which commits abort, and that each snapshot since the read is checked once."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_later_write_to_the_bucket_is_a_conflict(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [BY_BUCKET, BY_PARTITION])
 def test_what_a_commit_only_compacts_is_not_written(tmp_path: Path, options: dict[str, str]) -> None:
-    """A rival has written to the bucket that is compacted beside the rows of another one; no row of its is lost by that."""
+    """A rival has written to the bucket that this commit only compacts; none of its rows is lost."""
     context = make_table(tmp_path / "t", options, partitioned=True)
     theirs(context, "a", where=ONE)
     theirs(context, "b", where=ONE)

@@ -1,4 +1,4 @@
-"""Exactly once: a commit that is repeated, at whatever moment, is found."""
+"""Exactly once: a commit that is repeated at any moment is recognised."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COMMITS = 12
 
 
 class DyingStorage(LocalStorage):
-    """Publishes `lives` snapshots; the process dies before or after it publishes one more."""
+    """Publishes `lives` snapshots; the process dies before or after the next publication."""
 
     def __init__(self, after: bool, lives: int = 0) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def append(context: TableContext, name: str, identity: CommitIdentity = JOB) -> 
 
 
 def rewriting(name: str, before: str = "before") -> CommitMessage:
-    """Both halves: a new file, and another one rewritten."""
+    """A commit with both halves: a new file, and the rewriting of another one."""
     merged = data_file(f"{name}-merged", level=5)
     return CommitMessage(
         EMPTY_ROW, 0, 2, new_files=(data_file(name),), compact_before=(data_file(before),), compact_after=(merged,)
@@ -68,7 +68,7 @@ def rewriting(name: str, before: str = "before") -> CommitMessage:
 
 @pytest.mark.parametrize("more", [0, 1, 3])
 def test_a_faster_repetition_is_recognised_between_attempts(tmp_path: Path, more: int) -> None:
-    """Also when others have committed after it."""
+    """Even if others have committed after it."""
     table = make_table(tmp_path / "t")
     append(table, "before", CommitIdentity("other"))
 
@@ -115,7 +115,7 @@ def test_batches_of_a_user_prove_nothing_about_its_identifiers(tmp_path: Path) -
 
 
 def test_the_append_of_a_repetition_decides_both_halves(tmp_path: Path) -> None:
-    """The loser's compaction would rest on a new file that never gets into the table."""
+    """The loser's compaction would depend on a new file that never gets into the table."""
     table = make_table(tmp_path / "t")
     append(table, "before", CommitIdentity("other"))
     context = make_table(tmp_path / "t", storage=RivalStorage(lambda: append(table, "twin")))
@@ -215,7 +215,7 @@ def expire_all_but_one(context: TableContext) -> None:
 
 
 def forget_users(context: TableContext) -> None:
-    """As other tools leave snapshots: without what ours remember."""
+    """Snapshots as other tools write them: without our record of users."""
     for number in context.snapshots.ids():
         snapshot = context.snapshots.get(number)
         Path(context.layout.snapshot(number)).write_text(replace(snapshot, properties=None).to_json())
@@ -308,7 +308,7 @@ def test_a_branch_knows_what_its_snapshot_knew(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_below_a_gap_proves_nothing(tmp_path: Path) -> None:
-    """A slow writer brought an expired number back and died: its rows are nowhere."""
+    """A slow writer resurrected an expired number and died: its rows are not in the table."""
     context = make_table(tmp_path / "t")
     append(context, "first", OTHER)
     late = context.snapshots.get(1)
@@ -334,7 +334,7 @@ def test_a_snapshot_next_to_but_below_the_earliest_proves_nothing(tmp_path: Path
 
 
 def test_a_stray_snapshot_of_a_huge_number_is_not_counted_up_to(tmp_path: Path) -> None:
-    """It appears between two looks of a commit: nothing says what was committed below it."""
+    """It appears between two reads of a commit: nothing shows what was committed below it."""
     context = make_table(tmp_path / "t")
     append(context, "first", OTHER)
     own = Deduplication(context, JOB)

@@ -1,4 +1,4 @@
-"""Every contradiction between a commit and the latest snapshot is found and named."""
+"""Every contradiction between a commit and the latest snapshot is found and reported."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_dynamic_buckets_have_no_count_to_disagree_on(tmp_path: Path) -> None:
 
 
 def test_a_partition_that_the_commit_does_not_touch_may_disagree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others wrote it; a commit that gives another partition a new count has nothing to do with that."""
+    """Other writers made it so; a commit that gives another partition a new count is not affected."""
     context = make_table(tmp_path / "t", partitioned=True)
     one, two = partition("2024-01-01"), partition("2024-01-02")
     with monkeypatch.context() as unchecked:
@@ -223,7 +223,7 @@ def test_a_partition_that_the_commit_does_not_touch_may_disagree(tmp_path: Path,
 
 
 def test_the_count_of_a_partition_is_searched_in_older_manifests(tmp_path: Path) -> None:
-    """The newest one has other days around it, and says nothing of it."""
+    """The range of the newest one includes the partition, but it has no entry of it."""
     context = make_table(tmp_path / "t", partitioned=True)
     days = [partition(f"2024-01-0{day}") for day in range(1, 6)]
     for written in ([1], [3], [0, 2, 4]):

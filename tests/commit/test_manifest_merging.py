@@ -43,7 +43,7 @@ def test_many_small_manifests_are_folded_at_the_minimum_count(tmp_path: Path) ->
 
 
 def test_a_large_manifest_stays_until_later_ones_have_half_its_entries(tmp_path: Path) -> None:
-    """So a commit of one file costs the same after many files as after few."""
+    """So that a commit of one file costs the same in a large table as in a small one."""
     context = make_table(tmp_path, {"manifest.merge-min-count": "5"})
     committer = Committer(context)
     many = tuple(data_file(f"old{number:03}") for number in range(100))
@@ -63,7 +63,10 @@ def test_a_large_manifest_stays_until_later_ones_have_half_its_entries(tmp_path:
 
 
 def compactions(tmp_path: Path, options: dict[str, str]) -> tuple[list[int], int]:
-    """Forty commits and compactions in four partitions: how many manifests each snapshot names, DELETEs left at the end."""
+    """Forty commits and compactions in four partitions.
+
+    Returns the number of manifests of each snapshot, and the remaining DELETEs.
+    """
     context = make_table(tmp_path, options, partitioned=True)
     committer = Committer(context)
     counts = []
@@ -99,7 +102,7 @@ def test_full_merges_drop_every_delete_that_came_before(tmp_path: Path) -> None:
 
 
 def test_merges_of_manifests_at_their_target_size(tmp_path: Path) -> None:
-    """Every manifest counts as big: only those with deletes, or whose partitions meet one, are rewritten."""
+    """Every manifest counts as large: only those with deletes, or with the partition of a delete, are rewritten."""
     options = {
         "manifest.target-file-size": "1 b",
         "manifest.full-compaction-threshold-size": "1 b",
@@ -156,7 +159,7 @@ SMALL_MANIFESTS = {"manifest.target-file-size": "3 kb", "manifest.full-compactio
 
 @pytest.mark.parametrize("options", [{}, SMALL_MANIFESTS])
 def test_copied_entries_equal_encoded_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
-    """The same manifests, byte by byte, whether entries are decoded one by one or copied by columns."""
+    """Manifests are the same, byte by byte, whether entries are decoded one by one or copied as columns."""
     tables = []
     for number, fewest in enumerate((10**9, 0)):
         monkeypatch.setattr(manifest_table, "_MIN_BLOCKS", fewest)

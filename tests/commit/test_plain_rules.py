@@ -66,7 +66,7 @@ DAYS = [partition(f"2024-01-{day:02}") for day in range(1, 5)]
 
 
 def paper_table(options: dict[str, str] | None = None, *, partitioned: bool = True, **storage: MemoryStorage) -> TableContext:
-    """In memory, at a time that passes by sleeping only."""
+    """A table in memory, on a clock whose time passes only in `sleep`."""
     clock = SteppingClock()
     space = storage.get("storage") or MemoryStorage(f"rules-{next(SPACES)}", clock)
     fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(COLUMNS.items()))
@@ -228,7 +228,7 @@ def test_nothing_of_a_lost_attempt_is_left() -> None:
     """Changes that stay the same keep their manifests; base lists and index manifests go with each attempt."""
 
     class Rivals(MemoryStorage):
-        """Others are faster three times."""
+        """A storage on which others are faster three times."""
 
         wins = 3
 
@@ -303,7 +303,7 @@ def test_time_is_counted_from_the_first_attempt() -> None:
 
 
 def check_line(context: TableContext, meta: ManifestFileMeta) -> list[ManifestEntry]:
-    """The line of a manifest says what is inside."""
+    """Check that the list entry of a manifest agrees with its content."""
     inside = context.manifests.manifest(meta.file_name)
     assert meta.file_size == context.storage.file_size(context.layout.manifest(meta.file_name))
     assert meta.num_added_files == sum(entry.kind == ADD for entry in inside)
@@ -321,7 +321,7 @@ def check_line(context: TableContext, meta: ManifestFileMeta) -> list[ManifestEn
 def plain_merge(
     context: TableContext, metas: list[ManifestFileMeta], inside: dict[str, list[ManifestEntry]]
 ) -> list[str | list[ManifestEntry]]:
-    """What is left: names of manifests that stay, entries of those that are rewritten."""
+    """The result of a merge: the names of manifests that stay, and the entries of those that are rewritten."""
     options = context.options
     target = options.manifest_target_file_size
     changing = [meta for meta in metas if meta.num_deleted_files > 0 or meta.file_size < target]
@@ -447,7 +447,7 @@ def test_overlapping_key_ranges(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_changes_that_fit(seed: int) -> None:
-    """They may delete what lives, add what does not, and keep the key ranges of a level that they fill apart."""
+    """They delete live files, add new ones, and keep the key ranges within a level disjoint."""
     dice = random.Random(seed)
     context = paper_table({"bucket": "2"}, partitioned=False)
 
@@ -584,7 +584,7 @@ def test_files_that_came_since_a_message_was_begun() -> None:
 
 
 def past(dice: random.Random) -> tuple[TableContext, list[Snapshot]]:
-    """Snapshots of some users, newest last; some of them note who committed before."""
+    """Snapshots of some users, newest last; some of them record the users of earlier commits."""
     context = paper_table()
     first, listed = dice.choice([1, 1, 3]), []
     for number in range(first, first + dice.randint(1, 6)):
@@ -748,7 +748,7 @@ def test_what_a_snapshot_notes_of_its_commit(is_recorded: bool) -> None:
 
 
 def test_an_attempt_whose_snapshot_expires_meanwhile_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With new files under new names: those of the first attempt are gone."""
+    """With new files under new names: those of the first attempt were deleted."""
     context = paper_table()
     Committer(context).commit([CommitMessage(DAYS[0], 0, 2, (data_file("old"),))], ME)
     calls = []

@@ -23,7 +23,7 @@ def message(name: str) -> CommitMessage:
 
 
 class SleepyStorage(LocalStorage):
-    """Lets others work after its put of snapshot 2, and again when it looks for a snapshot for the first time after that."""
+    """Lets others work after its put of snapshot 2, and again before it searches for a snapshot for the first time after that."""
 
     def __init__(self, after_put: Callable[[], None], later: Callable[[], None] = lambda: None) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ def test_what_is_left_may_hold_nothing_but_our_own_files(tmp_path: Path, expired
 
 @pytest.mark.parametrize("own_list_stays", [True, False])
 def test_the_successor_expires_while_the_writer_reads_it(tmp_path: Path, own_list_stays: bool) -> None:
-    """What is left shows that it was built on ours; the writer still knows its own manifests, whether their list stays or not."""
+    """What remains shows that it was built on ours; the writer still knows its own manifests, even if their list is gone."""
     commit_as_others(tmp_path, "before")
     own: list[str] = []
 
@@ -111,7 +111,7 @@ def test_the_successor_expires_while_the_writer_reads_it(tmp_path: Path, own_lis
 
 
 def test_a_late_snapshot_that_an_expiry_has_removed_is_not_a_success(tmp_path: Path) -> None:
-    """The number was others', and had expired, when ours was put there; before we looked, an expiry removed it as a stranger."""
+    """Others had used the number, and it had expired, when we put our snapshot; an expiry removed ours before we read it."""
     commit_as_others(tmp_path, "before")
 
     class LateStorage(LocalStorage):
@@ -132,7 +132,7 @@ def test_a_late_snapshot_that_an_expiry_has_removed_is_not_a_success(tmp_path: P
 
 
 def test_a_successor_that_does_not_show_our_changes_decides_nothing(tmp_path: Path) -> None:
-    """It may have been built on another snapshot of our number, or have rewritten our manifests: that is unknown."""
+    """It may have been built on another snapshot with our number, or have rewritten our manifests: the outcome is unknown."""
     commit_as_others(tmp_path, "before")
     ours = tmp_path / "snapshot" / "snapshot-2"
 

@@ -43,7 +43,7 @@ def back_to_1(folder: Path) -> None:
 
 
 def commit_late(folder: Path, before_put: Callable[[], None], after_put: Callable[[], None] = lambda: None) -> list[int]:
-    """The snapshots that the commit made."""
+    """Commit late. Returns the snapshots that the commit made."""
     context = make_table(folder, storage=LateStorage(before_put, after_put))
     return [s.id for s in Committer(context).commit([message("mine")], CommitIdentity("me")).snapshots]
 
@@ -87,7 +87,7 @@ def test_an_expiry_is_not_a_rollback(tmp_path: Path) -> None:
 
 
 def bring_back(folder: Path, number: int) -> None:
-    """The put of a slow writer whose number has been used and has expired."""
+    """Put the snapshot of a slow writer whose number has been used and has expired."""
     content = (folder / "snapshot" / "snapshot-4").read_text().replace('"id" : 4', f'"id" : {number}').replace('"me"', '"slow"')
     (folder / "snapshot" / f"snapshot-{number}").write_text(content)
 

@@ -17,7 +17,7 @@ OPTIONS = {"manifest.merge-min-count": "8", "commit.max-retries": "50"}
 
 
 def write(folder: str, commits: int, writer: int) -> int:
-    """Commit one file after the other as one of the writers; how many attempts it took."""
+    """Commit one file after the other as one of the writers. Returns the number of attempts."""
     context = make_table(Path(folder), OPTIONS)
     spent = 0
     for number in range(commits):

@@ -13,7 +13,7 @@ from tests.commit.commit_tables import SteppingClock, make_table
 
 
 class Dice:
-    """Always the same throw."""
+    """A random source that always returns the same number."""
 
     def __init__(self, throw: float) -> None:
         self.throw = throw

@@ -21,7 +21,7 @@ ME = CommitIdentity("me")
 
 
 class Stubborn(LocalStorage):
-    """Lets no file go, and notes which were to."""
+    """Deletes no file, and records which ones should have been deleted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ def test_identities(tmp_path: Path) -> None:
 
 
 def test_one_bucket_and_two_do_not_go_together(tmp_path: Path) -> None:
-    """Unless all that was written for the other count goes with the change."""
+    """Unless the change removes all files of the other count."""
     context = make_table(tmp_path / "t")
     old, other = data_file("old"), data_file("other", 20, 29)
     Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 1, (old, other))], ME)

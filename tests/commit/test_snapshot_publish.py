@@ -1,4 +1,4 @@
-"""Who won? Answers that get lost, come late, or lie."""
+"""Which writer won, if responses are lost, late or false."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_number_that_others_used_and_expired_is_not_revived(tmp_path: Path) ->
     rival = make_table(tmp_path / "t")
 
     class SlowStorage(LocalStorage):
-        """Between the check and the put, others publish three snapshots and expire the first two."""
+        """A storage on which others, between the check and the put, publish three snapshots and expire the first two."""
 
         slept = False
 
@@ -128,7 +128,7 @@ def test_a_storage_without_safe_commits_is_left_as_it_was(tmp_path: Path) -> Non
 
 
 class Failing(LyingStorage):
-    """As scripted, until the call of this name about snapshots, from the second put on: then it is unavailable."""
+    """A scripted storage that becomes unavailable at the call with this name about snapshots, from the second put on."""
 
     def __init__(self, script: list[tuple[bool, PutOutcome]], call: str, puts: int) -> None:
         super().__init__(script)

@@ -74,7 +74,7 @@ def test_one_of_two_compactions_that_mark_rows_wins(tmp_path: Path) -> None:
 
 
 def test_a_rewrite_that_has_not_seen_a_new_vector_is_refused(tmp_path: Path) -> None:
-    """The job at the top level copies rows that the other has marked meanwhile: both files are still live."""
+    """The job at the top level copies rows that the other one marks meanwhile: both files are still live."""
     context = filled(tmp_path)
     commit(context, compacted(context))
     rewrite = compacted(context, "full")
@@ -90,7 +90,7 @@ def test_a_rewrite_that_has_not_seen_a_new_vector_is_refused(tmp_path: Path) -> 
 
 
 def test_a_vector_of_a_removed_file_is_refused(tmp_path: Path) -> None:
-    """The other way round: the marks would dangle, and the old rows show again in the copy."""
+    """The reverse: the marks would have no file, and the old rows would show again in the copy."""
     context = filled(tmp_path)
     commit(context, compacted(context))
     rewrite = compacted(context, "full")
@@ -105,7 +105,7 @@ def test_a_vector_of_a_removed_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_marks_of_a_file_that_another_engine_has_removed_are_refused(tmp_path: Path) -> None:
-    """The vectors are as they were read; only the file is not."""
+    """The vectors have not changed since they were read; only the file was removed."""
     context = filled(tmp_path)
     marking = compacted(context)
     gone = next(file for file in buckets(context)[0].files if file.level and context.key_of(file.min_key) == (0,))
@@ -146,7 +146,7 @@ def test_a_bucket_gets_no_second_file_of_vectors(tmp_path: Path) -> None:
 
 
 def picked(context: TableContext, file: int, level: int) -> CommitMessage:
-    """A compaction of one file of level 0, as by a writer that knows of its own files only."""
+    """A compaction of one file of level 0, as by a writer that knows only its own files."""
     (found,), snapshot = buckets(context), context.snapshots.latest()
     assert snapshot is not None
     task = plan_bucket(context, found, "full", snapshot.id)

@@ -189,7 +189,7 @@ def test_partitions_and_older_schemas_are_compacted_apart_and_together(tmp_path:
 
 
 def test_appends_meanwhile_lose_nothing(tmp_path: Path) -> None:
-    """As apache/paimon issue 7595 asks: the compaction replaces what it has read, and nothing else."""
+    """The subject of apache/paimon issue 7595: the compaction replaces what it has read, and nothing else."""
     context = written(tmp_path, 3, bucket=-1)
     (task,) = plan_compaction(context, CompactRequest("full")).tasks
     message = run_compaction(context, task)

@@ -1,4 +1,4 @@
-"""Compactions keep the rows, take out what they may, and give bounded runs."""
+"""Compactions keep the rows, drop what they may, and bound the number of runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRITE_ONLY = {"write-only": "true"}
 
 
 def random_commits(context: TableContext, seed: int, commits: int) -> dict[int, dict[str, Any]]:
-    """Random upserts and deletes; returns what the table must hold."""
+    """Write random upserts and deletes. Returns the rows that the table must hold."""
     r = random.Random(seed)
     expected: dict[int, dict[str, Any]] = {}
     for _ in range(commits):

@@ -67,7 +67,7 @@ def test_a_task_is_made_of_little(tmp_path: Path) -> None:
 
 
 def written(folder: Path, **options: str) -> tuple[TableContext, list[Step], BucketFiles]:
-    """Three files that overlap, in one bucket."""
+    """A table with three overlapping files in one bucket."""
     named = {key.replace("_", "-"): value for key, value in options.items()}
     context = make_table(folder / "t", COLUMNS, ["k"], options={"write-only": "true", **named})
     for number in range(3):
@@ -216,7 +216,7 @@ def test_a_bucket_of_a_partition_is_compacted_in_its_directory(tmp_path: Path) -
 
 
 def lost(context: TableContext, bucket: BucketFiles, number: int = 0) -> Path:
-    """A file of the bucket, taken away."""
+    """Delete a file of the bucket. Returns its path."""
     path = Path(context.data_file_path(*bucket.bucket_id, bucket.files[number]))
     path.unlink()
     return path
@@ -249,7 +249,7 @@ def test_a_writers_compaction_of_a_partition_that_others_dropped_is_a_conflict(t
 
 @pytest.mark.parametrize("case", ["it is live", "it is damaged", "it is this writer's own"])
 def test_a_file_that_a_writers_compaction_should_be_able_to_read_is_damaged(tmp_path: Path, case: str) -> None:
-    """Whether others have compacted the bucket meanwhile or not."""
+    """Whether others have compacted the bucket in the meantime or not."""
     context, _, bucket = partitioned(tmp_path)
     path, stamp = lost(context, bucket), STAMP
     if case != "it is live":

@@ -61,7 +61,7 @@ def row(k: int, n: int | None = 0, s: int | None = 0, v: str | None = "") -> Row
 
 
 class Oracle:
-    """What a merge of all rows ever written gives, row by row."""
+    """The result of a merge of all rows ever written, row by row."""
 
     def __init__(self, engine: str) -> None:
         self.engine = engine
@@ -195,7 +195,7 @@ def shown_value(context: TableContext, key: int) -> list[str]:
 
 
 def test_a_late_commit_of_older_rows_loses_to_the_file_above_it(tmp_path: Path) -> None:
-    """Only one row of level 0 is older than the file above; the others are newer."""
+    """Only one row of level 0 is older than the file above it; the others are newer."""
     context = with_large_file_on_top(tmp_path / "t", [row(1, v="first")])
     late, file = tmp_path / "late.jsonl", StageFile(str(tmp_path / "late.json"))
     late.write_text(json.dumps(row(1, v="late")) + "\n")

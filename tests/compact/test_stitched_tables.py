@@ -43,7 +43,7 @@ def given(first: int) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Row counts of the files that were copied; any size is worth it."""
+    """The row counts of the files that were copied; files of any size are copied."""
     counts: list[int] = []
     real = DataFileWriter.copy
 
@@ -207,7 +207,7 @@ def test_row_groups_do_not_exceed_what_readers_can_number(
 
 
 def foreign(context: TableContext, chosen: int) -> None:
-    """Give some files the form of another writer, which keeps the same rows in the same number of bytes as said."""
+    """Give some files the form of another writer, with the same rows and of the recorded size."""
     for name in sorted(live_files(context))[:chosen]:
         path = Path(context.layout.root) / name
         pq.write_table(pq.read_table(path), path, compression="zstd", store_schema=True)

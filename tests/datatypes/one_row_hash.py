@@ -1,4 +1,4 @@
-"""The hashes of one row, step by step: what the hashes of whole columns are compared with."""
+"""The hashes of one row, step by step, to compare the hashes of whole columns with."""
 
 from __future__ import annotations
 

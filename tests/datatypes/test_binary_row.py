@@ -45,7 +45,7 @@ def test_rows_of_the_main_branch() -> None:
 
 
 def test_rows_of_0_9() -> None:
-    """Projections have no row kind and reserve room, as we do; the other rows only count where both ways give the same."""
+    """Projections have no row kind and reserve space, as we do; the other rows count only if both ways give the same bytes."""
     projected = plain = unreserved = 0
     for line in load("binary_row"):
         types, row = parsed(line)

@@ -1,4 +1,4 @@
-"""Columns as text: what Arrow makes of them is what one value after the other gives."""
+"""Columns as text: Arrow's result equals that of formatting one value after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types as values: equal by what they say, pickled as such, and open to what lies inside them."""
+"""Types as values: equality, pickling, and access to inner types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of floating numbers as Java before 19 prints them (all values here were printed by a JDK 17)."""
+"""Floating-point numbers as Java before 19 prints them (all values here were printed by a JDK 17)."""
 
 from __future__ import annotations
 

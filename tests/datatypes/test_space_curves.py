@@ -1,4 +1,4 @@
-"""z-order and Hilbert keys: the bytes of Java 1.4 (ZIndexer, HilbertIndexer) for these rows, and what they are good for."""
+"""z-order and Hilbert keys: the bytes of Java 1.4 (ZIndexer, HilbertIndexer) for these rows, and their effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The packed sort against NumPy's lexsort, which it stands for."""
+"""The packed sort against NumPy's lexsort, which it replaces."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Every storage call of every operation goes wrong once, in every way a storage can: what must still hold, holds."""
+"""Every storage call of every operation fails once, in every way that a storage can fail: the guarantees must still hold."""

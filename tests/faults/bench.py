@@ -1,4 +1,4 @@
-"""A table whose storage can be set back to a saved state, and the actors that work on it: everything repeats exactly."""
+"""A table whose storage can be reset to a saved state, and the actors that work on it: all runs are repeatable."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Bench:
         return {path: self.inner.read_bytes(path) for path in self._paths(self.base)}
 
     def load(self, image: Image, lives: int = HEALTHY) -> None:
-        """Set everything back; `lives` is how many healthy actors the image has seen."""
+        """Reset everything. `lives`: the number of healthy actors that the image has seen."""
         self.lives = lives
         self.inner.delete_directory(self.base)
         for path, data in image.items():
@@ -107,7 +107,7 @@ class Bench:
 
 @dataclass
 class Actor:
-    """A process: its own storage, a clock that only its own sleeps move, names that tell its number (`life`)."""
+    """A process: its own storage, a clock that only its own sleeps move, and names that contain its number (`life`)."""
 
     bench: Bench
     storage: Storage
@@ -140,7 +140,10 @@ class Actor:
         return run_compact(self.context(branch=branch), CompactRequest(**request), LocalEngine(), NoProgress())
 
     def rows(self, snapshot_id: int | None = None, *, level_0: bool = False) -> Rows:
-        """What readers see; with `level_0` also what they see only when it is compacted. A key that is there twice shows both."""
+        """The rows that readers see; with `level_0`, also those that they see only after a compaction.
+
+        A repeated key is in it twice.
+        """
         context = self.context().with_level_0() if level_0 else self.context()
         found: Rows = {}
         for row in read_rows(context, ("k", "v"), snapshot_id):
@@ -149,7 +152,7 @@ class Actor:
 
 
 class CountedRandom:
-    """UUIDs that tell who made them and when."""
+    """UUIDs that show which actor made them, and when."""
 
     def __init__(self, life: int) -> None:
         self._life = life
@@ -164,7 +167,7 @@ class CountedRandom:
 
 
 def digest(image: Image) -> str:
-    """Equal for equal images."""
+    """A digest that is equal for equal images."""
     whole = hashlib.blake2b(digest_size=16)
     for path, data in sorted(image.items()):
         whole.update(f"{path}\0{len(data)}\0".encode() + data)

@@ -1,4 +1,4 @@
-"""Actors whose clocks go back and forth between any two looks, and what a table must be all the same."""
+"""Actors whose clocks jump back and forth between any two readings, and what a table must hold nevertheless."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOW = 1_700_000_000_000
 
 @dataclass
 class JumpingClock:
-    """At each call right, or a moment, an hour or ten years too early or too late."""
+    """A clock that is right at each call, or a moment, an hour or ten years too early or too late."""
 
     dice: random.Random
 
@@ -75,7 +75,7 @@ class ClockTrial:
                 self.known[snapshot.id] = self.known[max(self.known)]
 
     def expire(self) -> None:
-        """By age: however late it thinks it is, the newest stay."""
+        """Expire by age: whatever the time seems to be, the newest snapshots stay."""
         if self.known:
             least = self.dice.randint(1, 4)
             gone = expire_snapshots(self.context(), Retention(least, 1 << 31, HOUR, None)).snapshots
@@ -107,7 +107,7 @@ class ClockTrial:
             )
 
     def check(self) -> None:
-        """Every version has its rows, times never go back, a time names the newest version of then, no file is lost or left."""
+        """Every version has its rows, times never go back, a time names the newest version then, no file is lost or left over."""
         context = self.bench.healthy().context()
         assert context.snapshots.ids() == sorted(self.known)
         for number, expected in self.known.items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class Kind(enum.Enum):
-    """A crash ends the actor: whatever it still does has no effect. Values are what a replay line says."""
+    """A crash ends the actor: what it still does has no effect. The values are used in replay lines."""
 
     FAIL_BEFORE = "fail-before"
     FAIL_AFTER = "fail-after"
@@ -34,7 +34,7 @@ LENGTHS = ("none", "one", "half", "most")
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong with call number `call` of an actor; `detail` chooses among the forms of a kind."""
+    """The fault of call number `call` of an actor. `detail` chooses among the forms of a kind."""
 
     call: int
     kind: Kind
@@ -79,6 +79,6 @@ def forms(operation: str) -> tuple[Form, ...]:
 
 
 def cut(data: bytes, length: str) -> bytes:
-    """The beginning of some bytes, never all of them."""
+    """A proper prefix of some bytes."""
     size = len(data)
     return data[: {"none": 0, "one": min(1, max(size - 1, 0)), "half": size // 2, "most": max(size - 1, 0)}[length]]

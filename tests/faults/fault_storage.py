@@ -17,7 +17,7 @@ NoteCall = Callable[[int, str, str], "Fault | None"]
 
 
 class Crash(BaseException):
-    """The actor is dead."""
+    """The actor has died."""
 
 
 def planned(faults: Sequence[Fault]) -> NoteCall:
@@ -299,5 +299,5 @@ class _Output(io.RawIOBase):
 
 
 def _by_age(status: FileStatus) -> list[object]:
-    """Names of one directory count upwards: 10 is newer than 9."""
+    """A sort key of the numbered names in a directory: 10 is newer than 9."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", status.name)]

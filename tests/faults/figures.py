@@ -1,4 +1,4 @@
-"""Counts of runs with faults, and what went wrong in them."""
+"""The numbers of runs with faults, and what went wrong in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operation is: what it does to a table, and how to see in the table that it was done."""
+"""An operation: what it does to a table, and how the table shows that it was done."""
 
 from __future__ import annotations
 

@@ -88,12 +88,12 @@ def write_checked(actor: Actor) -> None:
 
 
 def write_inline(actor: Actor) -> None:
-    """One commit of two snapshots: the rows, and the compaction that they set off in their writer."""
+    """One commit of two snapshots: the rows, and the compaction that they trigger in their writer."""
     write_job(actor, EAGER)
 
 
 def write_inline_over_compactions(actor: Actor) -> None:
-    """Each flush is compacted at once: files that no snapshot ever names come and go."""
+    """Each flush is compacted at once: files that no snapshot ever names are created and deleted."""
     write_job(actor, {**EAGER, **FLUSHING})
 
 
@@ -117,7 +117,7 @@ class _StageFile(StageFile):
 
 
 def stage_and_commit(actor: Actor) -> None:
-    """Both phases of a write, or what is left to do of them."""
+    """Both phases of a write, or the rest of them."""
     file = _StageFile(f"{actor.bench.base}/staged/job.json", actor.storage)
     context = actor.context()
     if not file.exists():
@@ -257,7 +257,7 @@ def rows_of_branch(rows: Rows) -> Rows:
 
 
 def clean(actor: Actor) -> None:
-    """No other job writes, so that all files count as old."""
+    """No other job writes, so all files count as old."""
     context = actor.context()
     remove_orphans(context, find_orphans(context, 1 << 60, force=True), delete_files(context))
 

@@ -1,4 +1,4 @@
-"""What takes something away, or puts a damaged history right: operations and their marks for `operations`."""
+"""Operations that remove something, or repair a damaged history, and how the table shows that they were done."""
 
 from __future__ import annotations
 

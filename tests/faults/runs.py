@@ -1,4 +1,4 @@
-"""Runs an operation with faults and judges what is left; one line describes a run and repeats it.
+"""Runs an operation with faults and checks the result; one line describes a run and repeats it.
 
     python -m tests.faults.runs "write-after-rival: 17 short-read half, 20 crash-before"
 
@@ -91,7 +91,7 @@ class FaultRuns:
         return storages
 
     def _hidden_error(self, storage: FaultStorage, told: str) -> Iterator[str]:
-        """A fault that meets the removal of files must not take the place of the error that led to it."""
+        """A fault during the removal of files must not hide the error that led to it."""
         if not storage.hit:
             return
         *causes, last = storage.hit
@@ -176,7 +176,7 @@ def _misdeeds(storage: FaultStorage, outcome: Outcome) -> Iterator[str]:
 
 
 def _altogether(outcomes: Sequence[Outcome]) -> Outcome:
-    """What an observer of all lives knows: it was done, it was not, or either may be."""
+    """What an observer of all lives knows: the operation was done, was not done, or may have been done."""
     if Outcome.DONE in outcomes:
         return Outcome.DONE
     return outcomes[0] if len(set(outcomes)) == 1 else Outcome.UNKNOWN

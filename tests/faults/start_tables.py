@@ -1,4 +1,4 @@
-"""The tables that operations begin with; each returns the rows that it holds."""
+"""The tables that operations start with. Each function returns the rows of its table."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def branched(bench: Bench) -> Rows:
 
 
 def parted(bench: Bench) -> Rows:
-    """Main has gone its own way since."""
+    """Main has diverged since."""
     rows = branched(bench)
     bench.healthy().write({9: "main"}, commit_user="main")
     return {**rows, 9: "main"}

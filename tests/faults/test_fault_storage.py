@@ -1,4 +1,4 @@
-"""The storage of the fault tests does what its kinds of faults say."""
+"""The storage of the fault tests does what its kinds of faults promise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Faults, alone or in pairs, that once lost something, named by what they hit, since numbers of calls change."""
+"""Faults, alone or in pairs, that once lost something.
+
+They are described by the calls that they hit, because numbers of calls change.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A power cut at any system call of the local storage: what a call had promised on return is still there."""
+"""A power cut at any system call of the local storage: what a call had promised when it returned still holds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Disk:
                 self._bytes[os.fstat(descriptor).st_ino] = source.read()
 
     def survivors(self) -> dict[str, bytes]:
-        """Files by path below the root, as they are after the power has come back."""
+        """Path below the root -> content, as after the power has come back."""
         return dict(self._below(self.root))
 
     def _below(self, directory: str) -> Iterator[tuple[str, bytes]]:

@@ -1,4 +1,4 @@
-"""A checker that finds nothing must be shown able to find: shipped code with a bug planted into it fails the same runs."""
+"""A checker that finds nothing must be shown to work: the same runs fail on shipped code with a planted bug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold after a run, seen through a healthy storage; the answer is a list of complaints."""
+"""What must hold after a run, checked through a healthy storage. The result is a list of complaints."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Run:
 
 
 def complaints(bench: Bench, run: Run) -> list[str]:
-    """Look, repeat the operation, go on working, remove orphans, and look again."""
+    """Check the table, repeat the operation, continue to work, remove orphans, and check again."""
     try:
         return [*_look(bench, run), *_go_on(bench, run)]
     except (PaimonError, FileNotFoundError) as error:
@@ -126,7 +126,7 @@ def _old_versions(bench: Bench, context: TableContext) -> Iterator[str]:
 
 
 def reachable(context: TableContext) -> set[str]:
-    """Every file that belongs to the table: all else may be deleted."""
+    """All files that belong to the table; all others may be deleted."""
     branches = BranchList(context.storage, context.layout).names()
     return set().union(*(_reachable(context.at_branch(name)) for name in (MAIN_BRANCH, *branches)))
 

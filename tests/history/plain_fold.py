@@ -1,4 +1,4 @@
-"""The live files among manifest entries, found entry by entry: the model for tables of files."""
+"""The live files among manifest entries, found entry by entry: a model of file tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from paimon_cli.metadata.data_file import ADD, DELETE, FileIdentity, ManifestEnt
 
 
 def plain_live(batches: Iterable[Sequence[ManifestEntry]]) -> list[ManifestEntry]:
-    """An ADD is live unless a DELETE of the same identity stands anywhere."""
+    """The live files: an ADD without a DELETE of the same identity anywhere."""
     entries = [entry for batch in batches for entry in batch]
     deleted = {entry.identity for entry in entries if entry.kind == DELETE}
     return [entry for entry in entries if entry.kind == ADD and entry.identity not in deleted]

@@ -1,4 +1,4 @@
-"""Buckets of tables of real writers, and the storage calls that reading them takes."""
+"""Buckets of tables of other writers, and the storage calls that reading them takes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TABLES = [golden for golden in GOLDENS if golden.name.startswith(("dv_", "deleti
 def test_the_first_access_reads_every_manifest(
     golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    """By a process that knows no manifest yet, and again by the same."""
+    """By a process that has not read any manifest, and again by the same process."""
     monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", many)
     monkeypatch.setattr(manifest_cache, "_MANY_IN_TOTAL", many)
     url = str(golden_table(golden.writer, golden.name, tmp_path))
@@ -76,7 +76,7 @@ def test_buckets_hold_the_live_entries(golden: Golden, tmp_path: Path) -> None:
 
 
 class CountingFilter(FileFilter):
-    """Wants everything, and counts the files of each partition."""
+    """A filter that accepts everything, and counts the files of each partition."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class CountingFilter(FileFilter):
 
 
 def test_a_schema_that_vanishes_is_passed_over(tmp_path: Path) -> None:
-    """It was listed; those below are looked at instead."""
+    """It was listed; earlier ones are read instead."""
 
     class Vanishing(LocalStorage):
         def read_bytes(self, path: str) -> bytes:
@@ -118,7 +118,7 @@ def test_requested_buckets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_snapshots_that_a_listing_may_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """All of a short range; of a long one those listed, and those in gaps that are not too long."""
+    """All numbers of a short range; of a long one, those listed, and those in gaps that are not too long."""
     monkeypatch.setattr(snapshots_and_schemas, "LONGEST_GAP", 3)
     dice = random.Random(seed)
     listed = sorted(dice.sample(range(1, 40), dice.randint(1, 12)))
@@ -133,7 +133,7 @@ def test_snapshots_that_a_listing_may_hide(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_what_is_known_has_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As columns or objects, so that what is kept stays within bounds."""
+    """The size of columns or objects is known, so that the cache stays within its limit."""
     url = str(golden_table("java-0.9", "dedup_partitioned", tmp_path))
     for many in (0, 10**9):
         monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", many)
@@ -151,7 +151,7 @@ def test_what_is_known_has_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_limited_number_of_entries_is_kept_as_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the objects of the buckets that were read last are kept; others are created again."""
+    """Only the objects of the buckets that were read last are cached; others are created again."""
     context = make_table(tmp_path, {"bucket": "4"})
     messages = [CommitMessage(EMPTY_ROW, bucket, 4, (data_file(f"f{bucket}"),)) for bucket in range(4)]
     Committer(context).commit(messages, CommitIdentity("me"))

@@ -1,4 +1,4 @@
-"""The live files of a table are those of the plain fold over entries."""
+"""The live files of a file table are those of a plain fold over its entries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARTITIONS = [bytes([number]) * size for number, size in ((1, 20), (2, 20), (3, 
 
 
 def random_entries(source: random.Random, count: int, names: int) -> list[ManifestEntry]:
-    """Few names, so that DELETEs meet ADDs, of many lengths; some with what seldom belongs to an identity."""
+    """Random entries with few names, so that DELETEs match ADDs, of many lengths; some with rare parts of an identity."""
     entries = []
     for number in range(count):
         chosen = source.randrange(names)

@@ -1,4 +1,4 @@
-"""What a commit is checked against is what lives in its buckets, from however many manifests it has read before."""
+"""A commit is checked against the live files of its buckets, whichever manifests were cached before."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SELDOM = [{"extra_files": ("x",)}, {"embedded_file_index": b"\0\1"}, {"external_
 
 @dataclass
 class History:
-    """Manifests come and are merged away; each snapshot names some of them. What is deleted may never have been added."""
+    """Manifests are added and merged; each snapshot names some of them. Deleted files may never have been added."""
 
     context: TableContext
     source: random.Random
@@ -58,7 +58,7 @@ class History:
 
 
 def plainly(context: TableContext, snapshot: Snapshot, places: list[BucketId]) -> LiveBuckets:
-    """All entries are read; an ADD lives unless a DELETE of its identity stands anywhere."""
+    """The live files if all entries are read: an ADD without a DELETE of its identity anywhere."""
     entries = [e for batch in context.manifests.entries(context.manifests.manifests_of(snapshot)) for e in batch]
     deleted = {entry.identity for entry in entries if entry.kind == DELETE}
     alive = [entry for entry in entries if entry.kind == ADD and entry.identity not in deleted]
@@ -68,7 +68,7 @@ def plainly(context: TableContext, snapshot: Snapshot, places: list[BucketId]) -
 
 
 def assert_counts(found: LiveBuckets, expected: LiveBuckets) -> None:
-    """A count is reported as it was added, whether files with it are left or not."""
+    """Check the reported bucket counts: those of all ADDs, whether their files are still live or not."""
     for day, counts in expected.bucket_counts.items():
         told = set(found.bucket_counts.get(day, ()))
         assert told == counts or (not counts and len(told) == 1)
@@ -77,7 +77,7 @@ def assert_counts(found: LiveBuckets, expected: LiveBuckets) -> None:
 @pytest.mark.parametrize("few", [10**9, 100, 0])
 @pytest.mark.parametrize("max_bytes", [1 << 20, 60_000])
 def test_the_live_files_of_some_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, max_bytes: int) -> None:
-    """However manifests are read, and however many of them are remembered."""
+    """However manifests are read, and however many of them are cached."""
     monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", few)
     monkeypatch.setattr(manifest_cache, "_MANY_IN_TOTAL", few)
     monkeypatch.setattr(manifest_cache, "_MAX_BYTES", max_bytes)
@@ -189,7 +189,7 @@ def test_a_manifest_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_a_process_has_written_it_does_not_read(tmp_path: Path) -> None:
-    """The manifests of its own commits are known with the very entries that others read from them."""
+    """The cached manifests of its own commits have the same entries as those that others read."""
     context, compared = make_table(tmp_path, partitioned=True), 0
     for snapshot in History(context, random.Random(6)).snapshots(12):
         for meta in context.manifests.manifests_of(snapshot):

@@ -70,7 +70,7 @@ def test_missing_buckets_are_distinguished_from_empty_ones(tmp_path: Path) -> No
 
 
 class NotingFilter(FileFilter):
-    """Notes the files that it hears of; keeps one manifest only if it is named."""
+    """A filter that records the files reported to it, and keeps only the named manifest, if there is one."""
 
     def __init__(self, buckets: list[int] | None = None, manifest: str | None = None) -> None:
         super().__init__(buckets=buckets)
@@ -85,7 +85,7 @@ class NotingFilter(FileFilter):
 
 
 def test_manifests_of_other_buckets_are_not_read(tmp_path: Path) -> None:
-    """A filter that drops manifests does not hear of the files in them."""
+    """Files in dropped manifests are not reported to the filter."""
     context = commit_tables.make_table(tmp_path / "t")
     for number in range(4):
         message = CommitMessage(EMPTY_ROW, number, 4, new_files=(commit_tables.data_file(f"f{number}"),))

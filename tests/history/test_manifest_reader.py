@@ -1,4 +1,4 @@
-"""Live files of snapshots: what the tables of real writers hold, and what happens when files go missing."""
+"""Live files of snapshots: those of other writers' tables, and what happens when files go missing."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_missing_manifest_is_damage_but_not_if_its_snapshot_expired(tmp_path: 
 
 
 class Counting(LocalStorage):
-    """Notes which files are read, and from which threads."""
+    """Records which files are read, and by which threads."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Partitions as a user types them, for every type that a partition column may have."""
+"""Partitions as a user types them, for all types of partition columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which snapshots there are, whatever the hints say, and also while other jobs delete some."""
+"""Finding snapshots, even if hints are wrong, and while other jobs delete some."""
 
 from __future__ import annotations
 

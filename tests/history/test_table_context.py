@@ -130,7 +130,7 @@ def test_metadata_alone_loads_no_arrow_and_no_avro(module: str) -> None:
 
 
 def test_options_follow_the_names_that_columns_had(tmp_path: Path) -> None:
-    """A column that orders or aggregates was renamed since: the past is merged by the same rules."""
+    """A column that orders or aggregates rows was renamed since: the past is merged by the same rules."""
     options = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum", "sequence.field": "s", "write-only": "true"}
     path = tmp_path / "t"
     context = tables.make_table(path, {"k": "INT NOT NULL", "s": "INT", "a": "INT", "b": "STRING"}, ["k"], options=options)

@@ -1,4 +1,4 @@
-"""Metadata that claims more than it holds: huge counts and lengths, deep nesting, blocks that unfold without end.
+"""Metadata that claims more than it holds: huge counts and lengths, deep nesting, blocks that expand without end.
 
 Each bomb takes the place of a file of a sound table. Commands meet it in processes of their own: they must end soon, with one
 clear error, and must not take memory as the bomb says.
@@ -160,7 +160,7 @@ SORTS: tuple[tuple[str, Place, Callable[[Path], Iterator[tuple[str, bytes]]]], .
 
 @dataclass(frozen=True)
 class Met:
-    """How a command ended that met a bomb. An expiry leaves what a manifest that it cannot read names to orphan cleaning."""
+    """How a command ended that read a bomb. An expiry that cannot read a manifest leaves its files to orphan cleaning."""
 
     bomb: str
     command: str
@@ -202,7 +202,7 @@ def meet(root: Path, bomb: str, command: str) -> Met:
 
 
 def _bounded() -> None:
-    """The kernel ends what turns for ever, and refuses memory before the machine has none."""
+    """Let the kernel end endless loops, and refuse memory before the machine runs out of it."""
     resource.setrlimit(resource.RLIMIT_CPU, (int(2 * MAX_SECONDS), int(2 * MAX_SECONDS) + 5))
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
 

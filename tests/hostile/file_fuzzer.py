@@ -40,7 +40,7 @@ class Specimen:
 
 @dataclass
 class FuzzFigures:
-    """What became of the mutated files, by kind."""
+    """The results of the mutated files, by kind."""
 
     files: int = 0
     refused: int = 0
@@ -120,7 +120,7 @@ def fuzz(specimens: Sequence[Specimen], count: int, seed: int) -> FuzzFigures:
 
 
 def normal(content: Any) -> str:
-    """Content as text, so that equal is equal whatever the type (NaN too)."""
+    """Content as text, so that equal content is equal whatever its type (NaN too)."""
     return repr(content)
 
 
@@ -129,7 +129,7 @@ def _names_the_file(error: PaimonError) -> bool:
 
 
 class OneFileStorage:
-    """Every read gives the file under test."""
+    """Every read returns the file under test."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -190,7 +190,7 @@ def _vectors(context: TableContext, bucket: BucketFiles, data: bytes, path: str)
 
 
 def _reading(context: TableContext, data: bytes) -> TableContext:
-    """The same table, whose storage holds one file only; schemas stay known."""
+    """The same table on a storage with only one file; schemas are cached."""
     reading = replace(context, storage=OneFileStorage(data))  # type: ignore[arg-type]
     reading.__dict__["schemas"] = context.schemas
     return reading

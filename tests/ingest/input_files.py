@@ -1,4 +1,4 @@
-"""Schemas and sources for the tests of incoming rows."""
+"""Schemas and sources for tests of incoming rows."""
 
 from __future__ import annotations
 

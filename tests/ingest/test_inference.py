@@ -1,4 +1,4 @@
-"""Columns taken from data files."""
+"""Columns inferred from data files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_files_that_give_no_columns(tmp_path: Path) -> None:
 
 
 def test_columns_without_a_name_are_called_by_their_position(tmp_path: Path) -> None:
-    """pandas and R write their index first, under no name."""
+    """pandas and R write their index first, without a name."""
     (tmp_path / "a.csv").write_text(",id,\n0,5,\n1,6,\n")
     assert columns(tmp_path / "a.csv") == {"c1": "BIGINT", "id": "BIGINT", "c3": "STRING"}
     (tmp_path / "b.csv").write_text("c2,\n0,5\n")

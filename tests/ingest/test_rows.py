@@ -1,4 +1,4 @@
-"""Typed input (parquet, ORC): columns by name, casts that lose nothing, and errors that name the first bad row."""
+"""Typed input (Parquet, ORC): columns by name, lossless casts, and errors that name the first bad row."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ ARROW_TABLE = pa.table({"v": pa.array(["a", None] * 50_000).dictionary_encode(),
 
 
 def write_arrow(path: Path, table: pa.Table = ARROW_TABLE, compression: str | None = None) -> Path:
-    """As a stream if its name says so, else as a file, which Feather is as well."""
+    """Write an Arrow stream if the file is named so, otherwise an Arrow file, which is also what Feather is."""
     maker = pa.ipc.new_stream if path.suffix == ".arrows" else pa.ipc.new_file
     with maker(path, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
         writer.write_table(table, max_chunksize=70_000)

@@ -34,7 +34,7 @@ def figures_of(table: Table) -> ReportFigures:
 
 
 class Page(HTMLParser):
-    """What is on a page: tags that are not closed, charts without a name, and all texts."""
+    """The content of a page: tags that are not closed, charts without a name, and all texts."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

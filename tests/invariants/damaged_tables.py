@@ -1,4 +1,4 @@
-"""Sound tables to damage, and the tools to do so: metadata written again with a lie in it, data files with other rows."""
+"""Sound tables to damage, and tools for that: metadata rewritten with a false value, data files with other rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def keyed_table(folder: Path) -> Path:
 
 
 def lookup_table(folder: Path, options: dict[str, str]) -> Path:
-    """Inserts, updates and deletes, each compacted; the last one to a lower level where a lookup allows it."""
+    """Inserts, updates and deletes, each compacted; the last one into a lower level if a lookup allows it."""
     name = options["changelog-producer"]
     context = tables.make_table(folder / name, {"k": "INT NOT NULL", "v": "STRING"}, ["k"], (), 1, options)
     tables.write(context, [{"k": k, "v": f"v{k}"} for k in range(60)], compaction="none")
@@ -63,7 +63,7 @@ def lookup_table(folder: Path, options: dict[str, str]) -> Path:
 
 
 def crossing_table(folder: Path) -> Path:
-    """A table whose key leaves the partition out; one row has moved."""
+    """A table whose key does not include the partition; one row has moved."""
     context = tables.make_table(folder / "crossing", {"p": "STRING", "k": "INT NOT NULL"}, ["k"], ["p"], -1)
     tables.write(context, [{"p": "ab"[k % 2], "k": k} for k in range(10)])
     tables.write(context, [{"p": "c", "k": 3}])
@@ -146,17 +146,17 @@ class Bench:
         (self.root / f"snapshot/snapshot-{snapshot.id}").write_text(snapshot.to_json())
 
     def lie(self, entry: ManifestEntry, **changes: Any) -> None:
-        """Let the newest snapshot say something else of one file."""
+        """Let the newest snapshot record something else about one file."""
         self.reforge(lambda e: replace(e, file=replace(e.file, **changes)) if e.identity == entry.identity else e)
 
     def refill(self, entry: ManifestEntry, rows: Callable[[Any], Any], **changes: Any) -> None:
-        """Other rows in a data file, with the size that it then has."""
+        """Put other rows into a data file, and record its new size."""
         path = self.path(entry)
         pq.write_table(rows(pq.read_table(path)), path, store_schema=False)
         self.lie(entry, file_size=path.stat().st_size, **changes)
 
     def rechange(self, number: int, rows: Callable[[Any], Any]) -> None:
-        """Other rows in the first changelog file of a snapshot, with what its metadata says of it."""
+        """Put other rows into the first changelog file of a snapshot, and record their metadata."""
         context = self.context
         snapshot, writer = context.snapshots.get(number), MetadataWriter(context)
         manifests = context.manifests.manifest_list(snapshot.changelog_manifest_list or "")

@@ -1,4 +1,4 @@
-"""What can be wrong with a table, planted: the code that must be found, and from which level on."""
+"""Planted damages of a table: the code that must be found, and from which level on."""
 
 from __future__ import annotations
 
@@ -473,7 +473,7 @@ def vectors_are_lost(bench: Bench) -> None:
 
 @damage("PV048", "meta", "dv")
 def vectors_are_put_back(bench: Bench) -> None:
-    """What the slower of two compactions does: its own commit forgets the vectors of the other."""
+    """The commit of the slower of two compactions forgets the vectors of the other."""
     bench.publish(replace(bench.newest, id=bench.newest.id + 1, commit_kind=COMPACT))
     entry = vector_entry(bench)
     bench.reforge(lambda e: e, indexes=lambda entries: [e for e in entries if e != entry])
@@ -680,7 +680,7 @@ def a_lower_level_is_older(bench: Bench) -> None:
 
 @damage("PV060", "full", "crossing")
 def a_key_lives_in_two_partitions(bench: Bench) -> None:
-    """A writer had forgotten where it lives."""
+    """A writer did not know where the key is."""
     forgetting = TableContext.open(str(bench.root), {"cross-partition-upsert.index-ttl": "1 ms"})
     time.sleep(0.01)
     tables.write(forgetting, [{"p": "d", "k": 4}])

@@ -168,7 +168,7 @@ def test_merge_disorder_is_a_warning(context: TableContext) -> None:
 
 
 def test_merge_disorder_is_reported_while_it_matters(context: TableContext) -> None:
-    """By `verify`: not where a sequence field orders the rows, and not once compaction has merged the file."""
+    """`verify` does not report it if a sequence field orders the rows, or once a compaction has merged the file."""
     late = replace(data_file("late", low=5, high=6), min_sequence_number=15, max_sequence_number=16)
     store(context, late)
     forge(context, 3, [entry(A), entry(B)], [entry(late)])
@@ -213,7 +213,7 @@ class TestRows:
         assert {violation.code for violation in check_rows(version)} == {code}
 
     def test_rows_out_of_order(self, written: TableContext) -> None:
-        """A file in the order of another key: what a reader with that key as primary key would say of it."""
+        """A file in the order of another key, checked with that key as the primary key."""
         version = Version(written, written.snapshots.get(1))
         schema = replace(written.schema, primary_keys=("v",))
         swapped = Version(replace(written, schema=schema), version.snapshot)

@@ -52,7 +52,7 @@ def test_every_code_has_a_damage() -> None:
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=str)
 def test_other_writers_deviate_harmlessly(tmp_path: Path, golden: Golden) -> None:
-    """All snapshots, all rows: no error, and warnings only for what is known of those writers."""
+    """All snapshots and rows: no error, and only the warnings that are known for these writers."""
     report = verified(golden_table(golden.writer, golden.name, tmp_path), "full", all_snapshots=True)
     known = {"PV044"} if golden.writer == "pypaimon-2.1" else set()
     assert [str(v) for v in report.violations if v.code not in known] == []

@@ -39,7 +39,7 @@ def our_rows(table: Table) -> list[tuple[Any, ...]]:
 
 
 def codes(table: Table) -> list[str]:
-    """The reasons, after a check that the verdict is the truth about the rows."""
+    """The codes of the reasons, after a check that the verdict is right about the rows."""
     report = table.foreign_reads()
     assert report.is_safe == (not report.findings)
     assert report.is_safe == (plain_rows(table) == our_rows(table))

@@ -1,4 +1,4 @@
-"""The walk says of every snapshot what reading it alone would say, however manifests were merged on the way."""
+"""The walk reports of every snapshot what reading it alone would report, however manifests were merged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def busy_table(folder: Path, **options: str) -> Bench:
 
 
 def told(bench: Bench) -> list[WalkedVersion]:
-    """Every version, compared with itself read alone while the walk stands there."""
+    """Compare every version of the walk with the same version read alone."""
     context, seen = bench.context, []
     for version in walk(context, context.snapshots.ids()):
         assert isinstance(version, WalkedVersion)

@@ -46,7 +46,7 @@ def errors(context: TableContext) -> list[str]:
 
 
 def repaired(context: TableContext, *only: str) -> RepairPlan:
-    """Plan, check that planning changed nothing, apply, verify."""
+    """Plan a repair, check that planning changed nothing, apply it, and verify the table."""
     before = {path: path.read_bytes() for path in Path(context.url).rglob("*") if path.is_file()}
     plan = plan_repair(context, only)
     assert before == {path: path.read_bytes() for path in Path(context.url).rglob("*") if path.is_file()}
@@ -176,7 +176,7 @@ def test_a_gap_that_no_longer_exists(tmp_path: Path) -> None:
 
 
 def test_a_restored_snapshot_that_lost_the_race_leaves_no_metadata(tmp_path: Path) -> None:
-    """Another process restores the same number first; what this one wrote could be taken for a lost commit later."""
+    """Another process restores the same number first; the metadata of this one could later be taken for a lost commit."""
     context = plain_table(tmp_path)
     path = Path(context.layout.snapshot(3))
     theirs = path.read_bytes().replace(b'"commitUser" : "', b'"commitUser" : "their ')
@@ -238,7 +238,7 @@ def test_an_older_snapshot_that_cannot_be_read(tmp_path: Path, number: int) -> N
 
 
 def test_the_newest_snapshot_cannot_be_read(tmp_path: Path) -> None:
-    """Its commit is found by what it left, and made again."""
+    """Its commit is found by the files that it left, and made again."""
     context = plain_table(tmp_path)
     expected = tables.rows(context)
     cut(context.layout.snapshot(4))
@@ -370,7 +370,7 @@ def repair_steps(context: TableContext) -> list[str]:
 
 
 def sorted_paths(context: TableContext) -> list[Path]:
-    """By partition and bucket, which are in the order of the index manifest at first."""
+    """Paths by partition and bucket, initially in the order of the index manifest."""
     latest = context.snapshots.latest()
     assert latest is not None
     entries = sorted(context.manifests.index_entries(latest), key=lambda entry: entry.bucket_id)
@@ -378,7 +378,7 @@ def sorted_paths(context: TableContext) -> list[Path]:
 
 
 def test_buckets_without_an_index_get_one(tmp_path: Path) -> None:
-    """As after a writer that knew nothing of dynamic buckets."""
+    """As after a writer that did not support dynamic buckets."""
     context = dynamic_table(tmp_path)
     latest = context.snapshots.latest()
     assert latest is not None

@@ -1,4 +1,4 @@
-"""Spark for tests: one local engine per module."""
+"""Spark for tests: a local engine per module."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class AsOnACluster(SparkRequest):
 
 @pytest.fixture(scope="module")
 def shuffling_engine(spark_engine: SparkEngine) -> SparkEngine:
-    """Writes as on a cluster, on the Spark of `spark_engine`."""
+    """An engine that writes as on a cluster, on the Spark of `spark_engine`."""
     spark_engine.run_tasks(abs, [1])
     return SparkEngine(AsOnACluster("local[2]"))
 
 
 @pytest.fixture(params=["files", "shuffle"])
 def any_spark_engine(request: pytest.FixtureRequest) -> SparkEngine:
-    """Each way that rows go from reader to writer tasks."""
+    """Each way in which rows get from reader tasks to writer tasks."""
     engine: SparkEngine = request.getfixturevalue("spark_engine" if request.param == "files" else "shuffling_engine")
     return engine

@@ -129,7 +129,7 @@ def test_statistics_that_show_that_all_rows_match_save_the_reading(tmp_path: Pat
 
 
 def files(context: TableContext, place: str = "") -> list[DataFileMeta]:
-    """The live files of buckets whose path begins so."""
+    """The live files of the buckets whose path has this prefix."""
     found = bucket_files(context, context.snapshots.latest()).values()
     return [f for b in found for f in b.files if context.bucket_path(*b.bucket_id).startswith(place)]
 

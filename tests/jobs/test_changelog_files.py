@@ -40,7 +40,7 @@ def changelog_entries(context: TableContext, snapshot_id: int) -> list[ManifestE
 
 
 def changelog(context: TableContext, snapshot_id: int) -> list[tuple[Any, ...]]:
-    """Kind, values and sequence number of the changes of one snapshot, as its files have them."""
+    """The kind, values and sequence number of the changes in a snapshot's changelog files."""
     found: list[tuple[Any, ...]] = []
     names = [*context.schema.field_names, SEQUENCE_NUMBER, VALUE_KIND]
     for entry in changelog_entries(context, snapshot_id):
@@ -182,7 +182,7 @@ ENGINES: dict[str, dict[str, str]] = {
 
 
 def merged(engine: str, old: list[Any] | None, new: Mapping[str, Any]) -> list[Any] | None:
-    """What the newest row of a key makes of it, in plain words."""
+    """The result of the newest row of a key, by plain rules."""
     row = [new["v"], new["w"]]
     if engine == "deduplicate":
         return None if new.get("_op") == "-D" else row

@@ -1,4 +1,4 @@
-"""What a dry run says is what the run does; limits, idle partitions and pinned plans choose among the buckets."""
+"""A run does what its dry run announced; limits, idle partitions and pinned plans choose among the buckets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = {"dt": "STRING NOT NULL", "id": "INT NOT NULL", "points": "INT"}
 
 
 class Clock:
-    """Stands where it is put."""
+    """A clock that is set by the test."""
 
     def __init__(self, now: int) -> None:
         self.now = now
@@ -36,7 +36,7 @@ class Clock:
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableContext:
-    """Six commits to bucket 0 and 1 of one day, two to another day's, on a clock of ours."""
+    """Six commits to buckets 0 and 1 of one day and two to those of another day, on a test clock."""
     context = make_table(tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"], bucket=2, options={"write-only": "true"})
     context = replace(context, clock=Clock(1_700_000_000_000))
     for number in range(6):

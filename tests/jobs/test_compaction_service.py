@@ -1,4 +1,4 @@
-"""The service: tables that come and go, its reports, how signals are held back, tasks in threads."""
+"""The service: tables that appear and disappear, its reports, delayed signals, and tasks in threads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = {"id": "INT NOT NULL", "n": "INT"}
 
 
 class Display(LiveDisplay):
-    """On a terminal of ours; keeps the rounds."""
+    """A display on a fake terminal that keeps the rounds."""
 
     def __init__(self) -> None:
         self.text = io.StringIO()
@@ -45,7 +45,7 @@ class Display(LiveDisplay):
 
 
 class Pause:
-    """A clock whose pauses are used: each does the next of `deeds`."""
+    """A clock whose sleeps run the next of `deeds`."""
 
     def __init__(self, *deeds: object) -> None:
         self.deeds = list(deeds)

@@ -29,7 +29,7 @@ def table(tmp_path: Path) -> TableContext:
 
 
 class Witness:
-    """A rival whose deed is followed by a look at the disk: everything that we had not yet written is there."""
+    """A rival that lists the files on disk after it has acted."""
 
     def __init__(self, table: TableContext, act: Callable[[], Any]) -> None:
         self.table, self.act = table, act
@@ -76,7 +76,7 @@ def test_a_compaction_that_is_retried_plans_again_and_gives_up_nothing(table: Ta
 
 
 def test_a_compaction_that_ends_between_two_buckets_leaves_no_file_of_those_that_wait(table: TableContext) -> None:
-    """The first bucket is lost at once, the last one at the second try; then the store fails while the middle one is alone."""
+    """The first bucket is lost at once, the last one at the second attempt; then the store fails for the middle one."""
     for number in range(2):
         for day in ("2024-01-02", "2024-01-03"):
             write(table, [{"dt": day, "id": 1, "points": number}])
@@ -173,7 +173,7 @@ def test_a_write_that_spends_its_retries_leaves_nothing(table: TableContext) -> 
 
 
 def test_rows_made_from_an_old_snapshot(table: TableContext) -> None:
-    """What a program does that reads at a snapshot, computes, and writes back."""
+    """A program reads at a snapshot, computes, and writes back."""
     checked = TableContext.open(table.url, BY_BUCKET)
     before = files_of(table)
     with pytest.raises(DataConflict, match="after snapshot 2"):

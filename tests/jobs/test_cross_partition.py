@@ -1,4 +1,4 @@
-"""Tables whose primary key leaves partition columns out: each key lives in one partition, whatever is written, and by whom."""
+"""Tables whose primary key does not include all partition columns: each key is in one partition, whichever writer adds it."""
 
 from __future__ import annotations
 

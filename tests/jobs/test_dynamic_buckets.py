@@ -1,4 +1,4 @@
-"""Tables with dynamic buckets: a key never has two buckets, whatever writes, fails or meets."""
+"""Tables with dynamic buckets: a key never has two buckets, whatever writes, fails or conflicts."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_overwrites_start_from_scratch(tmp_path: Path) -> None:
 
 
 def test_a_rival_with_new_keys_makes_the_write_assign_again(tmp_path: Path) -> None:
-    """Two writers invent a bucket for key 30: without the check of the commit it would have two."""
+    """Two writers choose a bucket for key 30: without the check of the commit it would have two."""
     context = table(tmp_path / "t")
     write(context, some(range(10), "old"))
     rival = [lambda: write(context, some(range(30, 33), "rival"))]
@@ -138,7 +138,7 @@ def test_a_rival_with_new_keys_makes_the_write_assign_again(tmp_path: Path) -> N
 
 
 def test_without_the_check_a_key_would_be_in_two_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Java allows: shown on the shipped code with the check taken out, and found by verify."""
+    """This is what Java allows. It is shown on the shipped code without the check, and found by verify."""
     context = table(tmp_path / "t")
     write(context, some(range(9), "old"))
     monkeypatch.setattr("paimon_cli.commit.committer.check_hash_indexes", lambda *given: None)
@@ -239,7 +239,7 @@ def test_null_and_strange_partitions_have_indexes_of_their_own(tmp_path: Path) -
 
 
 def test_spark_assigns_what_this_process_assigns(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
-    """By as many assigners; rows of a key in their order, and buckets that another number of assigners has opened."""
+    """With several assigners; rows of a key stay in order, and buckets that another number of assigners has opened are used."""
     contexts = [table(tmp_path / name / "t", partitioned=True, **{"dynamic-bucket.initial-buckets": "3"}) for name in ("a", "b")]
     engines: list[Engine] = [LocalEngine(), any_spark_engine]
     for begin in (0, 60):

@@ -1,4 +1,4 @@
-"""`--engine auto`: little work in this process, much on Spark, as the threshold says."""
+"""`--engine auto`: little work in this process, much on Spark, depending on the threshold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks in files: what comes out is what went in, and tasks notice when an earlier reader has failed."""
+"""Chunks in files: rows come back as they were written, and tasks notice when an earlier reader has failed."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_a_write_whose_compaction_is_overtaken_keeps_its_rows(tmp_path: Path) ->
 
 
 def test_several_compactions_of_one_write_leave_one_file_of_vectors(tmp_path: Path) -> None:
-    """Each flush is compacted; only the last index file is committed, the others are gone."""
+    """Each flush is compacted; only the last index file is committed, the others are deleted."""
     context = marked_table(
         tmp_path, **{"write-buffer-size": "1 kb", "num-sorted-run.stop-trigger": "1", "write-buffer-spillable": "false"}
     )

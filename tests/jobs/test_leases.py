@@ -1,4 +1,4 @@
-"""Leases: one holder at a time, renewed, released, taken over from the dead by the clock of the one who waits."""
+"""Leases: one holder at a time, renewed, released, and taken over from a dead holder by the waiter's clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.rivals import Meddler, raising
 
 
 class HandClock:
-    """A clock that goes on by hand."""
+    """A clock that the test moves."""
 
     def __init__(self, millis: int = 0) -> None:
         self.millis = millis

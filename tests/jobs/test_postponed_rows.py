@@ -1,4 +1,4 @@
-"""Tables with postponed buckets: what is written waits, is distributed by a compaction, and then equals a table with buckets."""
+"""Tables with postponed buckets: rows wait, are distributed by a compaction, and then equal those of a table with buckets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def make(folder: Path, bucket: int = -2, **options: str) -> TableContext:
 
 
 def shown(context: TableContext) -> list[Row]:
-    """What a plain read shows, in order."""
+    """The rows that a plain read shows, in order."""
     names = context.schema.field_names
     found: list[Row] = []
     for split in plan_scan(context, context.snapshots.latest()).splits:
@@ -219,7 +219,7 @@ def test_an_error_after_the_first_commit_says_that_rows_have_their_buckets(
 
 
 def test_a_batch_conflicts_with_rows_that_were_distributed_meanwhile(tmp_path: Path) -> None:
-    """They are older than the batch and numbered as high, so they could win."""
+    """They are older than the batch but have equal sequence numbers, so they could win."""
     context = make(tmp_path / "t")
     write(context, [row(1, 1)])
     compact(context)
@@ -285,7 +285,7 @@ def test_merge_on_read_shows_what_a_compaction_would(options: dict[str, str], tm
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_each_partition_is_rescaled_by_itself_and_waiting_rows_keep_waiting(waits: bool, tmp_path: Path) -> None:
-    """Rescaling a postponed table once wiped the rows that waited (apache/paimon #7865)."""
+    """Rescaling a postponed table once deleted the rows that waited (apache/paimon #7865)."""
     context = make(tmp_path / "t")
     write(context, [row(n, n, dt) for n in range(20) for dt in "ab"])
     compact(context)
@@ -412,7 +412,7 @@ def test_a_change_that_conflicts_with_distributed_rows_starts_again(tmp_path: Pa
 
 
 def test_a_job_that_dies_leaves_what_waits_and_what_was_there(tmp_path: Path) -> None:
-    """The commit is the only moment at which anything changes; what a dead compaction wrote is found as orphans."""
+    """Only the commit changes anything; the files of a dead compaction are found as orphans."""
     context = make(tmp_path / "t")
     write(context, [row(1, 1)])
     before = files_of(context)
@@ -455,7 +455,7 @@ def test_later_rows_win_whoever_wrote_them(tmp_path: Path) -> None:
 
 
 def test_golden_rows_that_wait_are_read_and_distributed(tmp_path: Path) -> None:
-    """Of Java 1.4, five commits of five writers; the order of replay is that of the commits."""
+    """Five commits of five writers of Java 1.4; they are replayed in the order of the commits."""
     context = TableContext.open(str(golden_table("java-1.4", "postpone", tmp_path)))
     merged = read(TableContext.open(context.url, {"postpone.merge-on-read": "true"}))
     assert shown(context) == [] and len(merged) == 39
@@ -465,7 +465,7 @@ def test_golden_rows_that_wait_are_read_and_distributed(tmp_path: Path) -> None:
 
 
 def test_the_first_and_last_key_of_a_waiting_file_are_not_bounds(tmp_path: Path) -> None:
-    """Its rows stand as they came: a search for a key between or beyond them must still look into it."""
+    """Its rows are in the order of arrival: a search for a key between or beyond them must still read the file."""
     context = make(tmp_path / "t")
     write(context, [row(5, 0), row(1, 1), row(99, 2), row(9, 3)])
     latest = context.snapshots.latest()

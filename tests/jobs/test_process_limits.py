@@ -1,4 +1,4 @@
-"""Cores and memory of containers, by directories as control groups of both versions lay them out."""
+"""Cores and memory of containers, by directories like those of control groups of both versions."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_sums_are_not_added_twice(tmp_path: Path) -> None:
 
 
 def test_one_partition_may_have_a_number_of_its_own(context: TableContext) -> None:
-    """As with Paimon's own rescale; writers refuse that partition until it agrees with the option again."""
+    """Like Paimon's own rescale; writers refuse that partition until it agrees with the option again."""
     before = rows_of(context)
     table = table_of(context)
     plan = plan_rescale(table.context, 5, [{"p": "a"}])
@@ -172,7 +172,7 @@ def test_a_plan_reports_sizes_before_and_after(context: TableContext) -> None:
 
 @pytest.mark.parametrize(("writer", "name"), [("java-0.9", "dynamic_bucket"), ("java-1.4", "dynamic")])
 def test_dynamic_buckets_become_a_fixed_number(tmp_path: Path, writer: str, name: str) -> None:
-    """No hash index stays, the table goes on as one with fixed buckets, and its older snapshots read as before."""
+    """No hash index remains, the table continues with fixed buckets, and its older snapshots are read as before."""
     context = TableContext.open(str(golden_table(writer, name, tmp_path)))
     assert any(entry.index_file.index_type == "HASH" for entry in context.manifests.index_entries(latest(context)))
     before = rows_of(context)
@@ -190,7 +190,7 @@ def test_dynamic_buckets_become_a_fixed_number(tmp_path: Path, writer: str, name
 
 
 def test_a_writer_of_dynamic_buckets_that_was_overtaken_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its keys would be looked for in an index that is gone. It is told what has happened, and nothing of it stays."""
+    """Its keys would be looked up in an index that is gone. It gets an error with the reason, and leaves nothing."""
     options = {"dynamic-bucket.target-row-num": "20"}
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "n": "INT"}, ["k"], bucket=-1, options=options)
     write(context, [{"k": k, "n": k} for k in range(60)])

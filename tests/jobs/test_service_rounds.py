@@ -32,7 +32,7 @@ DAY = 86_400_000
 
 
 class Rounds:
-    """Keeps what the service reports, and acts after each round."""
+    """Keeps the reports of the service, and acts after each round."""
 
     def __init__(self, clock: HandClock) -> None:
         self.clock = clock
@@ -58,7 +58,7 @@ class Rounds:
 
 
 class Counting(WrappedStorage):
-    """Counts the calls by table and method."""
+    """Counts the storage calls by table and method."""
 
     def __init__(self, calls: Counter[str]) -> None:
         super().__init__(LocalStorage())
@@ -69,7 +69,7 @@ class Counting(WrappedStorage):
 
 
 class House:
-    """Some tables, and a service for them."""
+    """A warehouse of some tables, and a service for them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Sort compaction: the same rows in files that are sorted, and that a filter on one column mostly skips."""
+"""Sort compaction: the same rows in sorted files, most of which a filter on one column skips."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def cluster_engine(spark_cluster: SparkCluster) -> Iterator[SparkEngine]:
 
 def test_executors_import_the_shipped_package(cluster_engine: SparkEngine, tmp_path: Path) -> None:
     def task(number: int) -> tuple[str, str]:
-        """Ends when the other executor has taken a task too."""
+        """A task that ends when the other executor has also started one."""
         import os
         import time
         from pathlib import Path

@@ -35,7 +35,7 @@ EXPECTED: dict[str, Row] = {
 
 
 def runs(context: TableContext) -> list[tuple[bytes, int, list[tuple[int, int, bytes, bytes]]]]:
-    """Of every bucket the level, row count and key range of its files."""
+    """Bucket -> the level, row count and key range of its files."""
     found = bucket_files(context, context.snapshots.latest()).values()
     return sorted((b.partition, b.bucket, [(f.level, f.row_count, f.min_key, f.max_key) for f in b.files]) for b in found)
 
@@ -70,7 +70,7 @@ PRODUCERS: dict[str, dict[str, str]] = {
 
 
 def marked(context: TableContext) -> list[tuple[bytes, int, list[list[int] | None]]]:
-    """Of every bucket the rows of each file that a vector marks."""
+    """Bucket -> the rows of each file that a vector marks."""
     found = []
     for bucket in bucket_files(context, context.snapshots.latest()).values():
         vectors = load_vectors(context, bucket)

@@ -36,7 +36,7 @@ def test_a_session_of_a_cluster_that_was_there_already_retries_tasks(monkeypatch
 
 
 def test_rows_take_the_shuffle_of_a_cluster_that_was_there_already(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its workers may be on other machines, where the files of this one are not."""
+    """Its workers may be on other machines, which do not have the files of this one."""
 
     def shuffled(*of: object) -> None:
         raise KeyError("shuffled")

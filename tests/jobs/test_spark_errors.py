@@ -1,4 +1,4 @@
-"""Texts of Spark's failures, put in words."""
+"""Clear messages for Spark's failures."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_the_line_for_this_machine_runs_and_the_exit_code_of_its_driver_comes_ba
 
 
 def test_the_line_for_a_cluster_runs(spark_cluster: SparkCluster, table: Table, tmp_path: Path) -> None:
-    """Executors have no Python but that of the archive."""
+    """Executors have only the Python packages of the archive."""
     script = f'#!/bin/sh\nexec {sys.executable} "$@"\n'.encode()
     with tarfile.open(tmp_path / "environment.tar.gz", "w:gz") as environment:
         python = tarfile.TarInfo("bin/python")

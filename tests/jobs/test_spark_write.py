@@ -78,7 +78,7 @@ def test_several_sources_and_buckets_give_the_rows_of_a_local_write(any_spark_en
 
 
 def test_rows_arrive_in_their_order_however_they_are_split(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
-    """Many flushes of a tiny buffer: a merge that saw rows out of order would keep an old one."""
+    """Many flushes of a tiny buffer: a merge that got rows out of order would keep an old one."""
     options = {"write-buffer-size": "16 kb", "write-buffer-spillable": "false", "write-only": "true"}
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2, options=options)
     run_write(context, json_sources(tmp_path, count=4, rows_each=500, keys=500), any_spark_engine, NoProgress())
@@ -153,7 +153,7 @@ def test_a_bad_row_is_reported_and_leaves_no_file(any_spark_engine: SparkEngine,
 
 
 def test_the_first_of_several_bad_rows_is_reported_when_rows_go_through_files(spark_engine: SparkEngine, tmp_path: Path) -> None:
-    """In the order of the input, as in a local write, whichever task came across one first."""
+    """The first in the order of the input, as in a local write, whichever task found one first."""
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2)
     request = json_sources(tmp_path, count=4, rows_each=1000, keys=100)
     for number in (1, 2, 3):
@@ -166,7 +166,7 @@ def test_the_first_of_several_bad_rows_is_reported_when_rows_go_through_files(sp
 
 
 class PlanWithABrokenBucket(WritePlan):
-    """Bucket 1 cannot be written."""
+    """A plan with which bucket 1 cannot be written."""
 
     def level_0_writer(self, bucket_id: BucketId, names: DataFileNames) -> DataFileWriter:
         if bucket_id.bucket == 1:
@@ -227,7 +227,7 @@ def test_small_batches_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Weighed:
-    """An empty batch that counts how often it was asked for its size."""
+    """An empty batch that counts how often its size was read."""
 
     num_rows = asked = 0
 
@@ -238,7 +238,7 @@ class Weighed:
 
 
 def test_gathering_asks_each_batch_once_for_its_size() -> None:
-    """A session may cut rows into batches of eight: sizes added up anew for each of them made a write take hours."""
+    """A session may cut rows into batches of eight: adding up all sizes for each of them once made a write take hours."""
     assert not list(gathered(Weighed() for _ in range(100)))
     assert Weighed.asked == 100
 

@@ -1,4 +1,4 @@
-"""Two phases by hand: what is staged is invisible, is committed once, and can be taken back until then."""
+"""The two phases of a write as separate commands: staged rows are invisible, committed once, and can be aborted before."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_staged_rows_outlive_a_compaction(table: TableContext) -> None:
 
 
 def test_a_stage_file_from_outside_cannot_name_files_of_the_table(table: TableContext) -> None:
-    """Whatever a file says was read, live files are found to be live."""
+    """Whatever a stage file claims to have read, live files are found to be live."""
     file = stage(table, "f", [row(1, 11)])
     staged = file.read()
     commit(table, file)

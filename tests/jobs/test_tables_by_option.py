@@ -1,4 +1,4 @@
-"""Tables with options that this version honours in part, or leaves to engines that can do more."""
+"""Tables with options that this version supports in part, or leaves to other engines."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_keys_without_a_hive_bucket(tmp_path: Path) -> None:
 
 
 def test_cross_partition_tables_need_no_hash_index(tmp_path: Path) -> None:
-    """Their writers look for a key in all partitions, and Java keeps no index of hashes for them."""
+    """Their writers search for a key in all partitions, and Java has no hash index for them."""
     columns = {"k": "INT NOT NULL", "dt": "STRING"}
     context = make_table(tmp_path / "t", columns, ["k"], ["dt"], bucket=4)
     write(context, [{"k": 1, "dt": "a"}])

@@ -1,4 +1,4 @@
-"""Who may commit what: a writer per bucket is safe as it is; any writer to any bucket needs the data conflict check."""
+"""Topologies of writers: one writer per bucket is safe; any writer to any bucket needs the data conflict check."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _keys(context: TableContext, bucket: int) -> list[int]:
 
 
 def two_writers(tmp_path: Path, check: dict[str, str]) -> TableContext:
-    """Both begin at the same snapshot; the slow one, with few rows and so low sequence numbers, commits last."""
+    """Both start from the same snapshot; the slow one, which has few rows and therefore low sequence numbers, commits last."""
     table = make_table(tmp_path / "t", COLUMNS, ["id"])
     write(table, [person(1, "first")])
     quick = [person(number) for number in range(2, 9)] + [person(1, "quick")]
@@ -82,7 +82,7 @@ def two_writers(tmp_path: Path, check: dict[str, str]) -> TableContext:
 
 
 def test_without_a_check_the_later_commit_may_lose(tmp_path: Path) -> None:
-    """Merge disorder: rows of one bucket are numbered by two writers that do not know of each other."""
+    """Merge disorder: two writers number rows of one bucket independently."""
     table = two_writers(tmp_path, OFF)
     assert table.snapshots.latest_id() == 3
     assert the_one(table)["color"] == "quick"

@@ -1,4 +1,4 @@
-"""What a write says of its input: all bad cells at once, rows that are left out, what is missing, and nothing at all."""
+"""What a write reports about its input: all bad cells at once, skipped rows, missing columns, and no rows at all."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def table(tmp_path: Path) -> TableContext:
 
 @pytest.fixture
 def sources(tmp_path: Path) -> tuple[str, ...]:
-    """Two files with 30 bad rows: a row with two bad cells, one with too few cells, one that is no JSON."""
+    """Two files with 30 bad rows: a row with two bad cells, one with too few cells, one that is not JSON."""
     lines = [f"{n},NA,x" if n % 3 == 0 else f"{n},{n},x" for n in range(81)]
     lines[4], lines[5] = "x,y,z", "5"
     (tmp_path / "a.csv").write_text("\n".join(["k,a,s", *lines]))

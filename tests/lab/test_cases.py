@@ -1,4 +1,4 @@
-"""Each case shows its anomaly with the check off and none with it on, the same in every run."""
+"""Each case shows its anomaly with the check off and none with it on, in every run."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class TestChoices:
 
     @pytest.mark.parametrize(("case", "sign"), [("lost-deletion-vectors", "PV033"), ("dangling-deletion-vectors", "PV016")])
     def test_vectors_are_lost_without_a_check(self, case: str, sign: str) -> None:
-        """Two compactions that interrupt each other, on the shipped code: only the check of vectors is taken out."""
+        """Two compactions that interrupt each other, on the shipped code without the check of vectors."""
         unchecked, checked = run_case(case)
         assert not unchecked.is_correct and unchecked.steps and sign in unchecked.violations[0]
         assert checked.is_correct and checked.verdict.startswith("no damage in any of ") and not checked.violations

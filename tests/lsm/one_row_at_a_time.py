@@ -1,4 +1,4 @@
-"""The merge engines as the rules say them, one record at a time: slow, plain, and written without the columnar ones."""
+"""The merge engines by their written rules, one record at a time: slow, plain, and independent of the columnar ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RETRACTIONS = ("-U", "-D")
 
 
 class Refused(Exception):
-    """The engine cannot take the record."""
+    """The engine does not accept the record."""
 
 
 class Column:
@@ -134,7 +134,7 @@ class PartialRow:
             self.deleted = True
 
     def newer(self, fields: list[int], row: list[Any]) -> bool | None:
-        """None: the row says nothing of the group."""
+        """Whether the row is newer; None if it has no value for the group."""
         if all(row[at] is None for at in fields):
             return None
         rank = [[(value is not None, value or 0) for value in values] for values in self._sequences(fields, row)]

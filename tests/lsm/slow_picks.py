@@ -1,4 +1,4 @@
-"""Universal compaction once more, slowly and from the written rules alone, as 0.9 has them and as the main branch has them."""
+"""A second, slow implementation of universal compaction from the written rules, as in 0.9 and as in the main branch."""
 
 from __future__ import annotations
 

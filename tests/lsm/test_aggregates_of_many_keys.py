@@ -34,7 +34,7 @@ Fold = Callable[[list[Operation]], Any]
 
 
 def merged(function: Aggregator, column_type: pa.DataType, keys: list[list[Operation]]) -> list[Any]:
-    """The column follows a row of another table, and its operations are not in the order of the rows."""
+    """Merge a column that is a slice of a longer one, with operations that are not in the order of the rows."""
     values = [value for operations in keys for _, value in operations]
     codes = np.array([code for operations in keys for code, _ in operations], np.int8)
     turned = pa.array([values[0] if values else None, *reversed(values)], column_type)[1:]
@@ -303,7 +303,7 @@ def test_decimals_that_grow_too_long_become_null_and_start_again() -> None:
 
 
 def test_a_long_key_is_added_in_order_beside_short_ones() -> None:
-    """0.1 a hundred times is not 10, and large numbers swallow small ones: only the order of the rows gives these digits."""
+    """A hundred times 0.1 is not 10, and large numbers absorb small ones: only the order of the rows gives these digits."""
     tenths: list[Operation] = [(ADD, 0.1)] * 100
     swallowed: list[Operation] = [(ADD, 1e16), *[(ADD, 1.0)] * 70, (RETRACT, 1e16)]
     keys: list[list[Operation]] = [

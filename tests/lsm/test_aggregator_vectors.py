@@ -88,7 +88,7 @@ def _not_ours(line: Line, old: bool) -> str | None:
 
 
 def _changed_since(given: Line, out: Any) -> str | None:
-    """Where 0.9 answered otherwise than main."""
+    """Lines for which 0.9 answers differently from main."""
     function, ops = given["function"], given["ops"]
     if function in ("sum", "product", "bool_or", "bool_and") and not isinstance(out, dict) and _answer(given, 0) == "error":
         return "0.9 refused the type at the first merge only"

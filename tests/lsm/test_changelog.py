@@ -85,7 +85,7 @@ class Remembered(LookupMerge):
 
 
 def lookup(line: Line) -> Line | str:
-    """The merged record and the changelog of one key, from records in feeding order and what a lookup finds."""
+    """The merged record and the changelog of one key, from records in feeding order and the result of a lookup."""
     schema, records = table_schema(line["in"]["schema"]), line["in"]["records"]
     options = {**schema.options, "changelog-producer.row-deduplicate": str(line["in"]["row_deduplicate"]).lower()}
     context: Any = SimpleNamespace(schema=schema, options=TableOptions(options), mode=TableMode.of(schema, TableOptions(options)))
@@ -186,11 +186,11 @@ def test_lookup_as_paimon_does_it(name: str, count: int) -> None:
 
 
 def _fails_in_java(line: Line) -> bool:
-    """Where ignored retractions leave nothing, Java has a NullPointerException."""
+    """If ignored retractions leave nothing, Java raises a NullPointerException."""
     return "NullPointer" in line["out"].get("error", "")
 
 
 def _shadows_a_newer_row(line: Line) -> bool:
-    """0.9 took the last row above level 0 in the order of the merge, main that of the lowest level."""
+    """0.9 uses the last row above level 0 in merge order, main that of the lowest level."""
     old = [record["level"] for record in line["in"]["records"] if record["level"] > 0]
     return line["in"]["schema"]["options"]["merge-engine"] != "first-row" and old != sorted(old, reverse=True)

@@ -1,4 +1,4 @@
-"""Simulated buckets: counted by hand, and against what options promise."""
+"""Simulated buckets: figures worked out by hand, and the effects that options promise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which combinations of options make a merge engine, and which contradict each other."""
+"""Which combinations of options give which merge engine, and which contradict each other."""
 
 from __future__ import annotations
 

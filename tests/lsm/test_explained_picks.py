@@ -1,4 +1,4 @@
-"""What a pick says of its reasons, to the last figure, and why nothing was picked."""
+"""The reasons of a pick, to the last figure, and why nothing was picked."""
 
 from __future__ import annotations
 

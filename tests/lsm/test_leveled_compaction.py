@@ -35,7 +35,7 @@ def test_updates_of_the_same_keys_stay_on_level_1() -> None:
 
 
 def test_new_keys_overflow_into_the_next_level() -> None:
-    """Level 1 holds 100 bytes: each merge of two flushes of new keys overflows, the first time onto an empty level, for free."""
+    """Level 1 is limited to 100 bytes: each merge of two flushes of new keys overflows, at first for free into an empty level."""
     runs = [run(10, 10 * number, 10 * number + 9) for number in range(6)]
     result = simulate_leveled(workload(*runs), trigger=2, base_size=100)
     assert result.reasons == {LEVEL_0_FULL: 3, LEVEL_OVERFLOW: 2}

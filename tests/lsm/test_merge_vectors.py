@@ -119,7 +119,7 @@ def test_sorted_runs_of_0_9() -> None:
 
 
 def _has_merged_retraction(line: Line) -> bool:
-    """Whether a key of several records has a retraction: 0.9 numbers, fills and removes otherwise."""
+    """Whether a key with several records has a retraction: 0.9 numbers, fills and removes differently."""
     keys = Counter(record["row"][0] for run in line["in"]["runs"] for record in run)
     return any(_retracts(record) and keys[record["row"][0]] > 1 for run in line["in"]["runs"] for record in run)
 

@@ -102,7 +102,7 @@ def test_the_order_of_a_key_s_rows() -> None:
 
 
 def test_histories_forget_what_a_set_replaced() -> None:
-    """Three keys: one whose third operation replaces all, one that is silent, one that begins with a SET."""
+    """Three keys: one whose third operation replaces everything, one without operations, one that starts with a SET."""
     codes = np.array([ADD, REVERSED, SET, RETRACT, SKIP, SKIP, SET, ADD], np.int8)
     order, starts = np.array([7, 6, 5, 4, 3, 2, 1, 0]), np.array([0, 4, 6])
     history = column_history(order, starts, codes)

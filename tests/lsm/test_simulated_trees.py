@@ -1,4 +1,4 @@
-"""Simulated trees, universal and leveled, against simulations that are written once more, one run at a time."""
+"""Simulated trees, universal and leveled, against second implementations that work one run at a time."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _space(buckets: Any) -> float:
 
 
 def added(runs: Sequence[RunModel]) -> RunModel:
-    """As if no two runs had a key in common."""
+    """The merge of runs without common keys."""
     return RunModel(sum(run.rows for run in runs), sum(run.size for run in runs), runs[0].low, runs[0].high)
 
 
@@ -261,7 +261,7 @@ def test_leveled_compaction(drawn: list[Any], begin: dict[Hashable, Any], trigge
 
 
 def test_space_is_that_of_each_twentieth_of_the_commits() -> None:
-    """Of 41 commits each second one is looked at: runs of one key, never compacted, so that n runs take n times the room."""
+    """Every second of 41 commits is sampled: runs of one key, never compacted, so n runs take n times the space."""
     run = RunModel(1, 10, (0,), (0,))
     commits = [SimulatedCommit[RunModel](number, {0: [run]}) for number in range(41)]
     workload = SimulatedWorkload(commits, functools.partial(merged_run, buckets=1))

@@ -1,4 +1,4 @@
-"""Which files a table needs, read without any of the table manager's own code: what its clean-ups are held to."""
+"""The files that a table needs, determined without the table manager's own code, to check its clean-ups."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def needed(root: Path) -> set[str]:
 
 
 def on_disk(root: Path) -> set[str]:
-    """Everything but schemas, hints, and what readers and people put there."""
+    """All files except schemas, hints, consumers and foreign files."""
     aside = ("schema", "LATEST", "EARLIEST", "consumer")
     found = (path.relative_to(root) for path in root.glob("**/*") if path.is_file())
     return {str(path) for path in found if not any(part in aside for part in path.parts)}
@@ -100,7 +100,7 @@ def _records(path: Path) -> list[dict[str, Any]]:
 
 
 def kind_of(path: str) -> str:
-    """What a listing of files to delete calls the file, by its place and name."""
+    """The kind of a file in a listing of files to delete, by its directory and name."""
     directory, name = Path(path).parent.name, Path(path).name
     if directory.startswith("bucket-"):
         return "index" if name.endswith(".index") else "changelog" if name.startswith("changelog-") else "data"

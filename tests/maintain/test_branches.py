@@ -1,4 +1,4 @@
-"""Branches share files with main: neither may take what the other needs, and main can go on as a branch did."""
+"""Branches share files with main: neither may delete what the other needs, and main can be fast-forwarded to a branch."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_commit_that_gets_in_between_stops_it(tmp_path: Path) -> None:
 
 
 def test_a_take_over_that_was_killed_is_finished(tmp_path: Path) -> None:
-    """Its newest snapshot comes first: what stands below it then is still main's own."""
+    """Its newest snapshot comes first: those below it are then still main's own."""
     main, branch = branched(tmp_path)
     write(branch, [{"k": 1, "v": "branch"}])
     write(branch, [{"k": 2, "v": "branch"}])

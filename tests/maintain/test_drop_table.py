@@ -1,4 +1,4 @@
-"""Dropping a table takes what is the table's own, wholly, and nothing else."""
+"""Dropping a table deletes all of the table's own files, and nothing else."""
 
 from __future__ import annotations
 

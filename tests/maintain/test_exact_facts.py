@@ -134,7 +134,7 @@ def test_every_consumer_counts(tmp_path: Path) -> None:
 
 
 def test_only_cut_off_writes_are_temporary(tmp_path: Path) -> None:
-    """But in the directory of snapshots, where nothing else has a place."""
+    """Except in the directory of snapshots, which has no other files."""
     context = table_of_five(tmp_path)
     layout, names = context.layout, [".snapshot-9.ab.tmp", ".keep", "x.tmp"]
     for directory in (layout.snapshot_directory, layout.schema_directory, layout.tag_directory, layout.consumer_directory):

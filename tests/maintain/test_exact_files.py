@@ -1,4 +1,4 @@
-"""After each clean-up exactly those files lie in the table that its versions need, as a reader of its own counts them."""
+"""After each clean-up, the table has exactly the files that its versions need, according to an independent reader."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from tests.tables import compact, make_table, rows, write
 
 @dataclass
 class Noted(LocalStorage):
-    """Notes what is overwritten and deleted, in order, below a directory."""
+    """Records what is overwritten and deleted below a directory, in order."""
 
     below: str
     overwritten: list[str] = field(default_factory=list)

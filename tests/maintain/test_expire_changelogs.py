@@ -1,4 +1,4 @@
-"""Changes that outlive their snapshots, until they have had their time, too."""
+"""Changelogs that outlive their snapshots, until they expire, too."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_consumers_hold_changelogs_and_are_set_back_and_forgotten(tmp_path: Path
 
 
 def test_tables_of_java_with_changelog_files(tmp_path: Path) -> None:
-    """Expiry takes the changelog files of a snapshot with it, or leaves them to its changelog."""
+    """Expiry deletes the changelog files of a snapshot, or leaves them to its changelog."""
     found = [golden for golden in GOLDENS if golden.options.get("changelog-producer") == "full-compaction"]
     url = str(golden_table(found[0].writer, found[0].name, tmp_path))
     names = {path.name for path in Path(url).glob("**/changelog-*") if path.is_file()}

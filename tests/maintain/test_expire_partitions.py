@@ -1,4 +1,4 @@
-"""The time of a partition, and dropping those that have had theirs."""
+"""The time of a partition, and dropping expired partitions."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_tags_protect_their_files(tmp_path: Path, tagged: int) -> None:
 
 
 def test_a_resurrected_snapshot_is_removed_alone(tmp_path: Path) -> None:
-    """A writer that slept through the expiry of its number put its snapshot there, and died before it took it back."""
+    """A writer that slept while its number expired published its snapshot, and died before it withdrew it."""
     context = table_of_five(tmp_path)
     late = Path(context.layout.snapshot(2))
     content = late.read_bytes()
@@ -127,7 +127,7 @@ def test_a_resurrected_snapshot_is_removed_with_those_that_expire(tmp_path: Path
 
 
 def test_a_planned_file_stays_if_it_is_no_longer_an_orphan(tmp_path: Path) -> None:
-    """A roll-back to a tag of the expired snapshot came in between."""
+    """A rollback to a tag of the expired snapshot came in between."""
     context = table_of_five(tmp_path)
     late = Path(context.layout.snapshot(2))
     content = late.read_bytes()
@@ -144,7 +144,7 @@ def test_a_crash_at_any_call_leaves_no_dangling_name(tmp_path: Path) -> None:
         pass
 
     class MortalStorage(LocalStorage):
-        """Dies at its n-th deletion or overwrite."""
+        """A storage that dies at its n-th deletion or overwrite."""
 
         def __init__(self, calls: int) -> None:
             super().__init__()
@@ -213,7 +213,7 @@ class TestRetention:
 
 
 def make_old(context: TableContext, *numbers: int) -> None:
-    """As if these snapshots had been made in 2001."""
+    """Make these snapshots look as if they had been made in 2001."""
     for number in numbers:
         path = Path(context.layout.snapshot(number))
         path.write_text(json.dumps({**json.loads(path.read_text()), "timeMillis": 10**12}))

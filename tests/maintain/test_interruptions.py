@@ -1,4 +1,4 @@
-"""What others do in the midst of making tags and branches and of going back or on, and what a storage does not tell."""
+"""Interference while tags and branches are created, rolled back or fast-forwarded, and storages without clear answers."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_without_a_snapshot_or_tag_there_is_no_target_to_roll_back_to(tmp_path: 
 
 
 def test_a_snapshot_that_disappears_does_not_stop_a_rollback(tmp_path: Path) -> None:
-    """Two go back to the same one: the later one finds less to take out."""
+    """Two jobs roll back to the same snapshot: the later one finds less to remove."""
     context = table_of_five(tmp_path)
     expected = rows(context, snapshot_id=2)
     path = Path(context.layout.snapshot(4))
@@ -292,7 +292,7 @@ def test_a_commit_after_the_newest_snapshot_to_remove_restores_everything(tmp_pa
 
 @pytest.mark.parametrize("stale", [False, True], ids=["a listing shows it", "a stale listing hides it"])
 def test_a_commit_right_after_the_target_restores_everything(tmp_path: Path, stale: bool) -> None:
-    """Its writer saw the target as the newest one, after the later ones had gone."""
+    """Its writer saw the target as the newest snapshot, after the later ones had been removed."""
     context = table_of_five(tmp_path)
 
     class Rival(LocalStorage):
@@ -443,7 +443,7 @@ def test_partitions_that_are_written_to_again_and_again_stay(tmp_path: Path) -> 
 
 
 class Journal(LocalStorage):
-    """Notes what is done to the versions of main, in order; hints with what they say."""
+    """Records the changes to the versions of main, in order, and the content of hints."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Marks of done partitions: success files as Java writes and reads them, reports over HTTP, and what only a catalog can do."""
+"""Marking partitions as done: success files as Java writes and reads them, reports over HTTP, and what only a catalog can do."""
 
 from __future__ import annotations
 

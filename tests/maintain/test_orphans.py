@@ -1,4 +1,4 @@
-"""Orphans are found, classified and deleted; what any version, or a running writer, may need never is."""
+"""Orphans are found, classified and deleted; files that any version or running writer may need never are."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.tables import make_table, rows, write
 
 
 def make_old(context: TableContext, days: float = 3) -> None:
-    """As if the last thing that happened to any file had been days ago."""
+    """Make all files look as if they had last been changed days ago."""
     then = context.clock.now_millis() / 1000 - days * 86_400
     for path in (Path(context.url), *Path(context.url).glob("**/*")):
         os.utime(path, (then, then))
@@ -190,7 +190,7 @@ def test_a_table_without_versions_is_not_emptied(tmp_path: Path) -> None:
 
 
 def test_a_version_made_after_the_search_is_seen(tmp_path: Path) -> None:
-    """An old file that a commit, a tag or a branch takes into use at the last moment."""
+    """An old file that a commit, a tag or a branch starts to use at the last moment."""
     context = table_of_five(tmp_path)
     text = context.storage.read_bytes(context.layout.snapshot(5))
     create_tag(context, "kept", 5)
@@ -439,7 +439,7 @@ def test_the_age_is_exact_and_so_is_the_day(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("ahead", "tolerated"), [(1000, True), (1001, False), (90_000, False), (-5000, True)])
 def test_a_clock_is_set_back_by_what_it_is_ahead(tmp_path: Path, ahead: int, tolerated: bool) -> None:
     class Ahead(LocalStorage):
-        """Gives files the time of the other clock."""
+        """A storage that gives files the time of another clock."""
 
         def list_directory(self, path: str) -> list[FileStatus]:
             return [replace(status, modified_millis=1_800_000_000_000) for status in super().list_directory(path)]

@@ -1,4 +1,4 @@
-"""Clean-ups of tables that other writers made, with indexes, deletion vectors and changelogs: exactly the unneeded files go."""
+"""Clean-ups of other writers' tables with indexes, deletion vectors and changelogs: exactly the unneeded files are deleted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLES = [golden for golden in GOLDENS if golden.name.startswith(FEATURES)]
 
 
 def went(root: Path, before: set[str], needed_before: set[str]) -> set[str]:
-    """What has gone, which is what was needed before and is not any more."""
+    """The deleted files, which were needed before and no longer are."""
     gone = before - on_disk(root)
     assert gone == needed_before - needed(root)
     return gone

@@ -1,4 +1,4 @@
-"""Back to an older version: nothing of it is lost, nothing of the later ones is left, and a commit in between stops it."""
+"""Rolling back: nothing of the target is lost, nothing of later versions is left, and a commit in between stops it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_as_a_new_snapshot(tmp_path: Path) -> None:
 
 
 def test_as_new_to_another_number_of_buckets(tmp_path: Path) -> None:
-    """All files of the partition go and come, so no two counts meet; writers then want the option to agree."""
+    """All files of the partition are replaced, so no two counts mix; writers then require the option to agree."""
     context = make_table(tmp_path / "t", {"p": "INT NOT NULL", "k": "INT NOT NULL"}, ["p", "k"], ["p"], 3)
     write(context, [{"p": p, "k": k} for p in (1, 2) for k in range(9)])
     before = rows(context)

@@ -1,4 +1,4 @@
-"""What clean-ups meet seldom: damaged versions that go, tags of expired snapshots above the target, changelogs above it."""
+"""Rare cases of clean-ups: damaged versions that expire, tags of expired snapshots above the target, changelogs above it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def list_of(context: TableContext, snapshot: Snapshot) -> str:
 
 @pytest.mark.parametrize("damaged", [3, 4, 5])
 def test_back_over_a_damaged_snapshot(tmp_path: Path, damaged: int) -> None:
-    """What it alone had is left to the cleaning of orphans; the others' files go."""
+    """Its own files are left to orphan cleaning; those of the others are deleted."""
     context = table_of_five(tmp_path)
     before = rows(context, snapshot_id=2)
     cut(list_of(context, context.snapshots.get(damaged)))
@@ -65,7 +65,7 @@ def test_expiry_of_a_damaged_snapshot(tmp_path: Path, damaged: int) -> None:
 
 
 def test_back_to_a_tag_below_another_of_an_expired_snapshot(tmp_path: Path) -> None:
-    """What only that other tag held goes with it."""
+    """Files that only that other tag needed are deleted with it."""
     context = table_of_five(tmp_path)
     before = rows(context, snapshot_id=1)
     create_tag(context, "one", 1)
@@ -77,7 +77,7 @@ def test_back_to_a_tag_below_another_of_an_expired_snapshot(tmp_path: Path) -> N
 
 
 def test_back_below_changelogs(tmp_path: Path) -> None:
-    """Those above the target go; the hints tell what is left, or go as well."""
+    """Those above the target are removed; the hints name what is left, or are removed, too."""
     context = outlived(tmp_path)
     tagged = outlived(tmp_path / "tagged")
     layout = context.layout

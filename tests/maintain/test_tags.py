@@ -1,4 +1,4 @@
-"""Tags protect from the moment that they are there, and give free what only they held."""
+"""Tags protect files from the moment that they exist, and release those that only they held."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
 
 
 def table_of_five(folder: Path) -> TableContext:
-    """Three writes, a compaction and another write; made once, then copied."""
+    """Three writes, a compaction and another write; created once, then copied."""
     shutil.copytree(_made_of_five().name, folder / "t")
     return TableContext.open(str(folder / "t"))
 

@@ -1,4 +1,4 @@
-"""What becomes of files of deletion vectors when versions go, come back or are kept."""
+"""Files of deletion vectors when versions expire, are restored or are kept."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class Versions(RuleBasedStateMachine):
     @precondition(lambda self: len(self.known) > 1)
     @rule(data=st.data())
     def forward(self, data: st.DataObject) -> None:
-        """Where the branch has something that main has not."""
+        """Fast-forward main if the branch has snapshots that main lacks."""
         name = data.draw(st.sampled_from(sorted(set(self.known) - {MAIN_BRANCH})))
         main, branch = self.context(), self.context(name)
         same = [i for i in self.known[name] if i in self.known[MAIN_BRANCH] and _text(main, i) == _text(branch, i)]

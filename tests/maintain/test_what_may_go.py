@@ -1,4 +1,4 @@
-"""Which snapshots, changelogs, tags and consumers may go, compared with a plain rule for one of them at a time."""
+"""Which snapshots, changelogs, tags and consumers may be removed, compared with a plain rule for each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FixedClock:
 
 
 def paper_table(options: dict[str, str] | None = None) -> TableContext:
-    """A table without any version, in memory, at a time that stands still."""
+    """A table without versions, in memory, on a clock that does not move."""
     clock = FixedClock()
     storage = MemoryStorage(f"paper-{next(SPACES)}", clock)
     storage.write_new("/t/schema/schema-0", table_schema(False, options or {}).to_json().encode())

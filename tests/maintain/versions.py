@@ -1,4 +1,4 @@
-"""What must hold of a table's versions whatever was done to them: each can be read, and no file lies about that none names."""
+"""What must hold for a table's versions, whatever was done to them: each can be read, and there are no orphans."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def named_files(context: TableContext) -> set[str]:
 
 
 def check_versions(context: TableContext) -> None:
-    """Every snapshot of every branch reads to its last row, nothing named is missing, hints are right."""
+    """All snapshots of all branches can be read to the last row, no named file is missing, and hints are right."""
     assert named_files(context) <= files_on_disk(context)
     for branch in branches(context):
         assert not list(check_table(branch, rows=True))

@@ -1,4 +1,4 @@
-"""Avro containers of any writer are read, ours are Java's to the letter, and damage is named instead of decoded."""
+"""Avro containers of all writers are read, ours equal Java's byte by byte, and damage is reported instead of decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers read side by side are those that fastavro wrote."""
+"""Numbers that are decoded in parallel are those that fastavro wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structs of Thrift's compact protocol: what is written is read, whatever the widths of numbers and texts."""
+"""Structs of Thrift's compact protocol: round trips with numbers and strings of all widths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row groups in footers are read by a regular expression where they are spelled as usual, elsewhere field by field: alike."""
+"""Row groups of footers are read by a regular expression or, if they are encoded unusually, field by field: with the same result."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_bloom_filters_byte_for_byte() -> None:
 
 
 def test_strings_of_every_length() -> None:
-    """The tail of a hash depends on length modulo 32: alone and beside others a text hashes the same."""
+    """The tail of a hash depends on the length modulo 32: a string hashes the same alone and beside others."""
     t = parse_type("STRING")
     texts = ["x" * n + str(n) for n in range(100)]
     together = index_hashes(values_to_arrow([None, *texts], t).slice(1), t)

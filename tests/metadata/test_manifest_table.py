@@ -1,4 +1,4 @@
-"""Manifests decoded side by side say exactly what decoding them one entry after the other says."""
+"""Manifests that are decoded as columns equal those that are decoded entry by entry."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _entry(sequence: int) -> ManifestEntry:
 
 
 def _framed(block: bytes, count: int) -> bytes:
-    """A container with that block, as if it had been written so."""
+    """A container with this block."""
     header = encode_container(ENTRY, [])
     packed = zstd_module().compress(block, 1)
     return header + encode_value("long", count) + encode_value("long", len(packed)) + packed + header[-SYNC_SIZE:]

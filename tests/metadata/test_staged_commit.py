@@ -1,4 +1,4 @@
-"""Staged commits survive their file exactly, and no other text passes for one."""
+"""Staged commits come back exactly from their file, and no other text passes for one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kind of table a schema makes, and which work is refused on it, with which words."""
+"""The kind of table that a schema describes, and which work is refused on it, with which message."""
 
 from __future__ import annotations
 

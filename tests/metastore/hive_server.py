@@ -26,7 +26,7 @@ _SETTINGS = {
 
 
 class HiveServer:
-    """Runs while its `with` block does; on loopback, gone with its directory afterwards."""
+    """Runs during its `with` block, on loopback; its directory is deleted afterwards."""
 
     def __enter__(self) -> HiveServer:
         self._directory = tempfile.mkdtemp(prefix="paimon-cli-hive-")

@@ -168,7 +168,7 @@ class RestServer:
         return {}
 
     def _of_table(self, method: str, path: list[str], table: Table, content: dict[str, Any]) -> dict[str, Any]:
-        """What changes versions: done by the library, on the files."""
+        """Changes of versions, which the library makes on the files."""
         self.requests.append((method, "/".join(path), content))
         fault = self.faults.pop(0) if self.faults else None
         if fault == "refused" or isinstance(fault, int):

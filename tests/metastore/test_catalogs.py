@@ -1,4 +1,4 @@
-"""What every kind of catalog does in the same way: databases, tables, names, drops, renames, copies."""
+"""What all kinds of catalogs have in common: databases, tables, names, drops, renames, copies."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def write(call: Call, table: str, *rows: dict[str, object]) -> None:
 
 
 def databases(call: Call) -> list[dict[str, Any]]:
-    """All but the one that each Hive metastore has."""
+    """All databases except the one that each Hive metastore has."""
     return [item for item in call("db", "ls", "-o", "json").json["items"] if item["database"] != "default"]
 
 
@@ -121,7 +121,7 @@ def test_every_command_takes_the_name_of_a_table(call: Call, tmp_path: Path) -> 
 
 
 def test_entries_with_missing_files_can_be_dropped(call: Call, tmp_path: Path) -> None:
-    """A file system has no entries: there the table is gone as well."""
+    """A file system catalog has no entries: there the table is gone as well."""
     for name in ("one", "two", "odd"):
         call("create", f"shop.{name}", *COLUMNS)
         shutil.rmtree(tmp_path / f"wh/shop.db/{name}")

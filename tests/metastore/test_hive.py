@@ -194,7 +194,7 @@ def test_a_vector_is_an_array_in_hive() -> None:
 
 
 def test_partitions_are_entered_and_announced(flags: list[str], hive: HiveServer, run: Run, tmp_path: Path) -> None:
-    """In a table whose partitions are in the metastore, as those that Flink makes with `metastore.partitioned-table`."""
+    """In a table whose partitions are in the metastore, like those that Flink creates with `metastore.partitioned-table`."""
     columns = ("-C", "d STRING", "-C", "h INT", "-C", "v INT", "--partition-by", "d,h", "--bucket", "-1")
     run("create", "other.hours", *columns, *flags)
     rows = '{"d": "a b=c", "h": 1, "v": 1}\n{"d": null, "h": 2, "v": 1}'

@@ -1,4 +1,4 @@
-"""A REST catalog: names, the commit through the server, answers that get lost, and what goes past the server."""
+"""A REST catalog: names, commits through the server, lost responses, and what bypasses the server."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_files_on_their_way_are_stored_before_the_server_is_asked(
     order: list[str] = []
 
     class Late(LocalStorage):
-        """Remembers when it was told to wait for the files that it was given."""
+        """Records when it was asked to wait for its files."""
 
         def will_open(self, files: object) -> None:
             """Nothing is fetched ahead."""

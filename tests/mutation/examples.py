@@ -55,7 +55,7 @@ MUTANTS = {
 
 
 def judge_examples(session: Session) -> int:
-    """Prints the result by the name of the mutant; of `no such test`, too, which cannot be judged."""
+    """Prints the results by name of the mutant, including `no such test`, which cannot be judged."""
     path = Path(__file__).relative_to(Path.cwd())
     source = path.read_text()
     tests = [test for test in session.items if test.startswith(TESTS)]

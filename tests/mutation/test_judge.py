@@ -1,4 +1,4 @@
-"""Mutation runs: a mutant takes effect wherever it lies, and what cannot be judged is not counted as seen."""
+"""Mutation runs: a mutant takes effect wherever it is, and mutants that cannot be judged do not count as killed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_tests_that_reach_the_lines_are_run() -> None:
 
 
 def test_mutants_that_were_judged_equivalent_change_lines_that_exist() -> None:
-    """An entry whose lines were rewritten excuses nothing any more."""
+    """An entry whose lines were rewritten has no effect any more."""
     gone = []
     for file, function, before, _ in known_equivalents():
         path = ROOT / file

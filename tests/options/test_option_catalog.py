@@ -78,7 +78,7 @@ def test_keys_are_sorted_and_their_own() -> None:
 
 
 def test_options_that_the_engine_reads_have_a_status() -> None:
-    """A typed attribute that nothing uses is a promise; the catalog must not call it kept."""
+    """The catalog must not call an option honoured if nothing uses its typed attribute."""
     typed = {option.key for option in TYPED_OPTIONS.values()}
     assert {key for key in typed if find_option(key) is None} == set()
     for key in ("manifest.compression", "file.block-size"):

@@ -1,4 +1,4 @@
-"""What the processes do, each in a loop until it is killed."""
+"""The actors: each works in a loop until it is killed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAUSE = 0.05
 
 
 def write(place: Place, number: int) -> None:
-    """Commit what the ledger says, one commit after the other; begin with the one that may have been under way."""
+    """Make the commits of the ledger one after the other, starting with the one that may have been in progress."""
     for commit in itertools.count(place.last_acknowledged(number) + 1):
         while not commit_once(place, number, commit):
             time.sleep(PAUSE)
@@ -62,7 +62,7 @@ def _line(place: Place, writer: int, commit: int, k: int, v: int | None) -> dict
 
 
 def compact(place: Place, number: int) -> None:
-    """Now what the triggers say, now everything."""
+    """Compact, sometimes by the triggers, sometimes everything."""
     for strategy in itertools.cycle(("minor", "minor", "full")):
         try:
             run_compact(place.open(), CompactRequest(strategy), LocalEngine(), NoProgress())
@@ -85,7 +85,7 @@ def expire(place: Place, number: int) -> None:
 
 
 def read(place: Place, number: int) -> None:
-    """Reads one snapshot after the other, and says what does not add up."""
+    """Read one snapshot after the other, and report what does not add up."""
     while True:
         if (wrong := wrong_in_a_read(place)) is not None:
             place.note(f"reader-{number}", kind="read", wrong=wrong)
@@ -93,7 +93,7 @@ def read(place: Place, number: int) -> None:
 
 
 def wrong_in_a_read(place: Place) -> list[str] | None:
-    """None while there is nothing to read."""
+    """What is wrong in a read; None if there is nothing to read yet."""
     context = place.open()
     known = {writer: place.last_acknowledged(writer) for writer in range(WRITERS)}
     snapshot = context.snapshots.latest()
@@ -155,7 +155,7 @@ def everybody() -> Iterator[tuple[str, int]]:
 
 
 def act(place: Place, role: str, number: int) -> None:
-    """The whole life of a process. Whatever ends it but a kill is a failure."""
+    """The whole life of a process. Unless a kill ends it, its end is a failure."""
     try:
         ACTORS[role](place, number)
     except BaseException as error:

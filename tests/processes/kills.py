@@ -1,4 +1,4 @@
-"""Starts the processes, kills one after the other at moments of chance, starts them again, and looks at what is left."""
+"""Starts the processes, kills one after the other at random moments, starts them again, and checks the table."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Killing:
         self._processes[actor] = process
 
     def _kill_one(self) -> None:
-        """Everybody in turn, writers twice; most of them in the midst of the commit that follows one."""
+        """Kill each actor in turn, writers twice, mostly in the middle of a commit."""
         if not self._deck:
             self._deck = [*everybody(), *(("writer", number) for number in range(WRITERS))]
             self._random.shuffle(self._deck)
@@ -118,7 +118,7 @@ class Killing:
             self._restarted.append((number, time.time()))
 
     def _pause(self, process: ForkServerProcess) -> None:
-        """Stopped for a while, as by a collector of garbage or a swapped-out page: others get far ahead."""
+        """Stop a process for a while, as garbage collection or swapping would: others get far ahead."""
         assert process.pid is not None
         os.kill(process.pid, signal.SIGSTOP)
         time.sleep(2 * LONGEST_DELAY)

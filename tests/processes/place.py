@@ -1,4 +1,4 @@
-"""Where a run happens: the table, and beside it the logs that survive whatever is done to the processes."""
+"""The place of a run: the table, and beside it the logs, which survive whatever happens to the processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _storages: dict[str, tuple[Storage, str]] = {}
 
 @dataclass(frozen=True)
 class Place:
-    """Plain values, so that every process can have it. `folder` is on local disk, wherever the table is."""
+    """Plain values, which can be sent to every process. `folder` is on local disk, wherever the table is."""
 
     url: str
     options: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""A kill of some commands; scripts/nightly/kill_commands.py kills all of them, hundreds of times."""
+"""Kills of some commands; scripts/nightly/kill_commands.py kills all of them, hundreds of times."""
 
 from __future__ import annotations
 

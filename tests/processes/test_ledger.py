@@ -1,4 +1,4 @@
-"""What a table must hold is computed rightly, and whatever else it holds is noticed."""
+"""The expected content of a table is computed correctly, and any difference is noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Increments of random histories against lists of what each commit brought and what each version held."""
+"""Increments of random histories against lists of what each commit added and what each version held."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMATS = ("parquet", "orc", "avro")
 
 @dataclass(frozen=True)
 class Version:
-    """One snapshot: its kind, what its commit brought, and what the table holds then by key."""
+    """A snapshot: its kind, what its commit added, and the rows of the table by key."""
 
     kind: str
     brought: Told
@@ -70,7 +70,7 @@ class IncrementTrial:
         self.versions.append(Version(APPEND, brought, after))
 
     def overwrite(self) -> None:
-        """Of one partition, whose old rows go."""
+        """Overwrite one partition, whose old rows are removed."""
         p = self.dice.choice([1, 2])
         rows: list[Row] = [{"p": p, "k": k, "v": "new"} for k in self.dice.sample(range(8), self.dice.randint(1, 3))]
         write(self.context, rows, overwrite=True)
@@ -93,7 +93,7 @@ class IncrementTrial:
             self.earliest += len(gone)
 
     def check(self, ranges: int) -> int:
-        """Some ranges in each mode; how many were read."""
+        """Check some ranges in each mode. Returns how many were read."""
         read = 0
         for _ in range(ranges):
             begin = self.dice.randrange(len(self.versions))
@@ -147,7 +147,7 @@ class IncrementTrial:
 
 
 def _as_inserts(told: Told) -> Told:
-    """A row that is there comes with the kind that it was written with."""
+    """Rows have the kind that they were written with."""
     return [("+I" if kind == "+U" else kind, row) for kind, row in told]
 
 

@@ -1,4 +1,4 @@
-"""What a table must hold, from the list of all changes ever made: a plain fold per key, no levels, no files, no Arrow."""
+"""The rows that a table must hold, from the list of all changes: a plain fold per key, without levels, files or Arrow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Change:
 
 
 def current_rows(changes: Iterable[Change], key: tuple[str, ...], options: dict[str, str]) -> list[Row]:
-    """The rows that a reader must see; without a key each that was written."""
+    """The rows that a reader must see; without a key, all that were written."""
     if not key:
         return [change.row for change in changes]
     of_key: dict[Key, list[Change]] = {}
@@ -120,7 +120,7 @@ FIRST = ("first_value", "first_non_null_value")
 
 
 def _sum(old: Any, new: Any) -> Any:
-    """Of texts: one that is there stays as it is."""
+    """The sum of two values; if one is null, the other."""
     return new if old is None else old if new is None else old + new
 
 

@@ -1,4 +1,4 @@
-"""Tables to try: for each merge engine the columns and options whose outcome does not depend on when compactions happen."""
+"""The tables to try: for each merge engine, columns and options whose result does not depend on when compactions happen."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ COPIES = Shape("plain", {"v": TEXT, "n": INT}, {}, ("+I",))
 
 @dataclass(frozen=True)
 class Layout:
-    """How the table lies on disk. `crosses`: the key leaves the partition out, so that rows move between partitions."""
+    """The layout of a table. `crosses`: the key does not include the partition, so rows move between partitions."""
 
     shape: Shape
     partitioned: bool

@@ -90,7 +90,7 @@ class Trial:
         return tuple(change for commit in self.commits for change in commit.changes)
 
     def write(self, changes: list[Change], overwrite: bool = False) -> None:
-        """An overwrite takes the place of the partitions that it brings rows for."""
+        """Write rows. An overwrite replaces the partitions of its rows."""
         if self.layout.shape.name == "retracting":
             # What is retracted must have been there: a lone retraction passes through, or is dropped at the top level.
             there = {self.key_of(row) for row in self.expected()}
@@ -114,7 +114,7 @@ class Trial:
         self.committed(changes)
 
     def _replace(self, partitions: set[int | None]) -> None:
-        """Forget the rows of these partitions, or of all. What moved out of one before must not come back to where it was."""
+        """Forget the rows of these partitions, or of all. Rows that moved out of one before must not return to it."""
         self.compacted = None
         if self.layout.crosses and not self.replaces_all:
             gone = [Change("-D", row) for row in self.expected() if row["p"] in partitions]
@@ -200,7 +200,7 @@ class Trial:
         self.marks = {}
 
     def roll_back(self, which: int) -> None:
-        """To a snapshot that is there; not beyond a rescale, after which its buckets would have another number."""
+        """Roll back to an existing snapshot, but not beyond a rescale, which has changed the number of buckets."""
         if not self.marks:
             return self.look_back(which)
         number = sorted(self.marks)[which % len(self.marks)]
@@ -258,7 +258,7 @@ class Trial:
         return rows
 
     def look_back(self, which: int | None) -> None:
-        """An older snapshot, whatever has happened since."""
+        """Check an older snapshot, whatever has happened since."""
         self.steps.append(f"look_back({which})")
         if self.states:
             number = sorted(self.states)[(which or 0) % len(self.states)]

@@ -1,4 +1,4 @@
-"""Increments in mode diff: how the rows of two snapshots differ, whatever lies between them."""
+"""Increments in mode diff: how the rows of two snapshots differ, whatever happened between them."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_rows_without_a_key_in_rescaled_buckets(tmp_path: Path) -> None:
 
 
 def test_a_key_in_another_dynamic_bucket_is_not_a_delete(tmp_path: Path) -> None:
-    """An overwrite may put keys of dynamic buckets elsewhere: a -D of the old place must not follow the +I of the new one."""
+    """An overwrite may move keys of dynamic buckets: the -D of the old bucket must not follow the +I of the new one."""
     columns = {"a": "INT NOT NULL", "b": "INT NOT NULL"}
     context = make_table(tmp_path / "t", columns, ["a", "b"], bucket=4, options={"bucket-key": "a"})
     rows = [{"a": k, "b": 7 * k} for k in range(30)]

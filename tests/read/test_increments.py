@@ -1,4 +1,4 @@
-"""What snapshots brought: version by version, as changelog files tell it, or as the two ends differ."""
+"""What snapshots added: version by version, as changelog files report it, or as the difference of the two ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splits are those of a plain plan that looks at one file after the other."""
+"""Splits equal those of a plain plan that goes through one file after the other."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_plans_of_random_tables(seed: int, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_blocks_without_the_partition_are_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only where there are many entries: of few the files are counted."""
+    """Only if there are many entries; the files of few entries are counted."""
     types = {"day": "DATE NOT NULL", "n": "INT NOT NULL", "t": "STRING NOT NULL", "k": "INT NOT NULL"}
     context = make_table(tmp_path / "t", types, tuple(types), ("day", "n", "t"), 1, {"manifest.merge-min-count": "1000"})
     for number in range(4):

@@ -19,7 +19,7 @@ from tests.tables import make_table, write
 
 
 class StepClock:
-    """A second passes between two questions."""
+    """A clock on which a second passes between two readings."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000_000

@@ -31,7 +31,7 @@ def rows_marked_while_they_were_copied() -> Patch:
 
 @planted_in("append-deleters")
 def files_that_another_delete_has_replaced() -> Patch:
-    """The commit finds the removed files gone, and takes no notice."""
+    """The commit ignores that the files to remove are gone."""
 
     def lenient(context: Any, latest: Any, changes: Any) -> Any:
         return [], [entry for entry in changes.entries if entry.kind == ADD]
@@ -91,7 +91,7 @@ def a_sort_that_overwrites_what_others_have_appended() -> Patch:
 
 @planted_in("append-deleter-writer")
 def a_delete_removes_what_came_meanwhile() -> Patch:
-    """It takes away the files of the latest snapshot in place of those that it has read."""
+    """It removes the files of the latest snapshot instead of those that it has read."""
     real = append_change._changed_bucket
 
     def changed(context: Any, bucket: Any, parts: Any, *others: Any) -> Any:

@@ -43,7 +43,7 @@ def files_conflict_unchecked() -> Patch:
 
 @planted_in("compactor-compactor")
 def files_checked_at_the_first_attempt_only() -> Patch:
-    """As if what was true of the snapshot that lost the race were true of the one that won it."""
+    """What was true for the snapshot of the lost race is assumed for the one that won."""
     checked: set[int] = set()
 
     def once(context: TableContext, latest: Snapshot | None, changes: Any) -> None:
@@ -98,7 +98,7 @@ def put_instead_of_put_if_absent() -> Patch:
 
 @planted_in("writer-writer")
 def exists_then_rename() -> Patch:
-    """What stores without a conditional put are given by careless writers."""
+    """How careless writers publish on stores without a conditional put."""
 
     def put(self: SimStorage, path: str, data: bytes) -> PutOutcome:
         if self.exists(path):
@@ -260,7 +260,7 @@ def twins_commit_not_seen_between_attempts() -> Patch:
 
 @planted_in("writer-writer")
 def base_of_the_old_latest_on_retry() -> Patch:
-    """The base list of the first attempt goes on being used, whatever was published meanwhile."""
+    """The base list of the first attempt is used again, whatever was published in the meantime."""
     first: dict[int, PreparedSnapshot] = {}
 
     def prepare(context: TableContext, latest: Snapshot | None, delta: Any, *others: Any) -> PreparedSnapshot:

@@ -152,7 +152,7 @@ def expiry_from_the_newest_down() -> Patch:
 
 @planted_in("writer-expiry")
 def expiry_reads_a_stale_latest() -> Patch:
-    """It spares what the snapshot needs that was the newest at the beginning of all time, and deletes the rest."""
+    """It spares only the files of the snapshot that was the newest at the start."""
     real = expire_snapshots._plan_of
 
     def stale(context: TableContext, expiring: range, kept: Snapshot, *more: Any) -> Any:
@@ -170,7 +170,7 @@ def expiry_reads_a_stale_latest() -> Patch:
 
 @planted_in("writer-orphans")
 def orphans_of_any_age_are_deleted() -> Patch:
-    """The files of a commit that is on its way."""
+    """It deletes files of a commit in progress."""
     real = orphans.list_candidates
     return patch.object(orphans, "list_candidates", lambda context, older_than: real(context, YOUNG + 1))
 

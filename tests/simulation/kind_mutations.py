@@ -18,7 +18,7 @@ from tests.simulation.mutation import Patch, both, nothing, planted_in
 
 
 def _removals_unchecked() -> Patch:
-    """A commit that removes files removes those that are still there, and says nothing of the others."""
+    """A commit that removes files removes those that still exist, and ignores the others."""
     real = files_conflict.check_data_files
 
     def check(context: Any, latest: Any, changes: Any) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
@@ -44,7 +44,7 @@ def waiting_files_distributed_twice() -> Patch:
 
 @planted_in("postponed-writer-compactor")
 def waiting_files_that_came_meanwhile_go_too() -> Patch:
-    """A compaction empties `bucket-postpone` as it is when it is ready to commit."""
+    """A compaction removes all files that are in `bucket-postpone` when it commits."""
     real = postponed_rows.distribute
 
     def emptying(new_files: NewFiles, *others: Any) -> list[CommitMessage]:
