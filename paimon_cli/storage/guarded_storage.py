@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from paimon_cli.errors import Refused, StorageUnavailable
 from paimon_cli.storage.injected import RandomSource, SystemRandom
-from paimon_cli.storage.storage import OverlapsRequests, PutOutcome, Storage, WrappedStorage
+from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, settle
 
 PROBE_PREFIX = ".commit-probe-"
 """Prefix of probe directories in a table's root, which readers ignore."""
@@ -199,8 +199,7 @@ class GuardedStorage(WrappedStorage):
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """See `storage.Storage`. `StorageUnavailable` (lock not acquired, or lost before the put) means nothing was written."""
         method = self.publish_method()
-        if isinstance(self.inner, OverlapsRequests):
-            self.inner.settle()
+        settle(self.inner)
         if method is PublishMethod.PRIMITIVE:
             return self.inner.put_if_absent(path, data)
         if method is PublishMethod.UNSAFE or self._lock is None:

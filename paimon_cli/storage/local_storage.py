@@ -12,9 +12,11 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import BinaryIO
 
 from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable, UsageError
+from paimon_cli.storage.deferred_syncs import DeferredSyncs
 from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
@@ -26,12 +28,23 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 
 class LocalStorage:
-    """`Storage` over absolute paths. Writes survive a power failure: file and directory are synced before a call returns."""
+    """`Storage` over absolute paths. Writes survive a power failure: file and directory are synced before a call returns, or in a
+    `storage.overlapping_writes` block before the next publication.
+    """
 
     is_remote = False
 
     def __init__(self, random: RandomSource | None = None) -> None:
         self._random = random or SystemRandom()
+        self._deferred = DeferredSyncs(_synced, _sync_if_present)
+
+    def overlapping_writes(self) -> AbstractContextManager[None]:
+        """See `storage.OverlapsWrites`. All operations see new files at once, whether or not they are on disk."""
+        return self._deferred.overlapping_writes()
+
+    def settle(self) -> None:
+        """See `storage.OverlapsWrites`."""
+        self._deferred.settle()
 
     def read_bytes(self, path: str) -> bytes:
         with self.open_input(path) as source, errors_of(path):
@@ -47,7 +60,7 @@ class LocalStorage:
 
     def open_output(self, path: str) -> BinaryIO:
         self._check(path)
-        return _new_file(path, sync_name=True)
+        return _new_file(path, self._deferred)
 
     def write_new(self, path: str, data: bytes) -> None:
         with self.open_output(path) as sink:
@@ -55,6 +68,7 @@ class LocalStorage:
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         self._check(path)
+        self.settle()
         with self._temporary(path, data) as temporary:
             outcome = _link(temporary, path)
         try:
@@ -65,6 +79,7 @@ class LocalStorage:
 
     def overwrite(self, path: str, data: bytes) -> None:
         self._check(path)
+        self.settle()
         with self._temporary(path, data) as temporary, errors_of(path):
             os.replace(temporary, path)
             _sync_directory(os.path.dirname(path))
@@ -127,8 +142,7 @@ class LocalStorage:
 
     def sync_directory(self, path: str) -> None:
         """See `storage.SyncsDirectories`."""
-        with contextlib.suppress(FileNotFoundError), errors_of(path):
-            _sync_directory(path)
+        _sync_if_present(path)
 
     def _check(self, path: str, follows: bool = False) -> None:
         """Hook: raise if `path` must not be accessed. `follows`: whether the operation follows a symbolic link at `path`."""
@@ -139,7 +153,7 @@ class LocalStorage:
         directory, name = os.path.split(path)
         temporary = f"{directory}/.{name}.{self._random.uuid()}.tmp"
         try:
-            with _new_file(temporary, sync_name=False) as sink:
+            with _new_file(temporary, None) as sink:
                 sink.write(data)
             yield temporary
         finally:
@@ -147,22 +161,25 @@ class LocalStorage:
                 os.unlink(temporary)
 
 
-def _new_file(path: str, sync_name: bool) -> BinaryIO:
+def _new_file(path: str, deferred: DeferredSyncs | None) -> BinaryIO:
+    """`deferred`: takes over syncing if it can; None for a temporary file, whose name need not be synced."""
     with errors_of(path):
-        _make_directory(os.path.dirname(path))
+        _make_directory(os.path.dirname(path), deferred)
         try:
-            return _DurableFile(path, sync_name)
+            return _DurableFile(path, deferred)
         except FileNotFoundError:  # another job removed the directory while it was empty
-            _make_directory(os.path.dirname(path))
-            return _DurableFile(path, sync_name)
+            _make_directory(os.path.dirname(path), deferred)
+            return _DurableFile(path, deferred)
 
 
 class _DurableFile(io.BufferedWriter):
-    """A new file whose content, and with `sync_name` its directory entry, is on disk once `close` has returned."""
+    """A new file whose content, and with `deferred` its directory entry, is on disk once `close` has returned, or is about to be
+    synced by `deferred`.
+    """
 
-    def __init__(self, path: str, sync_name: bool) -> None:
+    def __init__(self, path: str, deferred: DeferredSyncs | None) -> None:
         self._path = path
-        self._sync_name = sync_name
+        self._deferred = deferred
         super().__init__(io.FileIO(path, "x"), WRITE_BUFFER_BYTES)
 
     def write(self, data: object) -> int:
@@ -178,11 +195,22 @@ class _DurableFile(io.BufferedWriter):
         with errors_of(self._path):
             try:
                 self.flush()
+                if self._deferred is not None and self._deferred.takes_file(self._path, self.fileno()):
+                    return
                 os.fsync(self.fileno())
             finally:
                 self.raw.close()
-            if self._sync_name:
+            if self._deferred is not None:
                 _sync_directory(os.path.dirname(self._path))
+
+
+def _synced(path: str, descriptor: int) -> None:
+    """Sync a file and close its descriptor."""
+    with errors_of(path):
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -225,15 +253,21 @@ def _link(temporary: str, path: str) -> PutOutcome:
     return PutOutcome.CREATED
 
 
-def _make_directory(path: str) -> None:
+def _make_directory(path: str, deferred: DeferredSyncs | None = None) -> None:
     """Create a directory and its parents, syncing the parent of each new directory."""
     if os.path.isdir(path):
         return
     parent = os.path.dirname(path)
-    _make_directory(parent)
+    _make_directory(parent, deferred)
     with contextlib.suppress(FileExistsError):
         os.mkdir(path)
-        _sync_directory(parent)
+        if deferred is None or not deferred.takes_directory(parent):
+            _sync_directory(parent)
+
+
+def _sync_if_present(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError), errors_of(path):
+        _sync_directory(path)
 
 
 def _sync_directory(path: str) -> None:

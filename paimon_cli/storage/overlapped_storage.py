@@ -60,7 +60,7 @@ class OverlappedStorage(WrappedStorage):
 
     @contextlib.contextmanager
     def overlapping_writes(self) -> Iterator[None]:
-        """See `storage.OverlapsRequests`. Blocks of several threads may overlap, and then share failures.
+        """See `storage.OverlapsWrites`. Blocks of several threads may overlap, and then share failures.
 
         The end of the block raises a failure that no publication has raised, unless the block fails with another error.
         """
@@ -109,7 +109,7 @@ class OverlappedStorage(WrappedStorage):
         return cast(BinaryIO, file)
 
     def settle(self) -> None:
-        """See `storage.OverlapsRequests`. A failure is raised on every call until no block is open, so that no job misses it."""
+        """See `storage.OverlapsWrites`. A failure is raised on every call until no block is open, so that no job misses it."""
         failed = self._failed()
         self._raised.update(failed)
         for upload in failed.values():

@@ -1,7 +1,7 @@
 """The `Storage` protocol: the operations that the engine requires of a file system or object store.
 
-The protocols after it are optional capabilities of some stores (listing in pages, real directories, background uploads). The
-functions use a capability where the store has it, and otherwise fall back to `Storage` alone.
+The protocols after it are optional capabilities of some stores (listing in pages, real directories, writing in the background).
+The functions use a capability where the store has it, and otherwise fall back to `Storage` alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 from paimon_cli.errors import StorageUnavailable
 
@@ -55,11 +55,13 @@ class Storage(Protocol):
         ...
 
     def open_output(self, path: str) -> BinaryIO:
-        """Open a new, uniquely named file for writing, creating parent directories. Durable once `close` has returned."""
+        """Open a new, uniquely named file for writing, creating parent directories. Durable once `close` has returned, or in a
+        `overlapping_writes` block before the next publication.
+        """
         ...
 
     def write_new(self, path: str, data: bytes) -> None:
-        """Write a new, uniquely named file. Durable on return."""
+        """Write a new, uniquely named file. Durable on return, or in a `overlapping_writes` block before the next publication."""
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
@@ -91,19 +93,24 @@ class Storage(Protocol):
 
 
 @runtime_checkable
-class OverlapsRequests(Protocol):
-    """A store that uploads new files in the background and prefetches files before they are opened."""
-
-    def will_open(self, files: Iterable[tuple[str, int]]) -> None:
-        """Prefetch files, given as (path, size in bytes)."""
-        ...
+class OverlapsWrites(Protocol):
+    """A store that stores new files in the background: it uploads them, or syncs them to disk."""
 
     def overlapping_writes(self) -> AbstractContextManager[None]:
-        """Upload files written inside the block in the background; leaving the block waits for them."""
+        """Store files written inside the block in the background; leaving the block waits for them."""
         ...
 
     def settle(self) -> None:
-        """Wait until all new files are stored. Raises the error of an upload that failed."""
+        """Wait until all new files are stored. Raises the error of one that could not be stored."""
+        ...
+
+
+@runtime_checkable
+class Prefetches(Protocol):
+    """A store that prefetches files before they are opened."""
+
+    def will_open(self, files: Iterable[tuple[str, int]]) -> None:
+        """Prefetch files, given as (path, size in bytes)."""
         ...
 
 
@@ -158,11 +165,11 @@ def open_sized(storage: Storage, path: str, size: int) -> BinaryIO:
 
 
 def overlapping_writes(storage: Storage) -> AbstractContextManager[None]:
-    """Upload files written inside the block in the background, if the store supports it; leaving the block waits for them.
+    """Store files written inside the block in the background, if the store supports it; leaving the block waits for them.
 
-    For work of this process that ends in publishing a snapshot, which waits for all uploads.
+    For work of this process that ends in publishing a snapshot, which waits until all files are stored.
     """
-    overlapping = _overlapping(storage)
+    overlapping: OverlapsWrites | None = _outermost(storage, OverlapsWrites)
     return nullcontext() if overlapping is None else overlapping.overlapping_writes()
 
 
@@ -171,15 +178,16 @@ def will_open(storage: Storage, files: Callable[[], Iterable[tuple[str, int]]]) 
 
     `files` is called only if the store makes use of it.
     """
-    overlapping = _overlapping(storage)
-    if overlapping is not None:
-        overlapping.will_open(files())
+    prefetching: Prefetches | None = _outermost(storage, Prefetches)
+    if prefetching is not None:
+        prefetching.will_open(files())
 
 
-def _overlapping(storage: Storage) -> OverlapsRequests | None:
-    while isinstance(storage, WrappedStorage) and not isinstance(storage, OverlapsRequests):
+def _outermost(storage: Storage, capability: Any) -> Any:
+    """The outermost storage that has a capability (a protocol); None if there is none."""
+    while isinstance(storage, WrappedStorage) and not isinstance(storage, capability):
         storage = storage.inner
-    return storage if isinstance(storage, OverlapsRequests) else None
+    return storage if isinstance(storage, capability) else None
 
 
 @runtime_checkable
@@ -212,7 +220,7 @@ class ServesVersions(Protocol):
 
 def settle(storage: Storage) -> None:
     """Wait until all new files are stored, before a snapshot is published other than through the storage."""
-    overlapping = _overlapping(storage)
+    overlapping: OverlapsWrites | None = _outermost(storage, OverlapsWrites)
     if overlapping is not None:
         overlapping.settle()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,16 @@ class Disk:
         self.root = str(root)
         self.calls: list[str] = []
         self.before_sync: Callable[[], object] = lambda: None
+        self._lock = threading.Lock()
         self._bytes: dict[int, bytes] = {}
         self._names: dict[str, dict[str, int | None]] = {}
 
     def synced(self, descriptor: int) -> None:
         """A file: its bytes are safe. A directory: so are the names in it."""
+        with self._lock:
+            self._synced(descriptor)
+
+    def _synced(self, descriptor: int) -> None:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
         self.calls.append(f"fsync {path.removeprefix(self.root)}")
         self.before_sync()
@@ -87,6 +93,31 @@ def test_a_new_file_in_a_new_directory_is_on_disk_when_the_call_returns(name: st
     survivors = disk.survivors()
     assert survivors["/t/p=1/bucket-0/file"] == b"some rows", disk.calls
     assert all(".tmp" in path or path.endswith("/file") for path in survivors)
+
+
+@pytest.mark.parametrize("publish", ["put_if_absent", "overwrite"])
+def test_what_is_published_in_a_block_has_all_its_files(publish: str, disk: Disk) -> None:
+    """At no time is there a snapshot without one of the files that were written before it, in old and new directories."""
+    storage, seen = LocalStorage(), list[dict[str, bytes]]()
+    disk.before_sync = lambda: seen.append(disk.survivors())
+    storage.write_new(f"{disk.root}/t/old/first", b"first")
+    names = {f"/t/{folder}/data-{number}": b"some rows" for folder in ("old", "new", "p=1/new") for number in range(3)}
+    with storage.overlapping_writes():
+        for name in names:
+            PROMISES["write_new" if "data-1" in name else "open_output"](storage, f"{disk.root}{name}")
+        PROMISES[publish](storage, f"{disk.root}/snapshot/snapshot-1")
+        seen.append(disk.survivors())
+    published = [state for state in seen if "/snapshot/snapshot-1" in state]
+    assert published and all({**names, "/t/old/first": b"first"}.items() <= state.items() for state in published), disk.calls
+
+
+def test_what_a_block_leaves_unpublished_is_on_disk_at_its_end(disk: Disk) -> None:
+    storage = LocalStorage()
+    with storage.overlapping_writes():
+        storage.write_new(f"{disk.root}/t/bucket-0/file", b"some rows")
+    assert disk.survivors() == {"/t/bucket-0/file": b"some rows"}
+    storage.write_new(f"{disk.root}/t/bucket-0/later", b"more")
+    assert disk.survivors() == {"/t/bucket-0/file": b"some rows", "/t/bucket-0/later": b"more"}
 
 
 def test_an_overwrite_makes_earlier_deletes_of_its_directory_durable(disk: Disk) -> None:
