@@ -279,11 +279,11 @@ def _delta_encoded(options: TableOptions, schema: pa.Schema, int96: bool) -> dic
     """
     if not wants_differences(options):
         return None
-    whole = [f.name for f in schema if _is_whole_number(f.type) and not (int96 and pa.types.is_timestamp(f.type))]
+    whole = [f.name for f in schema if _is_integer(f.type) and not (int96 and pa.types.is_timestamp(f.type))]
     return dict.fromkeys(whole, "DELTA_BINARY_PACKED")
 
 
-def _is_whole_number(t: pa.DataType) -> bool:
+def _is_integer(t: pa.DataType) -> bool:
     """Whether Parquet stores values of the type as INT32 or INT64."""
     short_decimal = pa.types.is_decimal(t) and t.precision <= MAX_INT64_DIGITS
     return short_decimal or pa.types.is_integer(t) or pa.types.is_temporal(t)

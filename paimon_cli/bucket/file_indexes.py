@@ -20,7 +20,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.index_files import BloomFilter, decode_file_index, encode_file_index
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.option_text import read_option, share, whole_number
+from paimon_cli.options.option_text import integer, read_option, share
 from paimon_cli.options.table_options import TableOptions
 
 Hashes = npt.NDArray[np.uint64]
@@ -188,7 +188,7 @@ class IndexBuilder:
 def _empty_filter(options: TableOptions, column: str) -> BloomFilter:
     prefix = f"file-index.{BLOOM}.{column}."
     items, fpp = options.raw.get(f"{prefix}items"), options.raw.get(f"{prefix}fpp")
-    count = DEFAULT_ITEMS if items is None else read_option(f"{prefix}items", items, whole_number(1))
+    count = DEFAULT_ITEMS if items is None else read_option(f"{prefix}items", items, integer(1))
     false_positives = DEFAULT_FALSE_POSITIVES if fpp is None else read_option(f"{prefix}fpp", fpp, share)
     if not 0 < false_positives < 1:
         raise UsageError(f"option '{prefix}fpp' cannot be '{fpp}'", "allowed: a number between 0 and 1")

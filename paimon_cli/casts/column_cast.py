@@ -173,7 +173,7 @@ def _from_text(target: DataType) -> Cast | None:
     if target.root == "BOOLEAN":
         return lambda array: texts.to_boolean(array, target)
     if target.root in INTEGER_ROOTS:
-        return lambda array: texts.to_whole_number(array, target)
+        return lambda array: texts.to_integer(array, target)
     return (lambda array: texts.to_float(array, target)) if target.root in FLOATING_ROOTS else None
 
 

@@ -285,7 +285,7 @@ def to_boolean(array: pa.Array, target: DataType) -> pa.Array:
     return pc.if_else(array.is_valid(), true, pa.scalar(None, pa.bool_()))
 
 
-def to_whole_number(array: pa.Array, target: DataType) -> pa.Array:
+def to_integer(array: pa.Array, target: DataType) -> pa.Array:
     """Parse an optional sign and digits; a fraction must be well-formed and is dropped."""
     well_formed = pc.and_(pc.match_substring_regex(array, _WHOLE), pc.invert(pc.is_in(array, pa.array(["", "+", "-"]))))
     _refuse_where(pc.invert(well_formed), array, target)

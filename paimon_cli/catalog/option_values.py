@@ -21,8 +21,8 @@ NEARLY, FARTHER = 0.85, 0.6
 
 _READER_OF_TYPE: dict[str, Callable[[str], Any]] = {
     "Boolean": read.boolean,
-    "Integer": read.whole_number(-(2**31)),
-    "Long": read.whole_number(-(2**63), 2**63 - 1),
+    "Integer": read.integer(-(2**31)),
+    "Long": read.integer(-(2**63), 2**63 - 1),
     "MemorySize": read.parse_size,
     "Duration": read.parse_duration,
     "Double": read.number,

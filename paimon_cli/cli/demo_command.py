@@ -264,13 +264,13 @@ def batch(number: int, accounts: int, changes: int) -> pa.Table:
     import numpy as np
     import pyarrow as pa
 
-    chance = np.random.default_rng(number)
+    generator = np.random.default_rng(number)
     ids, begin = np.arange(accounts), (accounts - 2 * changes) * number // COMMITS
     if number > 0:
         wide = accounts - begin if number % 5 == 0 else 2 * changes
         window = ids[begin : begin + wide]
-        ids = np.sort(chance.choice(window, min(changes, len(window)), replace=False))
-    balances = chance.integers(0, 5000, len(ids))
+        ids = np.sort(generator.choice(window, min(changes, len(window)), replace=False))
+    balances = generator.integers(0, 5000, len(ids))
     balances[ids == ACCOUNT] = BALANCE
     return pa.table({"id": ids, "owner": [f"owner {number}" for number in ids.tolist()], "balance": balances})
 

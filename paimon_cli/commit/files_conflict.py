@@ -65,9 +65,9 @@ def check_remaining_bucket_counts(
             counts.setdefault(partition, set()).add(count)
     doubtful = {partition for partition, found in counts.items() if len(found) > 1}
     if doubtful:
-        gone = {entry.identity for entry in changes if entry.kind != ADD}
+        removed = {entry.identity for entry in changes if entry.kind != ADD}
         entries = [] if latest is None else context.manifests.live_entries(latest, FileFilter(doubtful.__contains__))
-        check_bucket_counts(context, _counts_of([*(entry for entry in entries if entry.identity not in gone), *added]))
+        check_bucket_counts(context, _counts_of([*(entry for entry in entries if entry.identity not in removed), *added]))
 
 
 def check_newest_bucket_counts(context: TableContext, latest: Snapshot, added: Sequence[ManifestEntry]) -> None:

@@ -47,11 +47,11 @@ def _digits(mantissa: int, exponent: int, significant: int) -> tuple[str, int]:
     zeros = (mantissa & -mantissa).bit_length() - 1
     used = _DOUBLE_BITS - zeros
     if used - exponent - 1 <= 0 and exponent <= 62:
-        return _whole_number_digits(mantissa << exponent >> 52, exponent, significant)
+        return _integer_digits(mantissa << exponent >> 52, exponent, significant)
     return _generated_digits(mantissa >> zeros, used, exponent, significant)
 
 
-def _whole_number_digits(number: int, exponent: int, significant: int) -> tuple[str, int]:
+def _integer_digits(number: int, exponent: int, significant: int) -> tuple[str, int]:
     """Digits of a whole number, with decimal places below the last significant bit rounded away."""
     dropped = 0
     if exponent > significant:

@@ -339,16 +339,16 @@ class Replayed(WholeRowEngine):
         kinds[(numbers == BEFORE) | is_after] = INSERT
         previous = np.append(np.int64(NOTHING), kinds[:-1])
         previous[rows.starts] = NOTHING
-        stands = (previous == INSERT) | (previous == UPDATE_AFTER)
+        exists = (previous == INSERT) | (previous == UPDATE_AFTER)
         is_back = (kinds == UPDATE_BEFORE) | (kinds == DELETE)
         is_new = (kinds == INSERT) & ~is_after & (numbers != BEFORE)
         wrong = np.zeros(len(order), dtype=np.int64)
-        wrong[is_new & stands] = REPEATED
+        wrong[is_new & exists] = REPEATED
         wrong[((previous == UPDATE_BEFORE) != (kinds == UPDATE_AFTER))] = ALONE
-        wrong[is_back & ~stands & (previous != UPDATE_BEFORE)] = BASELESS
+        wrong[is_back & ~exists & (previous != UPDATE_BEFORE)] = BASELESS
         wrong[is_after & (previous == NOTHING)] = UNSHOWN
         wrong[is_after & (previous == DELETE)] = OTHER_ROW
-        followed = np.flatnonzero((is_back | is_after) & stands)
+        followed = np.flatnonzero((is_back | is_after) & exists)
         unlike = followed[differing(batch, order[followed - 1], order[followed], self.compared)]
         wrong[unlike] = np.where(is_after[unlike], OTHER_ROW, OTHER_BASE)
         ends = rows.ends - 1

@@ -45,9 +45,9 @@ def hash_index_holds_every_key(version: Version, bucket_id: BucketId) -> Iterato
 def hashes_are_in_one_bucket(version: Version) -> Iterator[Violation]:
     """PV042. If a hash is in the indexes of two buckets, the next write of that key may go to the wrong one."""
     for partition, entries in _by_partition(version).items():
-        twice = len(_repeated([np.unique(hashes_of(version.context, version.index_path(entry))) for entry in entries]))
-        if twice:
-            yield Violation("PV042", _directory(version, partition), f"{twice} key hashes are in the indexes of two buckets")
+        repeated = len(_repeated([np.unique(hashes_of(version.context, version.index_path(entry))) for entry in entries]))
+        if repeated:
+            yield Violation("PV042", _directory(version, partition), f"{repeated} key hashes are in the indexes of two buckets")
 
 
 def _directory(version: Version, partition: bytes) -> str:
@@ -175,7 +175,7 @@ def _why(known: Hashes | None, stored: Hashes, elsewhere: Hashes, is_missing: bo
         return "the bucket has rows but no index" if len(stored) else ""
     if known is None:
         return "the index is missing or incomplete"
-    lost, strange = np.setdiff1d(stored, known), np.setdiff1d(np.intersect1d(known, elsewhere), stored)
+    lost, misplaced = np.setdiff1d(stored, known), np.setdiff1d(np.intersect1d(known, elsewhere), stored)
     if len(lost):
         return f"the index lacks {len(lost)} of {len(stored)} hashes"
-    return f"the index holds {len(strange)} hashes of keys that are in other buckets" if len(strange) else ""
+    return f"the index holds {len(misplaced)} hashes of keys that are in other buckets" if len(misplaced) else ""

@@ -168,9 +168,9 @@ class HistoryWalk:
     def _compare(self, version: WalkedVersion, base: Sequence[str], known: dict[str, ReadManifest], order: Sequence[str]) -> None:
         """Check that the manifests of the new base fold to the same entries as those of the previous version."""
         now = set(base)
-        gone = [known[name] for name in order if name not in now]
+        removed = [known[name] for name in order if name not in now]
         new = [self._manifests[name] for name in base if name not in known]
-        if _net_kinds(gone) == _net_kinds(new):
+        if _net_kinds(removed) == _net_kinds(new):
             return
         actual = {entry.identity: entry for entry in self._live(base)}
         expected = {identity: entry for bucket in self.buckets.values() for identity, entry in bucket.items()}

@@ -93,8 +93,8 @@ def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[V
     if entry.index_file.index_type == HASH:
         found = len(content) // KEY_HASH_BYTES
         if len(content) % KEY_HASH_BYTES or found != entry.index_file.row_count:
-            said = entry.index_file.row_count
-            yield Violation("PV043", version.index_path(entry), f"holds {found} hashes, but its metadata says {said}")
+            recorded = entry.index_file.row_count
+            yield Violation("PV043", version.index_path(entry), f"holds {found} hashes, but its metadata says {recorded}")
         return
     rows = {e.file.file_name: e.file.row_count for e in version.at(entry.bucket_id)}
     for vector in entry.index_file.deletion_vector_ranges or ():

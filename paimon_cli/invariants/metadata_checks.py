@@ -22,9 +22,11 @@ def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]
     for manifest in version.new_manifests:
         path = version.context.layout.manifest(manifest.meta.file_name)
         added = int((manifest.table.numbers("kinds") == ADD).sum())
-        found, said = (added, len(manifest.table) - added), (manifest.meta.num_added_files, manifest.meta.num_deleted_files)
-        if found != said:
-            yield Violation("PV018", path, f"adds {found[0]} and deletes {found[1]} files, its list says {said[0]} and {said[1]}")
+        found, recorded = (added, len(manifest.table) - added), (manifest.meta.num_added_files, manifest.meta.num_deleted_files)
+        if found != recorded:
+            yield Violation(
+                "PV018", path, f"adds {found[0]} and deletes {found[1]} files, but its list says {recorded[0]} and {recorded[1]}"
+            )
         if outside := _outside_of_range(version, manifest):
             yield Violation("PV019", path, outside)
 
@@ -48,7 +50,7 @@ def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:
     ):
         low, high = int(table.numbers(column).min()), int(table.numbers(column).max())
         if (least is not None and low < least) or (greatest is not None and high > greatest):
-            return f"holds {name} {low} to {high}, its list says {least} to {greatest}"
+            return f"holds {name} {low} to {high}, but its list says {least} to {greatest}"
     types = version.context.partition_types
     known = PartitionRange.of(meta.partition_stats, types) if types else None
     for partition in table.partitions:

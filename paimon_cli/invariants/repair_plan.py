@@ -161,9 +161,9 @@ def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int]) -> 
             is_latest = path == context.layout.latest_hint
             if is_latest and hint is not None and _is_newest(context, hint):
                 continue
-            said = text.strip()[:20].decode(errors="replace") or "nothing"
+            recorded = text.strip()[:20].decode(errors="replace") or "nothing"
             plan.hints[path] = right
-            plan.steps.append(RepairStep(HINTS, path, f"set it to {right} instead of {said}"))
+            plan.steps.append(RepairStep(HINTS, path, f"set it to {right} instead of {recorded}"))
 
 
 def _is_newest(context: TableContext, number: int) -> bool:

@@ -146,10 +146,12 @@ def record_counts_add_up(before: Version | None, version: Version) -> Iterator[V
     snapshot = version.snapshot
     delta = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in version.delta)
     if snapshot.delta_record_count != delta:
-        yield Violation("PV014", version.path, f"says that it added {snapshot.delta_record_count} records, its delta has {delta}")
+        yield Violation(
+            "PV014", version.path, f"says that it added {snapshot.delta_record_count} records, but its delta has {delta}"
+        )
     if snapshot.total_record_count != version.row_count:
-        said = snapshot.total_record_count
-        yield Violation("PV014", version.path, f"says it holds {said} records, its files have {version.row_count}")
+        recorded = snapshot.total_record_count
+        yield Violation("PV014", version.path, f"says that it holds {recorded} records, but its files have {version.row_count}")
     if before is not None and snapshot.total_record_count - before.snapshot.total_record_count != snapshot.delta_record_count:
         yield Violation("PV014", version.path, f"does not continue the count of snapshot {before.snapshot.id}")
 

@@ -223,8 +223,8 @@ def clean_orphans(
 ) -> tuple[int, int]:
     """Delete the orphans, after copying them to `quarantine` if given; returns the number of files and their bytes."""
     keep = None if quarantine is None else _set_aside(context, quarantine)
-    gone = remove_orphans(context, orphans, deletion(context, engine, progress), keep)
-    return len(gone), sum(file.size for file in gone)
+    deleted = remove_orphans(context, orphans, deletion(context, engine, progress), keep)
+    return len(deleted), sum(file.size for file in deleted)
 
 
 def _set_aside(context: TableContext, quarantine: str) -> SetAside:

@@ -170,12 +170,12 @@ SHARED_KEYS, SHARED_BUCKETS = 8, 2
 
 def topology_1(setting: LabSetting) -> list[Story]:
     """Each writer has a bucket of its own and commits on its own; the seed decides which writers interrupt each other."""
-    chance = random.Random(setting.seed or 0)
+    generator = random.Random(setting.seed or 0)
     table = LabTable(Story("topology-1", (setting.check,)), setting, COLUMNS, "k", {"bucket": str(setting.writers)})
     writers, keys = writers_of(table, setting.writers), table.keys_of_buckets()
     expected: dict[int, str] = {}
     for round_number in range(1, setting.rounds + 1):
-        order = chance.sample(range(setting.writers), setting.writers)
+        order = generator.sample(range(setting.writers), setting.writers)
         for number in order:
             value = f"{writers[number].name[-1]}{round_number}"
             writers[number].prepare([{"k": keys[number], "v": value}])
@@ -196,17 +196,17 @@ def topology_1(setting: LabSetting) -> list[Story]:
 
 def topology_2(setting: LabSetting) -> list[Story]:
     """Any writer writes to any bucket and commits on its own; the seed decides what they write and in which order they commit."""
-    chance = random.Random(setting.seed or 0)
+    generator = random.Random(setting.seed or 0)
     table = LabTable(Story("topology-2", (setting.check,)), setting, COLUMNS, "k", {"bucket": str(SHARED_BUCKETS)})
     writers = writers_of(table, setting.writers)
     last: dict[int, str] = {}
     refused = 0
     for round_number in range(1, setting.rounds + 1):
-        order = chance.sample(writers, setting.writers)
+        order = generator.sample(writers, setting.writers)
         values: dict[str, dict[int, str]] = {}
         for writer in order:
             # the sequence number of a row is its position among the rows of its writer in the bucket
-            chosen = chance.sample(range(SHARED_KEYS), chance.randint(2, SHARED_KEYS))
+            chosen = generator.sample(range(SHARED_KEYS), generator.randint(2, SHARED_KEYS))
             values[writer.name] = dict.fromkeys(chosen, f"{writer.name[-1]}{round_number}")
             writer.prepare([{"k": key, "v": value} for key, value in values[writer.name].items()])
         for writer in order:

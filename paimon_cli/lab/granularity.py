@@ -64,7 +64,7 @@ Counter = tuple[int, int]
 
 
 def _row(shape: GranularityShape, setting: LabSetting, on_round: Callable[[], None]) -> GranularityRow:
-    chance = random.Random(setting.seed or 0)
+    generator = random.Random(setting.seed or 0)
     options = {"bucket": str(BUCKETS)}
     table = LabTable(Story("granularity", (setting.check,)), setting, COLUMNS, "k", options, partition="p")
     per_partition = shape.keys // PARTITIONS
@@ -77,14 +77,14 @@ def _row(shape: GranularityShape, setting: LabSetting, on_round: Callable[[], No
     for _ in range(shape.rounds):
         touched: dict[str, set[Counter]] = {}
         for writer in writers:
-            partition, window = chance.randrange(PARTITIONS), min(NEARBY * shape.touched, per_partition)
-            first = chance.randrange(per_partition - window + 1)
-            touched[writer.name] = {(partition, key) for key in chance.sample(range(first, first + window), shape.touched)}
+            partition, window = generator.randrange(PARTITIONS), min(NEARBY * shape.touched, per_partition)
+            first = generator.randrange(per_partition - window + 1)
+            touched[writer.name] = {(partition, key) for key in generator.sample(range(first, first + window), shape.touched)}
             writer.read()
             chosen = [row for row in writer.rows if (row["p"], row["k"]) in touched[writer.name]]
             writer.prepare([_incremented(row) for row in chosen], writer.read_id)
         changed: set[Counter] = set()
-        for writer in chance.sample(writers, len(writers)):
+        for writer in generator.sample(writers, len(writers)):
             if writer.commit():
                 acknowledged += shape.touched
                 changed |= touched[writer.name]

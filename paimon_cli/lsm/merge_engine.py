@@ -117,9 +117,9 @@ def _sequence_groups(schema: TableSchema, options: TableOptions) -> tuple[Sequen
             schema.field(name)
             if name in schema.primary_keys:
                 raise UsageError(f"{key} names the primary-key column '{name}'", "a key column never changes")
-        twice = seen.intersection(columns)
-        if twice:
-            raise UsageError(f"column {min(twice)} is in two sequence groups", f"the second is {key}")
+        repeated = seen.intersection(columns)
+        if repeated:
+            raise UsageError(f"column {min(repeated)} is in two sequence groups", f"the second is {key}")
         seen.update(columns)
         groups.append(SequenceGroup(fields, tuple(c for c in columns if c not in fields), not set(removing).isdisjoint(fields)))
     return tuple(groups)

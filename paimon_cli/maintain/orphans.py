@@ -283,7 +283,7 @@ def remove_orphans(
     context: TableContext, orphans: Orphans, delete: DeleteFiles, set_aside: SetAside | None = None
 ) -> list[Candidate]:
     """Delete portion by portion; returns what was deleted. Then remove empty directories, if the storage has directories."""
-    gone: list[Candidate] = []
+    deleted: list[Candidate] = []
     for portion in _portions(orphans.files):
         orphans.used.refresh()
         unused = [file for file in portion if file.name not in orphans.used.names]
@@ -291,11 +291,11 @@ def remove_orphans(
             for file in unused:
                 set_aside(file.path)
         delete(file.path for file in unused)
-        gone += unused
-    emptied = {file.path.rpartition("/")[0] for file in gone if file.kind == "data"}
+        deleted += unused
+    emptied = {file.path.rpartition("/")[0] for file in deleted if file.kind == "data"}
     for directory in sorted({*orphans.empty_directories, *emptied}, key=lambda path: (-path.count("/"), path)):
         remove_empty_directory(context.storage, directory)
-    return gone
+    return deleted
 
 
 def _portions(files: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:

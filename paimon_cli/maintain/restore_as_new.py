@@ -29,9 +29,9 @@ class BucketDifference:
 
     bucket_id: BucketId
     total_buckets: int
-    gone: tuple[DataFileMeta, ...]
+    removed: tuple[DataFileMeta, ...]
     missing: tuple[DataFileMeta, ...]
-    gone_indexes: tuple[IndexFileMeta, ...]
+    removed_indexes: tuple[IndexFileMeta, ...]
     missing_indexes: tuple[IndexFileMeta, ...]
 
     @property
@@ -46,16 +46,16 @@ def differences(context: TableContext, latest: Snapshot, target: Snapshot) -> li
     found = []
     for bucket_id in sorted(now.keys() | then.keys() | indexes_now.keys() | indexes_then.keys()):
         have, want = now.get(bucket_id, {}), then.get(bucket_id, {})
-        gone = tuple(entry.file for identity, entry in have.items() if identity not in want)
+        removed = tuple(entry.file for identity, entry in have.items() if identity not in want)
         missing = tuple(entry.file for identity, entry in want.items() if identity not in have)
         old, new = indexes_now.get(bucket_id, {}), indexes_then.get(bucket_id, {})
-        gone_indexes = tuple(file for name, file in old.items() if name not in new)
+        removed_indexes = tuple(file for name, file in old.items() if name not in new)
         marked = {entry.file.file_name for entry in want.values()}
         missing_indexes = tuple(_of_files(file, marked) for name, file in new.items() if name not in old)
-        if gone or missing or gone_indexes or missing_indexes:
+        if removed or missing or removed_indexes or missing_indexes:
             entry = next(iter((*want.values(), *have.values())), None)
             total = context.options.bucket if entry is None else entry.total_buckets
-            found.append(BucketDifference(bucket_id, total, gone, missing, gone_indexes, missing_indexes))
+            found.append(BucketDifference(bucket_id, total, removed, missing, removed_indexes, missing_indexes))
     return found
 
 
@@ -82,9 +82,9 @@ def _copy_into(context: TableContext, found: BucketDifference, latest: Snapshot,
             bucket,
             found.total_buckets,
             new_files=tuple(copies),
-            deleted_files=found.gone,
+            deleted_files=found.removed,
             new_index_files=tuple(indexes),
-            deleted_index_files=found.gone_indexes,
+            deleted_index_files=found.removed_indexes,
             read_snapshot_id=latest.id,
         )
     )

@@ -181,9 +181,9 @@ def expired_consumers(context: TableContext, older_than: int | None = None) -> l
 
 def expire_consumers(context: TableContext, older_than: int | None = None) -> list[Consumer]:
     """Delete expired consumers. Each is checked again right before, so that one with new progress stays."""
-    gone = []
+    deleted = []
     for consumer in expired_consumers(context, older_than):
         if consumer in expired_consumers(context, older_than):
             context.storage.delete(context.layout.consumer(consumer.name))
-            gone.append(consumer)
-    return gone
+            deleted.append(consumer)
+    return deleted

@@ -138,7 +138,7 @@ def boolean(value: str) -> bool:
     return lowered == "true"
 
 
-def whole_number(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
+def integer(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
     """A parser of whole numbers from `low` to `high`, both included."""
 
     def read(value: str) -> int:

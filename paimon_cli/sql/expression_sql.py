@@ -28,7 +28,7 @@ from paimon_cli.sql.expressions import (
     Function,
     can_become,
 )
-from paimon_cli.sql.literals import Literal, units_of, whole_number
+from paimon_cli.sql.literals import Literal, integer, units_of
 
 DIALECT = "sqlite"
 """The sqlglot dialect that accepts both "name" and `name` for a column, and X'..' for bytes."""
@@ -273,7 +273,7 @@ def constant(literal: Literal, wanted: DataType) -> Constant:
         return Constant(value, BOOLEAN if isinstance(value, bool) else BYTES)
     if wanted.root not in TEMPORAL_ROOTS and not literal.keyword:
         return Constant(value, STRING)
-    name, whole = type_to_sql(wanted.with_nullable(True)), whole_number(wanted)
+    name, whole = type_to_sql(wanted.with_nullable(True)), integer(wanted)
     if wanted.root not in TEMPORAL_ROOTS or whole is None:
         raise UsageError(f"{literal} is not a valid {name}")
     try:

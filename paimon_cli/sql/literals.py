@@ -74,7 +74,7 @@ def _per_second(t: TimestampType) -> int:
     return 10 ** (3 if t.precision <= 3 else 6 if t.precision <= 6 else 9)
 
 
-def whole_number(t: DataType) -> WholeNumber | None:
+def integer(t: DataType) -> WholeNumber | None:
     """The range of a type that holds whole numbers of a unit; None for strings, binaries, booleans and floats."""
     if isinstance(t, DecimalType):
         largest = 10**t.precision - 1

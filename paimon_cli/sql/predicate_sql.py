@@ -21,7 +21,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.conditions import Always, And, Compare, Condition, IsNan, IsNull, Like, OneOf, Or, Related
 from paimon_cli.sql.expression_sql import ExpressionReader, SqlText, comparable_kind, is_column, literal_of
 from paimon_cli.sql.expressions import FLOATING, NUMERIC, TEXT, ColumnValue, Constant, Expression, Function
-from paimon_cli.sql.literals import Literal, scalar_of, units_of, value_of, whole_number
+from paimon_cli.sql.literals import Literal, integer, scalar_of, units_of, value_of
 
 COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -101,7 +101,7 @@ class _Reader:
             self._warn_about_nan(value, *nodes)
             return Compare(term, op, value, scalar_of(value, t), negated)
         op = OPPOSITE[op] if negated else op
-        whole = whole_number(t)
+        whole = integer(t)
         if whole is None:
             value = self._converted(value_of, literal, t, nodes)
             return Compare(term, op, value, scalar_of(value, t))
@@ -163,7 +163,7 @@ class _Reader:
         given = [(literal, item) for literal, item in zip(literals, items, strict=True) if literal and literal.value is not None]
         if negated and len(given) < len(items):
             return Always(False)
-        whole = whole_number(t)
+        whole = integer(t)
         values = []
         for literal, item in given:
             if whole is None:

@@ -108,8 +108,8 @@ def replaced(tmp_path: Path) -> Replaced:
 def test_copies_have_names_of_their_own_and_the_same_bytes(replaced: Replaced) -> None:
     context, contents = replaced.context, replaced.contents
     (found,) = differences(context, replaced.latest, replaced.first)
-    assert [file.file_name for file in found.gone] == ["c.parquet"]
-    assert [file.file_name for file in found.gone_indexes] == ["later"]
+    assert [file.file_name for file in found.removed] == ["c.parquet"]
+    assert [file.file_name for file in found.removed_indexes] == ["later"]
     assert sorted(file.file_name for file in found.missing_indexes) == ["keys", "vectors"]
     names = ("a.parquet", "b.zstd.parquet", "bare", "vectors", "keys")
     assert found.copied_bytes == sum(len(contents[name]) for name in names)
@@ -177,20 +177,20 @@ def test_buckets_that_only_one_of_the_two_states_has_differ_wholly(tmp_path: Pat
         [added(same, 0, "a", "same"), added(same, 1, "bb", "swap"), added(old, 1, "ccc", "old")], CommitIdentity("me")
     )
     first = context.snapshots.get(1)
-    gone = CommitMessage(
+    removed = CommitMessage(
         old, 1, 2, deleted_files=(replace(commit_tables.data_file("ccc"), file_size=3),), deleted_index_files=(indexes["old"],)
     )
     swapped = CommitMessage(same, 1, 2, new_index_files=(indexes["by"],), deleted_index_files=(indexes["swap"],))
-    committer.commit([gone, swapped, added(new, 0, "dddd", "new")], CommitIdentity("you"))
+    committer.commit([removed, swapped, added(new, 0, "dddd", "new")], CommitIdentity("you"))
     latest = context.snapshots.latest()
     assert latest is not None
 
     def told(now: Snapshot, then: Snapshot) -> dict[str, tuple[list[str], ...]]:
         return {
             str(context.partition_values(one.bucket_id[0])[0]): (
-                [file.file_name for file in one.gone],
+                [file.file_name for file in one.removed],
                 [file.file_name for file in one.missing],
-                [file.file_name for file in one.gone_indexes],
+                [file.file_name for file in one.removed_indexes],
                 [file.file_name for file in one.missing_indexes],
             )
             for one in differences(context, now, then)
@@ -217,9 +217,9 @@ def test_an_index_without_any_file_beside_it_has_the_tables_number_of_buckets(tm
     Committer(context).commit([CommitMessage(EMPTY_ROW, 3, 5, new_files=(commit_tables.data_file("a"),))], CommitIdentity("me"))
     Committer(context).commit([CommitMessage(EMPTY_ROW, 4, 5, new_index_files=(index,))], CommitIdentity("me"))
     (found,) = differences(context, context.snapshots.get(2), context.snapshots.get(1))
-    assert (found.total_buckets, found.gone, found.gone_indexes) == (5, (), (index,))
+    assert (found.total_buckets, found.removed, found.removed_indexes) == (5, (), (index,))
     (back,) = differences(context, context.snapshots.get(1), context.snapshots.get(2))
-    assert (back.total_buckets, back.gone_indexes, back.missing_indexes) == (5, (), (index,))
+    assert (back.total_buckets, back.removed_indexes, back.missing_indexes) == (5, (), (index,))
 
 
 # ---- dropping a table ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Row groups of footers are read by a regular expression or, if they are encoded unusually, field by field: with the same result."""
+"""Row groups of footers are read by a regular expression or, if encoded unusually, field by field: with the same result."""
 
 from __future__ import annotations
 

@@ -130,12 +130,12 @@ def sample(
     """Run random schedules to their ends; equal ones are counted once."""
     result = Result(scenario.name)
     drawn: set[tuple[Step, ...]] = set()
-    chance, beginning = random.Random(seed), Run(scenario)
+    generator, beginning = random.Random(seed), Run(scenario)
     for _ in range(count):
         if not should_continue():
             break
         run = beginning.fork()
-        _take_at_random(run, chance, fault_probability)
+        _take_at_random(run, generator, fault_probability)
         schedule = tuple(run.steps)
         if schedule not in drawn:
             drawn.add(schedule)
@@ -150,16 +150,16 @@ def sample(
     return result
 
 
-def _take_at_random(run: Run, chance: random.Random, fault_probability: float) -> None:
+def _take_at_random(run: Run, generator: random.Random, fault_probability: float) -> None:
     """Take random steps to the end of the schedule."""
     while not run.violations:
         calls, mishaps = run.calls(), run.mishaps()
-        if not calls and not (mishaps and chance.random() < 0.5):
+        if not calls and not (mishaps and generator.random() < 0.5):
             run.finish()
             break
-        risky = mishaps and (not calls or chance.random() < fault_probability * len(mishaps))
+        risky = mishaps and (not calls or generator.random() < fault_probability * len(mishaps))
         choices = mishaps if risky else calls
-        run.take(choices[int(chance.random() * len(choices))])
+        run.take(choices[int(generator.random() * len(choices))])
 
 
 def explain(findings: Sequence[Finding]) -> str:

@@ -148,7 +148,7 @@ def _nested_table(function: str, field: DataField, options: TableOptions) -> Nes
         if options.column_option(field.name, option) and not key:
             raise UsageError(f"fields.{field.name}.{option} needs fields.{field.name}.nested-key")
     null_key = _setting(field, options, "nested-key-null-strategy", read.one_of(*NULL_KEYS), "merge")
-    limit = _setting(field, options, "count-limit", read.whole_number(0), NO_LIMIT)
+    limit = _setting(field, options, "count-limit", read.integer(0), NO_LIMIT)
     return NestedTable(field.name, row_type, key, sequence, null_key, limit)
 
 

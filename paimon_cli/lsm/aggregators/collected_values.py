@@ -142,8 +142,8 @@ def merged_map(key: pa.DataType) -> StepByStep:
     def take_back(held: Any, entries: Any) -> Any:
         if held is None or not entries:
             return held
-        gone = {identity(k, key) for k, _ in entries}
-        return [(k, v) for k, v in held if identity(k, key) not in gone]
+        removed = {identity(k, key) for k, _ in entries}
+        return [(k, v) for k, v in held if identity(k, key) not in removed]
 
     return StepByStep(add, None, take_back)
 
@@ -247,8 +247,8 @@ class NestedTable:
         if held is None or rows is None:
             return held
         if not self.key:
-            gone = {identity(row, self.row_type) for row in _present(rows)}
-            return [row for row in _present(held) if identity(row, self.row_type) not in gone]
+            removed = {identity(row, self.row_type) for row in _present(rows)}
+            return [row for row in _present(held) if identity(row, self.row_type) not in removed]
         table = {mark: row for row in _present(held) if (mark := self._mark(row)) is not None}
         for row in _present(rows):
             mark = self._mark(row)
