@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.catalog_compaction import Compaction
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
@@ -44,6 +45,7 @@ class DatabaseDrop:
     table_names: tuple[str, ...]
 
 
+@checks_arguments
 class Catalog(Compaction):
     """The tables of a warehouse or of any directory.
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.maintenance import CompactOptions, compact_request
 from paimon_cli.api.opened_catalog import OpenedCatalog, TableChoice
 from paimon_cli.api.opened_table import check_positive
@@ -29,6 +30,7 @@ COMPACTION = "compaction"
 """The name of the leases of compaction services."""
 
 
+@checks_arguments
 class Compaction(OpenedCatalog):
     """The methods of `Catalog` for compaction."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import NotFound, UsageError
 
@@ -92,6 +93,21 @@ def create_table(
     return Created(result.schema, result.created, (*result.warnings, *warnings), inferred)
 
 
+def arrow_schema(schema: Any) -> pa.Schema | str | None:
+    """The schema, if it is one that Arrow accepts, or the path of a file. Raises `UsageError` for anything else."""
+    if schema is None or isinstance(schema, str):
+        return schema
+    import pyarrow as pa
+
+    if hasattr(schema, "__arrow_c_schema__"):
+        return pa.schema(schema)
+    raise UsageError(
+        f"--schema of type {type(schema).__name__}",
+        "it must be a pyarrow.Schema, or the path of a file with Paimon's schema",
+        "pyarrow.Schema.from_pandas(frame) for pandas, frame.to_arrow().schema for polars, frame.toArrow().schema for Spark",
+    )
+
+
 def _inferred(source: Columns, storage_options: Mapping[str, str]) -> InferredColumns | None:
     """The columns of `from_file`; None without one. Raises `UsageError` for file options without a file."""
     from paimon_cli.ingest.text_form import TextForm
@@ -160,6 +176,7 @@ def _text(path: str) -> str:
         raise UsageError(f"cannot read {path}", str(error)) from error
 
 
+@checks_arguments
 class Alter:
     """Changes to the options and columns of a table. Data files are not rewritten; they are read with the new schema.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.opened_table import OpenedTable, check_choice
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from paimon_cli.read.key_history import KeyVersion
 
 
+@checks_arguments
 class History(OpenedTable):
     """The methods of `Table` about its history. They are read-only, and raise `NotFound` for a missing snapshot or schema."""
 

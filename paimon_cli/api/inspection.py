@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.opened_table import OpenedTable, Partitions, Runtime, check_positive
 from paimon_cli.errors import UsageError
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from paimon_cli.lsm.compaction_simulation import OnCommit, SimulatedWorkload
 
 
+@checks_arguments
 class Inspection(OpenedTable):
     """The methods of `Table` that inspect it without changing it. Plural names list things, singular names show one.
 

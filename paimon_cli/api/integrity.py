@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable, check_choice
 from paimon_cli.errors import UsageError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from paimon_cli.metadata.snapshot import Snapshot
 
 
+@checks_arguments
 class Integrity(OpenedTable):
     """The methods of `Table` that check it, repair it, and serve readers of other formats."""
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.opened_table import OpenedTable, Partitions, check_choice, check_names, check_positive, partition_list
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 
@@ -88,6 +89,7 @@ class ExpiryLimits(TypedDict, total=False):
     limit: int | None
 
 
+@checks_arguments
 class Maintenance(OpenedTable):
     """The methods of `Table` for maintenance. Partitions are given as `{"dt": "2026-11-20"}`, or a list of such mappings."""
 

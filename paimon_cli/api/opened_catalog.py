@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.opened_table import Runtime
 from paimon_cli.api.table import Table, check_table_options
 from paimon_cli.catalog.table_location import TableLocation, locate_table
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from paimon_cli.metastore.metastore import Metastore
 
 
+@checks_arguments
 class OpenedCatalog:
     """The base of all parts of `Catalog`: its options, and how its tables are opened."""
 

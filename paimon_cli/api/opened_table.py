@@ -182,8 +182,6 @@ def partition_list(partitions: Partitions | None) -> list[PartitionValues]:
     if partitions is None:
         return []
     several = [partitions] if isinstance(partitions, Mapping) else partitions
-    if not all(isinstance(partition, Mapping) for partition in several):
-        raise UsageError(f"{partitions!r} is not a partition", "a partition maps keys to values", 'use {"KEY": "VALUE"}')
     if not several or not all(several):
         why = "an empty selection does not mean all partitions"
         raise UsageError("no partition is named", why, "name the keys and values of a partition, or omit the selection")
@@ -270,7 +268,11 @@ def check_positive(**numbers: int | None) -> None:
 
 
 def _from_pandas(frame: Any, schema: TableSchema) -> pa.Table:
-    """The DataFrame as an Arrow table. Columns with maps, which Arrow would infer as lists or structs, have the table's type."""
+    """The DataFrame as an Arrow table.
+
+    Columns with maps, which Arrow would infer as lists or structs, have the table's type. Columns without values have no type:
+    pandas makes them floats.
+    """
     import pyarrow as pa
 
     from paimon_cli.datatypes.arrow_types import arrow_type
@@ -279,5 +281,8 @@ def _from_pandas(frame: Any, schema: TableSchema) -> pa.Table:
     maps = {name: column for name, column in types.items() if "map<" in str(column)}
     table = pa.Table.from_pandas(frame.drop(columns=list(maps)), preserve_index=False)
     for name, column in maps.items():
-        table = table.append_column(name, pa.array(frame[name], column, from_pandas=True))
+        table = table.append_column(name, pa.array(frame[name].astype(object), column, from_pandas=True))
+    for index, values in enumerate(table.columns):
+        if values.null_count == len(values):
+            table = table.set_column(index, table.field(index).name, pa.nulls(len(values)))
     return table

@@ -173,7 +173,7 @@ def plan_scan(
     order_by: str | None,
     snapshot: int | None,
     tag: str | None,
-    as_of: str | datetime | None,
+    as_of: str | int | datetime | None,
     increment: Increment | None,
     row_kind: bool,
 ) -> Scan:
@@ -181,7 +181,7 @@ def plan_scan(
     from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 
     select = columns if columns is None or isinstance(columns, str) else ",".join(map(_selected, columns))
-    moment = as_of.isoformat() if isinstance(as_of, datetime) else as_of
+    moment = as_of.isoformat() if isinstance(as_of, datetime) else as_of if as_of is None else str(as_of)
     request = ReadRequest(select, where, limit, snapshot, tag, moment, row_kind, increment, order_by)
     scan = Scan(table, plan_rows(table.catalog_table, request))
     for warning in scan.warnings:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.history import History
 from paimon_cli.api.inspection import Inspection
 from paimon_cli.api.integrity import Integrity
@@ -48,6 +50,7 @@ class TableDropped:
     only_entry: bool = False
 
 
+@checks_arguments
 class Table(Writing, Maintenance, Integrity, Inspection, History):
     """An Apache Paimon table.
 
@@ -79,8 +82,8 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
     @classmethod
     def open(
         cls,
-        name: str,
-        options: Mapping[str, str] | None = None,
+        name: str | os.PathLike[str],
+        options: Mapping[str, Any] | None = None,
         *,
         warehouse: str | None = None,
         branch: str | None = None,
@@ -98,7 +101,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         catalog_options, table_options = split_options({key: str(value) for key, value in (options or {}).items()})
         runtime = runtime or Runtime()
         check_table_options(table_options, runtime, strict=strict_options)
-        location = locate_table(name, warehouse, catalog_options, branch)
+        location = locate_table(os.fspath(name), warehouse, catalog_options, branch)
         return cls.at(replace(location, allow_unsafe_commit=allow_unsafe_commit), table_options, runtime)
 
     @classmethod
@@ -110,7 +113,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
     @classmethod
     def create(
         cls,
-        name: str,
+        name: str | os.PathLike[str],
         *,
         columns: Sequence[str] | None = None,
         schema: pa.Schema | str | None = None,
@@ -121,7 +124,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         primary_key: Names | None = None,
         partition_by: Names | None = None,
         bucket: int | None = None,
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
         comment: str | None = None,
         if_not_exists: bool = False,
         strict_options: bool = False,
@@ -137,14 +140,15 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         `UsageError` if the table exists, unless `if_not_exists`, and `NotSupported` for a table that `write` would
         refuse.
         """
-        from paimon_cli.api.definition import Columns, create_table
+        from paimon_cli.api.definition import Columns, arrow_schema, create_table
 
         catalog_options, table_options = split_options({key: str(value) for key, value in (options or {}).items()})
         runtime = runtime or Runtime()
+        name = os.fspath(name)
         location = replace(locate_table(name, warehouse, catalog_options, is_new=True), allow_unsafe_commit=allow_unsafe_commit)
         created = create_table(
             location,
-            Columns(columns, schema, ddl, from_file, format, form),
+            Columns(columns, arrow_schema(schema), ddl, from_file, format, form),
             primary_key=primary_key,
             partition_by=partition_by,
             bucket=bucket,
@@ -165,7 +169,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         *,
         snapshot: int | None = None,
         tag: str | None = None,
-        as_of: str | datetime | None = None,
+        as_of: str | int | datetime | None = None,
         incremental: str | None = None,
         incremental_mode: str = AUTO,
         limit: int | None = None,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.opened_table import OpenedTable
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from paimon_cli.maintain.tags import TagRemoval
 
 
+@checks_arguments
 class Tags:
     """Named snapshots, which are protected from expiry. Iterating gives all tags by snapshot.
 
@@ -102,6 +104,7 @@ class Tags:
         return self.plan_rm(*names).run()
 
 
+@checks_arguments
 class Branches:
     """Separate histories over shared files. Iterating gives all branches, main first.
 
@@ -199,6 +202,7 @@ class ConsumerRow:
     modified: int
 
 
+@checks_arguments
 class Consumers:
     """Streaming readers, for which snapshots are kept. Iterating gives all consumers by name.
 

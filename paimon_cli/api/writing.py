@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.maintenance import Planned, compact_request
 from paimon_cli.api.opened_table import (
     OpenedTable,
@@ -48,6 +49,7 @@ class Identity(TypedDict, total=False):
     assume_new: bool
 
 
+@checks_arguments
 class Writing(OpenedTable):
     """The methods of `Table` that change rows. Each makes one atomic commit, which can be repeated safely with an `Identity`.
 
@@ -276,6 +278,7 @@ class Writing(OpenedTable):
         return Stage(self)
 
 
+@checks_arguments
 class Stage:
     """Staged commits, each recorded in a file.
 

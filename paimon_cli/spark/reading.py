@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from pyspark.sql import types as T
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from paimon_cli.api.arguments import checks_call
 from paimon_cli.api.table import Table
 from paimon_cli.datatypes.arrow_types import retyped
 from paimon_cli.datatypes.data_type import DataField
@@ -49,15 +51,16 @@ SIZE_OF_FILE, PLACE_IN_FILE = "_metadata.file_size", "_metadata.row_index"
 OTHER_FILE = "a data file has another size, or more rows, than its manifest says; read it with native=False"
 
 
+@checks_call
 def read(
     spark: SparkSession,
-    name: str,
+    name: str | os.PathLike[str],
     columns: str | Sequence[str] | None = None,
     where: str | None = None,
     *,
     snapshot: int | None = None,
     tag: str | None = None,
-    as_of: str | datetime | None = None,
+    as_of: str | int | datetime | None = None,
     incremental: str | None = None,
     incremental_mode: str = "auto",
     row_kind: bool = False,

@@ -10,6 +10,7 @@ The rows are computed once, in one Spark job, without caching.
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
+from paimon_cli.api.arguments import checks_call
 from paimon_cli.api.opened_table import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.errors import UsageError
@@ -47,9 +49,10 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.write_job import WriteSummary
 
 
+@checks_call
 def write(
     frame: DataFrame,
-    name: str,
+    name: str | os.PathLike[str],
     *,
     options: Mapping[str, str] | None = None,
     warehouse: str | None = None,

@@ -291,7 +291,7 @@ def test_a_view_is_not_written(tmp_path: Path) -> None:
         (lambda table: table.plan_truncate(partition=[]), "no partition is named"),
         (lambda table: table.rescale(2, partition=[]), "no partition is named"),
         (lambda table: table.compact(partition={}), "no partition is named"),
-        (lambda table: table.compact(partition="a=b"), "'a=b' is not a partition"),
+        (lambda table: table.compact(partition="a=b"), "partition 'a=b': it must be a dict or a list"),
         (lambda table: table.files(partition=[]), "no partition is named"),
         (lambda table: table.write(ROWS, overwrite=True, partition={}), "no partition is named"),
         (lambda table: table.delete("true", data_conflict_check="off"), "always run"),
@@ -484,3 +484,13 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UsageError, match="polars is not installed") as raised:
         example_table(tmp_path).scan().to_polars()
     assert raised.value.hint == "pip install 'paimon-cli[polars]'"
+
+
+def test_pandas_columns_without_values_have_no_types(tmp_path: Path) -> None:
+    """They are floats in pandas, whatever the table has."""
+    columns = ["id INT NOT NULL", "m MAP<STRING, DECIMAL(10, 2)>", "at TIMESTAMP", "s STRING", "b BYTES"]
+    table = Table.create(str(tmp_path / "t"), columns=columns, primary_key="id", bucket=1)
+    others = ("m", "at", "s", "b")
+    assert table.write(pd.DataFrame({name: pd.Series([], dtype="float64") for name in ("id", *others)})).rows == 0
+    assert table.write(pd.DataFrame({"id": [1], **{name: [float("nan")] for name in others}})).rows == 1
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, **dict.fromkeys(others)}]

@@ -1,0 +1,146 @@
+"""Checks the arguments of the library's methods against their annotations, before a call does anything.
+
+A method of a class with `@checks_arguments` raises `UsageError` for an argument of another type, such as `limit='x'`, instead of
+an error from within. Only plain types are checked: strings, numbers, booleans, times, mappings, and sequences of these. The
+keywords of a `TypedDict` (`**options: Unpack[CompactOptions]`) are checked like parameters.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cache, wraps
+from inspect import Parameter, isfunction, signature
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+from paimon_cli.errors import UsageError
+
+MAX_SHOWN = 60
+"""Characters of an argument that a message shows."""
+_DESCRIBED = {
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    datetime: "a datetime",
+    os.PathLike: "a path",
+    Sequence: "a list",
+    Mapping: "a dict",
+    type(None): "None",
+}
+Class = TypeVar("Class", bound=type)
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def checks_arguments(described: Class) -> Class:
+    """Class decorator: check the arguments of all public methods."""
+    for name, member in list(vars(described).items()):
+        if name.startswith("_"):
+            continue
+        if isinstance(member, classmethod):
+            setattr(described, name, classmethod(checks_call(member.__func__)))
+        elif isfunction(member):
+            setattr(described, name, checks_call(member))
+    return described
+
+
+def checks_call(function: Function) -> Function:
+    """Decorator: check the arguments of a function."""
+
+    @wraps(function)
+    def checking(*positional: Any, **named: Any) -> Any:
+        _check(function, positional, named)
+        return function(*positional, **named)
+
+    return typing.cast(Function, checking)
+
+
+def _check(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for an argument of a wrong type, `TypeError` for a keyword that a `TypedDict` does not declare."""
+    names, hints, takes_declared_keywords = _parameters(function)
+    for name, value in (*zip(names, positional, strict=False), *named.items()):
+        if name in hints and not _fits(value, hints[name]):
+            shown = repr(value)
+            if len(shown) > MAX_SHOWN or "\n" in shown:
+                shown = f"of type {type(value).__name__}"
+            raise UsageError(f"--{name.replace('_', '-')} {shown}", f"it must be {_described(hints[name])}")
+        if name not in hints and takes_declared_keywords:
+            raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument '{name}'")
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> tuple[list[str], dict[str, Any], bool]:
+    """The names of positional parameters, the types of all parameters, and whether a `TypedDict` declares further keywords."""
+    parameters = signature(function).parameters.values()
+    hints = typing.get_type_hints(function, localns=_Names(function.__module__))
+    declared: dict[str, Any] = {}
+    for keywords in (hints.pop(one.name, None) for one in parameters if one.kind is Parameter.VAR_KEYWORD):
+        if typing.is_typeddict(keywords):
+            declared = typing.get_type_hints(keywords, localns=_Names(keywords.__module__))
+    positional = [one.name for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    return positional, {"self": _Other, "cls": _Other, **hints, **declared}, bool(declared)
+
+
+class _Stand(type):
+    """The metaclass of `_Other`, for names in a module (`pa.Schema`) and for parameters (`Planned[...]`)."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return cls
+
+    def __getitem__(cls, parameters: Any) -> Any:
+        return cls
+
+
+class _Other(metaclass=_Stand):
+    """Stands for what only type checkers import; every value has this type."""
+
+
+class _Declared:
+    """Stands for `Unpack`: the `TypedDict` itself."""
+
+    def __class_getitem__(cls, keywords: Any) -> Any:
+        return keywords
+
+
+class _Names(dict[str, Any]):
+    """The names that annotations of a module can use."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__({**vars(builtins), **vars(sys.modules[module]), "Unpack": _Declared})
+
+    def __missing__(self, name: str) -> type[_Other]:
+        return _Other
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether the value has this type; True for types that are not plain."""
+    origin = typing.get_origin(hint) or hint
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, part) for part in typing.get_args(hint))
+    if hint is None or hint is type(None):
+        return value is None
+    if origin is bool:
+        return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
+    if origin in (int, float):
+        return isinstance(value, Integral if origin is int else Real) and not isinstance(value, bool)
+    if origin is Sequence:
+        (element,) = typing.get_args(hint) or (Any,)
+        is_list = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+        return is_list and (not isinstance(value, (list, tuple)) or all(_fits(one, element) for one in value))
+    if origin in (str, datetime, Mapping, os.PathLike):
+        return isinstance(value, origin)
+    return True
+
+
+def _described(hint: Any) -> str:
+    parts = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    named = [_DESCRIBED.get(typing.get_origin(part) or part, "") for part in parts]
+    return " or ".join(dict.fromkeys(filter(None, named)))

@@ -1,0 +1,115 @@
+"""Arguments of a wrong type are `UsageError`s that name the argument, before anything has happened."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import polars
+import pyarrow as pa
+import pytest
+
+from paimon_cli import Catalog, Table
+from paimon_cli.api.arguments import checks_call
+from paimon_cli.errors import NotFound, UsageError
+from tests.api.test_examples import example_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    pass
+
+
+def call(function: Any, *positional: Any, **named: Any) -> Any:
+    """Of types that a type checker would not accept."""
+    return function(*positional, **named)
+
+
+WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
+    ("scan", lambda t: t.scan(limit="x"), "limit 'x': it must be a whole number or None"),
+    ("scan", lambda t: t.scan(limit=2.5), "limit 2.5: it must be a whole number or None"),
+    ("scan", lambda t: t.scan(limit=True), "limit True: it must be a whole number or None"),
+    ("scan", lambda t: t.scan(snapshot="first"), "snapshot 'first': it must be a whole number or None"),
+    ("scan", lambda t: t.scan(tag=5), "tag 5: it must be a string or None"),
+    ("scan", lambda t: t.scan(as_of=dt.date(2026, 1, 1)), "it must be a string or a whole number or a datetime or None"),
+    ("scan", lambda t: t.scan(columns=["id", 1]), "it must be a string or a list or None"),
+    ("scan", lambda t: t.scan(columns=5), "columns 5: it must be a string or a list or None"),
+    ("scan", lambda t: t.scan(None, 5), "where 5: it must be a string or None"),
+    ("scan", lambda t: t.scan(where=polars.DataFrame({"a": range(9)})), "where of type DataFrame: it must be a string or None"),
+    ("scan", lambda t: t.scan(row_kind="yes"), "row_kind 'yes': it must be True or False"),
+    ("changelog", lambda t: t.changelog("1"), "begin '1': it must be a whole number"),
+    ("update", lambda t: t.update({"price": "1"}, where=5), "where 5: it must be a string"),
+    ("delete", lambda t: t.delete(5), "where 5: it must be a string"),
+    (
+        "write",
+        lambda t: t.write(pa.table({"id": [1]}), commit_user="u", commit_id="4"),
+        "commit_id '4': it must be a whole number",
+    ),
+    ("compact", lambda t: t.compact(bucket="0"), "bucket '0': it must be a list or None"),
+    ("expire", lambda t: t.expire(retain_max="x"), "retain_max 'x': it must be a whole number or None"),
+    ("expire", lambda t: t.expire(older_than=dt.timedelta(1)), "it must be a string or None"),
+    ("rescale", lambda t: t.rescale("x"), "buckets 'x': it must be a whole number or None"),
+    ("tags", lambda t: t.tags.create(5), "name 5: it must be a string"),
+    ("open", lambda t: type(t).open(None), "name None: it must be a string or a path"),
+    ("open", lambda t: type(t).open(t.url, "x"), "options 'x': it must be a dict or None"),
+    ("catalog", lambda t: call(Catalog().table, 5), "name 5: it must be a string"),
+]
+
+
+@pytest.mark.parametrize(("method", "wrong", "message"), WRONG)
+def test_an_argument_of_a_wrong_type_is_named(tmp_path: Path, method: str, wrong: Callable[[Any], Any], message: str) -> None:
+    table = example_table(tmp_path)
+    before = table.snapshot_ids()
+    with pytest.raises(UsageError) as raised:
+        wrong(table)
+    assert message in str(raised.value)
+    assert table.snapshot_ids() == before
+
+
+def test_numbers_and_lists_of_other_libraries_are_taken(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    assert call(table.scan, limit=np.int64(2)).count() == 2
+    assert call(table.scan, columns=pd.Index(["id"])).schema.names == ["id"]
+    assert call(table.scan, columns=("id", "price"), row_kind=np.bool_(False)).schema.names == ["id", "price"]
+    time = table.snapshots()[0].time
+    assert table.scan(as_of=time).count() == table.scan(as_of=str(time)).count() == table.scan().count()
+    with pytest.raises(NotFound):
+        table.scan(as_of=1)
+
+
+def test_unknown_keywords_name_the_method(tmp_path: Path) -> None:
+    table: Any = example_table(tmp_path)
+    with pytest.raises(TypeError, match=r"Writing.write\(\) got an unexpected keyword argument 'mode'"):
+        table.write(pa.table({"id": [1]}), mode="append")
+    with pytest.raises(TypeError, match=r"compact\(\) got an unexpected keyword argument 'full'"):
+        table.compact(full=True)
+
+
+def test_paths_name_tables(tmp_path: Path) -> None:
+    created = Table.create(tmp_path / "t", columns=["id INT NOT NULL"], primary_key="id", bucket=1)
+    assert Table.open(tmp_path / "t").url == created.url
+
+
+@pytest.mark.parametrize("schema", [pd.DataFrame({"id": [1]}), {"id": "INT"}])
+def test_a_schema_that_is_none_says_how_to_get_one(tmp_path: Path, schema: Any) -> None:
+    with pytest.raises(UsageError, match="it must be a pyarrow") as raised:
+        Table.create(tmp_path / "t", schema=schema, primary_key="id")
+    assert "pyarrow.Schema.from_pandas(frame)" in raised.value.hint
+    scan: Any = example_table(tmp_path).scan(["id"])
+    copy = Table.create(tmp_path / "copy", schema=scan, primary_key="id", bucket=1)
+    assert copy.scan().schema.names == ["id"]
+
+
+def test_a_type_that_is_not_plain_is_not_checked() -> None:
+    @checks_call
+    def takes(first: SparkSession, *rest: int, second: Sequence[SparkSession] | None = None) -> Any:
+        return first, rest, second
+
+    assert call(takes, 1, 2, 3, second=["x"]) == (1, (2, 3), ["x"])
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'first'"):
+        call(takes)
