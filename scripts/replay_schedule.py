@@ -33,9 +33,9 @@ def main() -> int:
 def replay(name: str, steps: list[Step], image: bool) -> int:
     """Print each step. Returns 1 if the schedule violates an invariant."""
     run = Run(scenario(name))
-    for told in narrate(run, steps):
-        own = f"   (and {told.own_calls} calls on its own files)" if told.own_calls else ""
-        print(f"{told.step:>5}  {told.call} {told.befalls}{own}")
+    for narrated in narrate(run, steps):
+        own = f"   (and {narrated.own_calls} calls on its own files)" if narrated.own_calls else ""
+        print(f"{narrated.step:>5}  {narrated.call} {narrated.befalls}{own}")
     for violation in run.violations:
         print(f"VIOLATION {violation}")
     if image:

@@ -59,7 +59,7 @@ def _file_violations(
     directory = version.bucket_directory(entry.bucket_id)
     for name in file.extra_files:
         if stored.size(directory, name) is None:
-            yield Violation(missing, path, f"is named by snapshot {version.snapshot.id}, its extra file {name} is missing")
+            yield Violation(missing, path, f"is named by snapshot {version.snapshot.id}, but its extra file {name} is missing")
     size = stored.size(directory, file.file_name)
     if size is None:
         yield Violation(missing, path, f"is named by snapshot {version.snapshot.id} and is missing")

@@ -51,7 +51,7 @@ def hints_are_not_ahead(context: TableHistory) -> Iterator[Violation]:
         if hint is None:
             yield Violation("PV003", path, f"holds {text.strip()[:20].decode(errors='replace')!r}, which is not a snapshot id")
         elif hint > limit:
-            yield Violation("PV003", path, f"says {hint}, the {what} snapshot is {limit}")
+            yield Violation("PV003", path, f"says {hint}, but the {what} snapshot is {limit}")
 
 
 def no_snapshot_has_come_back(context: TableHistory) -> Iterator[Violation]:
@@ -212,7 +212,7 @@ def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:
         if not isinstance(following, int) or isinstance(following, bool):
             yield Violation("PV052", status.path, f"names {following!r}, no snapshot")
         elif ids and not ids[0] <= following <= ids[-1] + 1:
-            yield Violation("PV052", status.path, f"points at snapshot {following}, the table has {ids[0]} to {ids[-1]}")
+            yield Violation("PV052", status.path, f"points at snapshot {following}, but the table has {ids[0]} to {ids[-1]}")
 
 
 def branches_are_readable(context: TableContext) -> Iterator[Violation]:

@@ -57,10 +57,10 @@ class Side:
     def table(self) -> Path:
         return self.folder / "bench.db" / "t"
 
-    def ask(self, **told: Any) -> dict[str, Any]:
+    def ask(self, **request: Any) -> dict[str, Any]:
         assert self.process.stdin is not None and self.process.stdout is not None
-        words = [*told.values()] if self.name == "java" else None
-        line = json.dumps(told) if words is None else " ".join(str(word) for word in words)
+        words = [*request.values()] if self.name == "java" else None
+        line = json.dumps(request) if words is None else " ".join(str(word) for word in words)
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
@@ -131,8 +131,8 @@ class Measured:
                 met = None if goal is None else result["wall_ratio"] <= goal
                 all_met &= met is not False
                 result |= {"goal": goal, "met": met}
-                told = "" if goal is None else f" (goal {1 / goal:.1f}, {'met' if met else 'MISSED'})"
-                text += f"; we are {1 / result['wall_ratio']:.2f} x as fast{told}, CPU {1 / result['cpu_ratio']:.2f} x"
+                verdict = "" if goal is None else f" (goal {1 / goal:.1f}, {'met' if met else 'MISSED'})"
+                text += f"; we are {1 / result['wall_ratio']:.2f} x as fast{verdict}, CPU {1 / result['cpu_ratio']:.2f} x"
             print(text, file=sys.stderr)
             print(json.dumps({**result, "on": MACHINE}), flush=True)
         return all_met

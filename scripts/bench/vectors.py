@@ -148,11 +148,11 @@ def with_options(context: TableContext, **options: str) -> TableContext:
 
 
 def changelogs(folder: Path, table: Path, rows: int) -> Iterator[Comparison]:
-    plain, told = folder / "without-changelog", folder / "with-changelog"
+    plain, recorded = folder / "without-changelog", folder / "with-changelog"
 
     def reset() -> None:
         with_options(linked(table, plain), **{"write-only": "false"})
-        with_options(linked(table, told), **{"write-only": "false", "changelog-producer": "lookup"})
+        with_options(linked(table, recorded), **{"write-only": "false", "changelog-producer": "lookup"})
 
     def command(copy: Path, path: Path) -> None:
         command = [sys.executable, "-m", "paimon_cli", "write", str(copy), str(path), "--engine", "local"]
@@ -169,7 +169,7 @@ def changelogs(folder: Path, table: Path, rows: int) -> Iterator[Comparison]:
     clustered, random = clustered_upserts(folder, rows), upserts(folder, rows, MANY, 1)
     yield Comparison(
         f"changelog by lookup of {MANY} clustered rows, whole command : without a changelog",
-        lambda: command(told, clustered),
+        lambda: command(recorded, clustered),
         lambda: command(plain, clustered),
         2.0,
         reset,
@@ -177,7 +177,7 @@ def changelogs(folder: Path, table: Path, rows: int) -> Iterator[Comparison]:
     )
     yield Comparison(
         f"changelog by lookup of {MANY} random rows, whole command : without a changelog, and a read of the values",
-        lambda: command(told, random),
+        lambda: command(recorded, random),
         command_and_read,
         1.3,
         reset,

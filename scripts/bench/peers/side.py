@@ -15,10 +15,10 @@ def serve(commands: Mapping[str, Callable[..., Any]]) -> None:
     """Serve requests. `commands`: name -> function of the line's other members that returns what to report besides the times."""
     answers, sys.stdout = sys.stdout, sys.stderr  # libraries may print
     for line in sys.stdin:
-        told = json.loads(line)
-        work = commands[told.pop("do")]
+        request = json.loads(line)
+        work = commands[request.pop("do")]
         cpu, wall = time.process_time(), time.perf_counter()
-        found = work(**told) or {}
+        found = work(**request) or {}
         took = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         print(json.dumps({**took, "peak_mb": peak, **found}), file=answers, flush=True)
