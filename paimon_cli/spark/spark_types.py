@@ -66,6 +66,9 @@ def _column_type(field: DataField) -> T.DataType:
         return spark_type(field.type)
     except NotSupported as error:
         hint = "select other columns, for example columns=['id', 'name']"
+        if isinstance(field.type, TimestampType):
+            zone = " WITH LOCAL TIME ZONE" if field.type.root == "TIMESTAMP_LTZ" else ""
+            hint += f", or drop the digits: table.alter.alter_column('{field.name}', 'TIMESTAMP({MICROSECONDS}){zone}')"
         raise NotSupported(f"cannot read column '{field.name}' into Spark", error.why, hint, column=field.name) from error
 
 

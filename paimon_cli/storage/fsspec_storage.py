@@ -52,6 +52,9 @@ class FsspecStorage:
                 redact(str(error), self._options),
                 "install the fsspec package of that store and check its options",
             ) from None
+        except OSError as error:
+            why = redact(str(error), self._options)
+            raise StorageUnavailable(f"cannot reach {without_user_info(url)}", why, "check the address of the store") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self._url, self._options, self._random))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -295,6 +296,9 @@ def test_names_and_columns_that_spark_cannot_have(session: SparkSession, tmp_pat
     for column in ("at", "ns"):
         with pytest.raises(NotSupported, match=f"cannot read column '{column}' into Spark"):
             spark.read(session, table.url, ["id", column])
+    table.write(pa.table({"id": [3], "ns": pa.array([1_000_000_001], pa.timestamp("ns"))}))
+    table.alter.alter_column("ns", "TIMESTAMP(6)")  # the hint of the error
+    assert [row.ns for row in spark.read(session, table.url, ["ns"], "id = 3").collect()] == [datetime(1970, 1, 1, 0, 0, 1)]
     frame: Any = spark.read(session, table.url, ["id", "`a.b`"])
     assert frame.select("`a.b`").collect()[0][0] == 2
     with pytest.raises(NotFound):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import socket
 import uuid
 from pathlib import Path
 
@@ -205,3 +206,11 @@ def test_listings_are_never_taken_from_a_cache(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(module, "url_to_fs", opened)
     FsspecStorage(f"local://{tmp_path}", {"auto_mkdir": True})
     assert given == {"use_listings_cache": False, "auto_mkdir": True}
+
+
+def test_a_store_that_cannot_be_reached() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"ftp://127.0.0.1:{free.getsockname()[1]}/t"
+    with pytest.raises(StorageUnavailable, match=f"cannot reach {address}: .*refused"):
+        FsspecStorage(address)
