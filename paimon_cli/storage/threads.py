@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from types import TracebackType
@@ -31,6 +31,23 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T], threads: int) ->
         remaining = iter(items)
         while portion := list(islice(remaining, PORTION)):
             yield from pool.map(function, portion)
+
+
+def map_ahead(function: Callable[[T], R], items: Iterable[T], threads: int) -> Generator[R, None, None]:
+    """Like `map`, but with up to `threads` concurrent calls, of which as many run ahead of the iteration, for functions that
+    compute. Keeps the order of `items`, which are taken by the iterating thread.
+    """
+    if threads < 2:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        begun: deque[Future[R]] = deque()
+        for item in items:
+            begun.append(pool.submit(function, item))
+            if len(begun) > threads:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
 
 
 def together(calls: Sequence[Callable[[], R]]) -> list[R]:

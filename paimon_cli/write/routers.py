@@ -63,6 +63,11 @@ class Routed:
 class Router(Protocol):
     """Decides which partition and bucket each row belongs to."""
 
+    @property
+    def routes_in_any_order(self) -> bool:
+        """Whether a batch is routed alike whatever other batches are routed before it, or at the same time."""
+        ...
+
     def route(self, batch: pa.RecordBatch) -> Routed:
         """Route rows, which come in the order of arrival. The rows in the result may differ from those given."""
         ...
@@ -74,6 +79,8 @@ class Router(Protocol):
 
 class UnawareRouter:
     """Routes by partition alone, for append tables without buckets: all files of a partition are in bucket 0."""
+
+    routes_in_any_order = True
 
     def __init__(self, schema: TableSchema) -> None:
         _check_partitions(schema)
@@ -181,6 +188,8 @@ class DynamicRouter(AssignerRouter):
 
     It must get all rows of its assigners, in the order of arrival.
     """
+
+    routes_in_any_order = False
 
     def __init__(
         self, context: TableContext, indexes: HashIndexes, assigners: int, assigner: int | None, file_stamp: str

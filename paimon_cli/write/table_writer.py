@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from types import TracebackType
@@ -18,12 +18,14 @@ import pyarrow as pa
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, IndexFileMeta
 from paimon_cli.storage.injected import Step
-from paimon_cli.storage.threads import ReadAhead
+from paimon_cli.storage.threads import ReadAhead, map_ahead
 from paimon_cli.write.bucket_writer import BucketWriter, Compactions, InThisThread, WrittenBucket
 from paimon_cli.write.write_buffer import BufferUse, WriteBuffer
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
 READ_AHEAD_BYTES = 32 << 20
+SORT_AHEAD_BYTES = 16 << 20
+"""The largest batch whose rows are routed and sorted ahead, which takes as much memory again."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +66,14 @@ def write_rows(
 ) -> Written:
     """Write all splits. `on_rows` is called with the number of rows of each batch. After a failure all new files are removed.
 
-    `tallies` is filled with the tally of each split. With several `threads`, input is decoded ahead, and buckets are sorted,
-    written and compacted in parallel at the end.
+    `tallies` is filled with the tally of each split. With several `threads`, input is decoded and sorted ahead, and buckets are
+    merged, written and compacted in parallel at the end.
     """
     tallies.update((number, Tally()) for number in range(len(plan.splits)))
     batches = (batch for number, split in enumerate(plan.splits) for batch in plan.incoming.read(split, tallies[number]))
     with TableWriter(plan, threads) as writer:
         with ReadAhead(batches, READ_AHEAD_BYTES) if threads > 1 else nullcontext(batches) as rows:
-            for batch in plan.placed(rows):
-                writer.write(batch)
-                on_rows(batch.num_rows)
+            writer.write_all(plan.placed(rows), on_rows)
         return writer.finish()
 
 
@@ -113,19 +113,35 @@ class TableWriter:
             for bucket in self._buckets.values():
                 bucket.abort()
 
+    def write_all(self, batches: Iterable[pa.RecordBatch], on_rows: Callable[[int], None]) -> None:
+        """Write batches one by one. With several threads they are routed and sorted ahead, if the router allows that."""
+        threads = self._threads if self._router.routes_in_any_order else 1
+        with closing(map_ahead(self._routed_ahead, batches, threads)) as routed:
+            for rows, pieces in routed:
+                self._add(pieces)
+                on_rows(rows)
+
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows in `merge_schema`, which come in the order of arrival, in pieces that fit into the write buffer."""
-        if self._compactions is not None:
-            self._compactions.check()
+        self._add(self._routed(batch))
+
+    def _routed_ahead(self, batch: pa.RecordBatch) -> tuple[int, Iterable[tuple[BucketId, pa.RecordBatch]]]:
+        """The number of rows, and their pieces; those of a large batch are made when they are needed."""
+        return batch.num_rows, list(self._routed(batch)) if batch.nbytes <= SORT_AHEAD_BYTES else self._routed(batch)
+
+    def _routed(self, batch: pa.RecordBatch) -> Iterator[tuple[BucketId, pa.RecordBatch]]:
         step = max(1, batch.num_rows * self._plan.context.options.write_buffer_size // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, step):
-            self._write(batch.slice(start, step))
+            rows = batch.slice(start, step)
+            if self._postpones:
+                self._memory.refuse_impossible_retractions(rows)
+            routed = self._router.route(rows)
+            yield from routed.pieces(self._memory.order_of(routed.rows))
 
-    def _write(self, batch: pa.RecordBatch) -> None:
-        if self._postpones:
-            self._memory.refuse_impossible_retractions(batch)
-        routed = self._router.route(batch)
-        for bucket_id, rows in routed.pieces(self._memory.order_of(routed.rows)):
+    def _add(self, pieces: Iterable[tuple[BucketId, pa.RecordBatch]]) -> None:
+        if self._compactions is not None:
+            self._compactions.check()
+        for bucket_id, rows in pieces:
             if bucket_id not in self._buckets:
                 self._buckets[bucket_id] = BucketWriter(self._plan, bucket_id, self._memory, self._compactions)
             self._buckets[bucket_id].write(rows)

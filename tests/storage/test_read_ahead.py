@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.jobs.process import MAX_CORES, usable_cores
-from paimon_cli.storage.threads import Ahead, ReadAhead, together
+from paimon_cli.storage.threads import Ahead, ReadAhead, map_ahead, together
 from tests.threads import no_thread_left
 
 ROWS = 1000
@@ -122,3 +122,49 @@ def test_calls_together() -> None:
     with pytest.raises(ValueError, match="no"):
         together([fail, note])
     assert done == [1], "all of them end first"
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_calls_that_run_ahead_keep_the_order(threads: int) -> None:
+    taken: list[int] = []
+    seen = set[int]()
+
+    def items() -> Iterator[int]:
+        for number in range(30):
+            taken.append(number)
+            yield number
+
+    def squared(number: int) -> int:
+        seen.add(threading.get_ident())
+        threading.Event().wait((number % 3) / 500)
+        return number * number
+
+    results = map_ahead(squared, items(), threads)
+    assert next(results) == 0
+    assert len(taken) == (1 if threads == 1 else threads + 1)
+    assert list(results) == [number * number for number in range(1, 30)]
+    assert len(seen) <= threads and (threading.get_ident() in seen) == (threads == 1)
+
+
+def test_calls_that_run_ahead_are_concurrent() -> None:
+    both = threading.Barrier(2, timeout=30)
+    assert len(list(map_ahead(lambda _: both.wait(), range(2), 2))) == 2
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_call_that_fails_is_raised_at_its_place(threads: int) -> None:
+    def inverse(number: int) -> float:
+        return 1 / number
+
+    with no_thread_left():
+        results = map_ahead(inverse, [2, 1, 0, 4], threads)
+        assert [next(results), next(results)] == [0.5, 1.0]
+        with pytest.raises(ZeroDivisionError):
+            next(results)
+
+
+def test_an_iteration_that_is_closed_ends_its_threads() -> None:
+    with no_thread_left():
+        results = map_ahead(str, range(100), 2)
+        assert next(results) == "0"
+        results.close()

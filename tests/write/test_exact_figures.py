@@ -21,6 +21,7 @@ from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, CommitMessag
 from paimon_cli.metadata.data_file_schema import merge_schema
 from paimon_cli.storage.injected import Step, StepTrace
 from paimon_cli.write.bucket_writer import BucketWriter, WrittenBucket
+from paimon_cli.write.routers import Routed, UnawareRouter
 from paimon_cli.write.table_writer import TableWriter, Written, write_rows
 from paimon_cli.write.write_buffer import BufferUse, WriteBuffer
 from paimon_cli.write.write_plan import WritePlan
@@ -355,8 +356,13 @@ def test_batches_are_added_in_pieces_that_fit_into_the_buffer(
 ) -> None:
     context, _ = table(tmp_path, write_buffer_size=size)
     given = batch(context, range(10, 60))
-    taken: list[pa.RecordBatch] = []
-    monkeypatch.setattr(TableWriter, "_write", lambda writer, piece: taken.append(piece))
+    taken, route = list[pa.RecordBatch](), UnawareRouter.route
+
+    def routed(router: UnawareRouter, piece: pa.RecordBatch) -> Routed:
+        taken.append(piece)
+        return route(router, piece)
+
+    monkeypatch.setattr(UnawareRouter, "route", routed)
     with TableWriter(plan_of(context)) as writer:
         writer.write(given)
     step = max(1, 50 * context.options.write_buffer_size // given.nbytes)

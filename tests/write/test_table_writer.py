@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,6 +15,8 @@ from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.errors import BadInput, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.write import table_writer
+from paimon_cli.write.routers import DynamicRouter, FixedRouter, Routed, UnawareRouter
 from tests.tables import data_files, live_files, make_table, rows, write
 
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
@@ -189,6 +193,27 @@ def test_threads_write_what_one_thread_writes(tmp_path: Path) -> None:
     newest = {(row["s"], row["k"]): row for row in given}
     assert found[0] == found[1]
     assert len(found[0][0]) == len(newest) and all(row == newest[row["s"], row["k"]] for row in found[0][0])
+
+
+@pytest.mark.parametrize("bucket, limit, is_ahead", [(5, 16 << 20, True), (5, 0, False), (-1, 16 << 20, False)])
+def test_rows_are_routed_ahead_unless_they_take_much_memory_or_their_order_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int, limit: int, is_ahead: bool
+) -> None:
+    """Buckets are assigned to new keys in the order of arrival."""
+    monkeypatch.setattr(table_writer, "SORT_AHEAD_BYTES", limit)
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=bucket, options={"write-only": "true"})
+    seen = set[int]()
+    router, route = (DynamicRouter if bucket < 0 else FixedRouter), UnawareRouter.route
+
+    def watched(self: UnawareRouter, batch: pa.RecordBatch) -> Routed:
+        seen.add(threading.get_ident())
+        return route(self, batch)
+
+    monkeypatch.setattr(router, "route", watched)
+    given = [{"k": k, "v": "x"} for k in range(1000)]
+    write(context, given, threads=2)
+    assert seen and (threading.get_ident() not in seen) == is_ahead
+    assert sorted(rows(context), key=lambda row: row["k"]) == given
 
 
 def test_a_thread_that_fails_removes_the_files_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
