@@ -26,21 +26,11 @@ from paimon_cli.api.table import Table
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Progress, phase
+from paimon_cli.jobs.spark.chunks import CHUNKS_SQL, end_marks, gathered, note_chunk, numbered_from_0
 from paimon_cli.jobs.spark.job import carrying_errors
 from paimon_cli.jobs.spark.session import send_package
 from paimon_cli.jobs.spark.session_engine import SessionEngine
-from paimon_cli.jobs.spark.write import (
-    CHUNKS_SQL,
-    Shuffle,
-    Task,
-    chunks_of,
-    end_marks,
-    gathered,
-    note_chunk,
-    numbered_from_0,
-    shuffle_of,
-    write_on_spark,
-)
+from paimon_cli.jobs.spark.write import Shuffle, Task, shuffle_of, write_on_spark
 from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows, is_of_frame
 from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -94,8 +84,9 @@ class FrameEngine(SessionEngine):
         if not plan.shuffles:
             return self._write_where_read(plan, tallies, progress)
         shuffle = replace(shuffle_of(plan, self.parallelism()), numbers_rows=True)
-        chunks = self._frame.mapInArrow(routing_task(shuffle, self._names), CHUNKS_SQL).unionAll(self._end_marks(shuffle))
-        with phase(progress, "Writing rows", None), self.one_job():
+        with self.exchange() as directory, phase(progress, "Writing rows", None), self.one_job():
+            shuffle = replace(shuffle, directory=directory)
+            chunks = self._frame.mapInArrow(routing_task(shuffle, self._names), CHUNKS_SQL).unionAll(self._end_marks(shuffle))
             written, found = write_on_spark(chunks, shuffle)
         tallies.update(found)
         return written
@@ -121,7 +112,7 @@ def routing_task(shuffle: Shuffle, names: Sequence[str]) -> Task:
     """A task from the rows of a partition, with columns of these names, to chunks for the first receivers."""
 
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with carrying_errors():
+        with carrying_errors(), shuffle.sending() as chunks_of:
             tally, number, router = Tally(), _partition(), shuffle.first_router()
             for rows in checked_rows(shuffle.plan, _renamed(gathered(batches), names), number, tally):
                 yield chunks_of(shuffle.first_pieces(rows, router))

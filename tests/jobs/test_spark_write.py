@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from decimal import Decimal
 from pathlib import Path
@@ -24,8 +23,9 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.spark.chunks import Received, chunks_of, end_marks
 from paimon_cli.jobs.spark.engine import SparkEngine
-from paimon_cli.jobs.spark.write import Received, Shuffle, chunks_of, end_marks, gathered
+from paimon_cli.jobs.spark.write import Shuffle
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.metadata.data_file import BucketId
@@ -194,16 +194,6 @@ def routed(tmp_path: Path) -> tuple[Shuffle, pa.RecordBatch]:
     return shuffle, chunks_of(shuffle.first_pieces(batch, shuffle.first_router()))
 
 
-def test_rows_that_break_off_before_the_end_mark_are_an_error(routed: tuple[Shuffle, pa.RecordBatch]) -> None:
-    _, chunks = routed
-    whole = [chunks, end_marks(2)]
-    assert sum(part.num_rows for part in Received(whole)) == 50
-    seen: Iterator[pa.RecordBatch] = iter(Received(whole[:1]))
-    assert next(seen).num_rows + next(seen).num_rows == 50
-    with pytest.raises(EOFError):
-        next(seen)
-
-
 def test_a_chunk_holds_all_rows_of_a_writers_buckets_as_they_arrived(routed: tuple[Shuffle, pa.RecordBatch]) -> None:
     shuffle, chunks = routed
     assert chunks.column("task").to_pylist() == [0, 1]
@@ -215,32 +205,6 @@ def test_a_chunk_holds_all_rows_of_a_writers_buckets_as_they_arrived(routed: tup
         assert arrivals[-1] == sorted(arrivals[-1])
     assert chunks.column("arrival").to_pylist() == [arrived[0] for arrived in arrivals]
     assert sorted(arrivals[0] + arrivals[1]) == list(range(50))
-
-
-def test_small_batches_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paimon_cli.jobs.spark.write.ROUTED_BYTES", 30)
-    batches = [pa.record_batch([pa.array([number], pa.int64())], names=["n"]) for number in range(9)]
-    empty = batches[0].slice(1)
-    found = list(gathered([empty, *batches, empty]))
-    assert [batch.num_rows for batch in found] == [4, 4, 1]
-    assert pa.Table.from_batches(found).column(0).to_pylist() == list(range(9))
-
-
-class Weighed:
-    """An empty batch that counts how often its size was read."""
-
-    num_rows = asked = 0
-
-    @property
-    def nbytes(self) -> int:
-        Weighed.asked += 1
-        return 0
-
-
-def test_gathering_asks_each_batch_once_for_its_size() -> None:
-    """A session may cut rows into batches of eight: adding up all sizes for each of them once made a write take hours."""
-    assert not list(gathered(Weighed() for _ in range(100)))
-    assert Weighed.asked == 100
 
 
 def test_tasks_compact_beside_and_hand_their_steps_and_figures_over(any_spark_engine: SparkEngine, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from pyspark import SparkContext
 from pyspark.accumulators import Accumulator
 
 from paimon_cli.errors import PaimonError
@@ -113,8 +114,7 @@ class SparkEngine:
             progress.finish()
 
     def _write_through_files(self, running: RunningSpark, shuffle: Shuffle, tallies: Tallies, progress: Progress) -> Written:
-        parent = scratch_directory(running.context.getConf().get("spark.local.dir", ""), os.environ)
-        with ScratchDirectory("exchange", parent) as directory:
+        with exchange_directory(running.context) as directory:
             return check_bucket_owners(write_through_files(self, shuffle, str(directory), tallies, progress))
 
     def stop(self) -> None:
@@ -202,6 +202,11 @@ def outcome_of(function: Callable[[T], R], task: T) -> R | PaimonError:
         return function(task)
     except PaimonError as error:
         return error
+
+
+def exchange_directory(context: SparkContext) -> ScratchDirectory:
+    """A new directory for rows that tasks on this machine exchange, where Spark has its shuffles, too."""
+    return ScratchDirectory("exchange", scratch_directory(context.getConf().get("spark.local.dir", ""), os.environ))
 
 
 def scratch_directory(setting: str, environment: Mapping[str, str]) -> str | None:

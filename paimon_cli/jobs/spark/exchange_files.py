@@ -1,66 +1,28 @@
-"""The shuffle of a write on local Spark: rows travel from task to task through Arrow files.
+"""A write on a Spark of our own on one machine: one job for each step, and rows in files between them.
 
-Each task that reads rows, or assigns their buckets, writes the rows for all tasks of the next step to one file. A chunk is a
-position in such a file; each task reads its own chunks in order of arrival.
+Each task that reads rows, or assigns their buckets, writes the rows for all tasks of the next step to one file. The driver gets
+the positions in these files, so that Spark only runs tasks.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from types import TracebackType
-
-import pyarrow as pa
 
 from paimon_cli.errors import PaimonError
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, phase
-from paimon_cli.jobs.spark.write import IndexFiles, Shuffle, gathered
+from paimon_cli.jobs.spark.chunks import Chunk, ChunkFile, IndexFiles, gathered
+from paimon_cli.jobs.spark.write import Shuffle
 from paimon_cli.metadata.data_file import BucketId, IndexFileMeta
 from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
 FAILED = "failed-"
 """Prefix of marker files; the rest of the name is the number of a reader task that failed."""
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """The position of some rows for one task: a byte offset in a file. `arrival`: the arrival number of the first row."""
-
-    task: int
-    arrival: int
-    path: str
-    offset: int
-
-    def rows(self) -> Iterator[pa.RecordBatch]:
-        with pa.OSFile(self.path) as file:
-            file.seek(self.offset)
-            yield from pa.ipc.open_stream(file)
-
-
-class ChunkFile(AbstractContextManager["ChunkFile"]):
-    """The file with the chunks that one task sends; each attempt of a task creates a new file in `directory`."""
-
-    def __init__(self, directory: str) -> None:
-        handle, self._path = tempfile.mkstemp(dir=directory, prefix="chunks-", suffix=".arrows")
-        self._file = os.fdopen(handle, "wb")
-
-    def append(self, task: int, arrival: int, rows: pa.RecordBatch) -> Chunk:
-        offset = self._file.tell()
-        with pa.ipc.new_stream(self._file, rows.schema) as stream:
-            stream.write_batch(rows)
-        return Chunk(task, arrival, self._path, offset)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._file.close()
 
 
 def mark_failed(directory: str, task: int) -> None:

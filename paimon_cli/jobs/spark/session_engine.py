@@ -11,6 +11,7 @@ import socket
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -21,9 +22,10 @@ from pyspark.sql import functions as F
 
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, importing
 from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
-from paimon_cli.jobs.spark.engine import MAX_PARTITIONS, outcome_of
+from paimon_cli.jobs.spark.engine import MAX_PARTITIONS, exchange_directory, outcome_of
 from paimon_cli.jobs.spark.job import explained, freeze_modules
 from paimon_cli.jobs.spark.session import classic_context, send_package
+from paimon_cli.jobs.spark.submit import is_local
 from paimon_cli.jobs.spark.write import Task, chunks_of_splits, shuffle_of, write_on_spark, write_where_read
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -84,11 +86,21 @@ class SessionEngine:
         if not plan.shuffles:
             return write_where_read(self, plan, parallelism, tallies, progress)
         send_package(self.session)
-        shuffle = shuffle_of(plan, parallelism)
-        with phase(progress, "Writing rows", None), self.one_job():
+        with self.exchange() as directory, phase(progress, "Writing rows", None), self.one_job():
+            shuffle = replace(shuffle_of(plan, parallelism), directory=directory)
             written, found = write_on_spark(chunks_of_splits(self.session, shuffle), shuffle)
         tallies.update(found)
         return written
+
+    @contextmanager
+    def exchange(self) -> Iterator[str | None]:
+        """A directory in which the tasks of a job can exchange rows; None if they may run on other machines."""
+        context = classic_context(self.session)
+        if context is None or not is_local(str(context.master)):
+            yield None
+            return
+        with exchange_directory(context) as directory:
+            yield str(directory)
 
     def stop(self) -> None:
         """The caller stops the session."""

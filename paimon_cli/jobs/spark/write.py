@@ -2,9 +2,8 @@
 
 If any task may add files to any bucket, the tasks that read rows also write them (`write_where_read`). In tables with dynamic
 buckets, rows go to the assigner of their key first, then to the writer of the assigned bucket. Rows travel as chunks of Arrow
-data: through files on local Spark (`exchange_files`), through Spark's shuffle on a cluster (`write_on_spark`). A chunk is a
-single binary value to Spark, so rows are never converted between Python and the JVM; with Spark columns, that conversion took
-five times as long as the whole write does now.
+data (`chunks`): in one job with Spark's shuffle (`write_on_spark`), or on a Spark of our own on one machine with a job for each
+step (`exchange_files`).
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,35 +21,30 @@ from pyspark import TaskContext
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 
-from paimon_cli.datatypes.key_order import stable_order
 from paimon_cli.errors import PaimonError
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, phase
+from paimon_cli.jobs.spark.chunks import (
+    CHUNKS_SQL,
+    Note,
+    Piece,
+    Received,
+    Send,
+    end_marks,
+    gathered,
+    note_chunk,
+    numbered_from_0,
+    pieces,
+    sending,
+)
 from paimon_cli.jobs.spark.job import carrying_errors
-from paimon_cli.metadata.data_file import BucketId, IndexFileMeta
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.write.routers import Routed, Router, with_buckets
 from paimon_cli.write.table_writer import TableWriter, Written, write_rows
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
-IndexFiles = Mapping[BucketId, IndexFileMeta]
-Note = tuple[int, Tally] | IndexFiles
-"""Side results of a task: the number and counts of a split that it read, or the hash index files that it wrote as an assigner.
-
-Notes travel with the rows to the first writer, which returns them, because Spark Connect has no accumulators."""
 READ, WRITTEN = "read", "written"
 Steps = Accumulator[list[str]]
 """For the progress display only: a split was read (counted again if its task is repeated), or a writer task is done."""
-
-CHUNKS = pa.schema([pa.field("task", pa.int32()), pa.field("arrival", pa.int64()), pa.field("rows", pa.binary())])
-CHUNKS_SQL = "task int, arrival long, rows binary"
-END_OF_ROWS = 2**63 - 1
-"""`arrival` of the mark after the last chunk of a task."""
-NOTE = -1
-"""`arrival` of a note."""
-
-ROUTED_BYTES = 16 << 20
-"""Arrow bytes that a reader task collects before it cuts them into one chunk for each writer."""
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -63,6 +58,8 @@ class Shuffle:
     writer_tasks: int
     numbers_rows: bool = False
     """Whether rows get their final arrival numbers only after the shuffle, because the number of rows was not known before."""
+    directory: str | None = None
+    """Where tasks on one machine exchange rows through files; None: chunks carry the rows."""
 
     @property
     def assigners_number(self) -> bool:
@@ -92,6 +89,14 @@ class Shuffle:
     def receiver_tasks(self) -> int:
         return self.plan.assigners if self.assigns else self.writer_tasks
 
+    def sending(self) -> AbstractContextManager[Send]:
+        """A context in which a task sends pieces."""
+        return sending(self.directory)
+
+    def received(self, chunks: Iterable[pa.RecordBatch]) -> Received:
+        """The rows of chunks that were sent."""
+        return Received(chunks, in_files=self.directory is not None)
+
     def first_router(self) -> Router:
         """The router of the reader tasks."""
         return self.plan.assigner_router() if self.assigns else self.plan.router()
@@ -113,32 +118,6 @@ class Shuffle:
         """The rows of an assigner for each writer."""
         routed = router.route(rows)
         return pieces(with_buckets(routed.rows, routed.buckets), self.writer_of(routed))
-
-
-Piece = tuple[int, int, pa.RecordBatch]
-"""Rows for one task: its number, the arrival number of the first row, and the rows in order of arrival."""
-
-
-def pieces(rows: pa.RecordBatch, tasks: np.ndarray) -> Iterator[Piece]:
-    """The rows of each task that gets any; `tasks`: the task number of each row (int array)."""
-    order = stable_order([tasks])
-    grouped, tasks = rows.take(pa.array(order)), tasks[order]
-    starts = np.flatnonzero(np.append(True, tasks[1:] != tasks[:-1]))
-    lengths = np.diff(np.append(starts, len(tasks)))
-    for start, length in zip(starts, lengths, strict=True):
-        piece = grouped.slice(int(start), int(length))
-        yield int(tasks[start]), piece.column(SEQUENCE_NUMBER)[0].as_py(), piece
-
-
-def chunks_of(found: Iterable[Piece]) -> pa.RecordBatch:
-    """The pieces as Spark rows, in the schema `CHUNKS`."""
-    numbers, arrivals, rows = zip(*found, strict=True)
-    return pa.record_batch([numbers, arrivals, [_packed(piece) for piece in rows]], schema=CHUNKS)
-
-
-def end_marks(tasks: int) -> pa.RecordBatch:
-    """One end mark for each task, which sorts after all its chunks."""
-    return pa.record_batch([range(tasks), [END_OF_ROWS] * tasks, [b""] * tasks], schema=CHUNKS)
 
 
 def shuffle_of(plan: WritePlan, parallelism: int) -> Shuffle:
@@ -182,7 +161,7 @@ def reader_task(shuffle: Shuffle, steps: Steps | None) -> Task:
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plan = shuffle.plan
-        with carrying_errors():
+        with carrying_errors(), shuffle.sending() as chunks_of:
             router = shuffle.first_router()
             for number in (n for batch in numbers for n in batch.column(0).to_pylist()):
                 if number == 0:
@@ -202,12 +181,12 @@ def assigner_task(shuffle: Shuffle) -> Task:
     """A function from chunks to chunks with a bucket for each row; each assigner sends each writer an end mark."""
 
     def assign(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with carrying_errors():
+        with carrying_errors(), shuffle.sending() as chunks_of:
             task = TaskContext.get()
             assert task is not None
             plan = shuffle.assigner_plan(task.partitionId())
             router = plan.router()
-            received = Received(chunks)
+            received = shuffle.received(chunks)
             numbered = numbered_from_0(received) if shuffle.assigners_number else received
             for rows in plan.placed(gathered(numbered)):
                 yield chunks_of(shuffle.assigned_pieces(rows, router))
@@ -223,7 +202,7 @@ def writer_task(shuffle: Shuffle, steps: Steps | None) -> Task:
 
     def write(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carrying_errors():
-            received = Received(chunks)
+            received = shuffle.received(chunks)
             with TableWriter(shuffle.writer_plan) as writer:
                 for rows in numbered_from_0(received) if shuffle.writers_number else received:
                     writer.write(rows)
@@ -233,66 +212,6 @@ def writer_task(shuffle: Shuffle, steps: Steps | None) -> Task:
                 steps.add([WRITTEN])
 
     return write
-
-
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of at least `ROUTED_BYTES`, except the last: the overhead of small chunks would dominate."""
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        held.append(batch)
-        size += batch.nbytes
-        if size >= ROUTED_BYTES:
-            yield pa.concat_batches(held)
-            held, size = [], 0
-    if any(part.num_rows for part in held):
-        yield pa.concat_batches(held)
-
-
-class Received:
-    """The rows of a task's chunks, which can be read once; `notes` is complete after that.
-
-    Arrow's stream simply ends if the JVM side of a task dies, so the last chunk must be an end mark; without one,
-    `EOFError` is raised.
-    """
-
-    def __init__(self, chunks: Iterable[pa.RecordBatch]) -> None:
-        self._chunks = chunks
-        self.notes: list[Note] = []
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        ended = False
-        for batch in self._chunks:
-            for arrival, rows in zip(batch.column("arrival").to_pylist(), batch.column("rows"), strict=True):
-                ended = arrival == END_OF_ROWS
-                if arrival == NOTE:
-                    self.notes.append(pickle.loads(rows.as_py()))
-                elif not ended:
-                    yield from pa.ipc.open_stream(rows.as_buffer())
-        if not ended:
-            raise EOFError("the shuffled rows are incomplete: the Spark task was cancelled or its JVM died")
-
-
-def numbered_from_0(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Renumber rows by arrival from 0: the numbers given by Spark partitions are sparse and would exhaust sequence numbers."""
-    count = 0
-    for batch in batches:
-        numbers = pa.array(np.arange(count, count + batch.num_rows))
-        index = batch.schema.get_field_index(SEQUENCE_NUMBER)
-        yield batch.set_column(index, batch.schema.field(index), numbers)
-        count += batch.num_rows
-
-
-def note_chunk(note: Note) -> pa.RecordBatch:
-    """A note for the first task of the next step, which sorts before its chunks."""
-    return pa.record_batch([[0], [NOTE], [pickle.dumps(note)]], schema=CHUNKS)
-
-
-def _packed(rows: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_batch(rows)
-    return bytes(sink.getvalue())
 
 
 def write_where_read(engine: Engine, plan: WritePlan, parallelism: int, tallies: Tallies, progress: Progress) -> Written:
