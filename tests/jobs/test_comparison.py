@@ -136,7 +136,7 @@ def test_versions_of_a_table(orders: Table, catalog: Catalog) -> None:
     assert counts(catalog.compare(orders.url, orders.url, snapshot_a=1, columns="v", limit=0)) == (3, 0, 0, 1)
     with pytest.raises(NotFound):
         catalog.compare(orders.url, f"{orders.url}@nothing")
-    with pytest.raises(UsageError, match="two versions are given for .* already names one"):
+    with pytest.raises(UsageError, match=r"two versions are given for .* already names one"):
         catalog.compare(f"{orders.url}@1", orders.url, snapshot_a=2)
 
 
