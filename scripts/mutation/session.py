@@ -109,11 +109,14 @@ class _Program:
 
 
 def with_tests(program: Callable[[Session], int], only: Sequence[str] = ()) -> int:
-    """Collect the tests, then run the program within the session. Returns its result."""
+    """Collect the tests, then run the program within the session. Returns its result. Exits if there are no tests to collect."""
+    files = test_files(only)
+    if not files:
+        sys.exit(f"no test is in {', '.join(f'tests/{name}' for name in only)}")
     WORK.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    running = _Program(program, test_files(only))
+    running = _Program(program, files)
     pytest.main([*OPTIONS, *running.files], plugins=[running])
     return running.result
 
