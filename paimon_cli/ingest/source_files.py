@@ -82,21 +82,23 @@ def _format_by_name(name: str) -> str | None:
 
 def _files_of(source: str, format: str | None, options: Mapping[str, str] | None) -> list[SourceFile]:
     storage, path = storage_for_url(source, options)
-    status = _status(storage, path)
-    is_glob = status is None and any(c in source for c in "*?[")
-    entries = _matches(storage, path) if is_glob else [status] if status is not None else []
-    if not entries and is_glob:
-        raise NoFiles(f"no input at {source}", "no file matches")
+    named = _named(storage, path)
+    is_glob = any(c in source for c in "*?[") and not (named.is_directory or storage.exists(path))
+    entries = _matches(storage, path) if is_glob else [named]
     if not entries:
-        raise NotFound(f"no input at {source}", "there is no such file or directory")
+        raise NoFiles(f"no input at {source}", "no file matches")
     files: list[SourceFile] = []
     for entry in sorted(entries, key=lambda e: e.path):
         inside = _files_inside(storage, entry, format) if entry.is_directory else [entry]
-        files += [_source_file(storage, file, format) for file in inside]
+        try:
+            files += [_source_file(storage, file, format) for file in inside]
+        except FileNotFoundError:
+            raise NotFound(f"no input at {source}", "there is no such file or directory") from None
     return files
 
 
 def _source_file(storage: Storage, entry: FileStatus, given_format: str | None) -> SourceFile:
+    size = storage.file_size(entry.path)  # a listing gives the size of a link itself, not of the file that it points to
     format = given_format or _format_by_name(entry.name)
     if format is None:
         known = f"{' '.join(FORMAT_OF_EXTENSION)}, and compressed text such as .csv.gz, .json.zst, .tsv.bz2, .xz, .lz4"
@@ -107,8 +109,7 @@ def _source_file(storage: Storage, entry: FileStatus, given_format: str | None) 
     compression = compression_of(entry.name)
     if compression is not None and format not in TEXT:
         raise UsageError(f"{entry.path} is a {compression} file", f"{format} is compressed internally", "unpack it first")
-    # A listing gives the size of a link itself, not of the file that it points to.
-    return SourceFile(storage, entry.path, entry.path, format, storage.file_size(entry.path))
+    return SourceFile(storage, entry.path, entry.path, format, size)
 
 
 def _files_inside(storage: Storage, directory: FileStatus, format: str | None) -> list[FileStatus]:
@@ -129,12 +130,9 @@ def _walk(storage: Storage, directory: str) -> Iterator[FileStatus]:
                 yield from _walk(storage, entry.path)
 
 
-def _status(storage: Storage, path: str) -> FileStatus | None:
-    """The file or directory at a path, None if there is none; links are followed. An empty directory counts as a file."""
-    name = path.rpartition("/")[2]
-    if storage.list_directory(path):
-        return FileStatus(path, name, 0, True, 0)
-    return FileStatus(path, name, 0, False, 0) if storage.exists(path) else None
+def _named(storage: Storage, path: str) -> FileStatus:
+    """The file or directory at a path; links are followed. What has no entries counts as a file, even if it does not exist."""
+    return FileStatus(path, path.rpartition("/")[2], 0, bool(storage.list_directory(path)), 0)
 
 
 def _matches(storage: Storage, pattern: str) -> list[FileStatus]:

@@ -19,6 +19,8 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.source_files import plan_sources
 from paimon_cli.ingest.text_blocks import line_bounds
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import WrappedStorage
 from tests.ingest.input_files import one_column, read_all
 
 
@@ -175,3 +177,20 @@ def test_an_empty_directory_is_bad_input_not_a_damaged_table(tmp_path: Path) -> 
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput, match="cannot be read"):
         plan_sources([str(tmp_path / "empty")], "json")
+
+
+def test_finding_a_file_asks_the_store_for_its_size_and_not_also_whether_it_exists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rows.csv").write_text("k\n1\n")
+    calls: list[str] = []
+
+    class Counting(WrappedStorage):
+        def before(self, call: str, path: str) -> None:
+            calls.append(call)
+
+    monkeypatch.setattr(paimon_cli.ingest.source_files, "storage_for_url", lambda url, options: (Counting(LocalStorage()), url))
+    assert [split.size for split in plan_sources([str(tmp_path / "rows.csv")], None)] == [4]
+    assert calls == ["list_directory", "file_size", "open_input"]
+    with pytest.raises(NotFound, match="no input at"):
+        plan_sources([str(tmp_path / "absent.csv")], None)
