@@ -40,8 +40,9 @@ class Runtime:
     `engine`: `auto`, `local` or `spark`; `auto` runs small jobs in this process and jobs from `spark_threshold` on (a size,
     or a size and a number of files: `1 gb,1000`) on Spark. `master` (`spark://`, `yarn`, ... or a Spark Connect server,
     `sc://host:port`) and `spark_conf` select and configure Spark. `given_engine`: a running engine to use instead, which is
-    not stopped. `progress`: creates the display for the phases of a job; `warn`: receives warnings; `trace`: receives the
-    steps.
+    not stopped. `profile`: the profile of `paimon.yaml` with the default of `spark_threshold`; None for that of the
+    environment or of the file. `progress`: creates the display for the phases of a job; `warn`: receives warnings;
+    `trace`: receives the steps.
     """
 
     engine: str = "auto"
@@ -52,6 +53,7 @@ class Runtime:
     warn: Callable[[str], None] = _warn_in_python
     trace: Trace = field(default_factory=NoTrace, repr=False)
     given_engine: Engine | None = field(default=None, repr=False)
+    profile: str | None = None
 
     def new_progress(self) -> Progress:
         if self.progress is not None:
@@ -70,7 +72,7 @@ class Runtime:
         threshold = Threshold()
         if self.spark_threshold is not None:
             threshold = Threshold.parse(self.spark_threshold, "--spark-threshold")
-        elif self.engine == AUTO and (setting := catalog_setting(THRESHOLD_KEY)) is not None:
+        elif self.engine == AUTO and (setting := catalog_setting(THRESHOLD_KEY, self.profile)) is not None:
             threshold = Threshold.parse(setting, f"{THRESHOLD_KEY} of paimon.yaml")
         return open_engine(EngineRequest(self.engine, self.master, self.spark_conf, parallelism, parallelism, threshold))
 

@@ -90,7 +90,8 @@ class Call:
         from paimon_cli.api.opened_table import Runtime
 
         settings = (self.engine, self.master, self.spark_conf, self.spark_threshold)
-        return Runtime(*settings, progress=progress_on_stderr, warn=warn, trace=self.trace)
+        profile = self.catalog_options.get(PROFILE)
+        return Runtime(*settings, progress=progress_on_stderr, warn=warn, trace=self.trace, profile=profile)
 
     def open(self, table: str, allow_unsafe_commit: bool = False) -> Table:
         """Open the table that the user named, with `--option` overriding its own options."""

@@ -156,9 +156,12 @@ def read_settings(
     return CatalogSettings(values, sources)
 
 
-def catalog_setting(key: str) -> str | None:
-    """The value of a setting of paimon-cli in `paimon.yaml` or its profile; None if it is not set."""
-    return read_settings().values.get(key)
+def catalog_setting(key: str, profile: str | None = None) -> str | None:
+    """The value of a setting of paimon-cli in `paimon.yaml` or a profile of it; None if it is not set.
+
+    `profile`: the one that the call names; None for that of the environment or of the file.
+    """
+    return read_settings(options={} if profile is None else {PROFILE: profile}).values.get(key)
 
 
 def _profile(name: str | None, profiles: Mapping[str, Mapping[str, str]], path: str) -> Mapping[str, str]:

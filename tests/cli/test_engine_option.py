@@ -44,3 +44,6 @@ def test_each_job_reports_how_much_it_reads(monkeypatch: pytest.MonkeyPatch, tmp
     (tmp_path / "paimon.yaml").write_text("engine.spark-threshold: 1 gb, 1\n")
     assert "on spark (auto: 1 file >= 1)" in run("write", table, rows).out
     assert "on local (auto: " in run("write", table, rows, "--spark-threshold", "1 gb").out
+    (tmp_path / "paimon.yaml").write_text("profiles:\n  small:\n    engine.spark-threshold: 1 gb, 1\n")
+    assert "on spark (auto: 1 file >= 1)" in run("write", table, rows, "--profile", "small").out
+    assert "on local (auto: " in run("write", table, rows).out

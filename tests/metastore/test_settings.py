@@ -67,6 +67,7 @@ def test_settings_of_paimon_cli_may_be_in_a_profile(directory: str, monkeypatch:
     Path("paimon.yaml").write_text(Path("paimon.yaml").read_text().replace("empty:", "small:"))
     monkeypatch.setenv("PAIMON_PROFILE", "small")
     assert catalog_setting("engine.spark-threshold") == "3 gb"
+    assert catalog_setting("engine.spark-threshold", "prod") == "2 gb"
 
 
 @pytest.mark.parametrize(
