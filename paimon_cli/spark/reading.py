@@ -71,6 +71,8 @@ def read(
 ) -> DataFrame:
     """The rows of a table, merged by key, at one snapshot. It is chosen now, so that every use of the DataFrame reads the same.
 
+    Files are chosen now, too. If they overlap, their keys may be merged by this call, which takes up to about a second.
+
     `name`, `options`, `warehouse` and `branch` are those of `Table.open`; the others are those of `Table.scan`. `where` skips
     files by their statistics; conditions of the DataFrame are pushed into Spark's scan of the remaining files.
 
