@@ -199,9 +199,9 @@ class GuardedStorage(WrappedStorage):
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """See `storage.Storage`. `StorageUnavailable` (lock not acquired, or lost before the put) means nothing was written."""
         method = self.publish_method()
-        settle(self.inner)
         if method is PublishMethod.PRIMITIVE:
             return self.inner.put_if_absent(path, data)
+        settle(self.inner)  # before the lock is held, and before a failure could be taken for that of the put
         if method is PublishMethod.UNSAFE or self._lock is None:
             return PutOutcome.EXISTS if self.inner.exists(path) else self._put(path, data)
         proven = self._has_primitive

@@ -16,12 +16,14 @@ from contextlib import AbstractContextManager
 from typing import BinaryIO
 
 from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable, UsageError
-from paimon_cli.storage.deferred_syncs import DeferredSyncs
+from paimon_cli.storage.background_writes import BackgroundWrites
 from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 WRITE_BUFFER_BYTES = 64 << 10
 """Combines the small writes of file formats, such as the header before each Parquet page."""
+_MAX_UNSYNCED = 64
+"""Limit for new files that are being synced in the background, which have open descriptors."""
 _SHOWN = 40
 """Characters shown of a name that is too long."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
@@ -36,15 +38,15 @@ class LocalStorage:
 
     def __init__(self, random: RandomSource | None = None) -> None:
         self._random = random or SystemRandom()
-        self._deferred = DeferredSyncs(_synced, _sync_if_present)
+        self._syncs = BackgroundWrites("sync", _MAX_UNSYNCED, _sync_if_present)
 
     def overlapping_writes(self) -> AbstractContextManager[None]:
         """See `storage.OverlapsWrites`. All operations see new files at once, whether or not they are on disk."""
-        return self._deferred.overlapping_writes()
+        return self._syncs.block()
 
     def settle(self) -> None:
         """See `storage.OverlapsWrites`."""
-        self._deferred.settle()
+        self._syncs.settle()
 
     def read_bytes(self, path: str) -> bytes:
         with self.open_input(path) as source, errors_of(path):
@@ -60,7 +62,7 @@ class LocalStorage:
 
     def open_output(self, path: str) -> BinaryIO:
         self._check(path)
-        return _new_file(path, self._deferred)
+        return _new_file(path, self._syncs)
 
     def write_new(self, path: str, data: bytes) -> None:
         with self.open_output(path) as sink:
@@ -161,26 +163,25 @@ class LocalStorage:
                 os.unlink(temporary)
 
 
-def _new_file(path: str, deferred: DeferredSyncs | None) -> BinaryIO:
-    """`deferred`: takes over syncing if it can; None for a temporary file, whose name need not be synced."""
+def _new_file(path: str, syncs: BackgroundWrites | None) -> BinaryIO:
+    """`syncs`: None for a temporary file, whose content is synced when it is closed, and whose name need not be."""
     with errors_of(path):
-        _make_directory(os.path.dirname(path), deferred)
+        _make_directory(os.path.dirname(path), syncs)
         try:
-            return _DurableFile(path, deferred)
+            return _DurableFile(path, syncs)
         except FileNotFoundError:  # another job removed the directory while it was empty
-            _make_directory(os.path.dirname(path), deferred)
-            return _DurableFile(path, deferred)
+            _make_directory(os.path.dirname(path), syncs)
+            return _DurableFile(path, syncs)
 
 
 class _DurableFile(io.BufferedWriter):
-    """A new file whose content, and with `deferred` its directory entry, is on disk once `close` has returned, or is about to be
-    synced by `deferred`.
-    """
+    """A new file that is on disk, with its name, once `close` has returned, or is then left to the open block of `syncs`."""
 
-    def __init__(self, path: str, deferred: DeferredSyncs | None) -> None:
+    def __init__(self, path: str, syncs: BackgroundWrites | None) -> None:
         self._path = path
-        self._deferred = deferred
-        super().__init__(io.FileIO(path, "x"), WRITE_BUFFER_BYTES)
+        self._syncs = syncs
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        super().__init__(io.FileIO(self._descriptor, "wb", closefd=False), WRITE_BUFFER_BYTES)
 
     def write(self, data: object) -> int:
         try:
@@ -192,19 +193,22 @@ class _DurableFile(io.BufferedWriter):
     def close(self) -> None:
         if self.closed:
             return
-        with errors_of(self._path):
-            try:
+        try:
+            with errors_of(self._path):
                 self.flush()
-                if self._deferred is not None and self._deferred.takes_file(self._path, self.fileno()):
-                    return
-                os.fsync(self.fileno())
-            finally:
-                self.raw.close()
-            if self._deferred is not None:
-                _sync_directory(os.path.dirname(self._path))
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        finally:
+            self.raw.close()
+        if self._syncs is None or not self._syncs.begin(self._path, 1, _sync_file, self._path, self._descriptor):
+            _sync_file(self._path, self._descriptor)
+            if self._syncs is not None:
+                with errors_of(self._path):
+                    _sync_directory(os.path.dirname(self._path))
 
 
-def _synced(path: str, descriptor: int) -> None:
+def _sync_file(path: str, descriptor: int) -> None:
     """Sync a file and close its descriptor."""
     with errors_of(path):
         try:
@@ -253,15 +257,15 @@ def _link(temporary: str, path: str) -> PutOutcome:
     return PutOutcome.CREATED
 
 
-def _make_directory(path: str, deferred: DeferredSyncs | None = None) -> None:
+def _make_directory(path: str, syncs: BackgroundWrites | None = None) -> None:
     """Create a directory and its parents, syncing the parent of each new directory."""
     if os.path.isdir(path):
         return
     parent = os.path.dirname(path)
-    _make_directory(parent, deferred)
+    _make_directory(parent, syncs)
     with contextlib.suppress(FileExistsError):
         os.mkdir(path)
-        if deferred is None or not deferred.takes_directory(parent):
+        if syncs is None or not syncs.finishes(parent):
             _sync_directory(parent)
 
 

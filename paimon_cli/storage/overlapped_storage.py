@@ -10,20 +10,20 @@ Small files that will be opened soon (`storage.will_open`) are prefetched in par
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Container, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Container, Iterable
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, BinaryIO, cast
 
+from paimon_cli.storage.background_writes import BackgroundWrites
 from paimon_cli.storage.object_storage import ObjectStorage, ObjectUpload
 from paimon_cli.storage.ranged_file import WHOLE_BYTES, RangedFile, fetching_threads
 from paimon_cli.storage.storage import FileStatus, PutOutcome, WrappedStorage
 
-_UPLOAD_THREADS = 8
-_MAX_BYTES = 64 << 20
-"""Limit for uploads in progress; a writer above it waits for all of them."""
+_MAX_SENT = 64 << 20
+"""Limit for uploads in progress."""
 _MAX_FETCHED = 32 << 20
 """Limit for prefetched files that have not been opened."""
 
@@ -38,12 +38,8 @@ class OverlappedStorage(WrappedStorage):
 
     def __init__(self, inner: ObjectStorage) -> None:
         super().__init__(inner)
+        self._uploads = BackgroundWrites("send", _MAX_SENT)
         self._changed = threading.Lock()
-        self._blocks = 0
-        self._pool: ThreadPoolExecutor | None = None
-        self._sent: dict[str, tuple[int, Future[None]]] = {}
-        self._raised: set[str] = set()
-        """Paths of failed uploads whose error a publication has already raised."""
         self._fetched: dict[str, tuple[int, Future[memoryview]]] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -58,33 +54,18 @@ class OverlappedStorage(WrappedStorage):
     def __reduce__(self) -> tuple[Any, ...]:
         return OverlappedStorage, (self.inner,)
 
-    @contextlib.contextmanager
-    def overlapping_writes(self) -> Iterator[None]:
-        """See `storage.OverlapsWrites`. Blocks of several threads may overlap, and then share failures.
+    def overlapping_writes(self) -> AbstractContextManager[None]:
+        """See `storage.OverlapsWrites`."""
+        return self._uploads.block()
 
-        The end of the block raises a failure that no publication has raised, unless the block fails with another error.
-        """
-        with self._changed:
-            self._blocks += 1
-            self._pool = self._pool or ThreadPoolExecutor(_UPLOAD_THREADS, thread_name_prefix="paimon-cli-send")
-        try:
-            yield
-            if self._failed().keys() - self._raised:
-                self.settle()
-        finally:
-            with self._changed:
-                self._blocks -= 1
-                pool, self._pool = (None, self._pool) if self._blocks else (self._pool, None)
-            if pool is not None:
-                pool.shutdown()
-                with self._changed:
-                    if not self._blocks:
-                        self._sent, self._raised = {}, set()
+    def settle(self) -> None:
+        """See `storage.OverlapsWrites`."""
+        self._uploads.settle()
 
     def will_open(self, files: Iterable[tuple[str, int]]) -> None:
         """See `storage.will_open`."""
         with self._changed:
-            wanted = {path: size for path, size in files if 0 < size <= WHOLE_BYTES and path not in self._sent}
+            wanted = {path: size for path, size in files if 0 < size <= WHOLE_BYTES and not self._uploads.unfinished(path)}
             held = sum(size for size, _ in self._fetched.values())
             for path, size in wanted.items():
                 if path not in self._fetched and held + size > _MAX_FETCHED:
@@ -108,40 +89,19 @@ class OverlappedStorage(WrappedStorage):
             file.hold(content)
         return cast(BinaryIO, file)
 
-    def settle(self) -> None:
-        """See `storage.OverlapsWrites`. A failure is raised on every call until no block is open, so that no job misses it."""
-        failed = self._failed()
-        self._raised.update(failed)
-        for upload in failed.values():
-            upload.result()
-
-    def _failed(self) -> dict[str, Future[None]]:
-        """Failed uploads by path, after waiting for all uploads. Successful ones are forgotten."""
-        self._wait()
-        with self._changed:
-            self._sent = {path: sent for path, sent in self._sent.items() if not (sent[1].done() and sent[1].exception() is None)}
-            return {path: upload for path, (_, upload) in self._sent.items() if upload.done()}
-
     def before(self, call: str, path: str) -> None:
         """Wait for the upload of the file that a call accesses; calls on directories wait for all uploads."""
         if call in ("list_directory", "delete_directory"):
-            self._wait()
-        elif (sent := self._sent.get(path)) is not None:
-            sent[1].exception()
+            self._uploads.wait()
+        elif (upload := self._uploads.unfinished(path)) is not None:
+            upload.exception()
 
     def honours_condition(self, path: str, data: bytes) -> bool:
         return self.inner.honours_condition(path, data)
 
     def write_new(self, path: str, data: bytes) -> None:
-        with self._changed:
-            pool = self._pool
-            if pool is not None:
-                self._sent[path] = len(data), pool.submit(self.inner.write_new, path, data)
-            pending = sum(size for size, upload in self._sent.values() if not upload.done())
-        if pool is None:
+        if not self._uploads.begin(path, len(data), self.inner.write_new, path, data):
             self.inner.write_new(path, data)
-        elif pending > _MAX_BYTES:
-            self._wait()
 
     def open_output(self, path: str) -> BinaryIO:
         return cast(BinaryIO, ObjectUpload(self.inner, path, self.write_new))
@@ -155,10 +115,5 @@ class OverlappedStorage(WrappedStorage):
         self.inner.overwrite(path, data)
 
     def first_entries(self, path: str, limit: int) -> list[FileStatus]:
-        self._wait()
+        self._uploads.wait()
         return self.inner.first_entries(path, limit)
-
-    def _wait(self) -> None:
-        """Wait until all uploads have finished or failed."""
-        for _, upload in list(self._sent.values()):
-            upload.exception()

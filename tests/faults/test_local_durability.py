@@ -66,7 +66,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
     root.mkdir()
     found = Disk(root)
     fake = mock.MagicMock(wraps=os)
-    for name in ("path", "O_RDONLY", "O_DIRECTORY"):
+    for name in ("path", "O_RDONLY", "O_WRONLY", "O_CREAT", "O_EXCL", "O_DIRECTORY"):
         setattr(fake, name, getattr(os, name))
     fake.fsync = found.synced
     monkeypatch.setattr(local_storage, "os", fake)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.storage import deferred_syncs
+from paimon_cli.storage import local_storage
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.storage import PutOutcome, overlapping_writes
 
@@ -104,7 +104,7 @@ def test_a_file_that_was_deleted_again_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_a_slow_disk_holds_up_a_writer_of_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred_syncs, "_MAX_WAITING", 10)
+    monkeypatch.setattr(local_storage, "_MAX_UNSYNCED", 10)
     released = threading.Event()
     monkeypatch.setattr(os, "fsync", lambda descriptor: released.wait(30))
     storage, before = LocalStorage(), descriptors()
@@ -123,6 +123,28 @@ def test_a_slow_disk_holds_up_a_writer_of_many_files(tmp_path: Path, monkeypatch
         released.set()
         writer.join()
     assert len(written) == 40 and descriptors() == before
+
+
+def test_a_thread_outside_of_the_block_may_write_while_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file has a name on disk before it publishes, although it has been written after the block was settled."""
+    storage, synced, written = LocalStorage(), list[str](), threading.Event()
+
+    def write() -> None:
+        storage.write_new(f"{tmp_path}/other/file", b"x")
+        written.set()
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}").removeprefix(f"{tmp_path}/"))
+        if synced[-1] == "last" and not written.is_set():
+            threading.Thread(target=write).start()
+            written.wait(30)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with storage.overlapping_writes():
+        storage.write_new(f"{tmp_path}/last/file", b"x")
+    assert storage.put_if_absent(f"{tmp_path}/other/snapshot", b"{}") is PutOutcome.CREATED
+    published = next(number for number, path in enumerate(synced) if path.endswith(".tmp"))
+    assert {"other/file", "other"} <= set(synced[:published]), synced
 
 
 def test_many_threads_write_within_one_block(tmp_path: Path) -> None:

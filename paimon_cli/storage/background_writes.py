@@ -1,0 +1,126 @@
+"""Writes that threads finish while a job goes on, before it publishes a snapshot: uploads, or syncs of new files to local disk.
+
+Both wait for something slow: a round trip, or a write of the file system's journal. Writes that wait at the same time take about
+as long as one of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+_THREADS = 8
+
+Failures = dict[str, Future[None]]
+"""Writes that have failed, by path."""
+
+
+class BackgroundWrites:
+    """The writes that a storage has left to threads inside `block`s; outside of blocks there are none. A pickled copy has none.
+
+    `limit`: the sum of the sizes of unfinished writes above which a writer waits for all of them. `finish`: called for each
+    directory with new entries, once the writes that have begun are finished.
+    """
+
+    def __init__(self, name: str, limit: int, finish: Callable[[str], None] | None = None) -> None:
+        self._name = name
+        self._limit = limit
+        self._finish = finish
+        self._changed = threading.Lock()
+        self._blocks = 0
+        self._pool: ThreadPoolExecutor | None = None
+        self._begun: dict[str, tuple[int, Future[None]]] = {}
+        """Size and outcome of each write, by path. Those that failed stay until no block is open."""
+        self._directories: set[str] = set()
+        """Directories with new entries, for which `finish` has not been called yet."""
+        self._raised: set[str] = set()
+        """Paths of failures that `settle` has already raised."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BackgroundWrites, (self._name, self._limit, self._finish)
+
+    @contextlib.contextmanager
+    def block(self) -> Iterator[None]:
+        """See `storage.OverlapsWrites`. Blocks of several threads may overlap, and then share failures.
+
+        The end of the block raises a failure that `settle` has not raised, unless the block fails with another error.
+        """
+        with self._changed:
+            self._blocks += 1
+            self._pool = self._pool or ThreadPoolExecutor(_THREADS, thread_name_prefix=f"paimon-cli-{self._name}")
+        try:
+            yield
+            if not self._raised or self._failures().keys() - self._raised:
+                self.settle()
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        with self._changed:
+            self._blocks -= 1
+            if self._blocks:
+                return
+            self._begin_to_finish()  # A thread that is in no block itself may have written since this one was settled.
+            pool, self._pool = self._pool, None
+        assert pool is not None
+        pool.shutdown()
+        with self._changed:
+            if not self._blocks:
+                self._begun, self._raised = {}, set()
+
+    def begin(self, path: str, size: int, write: Callable[..., None], *arguments: Any) -> bool:
+        """Let a thread call `write`, which stores the new file `path`. Returns False outside of blocks, without calling it."""
+        with self._changed:
+            if self._pool is None:
+                return False
+            self._begun[path] = size, self._pool.submit(write, *arguments)
+            self._directories.add(os.path.dirname(path))
+            unfinished = [(size, write) for size, write in self._begun.values() if not write.done()]
+        if sum(size for size, _ in unfinished) > self._limit:
+            wait([write for _, write in unfinished])
+        return True
+
+    def finishes(self, directory: str) -> bool:
+        """Whether `finish` will be called for a directory that has a new entry. False outside of blocks."""
+        with self._changed:
+            if self._pool is not None:
+                self._directories.add(directory)
+            return self._pool is not None
+
+    def settle(self) -> None:
+        """See `storage.OverlapsWrites`. A failure is raised on every call until no block is open, so that no job misses it."""
+        self._raise_failures()
+        with self._changed:
+            self._begin_to_finish()
+        self._raise_failures()
+
+    def unfinished(self, path: str) -> Future[None] | None:
+        """The write of a file, if it has begun and is not known to have succeeded."""
+        return self._begun.get(path, (0, None))[1]
+
+    def wait(self) -> None:
+        """Wait until all writes that have begun have finished or failed."""
+        wait([write for _, write in list(self._begun.values())])
+
+    def _begin_to_finish(self) -> None:
+        if self._pool is not None and self._finish is not None:
+            self._begun |= {path: (0, self._pool.submit(self._finish, path)) for path in self._directories}
+        self._directories = set()
+
+    def _raise_failures(self) -> None:
+        failures = self._failures()
+        self._raised.update(failures)
+        for write in failures.values():
+            write.result()
+
+    def _failures(self) -> Failures:
+        """The failures, after waiting for all writes that have begun. Successful ones are forgotten."""
+        self.wait()
+        with self._changed:
+            kept = self._begun.items()
+            self._begun = {path: begun for path, begun in kept if not (begun[1].done() and begun[1].exception() is None)}
+            return {path: write for path, (_, write) in self._begun.items() if write.done()}
