@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from paimon_cli.casts.column_cast import cast_column, keeps_values
+from paimon_cli.casts.column_cast import cast_column, keeps_values, same_type
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import DataField, DataType, NestedType
 from paimon_cli.datatypes.field_types import type_to_sql
@@ -96,7 +96,7 @@ def _nullable(field: DataField) -> DataField:
 
 
 def _as_type(column: pa.Array, own: DataType, wanted: DataType) -> pa.Array:
-    if own == wanted or isinstance(own, NestedType):
+    if same_type(own, wanted) or isinstance(own, NestedType):
         return column
     return cast_column(column, own, wanted)
 

@@ -47,6 +47,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source_options = options
         self._schema = schema
         self._last: int | None = None
+        self._recorded: int | None = None
 
     @property
     def _options(self) -> SourceOptions:
@@ -95,6 +96,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         table = self._options.table()
         last = _latest(table) if self._last is None else self._last
         begin = start[SNAPSHOT]
+        self._record(table, begin)
         if begin > last and begin > _latest(table):
             raise NotFound(
                 f"no snapshot {begin} of {table.name}, up to which the stream has read",
@@ -130,11 +132,16 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for rows in read_partition(partition, _with_kind(self._schema)):
             yield rows if shows_kinds else rows.filter(pc.is_in(rows.column(ROW_KIND), ADDED)).select(self._schema.names)
 
-    @called_by_spark()
-    def commit(self, end: dict[str, int]) -> None:
+    def _record(self, table: Table, begin: int) -> None:
+        """Record in the consumer that everything up to `begin` has been read.
+
+        Spark asks for the end of a batch only once the previous one is complete. It calls `commit` of a source later, when
+        there is a next batch, which would leave the snapshots that follow a backlog unprotected.
+        """
         consumer = self._options.get("consumer")
-        if consumer is not None:
-            self._options.table().consumers.reset(consumer, next_snapshot=end[SNAPSHOT] + 1)
+        if consumer is not None and begin not in (NOTHING_READ, self._recorded):
+            table.consumers.reset(consumer, next_snapshot=begin + 1)
+            self._recorded = begin
 
 
 MAX_IDS = 10**9

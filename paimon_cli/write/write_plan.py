@@ -20,6 +20,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage
 from paimon_cli.metadata.table_mode import INPUT, BucketMode
+from paimon_cli.options.option_text import counted
 from paimon_cli.write.bucket_assigner import Share
 from paimon_cli.write.key_placement import KeyPlacement
 from paimon_cli.write.routers import (
@@ -186,7 +187,7 @@ class WritePlan:
             path = self.context.partition_path_of(partition).rstrip("/") or "the table"
             buckets = self.total_buckets if self.total_buckets > 0 else total
             raise UsageError(
-                f"{path} was written with {total} buckets, but the table's option says {self.total_buckets}",
+                f"{path} was written with {counted(total, 'bucket')}, but the table's option says {self.total_buckets}",
                 "rows of one key must stay in one bucket",
                 "try again if a rescale is running, which changes the option last; otherwise run: "
                 f"paimon-cli rescale {self.context.layout.argument} --buckets {buckets}",

@@ -140,6 +140,14 @@ def test_versions_of_a_table(orders: Table, catalog: Catalog) -> None:
         catalog.compare(f"{orders.url}@1", orders.url, snapshot_a=2)
 
 
+def test_a_key_that_is_a_date(tmp_path: Path, catalog: Catalog) -> None:
+    """Its column is NOT NULL in the tables but not in the comparison, and Paimon has no cast between two dates."""
+    for name in ("a", "b"):
+        columns = {"day": "DATE NOT NULL", "open": "BOOLEAN NOT NULL", "n": "INT"}
+        write(make_table(tmp_path / name, columns, ["day", "open"], bucket=1), [{"day": "2026-01-01", "open": True, "n": 1}])
+    assert counts(catalog.compare(str(tmp_path / "a"), str(tmp_path / "b"))) == (1, 0, 0, 0)
+
+
 def test_files_are_read_with_the_types_of_the_table(orders: Table, catalog: Catalog, tmp_path: Path) -> None:
     (tmp_path / "o.csv").write_text('name,v,id\na,,1\n,,2\n"x",7.5,3\n')
     found = catalog.compare(orders.url, str(tmp_path / "o.csv"))

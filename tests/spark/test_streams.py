@@ -179,11 +179,14 @@ def test_options_that_a_stream_would_ignore(
 
 def test_a_consumer_goes_on_where_another_query_ended(session: SparkSession, table: Table, tmp_path: Path) -> None:
     assert batches(session, table, tmp_path / "a", consumer="sink") == [[(1, 1), (2, 22), (3, 3)]]
-    table.write(pa.table({"id": [4], "n": [4]}))
-    assert batches(session, table, tmp_path / "a", consumer="sink") == [[(4, 4)]]
-    (consumer,) = table.consumers
-    assert (consumer.name, consumer.next_snapshot) == ("sink", 3), "what was read last is confirmed with the next batch"
-    assert batches(session, table, tmp_path / "b", consumer="sink") == [[(4, 4)]]
+    assert [(consumer.name, consumer.next_snapshot) for consumer in table.consumers] == [("sink", 3)]
+    for number in (4, 5):
+        table.write(pa.table({"id": [number], "n": [number]}))
+    table.expire(retain_max=1, retain_min=1, older_than="0 s")
+    assert list(table.snapshot_ids()) == [3, 4], "the stream has not read them"
+    assert batches(session, table, tmp_path / "a", consumer="sink") == [[(4, 4), (5, 5)]]
+    assert [consumer.next_snapshot for consumer in table.consumers] == [5]
+    assert batches(session, table, tmp_path / "b", consumer="sink") == []
 
 
 def test_a_start_that_has_expired_is_the_oldest_that_is_left(session: SparkSession, table: Table, tmp_path: Path) -> None:
