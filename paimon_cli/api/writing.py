@@ -90,7 +90,8 @@ class Writing(OpenedTable):
         - `overwrite`: replace the existing rows of the partitions that get rows, or of `partition`. Data without rows is an error
           unless `allow_empty`.
         - `on_error`: what to do with rows that do not fit the table: `fail`, `skip`, or the path of a file for the bad cells.
-          `missing_columns`: `null` or `error`. `timezone`: for times without an offset in columns WITH LOCAL TIME ZONE.
+          `missing_columns`: `null` or `error`. `timezone`: for times without an offset in columns
+          WITH LOCAL TIME ZONE, and for times with one in other columns.
         - `data_conflict_check`: `partition`, `bucket`, `range`, `key` or `off`: which other commits since `read_snapshot` raise
           `DataConflict`.
         - `compact`: `inline`, `async`, `after` the commit, or `none`. Default `inline`, or `none` for write-only tables.

@@ -11,12 +11,13 @@ from paimon_cli.api.opened_table import check_choice
 from paimon_cli.api.table import Table
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.ingest.faults import FAIL, SKIP
+from paimon_cli.ingest.text_form import text_form
 from paimon_cli.read.time_travel import POSITION_OPTIONS
 from paimon_cli.storage.catalog_options import is_catalog_option
 
 TABLE_OPTIONS = ("path", "branch", "warehouse")
 SCAN_OPTIONS = ("columns", "where", "snapshot", "tag", "as_of", "incremental", "incremental_mode", "row_kind")
-WRITE_OPTIONS = ("op", "op_column", "on_error", "missing_columns", "commit_user", "commit_id", "assume_new")
+WRITE_OPTIONS = ("op", "op_column", "on_error", "missing_columns", "timezone", "commit_user", "commit_id", "assume_new")
 STREAM_OPTIONS = ("start", "consumer", "maxrowspertrigger")
 OPTIONS_OF_SPARK = ("checkpointlocation",)
 OF_CREATE_TABLE = "owner"
@@ -105,11 +106,16 @@ class SourceOptions:
     def write_arguments(self) -> dict[str, Any]:
         """Arguments for `WriteRequest`. Raises `UsageError` if an option of reads or streams is set."""
         self.refuse((*SCAN_OPTIONS, *STREAM_OPTIONS, *POSITION_OPTIONS), "writing")
-        found = {name: self.get(name) for name in WRITE_OPTIONS if self.get(name) is not None}
+        found = {name: self.get(name) for name in WRITE_OPTIONS if name != "timezone" and self.get(name) is not None}
         missing = found.pop("missing_columns", "null")
         check_choice("missing-columns", missing, ("null", "error"))
         check_choice("on-error", found.get("on_error", FAIL), (FAIL, SKIP))
         return {**found, "missing_are_null": missing == "null", "assume_new": self.is_true("assume_new")}
+
+    @property
+    def timezone(self) -> str | None:
+        """The zone for times without an offset, and for instants in columns without time zone. Raises `UsageError` if unknown."""
+        return text_form(timezone=self.get("timezone")).timezone
 
     def is_true(self, name: str) -> bool:
         """The value of a boolean option, by default false. Raises `UsageError` for other values than `true` and `false`."""

@@ -106,7 +106,8 @@ def _planned(options: SourceOptions, schema: StructType, overwrite: bool) -> tup
             "one task must write all rows of a bucket, and a data source cannot tell Spark how to distribute them",
             "use paimon_cli.spark.write(df, name)",
         )
-    request = WriteRequest(FrameRows(), overwrite=overwrite, allow_empty=True, compaction=NO_COMPACTION, **arguments)
+    rows = FrameRows(options.timezone)
+    request = WriteRequest(rows, overwrite=overwrite, allow_empty=True, compaction=NO_COMPACTION, **arguments)
     plan = plan_write(context, request)
     check_columns(plan, schema)
     return plan, request

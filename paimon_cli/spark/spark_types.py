@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import reduce
 
@@ -41,6 +42,7 @@ MICROSECONDS = 6
 """The precision of Spark's timestamps."""
 COMPARED_ROOTS = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "DECIMAL", "VARCHAR", "CHAR"})
 """Types whose values Spark compares as this package does. It orders NaN differently, for example."""
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::(\d{2}))?")
 _COMPARISONS = {
     "=": Column.__eq__,
     "!=": Column.__ne__,
@@ -49,6 +51,14 @@ _COMPARISONS = {
     ">": Column.__gt__,
     ">=": Column.__ge__,
 }
+
+
+def arrow_timezone(zone: str) -> str:
+    """The time zone of a Spark session as Arrow spells it: an offset only as `+02:00`."""
+    if offset := _OFFSET.fullmatch(zone):
+        sign, hours, minutes = offset.groups()
+        return f"{sign}{int(hours):02}:{minutes or '00'}"
+    return "UTC" if zone == "Z" else zone
 
 
 def spark_schema(fields: Iterable[DataField]) -> T.StructType:

@@ -31,6 +31,7 @@ from paimon_cli.jobs.spark.job import carrying_errors
 from paimon_cli.jobs.spark.session import send_package
 from paimon_cli.jobs.spark.session_engine import SessionEngine
 from paimon_cli.jobs.spark.write import Shuffle, Task, shuffle_of, write_on_spark
+from paimon_cli.spark.spark_types import arrow_timezone
 from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows, is_of_frame
 from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -64,7 +65,8 @@ def write(
         raise UsageError(f"{type(given).__name__} is not a Spark DataFrame", "this function writes only DataFrames", hint)
     engine = FrameEngine(frame)
     table = Table.open(name, options, warehouse=warehouse, branch=branch, runtime=Runtime(given_engine=engine))
-    return table.write(FrameRows(frame.sparkSession.conf.get("spark.sql.session.timeZone")), **write)
+    timezone = arrow_timezone(str(frame.sparkSession.conf.get("spark.sql.session.timeZone")))
+    return table.write(FrameRows(timezone), **write)
 
 
 class FrameEngine(SessionEngine):

@@ -147,6 +147,17 @@ def test_columns_are_checked_before_any_task_runs(session: SparkSession, table: 
             spark.write(rows, table.url)
 
 
+def test_instants_need_a_zone_for_a_column_without_one(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.open(make_table(tmp_path / "t", {"id": "INT NOT NULL", "at": "TIMESTAMP(6)"}, ["id"]).url)
+    writer = session.sql("select 1 as id, timestamp'2024-07-01 12:00:00+00:00' as at").write.format("paimon").mode("append")
+    with pytest.raises(PySparkException, match="give the zone with timezone"):
+        writer.save(table.url)
+    with pytest.raises(PySparkException, match="no time zone 'Mars'"):
+        writer.option("timezone", "Mars").save(table.url)
+    writer.option("timezone", "Europe/Berlin").save(table.url)
+    assert [str(row["at"]) for row in table.scan().to_arrow().to_pylist()] == ["2024-07-01 14:00:00"]
+
+
 def test_rows_that_do_not_fit_are_skipped_on_demand(session: SparkSession, table: Table) -> None:
     rows = session.range(8, 12).selectExpr("id", "'new' AS name", "if(id = 9, id << 40, id) AS qty")
     with pytest.raises(PySparkException, match=r"outside the range of INT(.|\n)*on_error skip"):

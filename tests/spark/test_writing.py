@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from paimon_cli import Table, spark
 from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.ingest.typed_columns import local_times
+from paimon_cli.spark.spark_types import arrow_timezone
 from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
 
@@ -121,6 +123,12 @@ def test_times_are_shown_in_the_zone_of_the_session(session: SparkSession, tmp_p
     assert str(row["kept"]) == "2024-07-01 12:00:00"
     (shown,) = spark.read(session, table.url).selectExpr("cast(plain as string)", "cast(zoned as string)").collect()
     assert tuple(shown) == ("2024-07-01 08:00:00.123456",) * 2
+
+
+@pytest.mark.parametrize("zone", ["GMT+02:00", "UTC+2", "+02:00", "Etc/GMT-2", "Z"])
+def test_zones_of_spark_that_arrow_spells_differently(zone: str) -> None:
+    instants = pa.array([0], pa.timestamp("us", "UTC"))
+    assert local_times(instants, arrow_timezone(zone)).cast("int64").to_pylist() == [0 if zone == "Z" else 2 * 3600 * 10**6]
 
 
 def test_names_with_dots_and_names_that_come_twice(session: SparkSession, tmp_path: Path) -> None:
