@@ -251,12 +251,12 @@ def test_numbers_in_the_text() -> None:
 
 def test_codecs() -> None:
     table = tables("7.2")[1]
-    told: dict[str, set[str]] = {file_format: set() for file_format in CODECS}
+    documented: dict[str, set[str]] = {file_format: set() for file_format in CODECS}
     for row in table:
         for file_format, cell in zip(("parquet", "orc", "avro"), row[1:], strict=True):
-            told[file_format] |= {CODE.findall(row[0])[0]} if cell != "no" else set()
+            documented[file_format] |= {CODE.findall(row[0])[0]} if cell != "no" else set()
     aliases = {"null", "uncompressed", "zstandard", "deflate", "zlib"}
-    assert told == {file_format: set(codecs) - aliases for file_format, codecs in CODECS.items()}
+    assert documented == {file_format: set(codecs) - aliases for file_format, codecs in CODECS.items()}
 
 
 def test_data_conflict_checks() -> None:
@@ -296,21 +296,21 @@ def test_options_are_honoured_with_that_default(number: str, key: str, default: 
     assert same_default(option.default, default)
 
 
-def same_default(known: str | None, told: str) -> bool:
+def same_default(known: str | None, documented: str) -> bool:
     """No default on the page means that it is unset, or described in another section; some depend on other options."""
-    if known is None or not told or known == told:
-        return not told or known == told or "trigger" in told or told.startswith("128 mb")
+    if known is None or not documented or known == documented:
+        return not documented or known == documented or "trigger" in documented or documented.startswith("128 mb")
     if known.startswith("PT"):
-        return f"PT{parse_duration(told) / 1000:g}S" == known or f"PT{parse_duration(told) // 3_600_000}H" == known
-    return known[:1].isdigit() and parse_size(known) == parse_size(told)
+        return f"PT{parse_duration(documented) / 1000:g}S" == known or f"PT{parse_duration(documented) // 3_600_000}H" == known
+    return known[:1].isdigit() and parse_size(known) == parse_size(documented)
 
 
 def test_refused_options() -> None:
-    told: dict[tuple[str, str], tuple[str, ...]] = {}
+    documented: dict[tuple[str, str], tuple[str, ...]] = {}
     for works, cell in tables("14.4")[0]:
         for key, passing in re.findall(r"`([^`]+)`(?: \(([^)]*)\))?", cell):
             values = dict.fromkeys(works.split(", "), passing)
             if ":" in passing:
                 values = dict(part.split(": ") for part in passing.split("; "))
-            told |= {(key, work): tuple(filter(None, texts.split(", "))) for work, texts in values.items()}
-    assert told == {(option.key, gate.at): gate.unless for option in OPTIONS for gate in option.gates}
+            documented |= {(key, work): tuple(filter(None, texts.split(", "))) for work, texts in values.items()}
+    assert documented == {(option.key, gate.at): gate.unless for option in OPTIONS for gate in option.gates}

@@ -347,11 +347,11 @@ def test_doubtful_options_are_warnings(tmp_path: Path) -> None:
         Table.open(url, {"no-such-option": "1"})
     with pytest.raises(UsageError, match="no-such-option"):
         Table.open(url, {"no-such-option": "1"}, strict_options=True)
-    told: list[str] = []
+    doubts: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Table.open(url, {"no-such-option": "1"}, runtime=Runtime(warn=told.append))
-    assert len(told) == 1
+        Table.open(url, {"no-such-option": "1"}, runtime=Runtime(warn=doubts.append))
+    assert len(doubts) == 1
 
 
 def test_options_of_a_call_do_not_damage_the_table(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ def test_every_listed_file_has_its_vector_and_no_other_file_has_one(tmp_path: Pa
     assert vectors.of("data-none-0.parquet") is None and NO_VECTORS.of(ranges[0].data_file_name) is None
     place = context.bucket_path(bucket.partition, bucket.bucket)
     size = Path(context.layout.index(index.file_name)).stat().st_size
-    told = {"bucket": place, "file": index.file_name, "vectors": len(ranges), "bytes": size}
-    assert [(step.name, step.facts) for step in steps] == [("deletion_vectors", told)]
+    written = {"bucket": place, "file": index.file_name, "vectors": len(ranges), "bytes": size}
+    assert [(step.name, step.facts) for step in steps] == [("deletion_vectors", written)]
     assert load_vectors(context, bucket).by_file.keys() == vectors.by_file.keys() and len(steps) == 1, "read once"
 
 

@@ -92,12 +92,12 @@ def test_stripes_end_where_they_should() -> None:
 @given(nanos=st.lists(st.integers(-(10**18), 10**18) | st.integers(-3 * 10**9, 10**9) | st.none(), min_size=1, max_size=50))
 @QUICK
 def test_seconds_are_rounded_down(nanos: list[int | None]) -> None:
-    told = [n for n in nanos if n is None or not LOST[0] < n < LOST[1] or n % 10**6 == 0]
-    times = pa.table({"t": pa.array(told, pa.timestamp("ns"))})
+    readable = [n for n in nanos if n is None or not LOST[0] < n < LOST[1] or n % 10**6 == 0]
+    times = pa.table({"t": pa.array(readable, pa.timestamp("ns"))})
     content = by_rows(times)
     assert orc.ORCFile(io.BytesIO(content)).read().equals(times)
     found = [pair for (pair,) in pyorc.Reader(io.BytesIO(content), converters={pyorc.TypeKind.TIMESTAMP: Pairs})]
-    expected = [n if n is None else (0, n) if LOST[0] <= n < LOST[1] else divmod(n, 10**9) for n in told]
+    expected = [n if n is None else (0, n) if LOST[0] <= n < LOST[1] else divmod(n, 10**9) for n in readable]
     assert found == expected
 
 

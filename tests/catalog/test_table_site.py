@@ -29,7 +29,7 @@ def files(*names: str) -> Callable[[Path], None]:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reason"),
     [
         (files("thesis.txt", "src/a.py"), "it contains src/, thesis.txt"),
         (files(".git/config"), "it contains .git/"),
@@ -43,12 +43,12 @@ def files(*names: str) -> Callable[[Path], None]:
         (files("schema/notes.txt"), "it contains schema/"),
     ],
 )
-def test_a_directory_that_is_not_empty_is_refused(tmp_path: Path, content: Callable[[Path], None], told: str) -> None:
+def test_a_directory_that_is_not_empty_is_refused(tmp_path: Path, content: Callable[[Path], None], reason: str) -> None:
     content(tmp_path / "t")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UsageError, match="is not empty") as refused:
         create(tmp_path / "t", "id INT")
-    assert told in refused.value.why and sorted(tmp_path.rglob("*")) == before
+    assert reason in refused.value.why and sorted(tmp_path.rglob("*")) == before
 
 
 def test_an_empty_directory_and_an_unfinished_table_are_accepted(tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_an_existing_table_is_left_as_it_is_if_asked(tmp_path: Path) -> None:
     assert not create(Path(context.url), "id INT", if_not_exists=True).created
 
 
-@pytest.mark.parametrize(("marker", "told"), [("_delta_log/0.json", "Delta Lake"), ("metadata/version-hint.text", "Iceberg")])
-def test_tables_of_other_formats_are_named_when_one_is_opened(tmp_path: Path, marker: str, told: str) -> None:
+@pytest.mark.parametrize(("marker", "reason"), [("_delta_log/0.json", "Delta Lake"), ("metadata/version-hint.text", "Iceberg")])
+def test_tables_of_other_formats_are_named_when_one_is_opened(tmp_path: Path, marker: str, reason: str) -> None:
     files(marker)(tmp_path / "t")
     with pytest.raises(NotFound) as missing:
         CatalogTable.open(locate_table(str(tmp_path / "t")))
-    assert told in missing.value.why
+    assert reason in missing.value.why

@@ -74,15 +74,17 @@ def test_small_files_and_where_they_come_from(tmp_path: Path) -> None:
     assert found.figures["partitions_per_commit"] == 1.0
 
 
-@pytest.mark.parametrize(("minutes", "told"), [(0, None), (4, None), (6, 480), (30, 96)])
-def test_a_short_history_makes_no_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: int, told: int | None) -> None:
+@pytest.mark.parametrize(("minutes", "per_day"), [(0, None), (4, None), (6, 480), (30, 96)])
+def test_a_short_history_makes_no_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: int, per_day: int | None
+) -> None:
     case = Case(made(tmp_path, 12, bucket=2, write__only="true"), "T")
     spaced = [replace(snapshot, time_millis=snapshot.id * minutes * 60_000) for snapshot in case.writes]
     monkeypatch.setitem(case.__dict__, "writes", spaced)
     (found,) = advise(case, ["small-files"])
-    assert found.figures.get("files_per_day") == told
-    assert ("files a day" in found.message) == (told is not None)
-    assert ("too few for a daily rate" in found.message) == (told is None)
+    assert found.figures.get("files_per_day") == per_day
+    assert ("files a day" in found.message) == (per_day is not None)
+    assert ("too few for a daily rate" in found.message) == (per_day is None)
 
 
 def test_a_table_without_expiry(tmp_path: Path) -> None:

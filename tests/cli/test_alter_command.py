@@ -94,8 +94,8 @@ def test_odd_options_are_reported_and_strict_ones_refused(run: Run, table: Path)
     refused = run("read", table, "--option", "scan.snapshotid=1", "--strict-options", code=2)
     assert "did you mean 'scan.snapshot-id'?" in refused.err
     assert run("read", table, "--option", "my.key=1").code == 0
-    told = run("alter", table, "set", "manifest.compression=none").err
-    assert "only partly honoured: manifests are read in every codec, and always written with zstd" in told
+    warning = run("alter", table, "set", "manifest.compression=none").err
+    assert "only partly honoured: manifests are read in every codec, and always written with zstd" in warning
     lost = run("alter", table, "set", "orc.encrypt=id").err
     assert "this version can no longer write the table: with orc.encrypt=id" in lost
 

@@ -27,8 +27,8 @@ def context(tmp_path: Path) -> TableContext:
 
 def test_blame(run: Run, context: TableContext) -> None:
     items = run("blame", context.url, "--key", "id=7,dt=2026-01-01", "-o", "json").json["items"]
-    told = [(i["snapshot_id"], i["until"], i["kind"], i["level"], i["values"]["name"]) for i in items]
-    assert told == [(1, 3, "+I", 0, "n7"), (2, 3, "+I", 0, "it's me"), (3, None, "+I", 5, "it's me"), (4, None, "-D", 0, "x")]
+    shown = [(i["snapshot_id"], i["until"], i["kind"], i["level"], i["values"]["name"]) for i in items]
+    assert shown == [(1, 3, "+I", 0, "n7"), (2, 3, "+I", 0, "it's me"), (3, None, "+I", 5, "it's me"), (4, None, "-D", 0, "x")]
     assert [i["commit_user"] for i in items][:2] == ["etl", "fix"] and items[2]["commit_kind"] == "COMPACT"
     assert items[0]["sequence"] == "7" or int(items[0]["sequence"]) < int(items[1]["sequence"]) == int(items[2]["sequence"])
     assert "4 versions" in run("blame", context.url, "--key", "id=7").out

@@ -97,8 +97,8 @@ def test_explain_shows_which_levels_are_read(run: Run, orders: Path, tmp_path: P
 
 def test_a_contradiction_about_buckets_is_refused(run: Run, tmp_path: Path) -> None:
     columns = ("-C", "id INT", "--primary-key", "id")
-    told = run("create", tmp_path / "t", *columns, "--bucket", 1, "--option", "bucket=4", code=2)
-    assert "contradict" in told.err
+    refused = run("create", tmp_path / "t", *columns, "--bucket", 1, "--option", "bucket=4", code=2)
+    assert "contradict" in refused.err
     run("create", tmp_path / "t", *columns, "--bucket", 4, "--option", "bucket=4")
 
 
@@ -314,8 +314,8 @@ def test_invalid_numbers_are_refused(run: Run, orders: Path, tmp_path: Path, com
     words = [word.format(text) for word in command]
     place = 2 if command[1] in ("ls", "show") else 1
     divider = ["--"] if command[1] == "show" else []
-    told = run(*words[:place], orders, *divider, *words[place:], code=None)
-    assert told.code in (2, 3) and "bug of paimon-cli" not in told.err
+    refused = run(*words[:place], orders, *divider, *words[place:], code=None)
+    assert refused.code in (2, 3) and "bug of paimon-cli" not in refused.err
 
 
 @pytest.mark.parametrize("text", ["1_0", "1.0", "0x1", "1e0", ""])

@@ -20,15 +20,15 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_story_is_true_and_its_commands_can_be_pasted(tmp_path: Path, run: Run) -> None:
-    told = run("demo", "--keep", tmp_path / "a bank").out
-    assert "30 sorted runs" in told and "1 sorted run " in told
-    assert "was written after snapshot 30, which this job has read" in told
-    assert "The exit code is 5, and nothing was written." in told
-    assert "33 commits, one lost update prevented" in told
+    shown = run("demo", "--keep", tmp_path / "a bank").out
+    assert "30 sorted runs" in shown and "1 sorted run " in shown
+    assert "was written after snapshot 30, which this job has read" in shown
+    assert "The exit code is 5, and nothing was written." in shown
+    assert "33 commits, one lost update prevented" in shown
     opened = Table.open(f"{tmp_path}/a bank/bank.db/accounts")
     assert opened.scan(["balance"], "id = 42").to_arrow().to_pylist() == [{"balance": 1020}]
     assert [row.commit_user for row in opened.snapshots()].count("payments") == 30
-    lines = told.replace("\\\n", "").splitlines()
+    lines = shown.replace("\\\n", "").splitlines()
     commands = [shlex.split(line[2:])[1:] for line in lines if line.startswith("$ paimon-cli ")]
     story, next_steps = commands[:10], commands[10:]
     assert " ".join(words[0] for words in story) == "create snapshots read write write update read lsm compact lsm"

@@ -109,7 +109,7 @@ def test_a_directory_of_files_with_a_size(run: Run, table: Path, tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reason"),
     [
         (("--output", "rows"), "cannot tell the format of rows"),
         (("--output", "o.parquet.gz"), "not compressed as a whole"),
@@ -121,8 +121,8 @@ def test_a_directory_of_files_with_a_size(run: Run, table: Path, tmp_path: Path,
         (("-n", "3"), "-l N shows at most N rows"),
     ],
 )
-def test_contradictions(run: Run, table: Path, options: tuple[str, ...], told: str) -> None:
-    assert told in run("read", table, *options, code=2).err
+def test_contradictions(run: Run, table: Path, options: tuple[str, ...], reason: str) -> None:
+    assert reason in run("read", table, *options, code=2).err
 
 
 def test_fields_are_selected_compared_and_ordered(run: Run, table: Path, tmp_path: Path) -> None:

@@ -54,20 +54,20 @@ def test_what_cannot_be_simulated(run: Run, tmp_path: Path) -> None:
 
 
 def test_progress_is_reported_commit_by_commit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[object] = []
+    reports: list[object] = []
 
     class Listener:
         def start(self, description: str, total: int | None) -> None:
-            told.append((description, total))
+            reports.append((description, total))
 
         def advance(self, n: int = 1) -> None:
-            told.append(n)
+            reports.append(n)
 
         def finish(self) -> None:
-            told.append("finished")
+            reports.append("finished")
 
     monkeypatch.setattr("paimon_cli.cli.command.progress_on_stderr", Listener)
     run("simulate", "--commits", 3, "--rows", 5, "--set", TRIGGER_3, "-o", "json")
     made = [("Generating commits", 3), 1, 1, 1]
     as_is = [("Simulating, 1 of 2", 3), 1, 1, 1]
-    assert told == [*made, *as_is, ("Simulating, 2 of 2", 3), 1, 1, 1, "finished"]
+    assert reports == [*made, *as_is, ("Simulating, 2 of 2", 3), 1, 1, 1, "finished"]

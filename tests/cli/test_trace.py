@@ -22,20 +22,20 @@ COMMIT = ["check", "manifest", "manifest_list", "manifest_list", "snapshot", "hi
 
 
 def traced(context: TableContext) -> tuple[TableContext, list[Step]]:
-    told: list[Step] = []
+    steps: list[Step] = []
     clock = SteppingClock()
-    trace = StepTrace(clock, told.append)
-    return replace(context, trace=trace, clock=clock, random=LabRandom(1), read_threads=1), told
+    trace = StepTrace(clock, steps.append)
+    return replace(context, trace=trace, clock=clock, random=LabRandom(1), read_threads=1), steps
 
 
 def test_a_write_with_its_compaction_step_by_step(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"])
     for number in range(4):
         write(context, [{"k": k, "v": f"{number}"} for k in range(10)])
-    watched, told = traced(context)
+    watched, steps = traced(context)
     write(watched, [{"k": k, "v": "new"} for k in range(10)])
-    assert [step.name for step in told] == ["flush", "pick", "rewrite", "write", *COMMIT, *COMMIT]
-    facts = {step.name: step.facts for step in told[:4]}
+    assert [step.name for step in steps] == ["flush", "pick", "rewrite", "write", *COMMIT, *COMMIT]
+    facts = {step.name: step.facts for step in steps[:4]}
     (flushed,) = facts["flush"]["files"]
     assert facts["flush"] == {
         "bucket": "bucket-0",
@@ -51,21 +51,21 @@ def test_a_write_with_its_compaction_step_by_step(tmp_path: Path) -> None:
     (made,) = facts["rewrite"]["output_files"]
     assert (facts["rewrite"]["input_rows"], facts["rewrite"]["output_rows"]) == (50, 10)
     assert {f"bucket-0/{flushed}", f"bucket-0/{made}"} <= data_files(context)
-    named = [step.facts["file"] for step in told[4:] if "file" in step.facts and step.name != "hint"]
+    named = [step.facts["file"] for step in steps[4:] if "file" in step.facts and step.name != "hint"]
     there = {path.name for folder in ("manifest", "snapshot") for path in (tmp_path / "t" / folder).iterdir()}
     assert len(named) == 8 and set(named) <= there
-    assert [step.facts["outcome"] for step in told if step.name == "snapshot"] == ["created", "created"]
-    assert [(s.facts["kind"], s.facts["latest"]) for s in told if s.name == "check"] == [("APPEND", 4), ("COMPACT", 5)]
+    assert [step.facts["outcome"] for step in steps if step.name == "snapshot"] == ["created", "created"]
+    assert [(s.facts["kind"], s.facts["latest"]) for s in steps if s.name == "check"] == [("APPEND", 4), ("COMPACT", 5)]
 
 
 def test_the_same_work_leaves_the_same_trace(tmp_path: Path) -> None:
     found = []
     for name in ("a", "b"):
         options = {"write-buffer-size": "4 kb", "write-buffer-spillable": "false"}
-        watched, told = traced(make_table(tmp_path / name, COLUMNS, ["k"], bucket=2, options=options))
+        watched, steps = traced(make_table(tmp_path / name, COLUMNS, ["k"], bucket=2, options=options))
         write(watched, [{"k": k % 300, "v": f"{k}"} for k in range(4000)], compaction="async")
         compact(watched)
-        found.append(told)
+        found.append(steps)
     assert found[0] == found[1]
     names = [step.name for step in found[0]]
     assert names.count("flush") > 10 and {"pick", "rewrite", "write"} <= set(names)
@@ -74,15 +74,15 @@ def test_the_same_work_leaves_the_same_trace(tmp_path: Path) -> None:
 def test_attempts_are_traced_one_by_one(tmp_path: Path) -> None:
     """The second uses the delta manifests of the first: only the base list and the snapshot are new."""
     context = make_table(tmp_path / "t", COLUMNS, ["k"])
-    watched, told = traced(replace(context, storage=RivalStorage(lambda: write(context, [{"k": 1, "v": "rival"}]))))
+    watched, steps = traced(replace(context, storage=RivalStorage(lambda: write(context, [{"k": 1, "v": "rival"}]))))
     write(watched, [{"k": 2, "v": "mine"}])
     lost, won = (
         ["check", "manifest", "manifest_list", "manifest_list", "snapshot"],
         ["check", "manifest_list", "snapshot", "hint"],
     )
-    assert [step.name for step in told] == ["flush", "pick", "write", *lost, "discard", "wait", *won]
-    assert [step.facts["outcome"] for step in told if step.name == "snapshot"] == ["exists", "created"]
-    assert [step.facts["attempt"] for step in told if step.name == "check"] == [1, 2]
+    assert [step.name for step in steps] == ["flush", "pick", "write", *lost, "discard", "wait", *won]
+    assert [step.facts["outcome"] for step in steps if step.name == "snapshot"] == ["exists", "created"]
+    assert [step.facts["attempt"] for step in steps if step.name == "check"] == [1, 2]
 
 
 def test_text_on_stderr_with_times_and_a_sum(run: Run, tmp_path: Path) -> None:

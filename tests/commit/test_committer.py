@@ -261,7 +261,7 @@ def test_every_file_of_a_commit_is_traced_with_what_it_is_for(tmp_path: Path) ->
     )
     (snapshot,) = append_traced(context, message, steps)
     folder = tmp_path / "t" / "manifest"
-    told = {step.facts["file"]: (step.name, step.facts) for step in steps if "file" in step.facts}
+    traced = {step.facts["file"]: (step.name, step.facts) for step in steps if "file" in step.facts}
     lists = {
         snapshot.base_manifest_list: ("base", 1),
         snapshot.delta_manifest_list: ("delta", 1),
@@ -269,16 +269,16 @@ def test_every_file_of_a_commit_is_traced_with_what_it_is_for(tmp_path: Path) ->
     }
     for name, (purpose, manifests) in lists.items():
         facts = {"file": name, "bytes": (folder / str(name)).stat().st_size, "purpose": purpose, "manifests": manifests}
-        assert told[name] == ("manifest_list", facts)
+        assert traced[name] == ("manifest_list", facts)
     for name, added in ((snapshot.delta_manifest_list, 2), (snapshot.changelog_manifest_list, 1)):
         (meta,) = context.manifests.manifest_list(str(name))
         facts = {"file": meta.file_name, "bytes": meta.file_size, "added": added, "deleted": 0}
-        assert told[meta.file_name] == ("manifest", facts)
+        assert traced[meta.file_name] == ("manifest", facts)
     index = str(snapshot.index_manifest)
-    assert told[index] == ("index_manifest", {"file": index, "bytes": (folder / index).stat().st_size, "entries": 2})
+    assert traced[index] == ("index_manifest", {"file": index, "bytes": (folder / index).stat().st_size, "entries": 2})
     content = snapshot.to_json().encode()
-    assert told["snapshot-2"] == ("snapshot", {"file": "snapshot-2", "bytes": len(content), "outcome": "created"})
-    assert told["LATEST"] == ("hint", {"file": "LATEST", "snapshot": 2})
+    assert traced["snapshot-2"] == ("snapshot", {"file": "snapshot-2", "bytes": len(content), "outcome": "created"})
+    assert traced["LATEST"] == ("hint", {"file": "LATEST", "snapshot": 2})
     (check,) = (step.facts for step in steps if step.name == "check")
     expected = {"attempt": 1, "kind": "APPEND", "latest": 1, "added": 2, "deleted": 0, "data_conflict_check": "off"}
     assert check == expected

@@ -277,7 +277,7 @@ def test_what_cannot_be_read_any_more_may_have_been_a_conflict(tmp_path: Path) -
     for number in range(4):
         theirs(context, f"f{number}", 1)
     (tmp_path / "t" / "snapshot" / "snapshot-1").unlink()
-    append(context, "still told", read=1)
+    append(context, "still known", read=1)
     for number in (2, 3):
         (tmp_path / "t" / "snapshot" / f"snapshot-{number}").unlink()
     before = manifest_files(context)

@@ -395,8 +395,8 @@ def test_merged_manifests(seed: int, columns: bool, monkeypatch: pytest.MonkeyPa
     found = merge_manifests(context, metas, own)
     written = [meta for meta in found if meta.file_name not in inside]
     assert own.written == [context.layout.manifest(meta.file_name) for meta in written]
-    anew = [(meta.file_name, check_line(context, meta)) for meta in written]
-    assert all(rows for _, rows in anew)
+    rewritten = [(meta.file_name, check_line(context, meta)) for meta in written]
+    assert all(rows for _, rows in rewritten)
     for block in expected:
         if isinstance(block, str):
             assert found[0].file_name == block
@@ -404,7 +404,7 @@ def test_merged_manifests(seed: int, columns: bool, monkeypatch: pytest.MonkeyPa
             continue
         rows: list[ManifestEntry] = []
         while len(rows) < len(block):
-            rows += dict(anew)[found[0].file_name]
+            rows += dict(rewritten)[found[0].file_name]
             found = found[1:]
         assert rows == block
     assert not found

@@ -49,7 +49,7 @@ class FaultRuns:
         self._lives = bench.lives
         self._verdicts: dict[object, list[str]] = {}
         self._errors: dict[tuple[Fault, ...], str] = {}
-        self._told = ""
+        self._reported = ""
         self.figures = Figures()
 
     def calls(self) -> list[str]:
@@ -81,16 +81,16 @@ class FaultRuns:
             storage = FaultStorage(self.bench.inner, fault_of, None if number else self._rival())
             outcome, error = self._act(storage, number)
             storage.end(NO_CALL)
-            told = self._told
+            reported = self._reported
             storages.append(storage)
             outcomes.append(outcome)
             found += [*([error] if error else []), *_misdeeds(storage, outcome)]
         if len(lives) == 1 and outcomes == [Outcome.REFUSED]:
-            found += self._hidden_error(storages[0], told)
+            found += self._hidden_error(storages[0], reported)
         self._judge(storages, _altogether(outcomes), found)
         return storages
 
-    def _hidden_error(self, storage: FaultStorage, told: str) -> Iterator[str]:
+    def _hidden_error(self, storage: FaultStorage, reported: str) -> Iterator[str]:
         """A fault during the removal of files must not hide the error that led to it."""
         if not storage.hit:
             return
@@ -102,10 +102,10 @@ class FaultRuns:
             after, lives = self.bench.save(), self.bench.lives
             self.bench.load(self.image, self._lives)
             self._act(FaultStorage(self.bench.inner, planned(causes), self._rival()), 0)
-            self._errors[key] = self._told
+            self._errors[key] = self._reported
             self.bench.load(after, lives)
-        if self._errors[key] not in ("", told):
-            yield f"{self._errors[key]} was hidden by {told}, which its clean-up met"
+        if self._errors[key] not in ("", reported):
+            yield f"{self._errors[key]} was hidden by {reported}, which its clean-up met"
 
     def _rival(self) -> functools.partial[object] | None:
         return functools.partial(self.operation.rival, self.bench) if self.operation.rival else None
@@ -114,7 +114,7 @@ class FaultRuns:
         return self.operation.is_repeatable or not self.operation.done(self.bench.healthy())
 
     def _act(self, storage: FaultStorage, life: int) -> tuple[Outcome, str | None]:
-        self._told = ""
+        self._reported = ""
         try:
             self.operation.act(Actor(self.bench, storage, life))
         except Crash:
@@ -124,7 +124,7 @@ class FaultRuns:
         except PartialSuccess:
             return Outcome.DONE, None  # said of some buckets; the others are as they were
         except PaimonError as error:
-            self._told = type(error).__name__
+            self._reported = type(error).__name__
             return Outcome.REFUSED, None
         except Exception as error:
             return Outcome.REFUSED, f"a user would see a traceback: {type(error).__name__}: {error}"

@@ -47,8 +47,8 @@ def test_the_first_access_reads_every_manifest(
                 (*place, file.file_name) for place in places for file in buckets[place].files
             }
             partitions = {partition for partition, _ in places}
-            told = {(partition, count) for partition, counts in found.bucket_counts.items() for count in counts}
-            assert told == {(b.partition, b.total_buckets) for b in buckets.values() if b.partition in partitions}
+            found_counts = {(partition, count) for partition, counts in found.bucket_counts.items() for count in counts}
+            assert found_counts == {(b.partition, b.total_buckets) for b in buckets.values() if b.partition in partitions}
 
 
 @pytest.mark.parametrize("golden", TABLES, ids=str)

@@ -70,8 +70,8 @@ def plainly(context: TableContext, snapshot: Snapshot, places: list[BucketId]) -
 def assert_counts(found: LiveBuckets, expected: LiveBuckets) -> None:
     """Check the reported bucket counts: those of all ADDs, whether their files are still live or not."""
     for day, counts in expected.bucket_counts.items():
-        told = set(found.bucket_counts.get(day, ()))
-        assert told == counts or (not counts and len(told) == 1)
+        found_counts = set(found.bucket_counts.get(day, ()))
+        assert found_counts == counts or (not counts and len(found_counts) == 1)
 
 
 @pytest.mark.parametrize("few", [10**9, 100, 0])

@@ -1,4 +1,4 @@
-"""The history of compactions, of real writers and of this engine; compactions of manifests are told apart."""
+"""The history of compactions, of real writers and of this engine; compactions of manifests are listed separately."""
 
 from __future__ import annotations
 

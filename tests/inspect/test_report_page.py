@@ -119,8 +119,8 @@ def test_texts_of_the_table_are_escaped(tmp_path: Path) -> None:
     table.alter.set({"fields.v.aggregate-function": "last_value"})
     text, page = page_of(table, tmp_path)
     assert "<script" not in text and "<i>p" not in text and "\x1b" not in text
-    assert any("</title><script>alert(1)</script>\N{REPLACEMENT CHARACTER}[31m" in told for told in page.texts)
-    assert any(told.endswith("<b>&'x\"") for told in page.texts)
+    assert any("</title><script>alert(1)</script>\N{REPLACEMENT CHARACTER}[31m" in shown for shown in page.texts)
+    assert any(shown.endswith("<b>&'x\"") for shown in page.texts)
 
 
 def test_users_with_random_names_are_one_row(tmp_path: Path) -> None:

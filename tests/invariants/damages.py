@@ -258,8 +258,8 @@ def the_statistics_file_is_missing(bench: Bench) -> None:
 def a_changelog_file_is_missing(bench: Bench) -> None:
     for path in bench.root.glob("bucket-*/changelog-*"):
         path.unlink()
-    told = next(s for s in bench.context.snapshots.newest_first() if s.changelog_manifest_list is not None)
-    bench.reforge(changelog_manifest_list=told.changelog_manifest_list)
+    with_changelog = next(s for s in bench.context.snapshots.newest_first() if s.changelog_manifest_list is not None)
+    bench.reforge(changelog_manifest_list=with_changelog.changelog_manifest_list)
 
 
 # manifests and levels

@@ -174,14 +174,14 @@ def test_merge_disorder_is_reported_while_it_matters(context: TableContext) -> N
     forge(context, 3, [entry(A), entry(B)], [entry(late)])
     request = VerifyRequest(META)
 
-    def told(table: TableContext) -> list[str]:
+    def codes_of(table: TableContext) -> list[str]:
         return [v.code for v in run_verify(table, request, LocalEngine(), NoProgress()).violations]
 
-    assert told(context) == ["PV023"]
-    assert told(TableContext.open(context.url, {"sequence.field": context.schema.field_names[-1]})) == []
+    assert codes_of(context) == ["PV023"]
+    assert codes_of(TableContext.open(context.url, {"sequence.field": context.schema.field_names[-1]})) == []
     gone = [entry(A, DELETE), entry(B, DELETE), entry(late, DELETE), entry(MERGED)]
     forge(context, 4, [entry(A), entry(B), entry(late)], gone, commit_kind=COMPACT)
-    assert told(context) == []
+    assert codes_of(context) == []
 
 
 class TestRows:

@@ -29,7 +29,7 @@ def busy_table(folder: Path, **options: str) -> Bench:
     return Bench(Path(context.url))
 
 
-def told(bench: Bench) -> list[WalkedVersion]:
+def compared_walk(bench: Bench) -> list[WalkedVersion]:
     """Compare every version of the walk with the same version read alone."""
     context, seen = bench.context, []
     for version in walk(context, context.snapshots.ids()):
@@ -48,7 +48,7 @@ def told(bench: Bench) -> list[WalkedVersion]:
 
 
 def test_merged_manifests_change_nothing(tmp_path: Path) -> None:
-    seen = told(busy_table(tmp_path))
+    seen = compared_walk(busy_table(tmp_path))
     assert sum(not version.missing_from_base and not version.unexpected_in_base for version in seen) == len(seen) > 2
 
 
@@ -63,4 +63,4 @@ def test_a_merged_manifest_with_a_lie(tmp_path: Path) -> None:
     "golden", [g for g in GOLDENS if g.name in ("sixty_commits", "rollback", "overwrite_drop_partition")], ids=str
 )
 def test_other_writers(tmp_path: Path, golden: Golden) -> None:
-    told(Bench(golden_table(golden.writer, golden.name, tmp_path)))
+    compared_walk(Bench(golden_table(golden.writer, golden.name, tmp_path)))

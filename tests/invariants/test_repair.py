@@ -385,9 +385,9 @@ def test_buckets_without_an_index_get_one(tmp_path: Path) -> None:
     entries = context.manifests.index_entries(latest)
     gone = [CommitMessage(*e.bucket_id, -1, deleted_index_files=(e.index_file,)) for e in entries]
     Committer(context).commit(gone, fresh_identity(context))
-    with pytest.raises(DamagedFile, match="rows but no hash index") as told:
+    with pytest.raises(DamagedFile, match="rows but no hash index") as failure:
         tables.write(context, [{"p": "a", "k": 1}])
-    assert told.value.hint == f"paimon-cli repair {context.url} --only hash-index --apply"
+    assert failure.value.hint == f"paimon-cli repair {context.url} --only hash-index --apply"
     assert len(repaired(context).steps) == 5
     tables.write(context, [{"p": "a", "k": k} for k in range(30)])
     assert len(tables.rows(context)) == 45 and errors(context) == []

@@ -87,8 +87,8 @@ def test_each_flush_has_its_changelog(tmp_path: Path, spilled: bool) -> None:
     write(context, given, compaction="none")
     files = [entry.file for entry in changelog_entries(context, 1)]
     assert (len(files) == 1) is spilled and {file.file_name.rpartition(".")[2] for file in files} == {"orc"}
-    told = sorted((row for row in changelog(context, 1)), key=lambda row: row[-1])
-    assert [(row[1], row[2], row[3]) for row in told] == [(row["k"], row["v"], seq) for seq, row in enumerate(given)]
+    changes = sorted((row for row in changelog(context, 1)), key=lambda row: row[-1])
+    assert [(row[1], row[2], row[3]) for row in changes] == [(row["k"], row["v"], seq) for seq, row in enumerate(given)]
 
 
 def test_a_full_compaction_reports_what_it_changes(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_a_full_compaction_reports_what_it_changes(tmp_path: Path) -> None:
     write(context, [{"k": 2, "v": "B"}, {"k": 3, "v": "c"}, {"k": 4, "v": "d"}])
     update(context, "k = 1")
     compact(context, strategy="full")
-    told = changelog(context, 5)
-    assert told == [
+    changes = changelog(context, 5)
+    assert changes == [
         ("-D", 1, "a", 0),
         *[("-U", 2, "b", 1), ("+U", 2, "B", 3)],
         *[("-U", 3, "c", 2), ("+U", 3, "c", 4)],
@@ -125,20 +125,20 @@ def test_an_upgrade_reports_no_changes(tmp_path: Path) -> None:
     for number in range(4):
         write(context, [{"k": key, "v": f"{number}" * (1000 >> number)} for key in range(1000 >> 2 * number)], compaction="none")
         compact(context, strategy="minor")
-    told: dict[int, str] = {}
+    replayed: dict[int, str] = {}
     for number in range(1, context.snapshots.latest().id + 1):  # type: ignore[union-attr]
         for kind, key, value, _ in changelog(context, number):
             if kind in ("-U", "-D"):
-                assert told.pop(key) == value
+                assert replayed.pop(key) == value
             else:
-                told[key] = value
+                replayed[key] = value
     compact(context, strategy="full")
     for kind, key, value, _ in changelog(context, context.snapshots.latest().id):  # type: ignore[union-attr]
         if kind in ("-U", "-D"):
-            assert told.pop(key) == value
+            assert replayed.pop(key) == value
         else:
-            told[key] = value
-    assert told == {row["k"]: row["v"] for row in rows(context)}
+            replayed[key] = value
+    assert replayed == {row["k"]: row["v"] for row in rows(context)}
 
 
 @pytest.mark.parametrize("producer", ["input", "full-compaction"])

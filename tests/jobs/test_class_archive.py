@@ -9,8 +9,8 @@ from pathlib import Path
 from paimon_cli.jobs.spark.java_runtime import JavaRuntime, find_java
 from paimon_cli.jobs.spark.session import MAX_ARCHIVES, archive_options
 
-JAVA = JavaRuntime(Path("/opt/jdk"), 21, "21.0.8 of somebody")
-OTHER = JavaRuntime(Path("/opt/jdk"), 21, "21.0.9 of somebody")
+JAVA = JavaRuntime(Path("/opt/jdk"), 21, "21.0.8 of a vendor")
+OTHER = JavaRuntime(Path("/opt/jdk"), 21, "21.0.9 of a vendor")
 
 
 def written(options: list[str]) -> Path:

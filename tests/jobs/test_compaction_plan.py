@@ -56,24 +56,24 @@ def run_counts(context: TableContext) -> dict[tuple[bytes, int], int]:
 def test_the_run_does_what_the_dry_run_announced(table: TableContext, strategy: str) -> None:
     request = CompactRequest(strategy)
     plan = plan_compaction(table, request)
-    told = decision_rows(table, plan.decisions)
+    announced = decision_rows(table, plan.decisions)
     before = rows(table)
     summary = compact(table, strategy=strategy)
     assert [replace(task, file_stamp="", state=UNKNOWN) for task in summary.plan.tasks] == [
         replace(task, file_stamp="", state=UNKNOWN) for task in plan.tasks
     ]
-    assert [row.runs_after for row in told] == [run_counts(table)[d.bucket_id] for d in plan.decisions]
-    assert sum(row.files for row in told) == summary.files_before
-    assert sum(row.read_bytes for row in told) == summary.bytes_before
-    assert sum(row.write_bytes for row in told) == pytest.approx(summary.bytes_after, rel=0.7)
-    assert sum(row.files_after for row in told) == summary.files_after
+    assert [row.runs_after for row in announced] == [run_counts(table)[d.bucket_id] for d in plan.decisions]
+    assert sum(row.files for row in announced) == summary.files_before
+    assert sum(row.read_bytes for row in announced) == summary.bytes_before
+    assert sum(row.write_bytes for row in announced) == pytest.approx(summary.bytes_after, rel=0.7)
+    assert sum(row.files_after for row in announced) == summary.files_after
     assert rows(table) == before
 
 
 def test_left_alone_for_a_reason(table: TableContext) -> None:
-    told = decision_rows(table, plan_compaction(table, CompactRequest("minor")).decisions)
-    assert [(row.partition, row.reason) for row in told[2:]] == [("dt=b", "none: 2 runs < trigger 5")] * 2
-    for row in told[:2]:
+    announced = decision_rows(table, plan_compaction(table, CompactRequest("minor")).decisions)
+    assert [(row.partition, row.reason) for row in announced[2:]] == [("dt=b", "none: 2 runs < trigger 5")] * 2
+    for row in announced[:2]:
         assert (row.reason, row.runs_before, row.runs_after, row.output_level) == ("size-amplification", 6, 1, 5)
         assert "* 100 > 200 *" in (row.arithmetic or "")
         assert row.space_amplification_after == 0 < (row.space_amplification_before or 0)

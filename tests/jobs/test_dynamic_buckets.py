@@ -150,9 +150,9 @@ def test_without_the_check_a_key_would_be_in_two_buckets(tmp_path: Path, monkeyp
 def test_rivals_without_end_are_a_conflict_that_leaves_no_file(tmp_path: Path) -> None:
     context = table(tmp_path / "t", write_only="true")
     rivals = [lambda number=number: write(context, some(range(number, number + 1), "rival")) for number in range(50)]
-    with pytest.raises(BucketsConflict, match=r"10 attempts") as told:
+    with pytest.raises(BucketsConflict, match=r"10 attempts") as failure:
         write(beside(context, *rivals), some(range(100, 105), "ours"))
-    assert (told.value.exit_code, told.value.code) == (5, "PC-CONFLICT-BUCKETS")
+    assert (failure.value.exit_code, failure.value.code) == (5, "PC-CONFLICT-BUCKETS")
     assert len(rows(context)) == 10 and data_files(context) == live_files(context)
     sound(context)
 

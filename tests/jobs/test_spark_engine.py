@@ -19,14 +19,14 @@ from paimon_cli.write.write_plan import WritePlan
 
 
 def test_results_come_in_task_order_and_are_reported_as_they_come(spark_engine: SparkEngine) -> None:
-    told: list[int] = []
-    assert spark_engine.run_tasks(abs, [-3, 1, -2], told.append) == [3, 1, 2]
-    assert sorted(told) == [1, 2, 3]
+    finished: list[int] = []
+    assert spark_engine.run_tasks(abs, [-3, 1, -2], finished.append) == [3, 1, 2]
+    assert sorted(finished) == [1, 2, 3]
     assert spark_engine.run_tasks(abs, []) == []
 
 
 def test_a_session_of_a_cluster_that_was_there_already_retries_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So what is left of their first attempts is deleted, although nobody named the cluster to this engine."""
+    """So leftovers of their first attempts are deleted, although this engine was not given the name of the cluster."""
     for master, retries in (("spark://host:7077", True), ("yarn", True), ("local[2,3]", True), ("local[2]", False)):
         running = SimpleNamespace(context=SimpleNamespace(master=master))
         monkeypatch.setattr("paimon_cli.jobs.spark.engine.start_spark", lambda request, running=running: running)

@@ -144,10 +144,10 @@ def test_a_bad_row_is_reported_and_leaves_no_file(any_spark_engine: SparkEngine,
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2)
     request = json_sources(tmp_path, count=2, rows_each=100, keys=100)
     (tmp_path / "in-9.jsonl").write_text('{"k": 1, "v": "a"}\n{"k": null, "v": "b"}\n')
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(BadInput) as failure:
         run_write(context, request, any_spark_engine, NoProgress())
-    assert told.value.details["row"] == 2
-    assert told.value.details["column"] == "k"
+    assert failure.value.details["row"] == 2
+    assert failure.value.details["column"] == "k"
     assert data_files(context) == set()
     assert context.snapshots.latest() is None
 
@@ -159,9 +159,9 @@ def test_the_first_of_several_bad_rows_is_reported_when_rows_go_through_files(sp
     for number in (1, 2, 3):
         with (tmp_path / f"in-{number}.jsonl").open("a") as source:
             source.write('{"k": null, "v": "bad"}\n')
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(BadInput) as failure:
         run_write(context, request, spark_engine, NoProgress())
-    assert str(told.value.details["source"]).endswith("in-1.jsonl")
+    assert str(failure.value.details["source"]).endswith("in-1.jsonl")
     assert data_files(context) == set()
 
 
@@ -178,9 +178,9 @@ def test_a_writer_that_fails_removes_all_files_of_the_job(any_spark_engine: Spar
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=4)
     plan = plan_write(context, json_sources(tmp_path, count=1, rows_each=1000, keys=1000))
     broken = PlanWithABrokenBucket(**{f.name: getattr(plan, f.name) for f in fields(plan)})
-    with pytest.raises(DamagedFile) as told:
+    with pytest.raises(DamagedFile) as failure:
         any_spark_engine.write_rows(broken, {}, NoProgress())
-    assert told.value.details == {"bucket": 1}
+    assert failure.value.details == {"bucket": 1}
     delete_stamped_files(context, plan.file_stamp)
     assert data_files(context) == set()
 
@@ -211,16 +211,16 @@ def test_tasks_compact_beside_and_hand_their_steps_and_figures_over(any_spark_en
     request = replace(json_sources(tmp_path, count=3, rows_each=2000, keys=2500), compaction="async")
     options = {"write-buffer-size": "8 kb", "write-buffer-spillable": "false"}
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=3, options=options)
-    told: list[Step] = []
-    summary = run_write(replace(context, trace=StepTrace(SystemClock(), told.append)), request, any_spark_engine, NoProgress())
+    steps: list[Step] = []
+    summary = run_write(replace(context, trace=StepTrace(SystemClock(), steps.append)), request, any_spark_engine, NoProgress())
     assert len(rows(context)) == 2500
     assert data_files(context) == named_files(context)
     assert (summary.compacted, len(summary.snapshots)) == (3, 2)
     assert summary.buffer_size == 8192 and 0 < summary.buffer_peak <= 8192
-    flushes = [step for step in told if step.name == "flush"]
+    flushes = [step for step in steps if step.name == "flush"]
     assert len(flushes) == summary.flushes > 6
     assert {step.facts["bucket"] for step in flushes} == {"bucket-0", "bucket-1", "bucket-2"}
-    assert {"pick", "rewrite", "snapshot"} <= {step.name for step in told}
+    assert {"pick", "rewrite", "snapshot"} <= {step.name for step in steps}
     compacted: list[Step] = []
     run_compact(
         replace(context, trace=StepTrace(SystemClock(), compacted.append)), CompactRequest(), any_spark_engine, NoProgress()

@@ -86,8 +86,8 @@ class TestChoices:
 
     @pytest.mark.parametrize("case", [case for case in CASES if case.is_seeded], ids=lambda case: case.name)
     def test_a_seed_changes_the_story(self, case: Case) -> None:
-        told = [run_case(case.name, ("off",), seed) for seed in range(4)]
-        assert any(stories != told[0] for stories in told[1:])
+        outcomes = [run_case(case.name, ("off",), seed) for seed in range(4)]
+        assert any(stories != outcomes[0] for stories in outcomes[1:])
 
     def test_hyphens_may_be_left_out(self) -> None:
         assert run_case("topology1", ("off",)) == run_case("topology-1", ("off",))
@@ -174,9 +174,9 @@ class TestStories:
 
     def test_a_lost_race_rewrites_metadata_only(self) -> None:
         (story,) = run_case("snapshot-conflict")
-        told = [(step.who, step.what) for step in story.steps]
-        assert told.count(("writer A", "puts snapshot-1")) == 1 and ("writer A", "puts snapshot-2") in told
-        assert sum("writes data file" in what for _, what in told) == 2, "one each, none for the second attempt"
+        outcomes = [(step.who, step.what) for step in story.steps]
+        assert outcomes.count(("writer A", "puts snapshot-1")) == 1 and ("writer A", "puts snapshot-2") in outcomes
+        assert sum("writes data file" in what for _, what in outcomes) == 2, "one each, none for the second attempt"
 
     def test_files_conflict_names_file_and_remover(self) -> None:
         (story,) = run_case("files-conflict")

@@ -489,8 +489,8 @@ def test_functions_report_what_they_accept(function: str, column: str, options: 
     with pytest.raises(UsageError) as failure:
         aggregator_of(function, DataField(0, "f", parse_sql_type(column)), texts)
     assert message in str(failure.value)
-    told = str(failure.value)
-    assert f"aggregate function {function} cannot be used for column f" in told or "cannot be used" not in told
+    refusal = str(failure.value)
+    assert f"aggregate function {function} cannot be used for column f" in refusal or "cannot be used" not in refusal
 
 
 @pytest.mark.parametrize(

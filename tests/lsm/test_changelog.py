@@ -51,15 +51,15 @@ def changes_of(line: Line) -> Changes:
 def full_compaction(line: Line) -> Line | str:
     """The merged record and the changelog of one key, in feeding order."""
     schema, records = table_schema(line["in"]["schema"]), line["in"]["records"]
-    told: list[pa.RecordBatch] = []
-    engine = FullCompactionChanges(engine_of(schema), told.append, ["k"], line["in"]["max_level"], changes_of(line))
+    batches: list[pa.RecordBatch] = []
+    engine = FullCompactionChanges(engine_of(schema), batches.append, ["k"], line["in"]["max_level"], changes_of(line))
     batch = with_levels(batch_of(schema, records), [r["level"] for r in records])
     try:
         merged = engine.merge(SortedRows(batch, np.arange(len(records)), np.zeros(1, dtype=np.int64)))
     except PaimonError:
         return "error"
     kept = [r for r in records_of(schema, merged) if r["kind"] in ("+I", "+U")]
-    changelog = [r for rows in told for r in records_of(schema, rows)]
+    changelog = [r for rows in batches for r in records_of(schema, rows)]
     return {"result": kept[0] if kept else None, "changelog": changelog}
 
 
@@ -89,14 +89,14 @@ def lookup(line: Line) -> Line | str:
     schema, records = table_schema(line["in"]["schema"]), line["in"]["records"]
     options = {**schema.options, "changelog-producer.row-deduplicate": str(line["in"]["row_deduplicate"]).lower()}
     context: Any = SimpleNamespace(schema=schema, options=TableOptions(options), mode=TableMode.of(schema, TableOptions(options)))
-    told: list[pa.RecordBatch] = []
-    merge = Remembered(context, cast("Any", None), (), None, told.append, found=line["in"]["lookup"])
+    batches: list[pa.RecordBatch] = []
+    merge = Remembered(context, cast("Any", None), (), None, batches.append, found=line["in"]["lookup"])
     chunk = with_levels(batch_of(schema, records), [r["level"] for r in records])
     try:
         merged = [r for batch in merge._resolved(chunk) for r in records_of(schema, batch)]
     except PaimonError:
         return "error"
-    return {"result": merged[0] if merged else None, "changelog": [r for rows in told for r in records_of(schema, rows)]}
+    return {"result": merged[0] if merged else None, "changelog": [r for rows in batches for r in records_of(schema, rows)]}
 
 
 def expected(line: Line) -> Line | str:
@@ -116,8 +116,8 @@ def test_each_key_is_reported_once_in_key_order() -> None:
     before = batch_of(SCHEMA, [record(1, "a", 5), record(2, "b", 6), record(3, "c", 7), record(4, "d", 8, "-D")])
     after = batch_of(SCHEMA, [record(1, "A", 15), record(3, "c", 17), record(4, "D", 18, "+U"), record(5, "e", 19, "-D")])
     before_at, after_at = np.array([0, 1, 2, 3, NO_ROW]), np.array([0, NO_ROW, 1, 2, 3])
-    told = records_of(SCHEMA, Changes().rows(before, before_at, after, after_at))
-    assert told == [
+    batches = records_of(SCHEMA, Changes().rows(before, before_at, after, after_at))
+    assert batches == [
         record(1, "a", 5, "-U"),
         record(1, "A", 15, "+U"),
         record(2, "b", 6, "-D"),
@@ -126,8 +126,8 @@ def test_each_key_is_reported_once_in_key_order() -> None:
         record(4, "D", 18),
     ]
     without_equal = records_of(SCHEMA, Changes(("k", "v")).rows(before, before_at, after, after_at))
-    assert without_equal == [row for row in told if row["row"][0] != 3]
-    assert records_of(SCHEMA, Changes(("k",)).rows(before, before_at, after, after_at)) == [told[2], told[5]]
+    assert without_equal == [row for row in batches if row["row"][0] != 3]
+    assert records_of(SCHEMA, Changes(("k",)).rows(before, before_at, after, after_at)) == [batches[2], batches[5]]
     nothing = np.array([], dtype=np.int64)
     assert Changes(("v",)).rows(before.slice(0, 0), nothing, after.slice(0, 0), nothing).num_rows == 0
 
@@ -145,29 +145,29 @@ def test_keys_of_which_the_engine_leaves_nothing() -> None:
     rows = sorted_rows(batch_of(SCHEMA, records), ["k"], engine)
     merged = engine.merge(rows)
     assert merged_row_numbers(rows, merged, ["k"]).tolist() == [0, NO_ROW, 1]
-    told: list[pa.RecordBatch] = []
-    levels = FullCompactionChanges(engine, told.append, ["k"], 5, Changes())
+    batches: list[pa.RecordBatch] = []
+    levels = FullCompactionChanges(engine, batches.append, ["k"], 5, Changes())
     again = sorted_rows(with_levels(batch_of(SCHEMA, records), [5, 5, 0, 5, 0]), ["k"], engine)
     assert records_of(SCHEMA, levels.merge(again)) == [record(1, "a"), record(3, "d", 4)]
-    changes = [r for batch in told for r in records_of(SCHEMA, batch)]
+    changes = [r for batch in batches for r in records_of(SCHEMA, batch)]
     assert changes == [record(3, "c", 3, "-U"), record(3, "d", 4, "+U")]
 
 
 def test_the_whole_input_is_reported_in_order() -> None:
-    told: list[pa.RecordBatch] = []
-    engine = InputChanges(Deduplicate(), told.append)
+    batches: list[pa.RecordBatch] = []
+    engine = InputChanges(Deduplicate(), batches.append)
     records = [record(2, "b", 1), record(1, "a", 2), record(2, None, 3, "-D"), record(1, "z", 0, "+U")]
     merged = engine.merge(sorted_rows(batch_of(SCHEMA, records), ["k"], engine))
     assert records_of(SCHEMA, merged) == [record(1, "a", 2), record(2, None, 3, "-D")]
-    assert [r for batch in told for r in records_of(SCHEMA, batch)] == [records[3], records[1], records[0], records[2]]
+    assert [r for batch in batches for r in records_of(SCHEMA, batch)] == [records[3], records[1], records[0], records[2]]
 
 
 def test_the_whole_input_is_reported_in_the_order_of_the_sequence_field() -> None:
-    told: list[pa.RecordBatch] = []
-    engine = InputChanges(Deduplicate(("v",)), told.append)
+    batches: list[pa.RecordBatch] = []
+    engine = InputChanges(Deduplicate(("v",)), batches.append)
     records = [record(1, "z", 0), record(1, "a", 1), record(1, "a", 2, "-D")]
     assert records_of(SCHEMA, engine.merge(sorted_rows(batch_of(SCHEMA, records), ["k"], engine))) == [records[0]]
-    assert [r for batch in told for r in records_of(SCHEMA, batch)] == [records[1], records[2], records[0]]
+    assert [r for batch in batches for r in records_of(SCHEMA, batch)] == [records[1], records[2], records[0]]
 
 
 def test_rows_of_new_keys_are_inserted() -> None:

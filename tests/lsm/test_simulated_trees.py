@@ -118,9 +118,9 @@ def test_universal_compaction(drawn: list[Any], begin: dict[Hashable, Any], opti
         "interval": "compaction.optimization-interval",
     }
     texts = {keys[name]: f"{value}{' ms' if name == 'interval' else ''}" for name, value in options.items()}
-    told: list[None] = []
+    calls: list[None] = []
     result = simulate(
-        SimulatedWorkload(commits, united, begin), TableOptions(texts), lambda _: 0, every, lambda: told.append(None)
+        SimulatedWorkload(commits, united, begin), TableOptions(texts), lambda _: 0, every, lambda: calls.append(None)
     )
 
     trees = {place: SlowTree(options, runs) for place, runs in begin.items()}
@@ -144,7 +144,7 @@ def test_universal_compaction(drawn: list[Any], begin: dict[Hashable, Any], opti
             space.append(_space([run for _, run in tree.runs] for tree in trees.values()))
     done = [one for tree in trees.values() for one in tree.compacted]
     compacted = sum(size for size, _, _ in done)
-    assert len(told) == len(commits) == result.commits
+    assert len(calls) == len(commits) == result.commits
     assert (result.flushed_bytes, result.compacted_bytes, result.stalls) == (flushed, compacted, stalls)
     assert (result.compactions, result.full_compactions) == (len(done), sum(full for _, _, full in done))
     assert sum(result.reasons.values()) == len(done)
@@ -315,10 +315,10 @@ def test_models_of_keys_that_cannot_be_counted() -> None:
 
 
 def test_a_workload_is_made_of_known_and_of_new_keys() -> None:
-    told: list[None] = []
+    calls: list[None] = []
     shape = WorkloadShape(commits=30, rows=100, row_bytes=7, update_ratio=0.25, buckets=3, commit_interval=500, seed=5)
-    workload = synthetic_workload(shape, lambda: told.append(None))
-    assert len(told) == 30 and [commit.millis for commit in workload.commits] == list(range(0, 15_000, 500))
+    workload = synthetic_workload(shape, lambda: calls.append(None))
+    assert len(calls) == 30 and [commit.millis for commit in workload.commits] == list(range(0, 15_000, 500))
     known: set[int] = set()
     for number, commit in enumerate(workload.commits):
         runs: list[KeySetRun] = [commit.flushed[bucket][0] for bucket in range(3)]

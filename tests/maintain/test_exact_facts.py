@@ -141,7 +141,7 @@ def test_only_cut_off_writes_are_temporary(tmp_path: Path) -> None:
         Path(directory).mkdir(exist_ok=True)
         for name in names:
             (Path(directory) / name).write_text("")
-    found = {str(Path(file.path).relative_to(context.url)): origin for file, origin in told(context)}
+    found = {str(Path(file.path).relative_to(context.url)): origin for file, origin in orphans_with_origins(context)}
     expected = [f"snapshot/{name}" for name in names] + [f"{place}/{names[0]}" for place in ("schema", "tag", "consumer")]
     assert found == dict.fromkeys(expected, "temporary file of an interrupted write")
 
@@ -156,7 +156,7 @@ def test_a_snapshot_that_never_existed_has_no_holder(tmp_path: Path) -> None:
     assert snapshot_and_holder(context, None)[1] == context.layout.snapshot(5)
 
 
-def told(context: TableContext) -> list[tuple[FileToDelete, str]]:
+def orphans_with_origins(context: TableContext) -> list[tuple[FileToDelete, str]]:
     from paimon_cli.maintain.orphan_origin import origins
 
     orphans = find_orphans(context, 1 << 60, force=True)

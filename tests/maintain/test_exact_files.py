@@ -86,14 +86,14 @@ class Story:
             assert carry_out(context, plan, delete_files(context)) == ExpirySummary()
             return set()
         planned = files_to_delete_now(context, plan)
-        told = [file for file in planned if file.size is not None]
-        assert all(file.size == Path(file.path).stat().st_size for file in told) and len(read) == len(plan.snapshots)
+        sized = [file for file in planned if file.size is not None]
+        assert all(file.size == Path(file.path).stat().st_size for file in sized) and len(read) == len(plan.snapshots)
         assert {file.kind for file in planned if file.size is None} <= {"snapshot", "index", "index manifest"}
         done = carry_out(context, plan, delete_files(context))
         data = [file for file in planned if "/bucket-" in file.path]
         assert done.snapshots == tuple(snapshot.id for snapshot in plan.snapshots) and done.data_files == len(data)
         assert done.metadata_files == len(planned) - len(data) - len(done.snapshots)
-        assert done.size == sum(file.size or 0 for file in told) and {file.size is None for file in data} <= {False, self.extra}
+        assert done.size == sum(file.size or 0 for file in sized) and {file.size is None for file in data} <= {False, self.extra}
         assert [Path(file.path).name for file in planned[: len(done.snapshots)]] == [f"snapshot-{i}" for i in done.snapshots]
         assert Path(context.layout.earliest_hint).read_text() == str(plan.kept.id)
         return self.below(file.path for file in planned)

@@ -185,7 +185,7 @@ def test_buckets_that_only_one_of_the_two_states_has_differ_wholly(tmp_path: Pat
     latest = context.snapshots.latest()
     assert latest is not None
 
-    def told(now: Snapshot, then: Snapshot) -> dict[str, tuple[list[str], ...]]:
+    def files_of(now: Snapshot, then: Snapshot) -> dict[str, tuple[list[str], ...]]:
         return {
             str(context.partition_values(one.bucket_id[0])[0]): (
                 [file.file_name for file in one.removed],
@@ -196,17 +196,17 @@ def test_buckets_that_only_one_of_the_two_states_has_differ_wholly(tmp_path: Pat
             for one in differences(context, now, then)
         }
 
-    assert told(latest, first) == {
+    assert files_of(latest, first) == {
         "new": (["dddd"], [], ["new"], []),
         "old": ([], ["ccc"], [], ["old"]),
         "same": ([], [], ["by"], ["swap"]),
     }
-    assert told(first, latest) == {
+    assert files_of(first, latest) == {
         "new": ([], ["dddd"], [], ["new"]),
         "old": (["ccc"], [], ["old"], []),
         "same": ([], [], ["swap"], ["by"]),
     }
-    assert told(first, first) == {}
+    assert files_of(first, first) == {}
     assert {one.total_buckets for one in differences(context, latest, first)} == {2}
     assert sorted(one.copied_bytes for one in differences(context, latest, first)) == [0, 13, 3 + 11]
 

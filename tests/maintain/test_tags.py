@@ -134,11 +134,11 @@ def test_expiring_tags_are_announced_and_then_removed(tmp_path: Path) -> None:
     expire_snapshots(context, KEEP_ONE)
     for names, some in ((["three"], False), (["two"], True), (["two", "also-three", "three"], True)):
         removal = plan_removal(context, names)
-        told = {file.path for file in files_removed_with_tags(context, removal)}
-        assert bool(told) == some and context.tags.names() == ["also-three", "three", "two"]
+        unneeded = {file.path for file in files_removed_with_tags(context, removal)}
+        assert bool(unneeded) == some and context.tags.names() == ["also-three", "three", "two"]
     removal = plan_removal(context, ["three", "also-three"])
-    told = {file.path for file in files_removed_with_tags(context, removal)}
+    unneeded = {file.path for file in files_removed_with_tags(context, removal)}
     before = {str(path) for path in Path(context.url).rglob("*") if path.is_file()}
-    assert told and remove_tags(context, removal, delete_files(context)) == len(told)
+    assert unneeded and remove_tags(context, removal, delete_files(context)) == len(unneeded)
     gone = before - {str(path) for path in Path(context.url).rglob("*") if path.is_file()}
-    assert gone == told | {context.layout.tag("three"), context.layout.tag("also-three")}
+    assert gone == unneeded | {context.layout.tag("three"), context.layout.tag("also-three")}

@@ -172,21 +172,21 @@ def test_a_request_overrides_the_options() -> None:
 
 
 @settings(max_examples=60)
-@given(told=st.dictionaries(st.sampled_from("abcd"), small, max_size=4), limit=small, own=st.booleans())
-def test_consumers(told: dict[str, int], limit: int, own: bool) -> None:
+@given(ages=st.dictionaries(st.sampled_from("abcd"), small, max_size=4), limit=small, own=st.booleans())
+def test_consumers(ages: dict[str, int], limit: int, own: bool) -> None:
     context = paper_table({"consumer.expiration-time": f"{limit} ms"} if own else {})
     clock = context.clock
     assert isinstance(clock, FixedClock)
-    for name, age in told.items():
+    for name, age in ages.items():
         clock.millis = NOW - age
         context.storage.overwrite(context.layout.consumer(name), b'{"nextSnapshot": 7}')
     clock.millis = NOW
     context.storage.overwrite(f"{context.layout.consumer_directory}/other", b"no consumer")
-    assert consumers(context) == [Consumer(name, 7, NOW - told[name]) for name in sorted(told)]
+    assert consumers(context) == [Consumer(name, 7, NOW - ages[name]) for name in sorted(ages)]
     gone = expire_consumers(context) if own else expire_consumers(context, NOW - limit)
-    old = [name for name in sorted(told) if told[name] > limit]
+    old = [name for name in sorted(ages) if ages[name] > limit]
     assert [consumer.name for consumer in gone] == old
-    assert [consumer.name for consumer in consumers(context)] == [name for name in sorted(told) if name not in old]
+    assert [consumer.name for consumer in consumers(context)] == [name for name in sorted(ages) if name not in old]
     assert own or expire_consumers(context) == []
 
 

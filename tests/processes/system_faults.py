@@ -84,14 +84,14 @@ class SystemFaults:
     wrong: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        told = {
+        figures = {
             "faults": self.faults,
             "read_only": self.read_only,
             "needless": self.needless,
             "refused": self.refused,
             "unknown": self.unknown,
         }
-        return {**told, "commands": len(self.calls), "calls": self.calls.total(), "seed": self.seed, "seconds": self.seconds}
+        return {**figures, "commands": len(self.calls), "calls": self.calls.total(), "seed": self.seed, "seconds": self.seconds}
 
 
 class FaultTrial(CommandTrial):

@@ -19,12 +19,12 @@ COMMAND = [sys.executable, "-m", "scripts.nightly.system_faults"]
 @pytest.mark.timeout(300)
 def test_commands_whose_system_calls_fail_report_what_is_true() -> None:
     done = subprocess.run([*COMMAND, "--faults", "6", "--only", "drop-partition"], cwd=ROOT, capture_output=True, text=True)
-    told = json.loads(done.stdout)
+    figures = json.loads(done.stdout)
     if not sys.platform.startswith("linux") or compiler() is None:
-        assert done.returncode == 77 and "compiler" in told["cannot_run"]
+        assert done.returncode == 77 and "compiler" in figures["cannot_run"]
         return
     assert done.returncode == 0, done.stderr
-    assert told["faults"] == 6 and told["calls"] > 50 and told["wrong"] == 0
+    assert figures["faults"] == 6 and figures["calls"] > 50 and figures["wrong"] == 0
 
 
 def test_without_a_compiler_it_is_reported(tmp_path: Path) -> None:

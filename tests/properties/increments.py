@@ -19,7 +19,7 @@ from tests.read.test_increments import changes
 from tests.tables import compact, make_table, write
 
 Row = dict[str, Any]
-Told = list[tuple[str, Row]]
+Changes = list[tuple[str, Row]]
 COLUMNS = {"p": "INT NOT NULL", "k": "INT NOT NULL", "v": "STRING"}
 FORMATS = ("parquet", "orc", "avro")
 
@@ -29,7 +29,7 @@ class Version:
     """A snapshot: its kind, what its commit added, and the rows of the table by key."""
 
     kind: str
-    brought: Told
+    brought: Changes
     rows: dict[tuple[int, int], Row]
 
 
@@ -57,7 +57,7 @@ class IncrementTrial:
         getattr(self, self.dice.choice(["write", "write", "write", "overwrite", "compact", "tag", "expire"]))()
 
     def write(self) -> None:
-        brought: Told = []
+        brought: Changes = []
         for p, k in self.dice.sample([(p, k) for p in (1, 2) for k in range(8)], self.dice.randint(1, 6)):
             kind = self.dice.choice(["+I", "+I", "+U", "-D"])
             brought.append((kind, {"p": p, "k": k, "v": self.dice.choice([None, "a", "b", f"{len(self.versions)}"])}))
@@ -108,7 +108,7 @@ class IncrementTrial:
             self._refused(begin, end, "delta")
             return 1
         found = changes(self.context, str(begin), str(end), "delta")
-        expected = [told for version in self.versions[begin + 1 : end + 1] for told in version.brought]
+        expected = [rows for version in self.versions[begin + 1 : end + 1] for rows in version.brought]
         assert _counted(found) == _counted(expected), (begin, end, "delta")
         for bucket in {(row["p"], row["k"]) for _, row in expected}:
             assert _of_key(found, bucket) == _of_key(expected, bucket), (begin, end, "order", bucket)
@@ -133,7 +133,7 @@ class IncrementTrial:
         assert _counted(found) == _counted(self._difference(begin, end)), (first, last)
         return 1
 
-    def _difference(self, begin: int, end: int) -> Told:
+    def _difference(self, begin: int, end: int) -> Changes:
         before, after = self.versions[begin].rows, self.versions[end].rows
         gone = [("-D", row) for key, row in before.items() if key not in after]
         return gone + [("+I", row) for key, row in after.items() if before.get(key) != row]
@@ -146,17 +146,17 @@ class IncrementTrial:
         raise AssertionError(f"{begin} to {end} in mode {mode} was read although it has expired")
 
 
-def _as_inserts(told: Told) -> Told:
+def _as_inserts(rows: Changes) -> Changes:
     """Rows have the kind that they were written with."""
-    return [("+I" if kind == "+U" else kind, row) for kind, row in told]
+    return [("+I" if kind == "+U" else kind, row) for kind, row in rows]
 
 
-def _counted(told: Told) -> Counter[str]:
-    return Counter(json.dumps([kind, row], sort_keys=True) for kind, row in told)
+def _counted(rows: Changes) -> Counter[str]:
+    return Counter(json.dumps([kind, row], sort_keys=True) for kind, row in rows)
 
 
-def _of_key(told: Told, key: tuple[int, int]) -> Told:
-    return [(kind, row) for kind, row in told if (row["p"], row["k"]) == key]
+def _of_key(rows: Changes, key: tuple[int, int]) -> Changes:
+    return [(kind, row) for kind, row in rows if (row["p"], row["k"]) == key]
 
 
 def play(folder: Path, seed: str, steps: int) -> int:

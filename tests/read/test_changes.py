@@ -37,9 +37,9 @@ def changes(context: TableContext, begin: int = 1, end: int | None = None) -> li
     return list(zip(*(found.column(name).to_pylist() for name in ("rowkind", "k", "v")), strict=True))
 
 
-def replayed(told: list[Change]) -> dict[int, str]:
+def replayed(complete: list[Change]) -> dict[int, str]:
     state: dict[int, str] = {}
-    for kind, key, value in told:
+    for kind, key, value in complete:
         if kind in ("-U", "-D"):
             assert state.pop(key) == value
         else:
@@ -71,14 +71,14 @@ def test_changes_outlive_their_snapshots(tmp_path: Path) -> None:
     context = table(tmp_path, "input", **{"changelog.num-retained.max": "100", "changelog.time-retained": "2 h"})
     for number in range(6):
         write(context, [row(number % 3, f"{number}")], compaction="none")
-    told = changes(context)
+    complete = changes(context)
     expire_snapshots(context, Retention(2, 2, 0, None))
-    assert context.snapshots.ids() == [5, 6] and changes(context) == told and len(told) == 6
+    assert context.snapshots.ids() == [5, 6] and changes(context) == complete and len(complete) == 6
     write(context, [row(9, "nine")], overwrite=True)
     expire_snapshots(context, Retention(1, 1, 0, None))
     with pytest.raises(NotFound, match="the rows that snapshot 7 overwrote have expired"):
         changes(context)
-    assert changes(context, 1, 6) == told
+    assert changes(context, 1, 6) == complete
 
 
 def test_changes_that_have_expired_are_missed(tmp_path: Path) -> None:

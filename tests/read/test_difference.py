@@ -62,11 +62,11 @@ def test_two_tags_are_compared_even_when_their_snapshots_have_expired(tmp_path: 
     assert changes(context, "jan-1", "jan-3") == [("+I", {"k": 3, "v": "c"})]
     asked = context.options.with_overrides({"incremental-between": "jan-1,jan-3", "incremental-between-scan-mode": "delta"})
     table = TableContext.open(context.url, asked.raw)
-    told = increment_by_option(table)
-    assert told is not None and IncrementRange.of(table, *told[:2]).mode(table, told[2]) == DIFF
+    given = increment_by_option(table)
+    assert given is not None and IncrementRange.of(table, *given[:2]).mode(table, given[2]) == DIFF
     table = TableContext.open(context.url, {**asked.raw, "incremental-between-tag-to-snapshot": "true"})
-    told = increment_by_option(table)
-    assert told is not None and IncrementRange.of(table, *told[:2]).mode(table, told[2]) == DELTA
+    given = increment_by_option(table)
+    assert given is not None and IncrementRange.of(table, *given[:2]).mode(table, given[2]) == DELTA
 
 
 def test_engines_that_mix_versions_are_compared_merged(tmp_path: Path) -> None:

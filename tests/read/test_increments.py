@@ -86,9 +86,9 @@ def test_ranges_that_cannot_be_read(tmp_path: Path) -> None:
 def test_changelogs_of_golden_tables(golden: Golden, tmp_path: Path) -> None:
     table = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))
     found = changes(table, "0")
-    told = [json.dumps({"_kind": kind, **row}, ensure_ascii=False) for kind, row in found]
+    printed = [json.dumps({"_kind": kind, **row}, ensure_ascii=False) for kind, row in found]
     expected = [{name: cell for name, cell in row.items() if name != "_snapshot"} for row in expected_rows(golden, "changelog")]
-    assert sorted(told) == sorted(json.dumps(row, ensure_ascii=False) for row in expected)
+    assert sorted(printed) == sorted(json.dumps(row, ensure_ascii=False) for row in expected)
 
 
 @pytest.mark.parametrize("writer", ["java-1.4", "pypaimon-2.1", "rust-0.4"])
@@ -97,6 +97,6 @@ def test_every_row_of_an_append_table_was_inserted(writer: str, tmp_path: Path) 
     appended = golden(writer, "append")
     found = changes(table, "0")
     assert {kind for kind, _ in found} == {"+I"}
-    told = sorted(json.dumps(row, ensure_ascii=False) for _, row in found)
+    printed = sorted(json.dumps(row, ensure_ascii=False) for _, row in found)
     if all(snapshot.commit_kind == "APPEND" for snapshot in table.snapshots.newest_first()):
-        assert told == sorted(json.dumps(row, ensure_ascii=False) for row in expected_rows(appended))
+        assert printed == sorted(json.dumps(row, ensure_ascii=False) for row in expected_rows(appended))

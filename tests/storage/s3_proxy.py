@@ -93,7 +93,7 @@ class S3Proxy:
         return count
 
     def forget(self) -> None:
-        """Begin to count anew."""
+        """Start counting from zero."""
         self.requests.clear()
         self.served.clear()
 

@@ -13,44 +13,44 @@ from tests.commit.commit_tables import SteppingClock
 
 
 def test_a_step_knows_when_it_ended_and_how_long_it_took() -> None:
-    told: list[Step] = []
+    steps: list[Step] = []
     clock = SteppingClock(1000)
-    trace = StepTrace(clock, told.append)
+    trace = StepTrace(clock, steps.append)
     with trace.timed("flush", bucket="bucket-0") as facts:
         clock.now += 250
         trace.step("spill", bytes=7)
         clock.now += 250
         facts["rows"] = 3
-    assert told == [Step("spill", 1250, 0, {"bytes": 7}), Step("flush", 1500, 500, {"bucket": "bucket-0", "rows": 3})]
+    assert steps == [Step("spill", 1250, 0, {"bytes": 7}), Step("flush", 1500, 500, {"bucket": "bucket-0", "rows": 3})]
     assert trace.taken() == ()
 
 
 def test_a_step_that_fails_says_so() -> None:
-    told: list[Step] = []
-    with pytest.raises(StorageUnavailable), StepTrace(SteppingClock(), told.append).timed("manifest", file="m"):
+    steps: list[Step] = []
+    with pytest.raises(StorageUnavailable), StepTrace(SteppingClock(), steps.append).timed("manifest", file="m"):
         raise StorageUnavailable("the disk is full")
-    assert [(step.name, step.facts) for step in told] == [("manifest", {"file": "m", "failed": "StorageUnavailable"})]
+    assert [(step.name, step.facts) for step in steps] == [("manifest", {"file": "m", "failed": "StorageUnavailable"})]
 
 
 def test_the_copy_of_a_task_keeps_its_steps_until_they_are_shown() -> None:
-    told: list[Step] = []
-    trace = StepTrace(SystemClock(), told.append)
+    steps: list[Step] = []
+    trace = StepTrace(SystemClock(), steps.append)
     copy = pickle.loads(pickle.dumps(trace))
     assert copy.is_on
     copy.step("flush", rows=1)
-    assert told == []
+    assert steps == []
     kept = copy.taken()
     trace.show(kept)
-    assert told == list(kept) and len(kept) == 1
+    assert steps == list(kept) and len(kept) == 1
     assert copy.taken() == ()
 
 
 def test_threads_do_not_lose_steps() -> None:
-    told: list[Step] = []
-    trace = StepTrace(SystemClock(), told.append)
+    steps: list[Step] = []
+    trace = StepTrace(SystemClock(), steps.append)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: trace.step("step", number=number), range(500)))
-    assert sorted(step.facts["number"] for step in told) == list(range(500))
+    assert sorted(step.facts["number"] for step in steps) == list(range(500))
 
 
 def test_a_trace_that_is_off_records_nothing() -> None:

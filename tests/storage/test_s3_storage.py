@@ -89,7 +89,7 @@ class TestPutIfAbsent:
         assert puts(proxy) == 2
 
     def test_a_file_that_reportedly_exists_is_read(self, storage: ObjectStorage, proxy: S3Proxy, bucket: str) -> None:
-        """obstore makes one error of 412 and 409; after the one the object is there, after the other perhaps nobody made it."""
+        """obstore reports 412 and 409 as one error: after 412 the object exists, after 409 it may not."""
         proxy.rule = once(Answer(412, "PreconditionFailed"))
         assert storage.put_if_absent(f"{bucket}/p", b"x") is CREATED
         proxy.rule = once(Answer(409, "ConditionalRequestConflict"))
