@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.casts import numbers, texts
+from paimon_cli.casts import from_text, numbers, to_text
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import (
     BINARY_ROOTS,
@@ -123,7 +123,7 @@ def cast_of(source: DataType, target: DataType) -> Cast | None:
         case StringType(), _:
             return _from_text(target)
         case BinaryType(), BinaryType():
-            return lambda array: texts.fitted_bytes(array, target)
+            return lambda array: to_text.fitted_bytes(array, target)
         case TimestampType(), _:
             return _from_timestamp(source, target)
     if target.root == "BOOLEAN":
@@ -161,28 +161,28 @@ def _from_timestamp(source: TimestampType, target: DataType) -> Cast | None:
 def _from_text(target: DataType) -> Cast | None:
     match target:
         case BinaryType():
-            return lambda array: texts.fitted_bytes(array.cast(pa.binary()), target)
+            return lambda array: to_text.fitted_bytes(array.cast(pa.binary()), target)
         case TimestampType():
-            return lambda array: texts.to_timestamp(array, target)
+            return lambda array: from_text.to_timestamp(array, target)
         case DecimalType():
-            return lambda array: texts.to_decimal(array, target)
+            return lambda array: from_text.to_decimal(array, target)
         case TimeType():
-            return texts.to_time
+            return from_text.to_time
     if target.root == "DATE":
-        return texts.to_date
+        return from_text.to_date
     if target.root == "BOOLEAN":
-        return lambda array: texts.to_boolean(array, target)
+        return lambda array: from_text.to_boolean(array, target)
     if target.root in INTEGER_ROOTS:
-        return lambda array: texts.to_integer(array, target)
-    return (lambda array: texts.to_float(array, target)) if target.root in FLOATING_ROOTS else None
+        return lambda array: from_text.to_integer(array, target)
+    return (lambda array: from_text.to_float(array, target)) if target.root in FLOATING_ROOTS else None
 
 
 def _to_text(source: DataType, target: StringType) -> Cast | None:
     if source.root in BINARY_ROOTS | {"ARRAY", "MAP", "ROW"}:  # not truncated to the length of the target
-        return lambda array: texts.text_of(array, source)
+        return lambda array: to_text.text_of(array, source)
     if source.root not in PREDEFINED_ROOTS or (source.root in DATETIME_ROOTS and not same_type(target, STRING)):
         return None
-    return lambda array: texts.fitted_text(texts.text_of(array, source), target)
+    return lambda array: to_text.fitted_text(to_text.text_of(array, source), target)
 
 
 def default_column(text: str, t: DataType) -> pa.Array:
