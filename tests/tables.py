@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.catalog.table_definition import numbered
@@ -21,8 +23,12 @@ from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress
 from paimon_cli.jobs.write_job import WriteSummary, run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.maintain.needed_files import changelog_entries, file_paths
+from paimon_cli.metadata.data_file_schema import read_schema
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.read.scan_plan import Split
+from paimon_cli.read.split_reader import in_parts, read_in_parallel, read_split
+from paimon_cli.sql.predicate import Predicate
 
 Row = dict[str, Any]
 
@@ -97,6 +103,23 @@ def rows(context: TableContext, columns: Sequence[str] | None = None, snapshot_i
         for batch in read_bucket(context, bucket, names):
             found += canonical_rows(batch, context.schema.fields_of(names))
     return sorted(found, key=json.dumps)
+
+
+def scan_to_arrow(
+    context: TableContext,
+    splits: Sequence[Split],
+    columns: Sequence[str],
+    predicate: Predicate | None = None,
+    threads: int = 1,
+) -> pa.Table:
+    """The rows of all splits, in order, as one table, reading `threads` splits at a time."""
+
+    def read(split: Split) -> Iterator[pa.RecordBatch]:
+        return read_split(context, split, columns, predicate)
+
+    schema = read_schema(context.schema, columns)
+    batches = read_in_parallel(in_parts(context, splits, threads), read, threads)
+    return pa.Table.from_batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches], schema=schema)
 
 
 def data_files(context: TableContext) -> set[str]:

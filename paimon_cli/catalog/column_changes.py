@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Any
 
 from paimon_cli.casts.column_cast import cast_of, may_cast, same_type
@@ -199,7 +198,6 @@ class ColumnChanges:
     primary_keys: tuple[str, ...] = ()
     renamed: dict[str, str] = field(default_factory=dict)
     """New names of renamed top-level columns, by old name."""
-    _ids: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
         self.fields, self.primary_keys = self.schema.fields, self.schema.primary_keys

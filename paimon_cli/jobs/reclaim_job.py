@@ -1,4 +1,11 @@
-"""`expire` and `orphans`: plan which files the table no longer needs, then show or delete exactly these."""
+"""`expire` and `orphans`: plan what a table no longer needs, then show or delete exactly that.
+
+1. plan which snapshots, changelogs, tags, consumers or partitions have expired (`plan_expire`), or look for orphans
+   (`search_orphans`).
+2. list the files that only these need (`Expiry.files`, `orphan_rows`); a dry run ends here.
+3. remove the versions, oldest first, and then their files (`Expiry.run`), or the orphans (`clean_orphans`). What is needed is
+   determined again before files are deleted; `maintain/expire_snapshots` explains the order.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from paimon_cli.bucket.merged_rows import LARGEST_BATCH, read_bucket, without_re
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta
-from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
+from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.read.difference import read_difference
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import Split
@@ -123,22 +123,3 @@ def _parts(split: Split) -> Iterator[Split]:
         parts = max(1, file.file_size // PART_BYTES) if file.file_name.endswith(".parquet") else 1
         for part in range(parts):
             yield replace(of_file, part=part, parts=parts)
-
-
-def scan_to_arrow(
-    context: TableContext,
-    splits: Sequence[Split],
-    columns: Sequence[str],
-    predicate: Predicate | None = None,
-    keep_kinds: bool = False,
-    threads: int = 1,
-) -> pa.Table:
-    """The rows of all splits, in order, as one table, reading `threads` splits at a time. Chunks are not combined."""
-
-    def read(split: Split) -> Iterator[pa.RecordBatch]:
-        return read_split(context, split, columns, predicate, keep_kinds)
-
-    schema = read_schema(context.schema, columns)
-    results = read_in_parallel(in_parts(context, splits, threads), read, threads)
-    batches = [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in results]
-    return pa.Table.from_batches(batches, schema=schema)

@@ -14,10 +14,9 @@ from paimon_cli.errors import FilesConflict, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.read.scan_plan import plan_scan
-from paimon_cli.read.split_reader import scan_to_arrow
 from paimon_cli.read.time_travel import travel
 from paimon_cli.storage.storage_for_url import storage_for_url
-from tests.tables import compact, make_table, rows, write
+from tests.tables import compact, make_table, rows, scan_to_arrow, write
 
 ENABLED, MODIFIABLE = "deletion-vectors.enabled", "deletion-vectors.modifiable"
 ON = {ENABLED: "true", MODIFIABLE: "true"}

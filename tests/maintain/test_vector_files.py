@@ -14,10 +14,9 @@ from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.read.scan_plan import plan_scan
-from paimon_cli.read.split_reader import scan_to_arrow
 from paimon_cli.read.time_travel import travel
 from tests.rivals import files_of
-from tests.tables import compact, make_table, write
+from tests.tables import compact, make_table, scan_to_arrow, write
 
 OPTIONS = {"deletion-vectors.enabled": "true", "target-file-row-num": "10", "compaction.small-file-ratio": "0"}
 

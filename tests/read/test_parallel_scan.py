@@ -9,9 +9,9 @@ import pytest
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.read.scan_plan import plan_scan
-from paimon_cli.read.split_reader import read_split, scan_to_arrow
+from paimon_cli.read.split_reader import read_split
 from paimon_cli.sql.predicate import parse_predicate
-from tests.tables import make_table, write
+from tests.tables import make_table, scan_to_arrow, write
 
 
 @pytest.fixture

@@ -23,9 +23,9 @@ from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, BucketId, D
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND, merge_rows, read_schema
 from paimon_cli.read import scan_plan, split_reader
 from paimon_cli.read.scan_plan import plan_scan
-from paimon_cli.read.split_reader import in_parts, scan_to_arrow
+from paimon_cli.read.split_reader import in_parts
 from paimon_cli.sql.predicate import parse_predicate
-from tests.tables import compact, make_table, write
+from tests.tables import compact, make_table, scan_to_arrow, write
 
 COLUMNS = {
     "k": "INT NOT NULL",
