@@ -32,7 +32,7 @@ class RivalStorage(LocalStorage):
 
 
 def beside(context: TableContext, *acts: Act, options: Mapping[str, str] | None = None) -> TableContext:
-    """The same table for a job that meets these rivals."""
+    """The table on a storage in which these rivals act before the commits of a job."""
     return TableContext.open(context.url, options, storage=RivalStorage(*acts))
 
 

@@ -1,4 +1,4 @@
-"""That work leaves no thread behind, whatever threads of other tests there are in this process."""
+"""Checks that work ends all of its threads, whatever threads other tests have in this process."""
 
 from __future__ import annotations
 

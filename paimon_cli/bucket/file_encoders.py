@@ -84,7 +84,7 @@ def check_encodable(columns: Sequence[DataField], options: TableOptions) -> None
 
 
 def _formats_and_codecs(options: TableOptions) -> set[tuple[str, str]]:
-    """Of files at any level."""
+    """The formats and codecs of files at any level."""
     levels = {0, *options.file_format_per_level, *options.file_compression_per_level}
     return {(options.format_at(level), options.compression_at(level)) for level in [*levels, max(levels) + 1]}
 

@@ -159,7 +159,7 @@ def date_to_timestamp(array: pa.Array, target: TimestampType) -> pa.Array:
 
 
 def time_to_timestamp(array: pa.Array, target: TimestampType) -> pa.Array:
-    """That time on 1970-01-01, not truncated to the target's precision."""
+    """Each time on 1970-01-01, not truncated to the target's precision."""
     return _from_millis(_numbers(array.cast(pa.int32())), array, target)
 
 

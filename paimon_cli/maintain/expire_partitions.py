@@ -69,7 +69,7 @@ def plan_partitions(context: TableContext, older_than: int | None = None, limit:
 
 
 def expiring_partitions(context: TableContext, partitions: Collection[bytes]) -> frozenset[bytes]:
-    """Those of the partitions that compaction skips because they are about to expire (`compaction.skip-expired-partitions`)."""
+    """The partitions that compaction skips because they are about to expire (`compaction.skip-expired-partitions`)."""
     options = context.options
     if not options.compaction_skip_expired_partitions or options.partition_expiration_strategy == UPDATE_TIME:
         return frozenset()

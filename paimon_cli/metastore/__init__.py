@@ -1,1 +1,1 @@
-"""Catalogs behind one interface: file systems, JDBC databases, Hive metastores and REST servers."""
+"""Catalogs with one interface: file systems, JDBC databases, Hive metastores and REST servers."""

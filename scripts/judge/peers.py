@@ -1,4 +1,4 @@
-"""Java Paimon as a process that carries out requests (`JavaPaimon.java`), our commands behind the same interface, and readers."""
+"""Java Paimon as a process that carries out requests (`JavaPaimon.java`), our commands with the same interface, and readers."""
 
 from __future__ import annotations
 

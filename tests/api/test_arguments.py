@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def call(function: Any, *positional: Any, **named: Any) -> Any:
-    """Of types that a type checker would not accept."""
+    """Call a function with arguments of types that a type checker would refuse."""
     return function(*positional, **named)
 
 

@@ -105,7 +105,7 @@ def places(
 def expected(
     context: TableContext, files: Sequence[DataFileMeta], keys: pa.Table, vectors: BucketVectors = NO_VECTORS
 ) -> dict[str, tuple[int, int]]:
-    """The same with a dictionary of every row."""
+    """What a lookup must find, by a dictionary of all rows."""
     holders: dict[str, tuple[int, int]] = {}
     for number in sorted(range(len(files)), key=lambda number: -files[number].level):
         marked = vectors.of(files[number].file_name)

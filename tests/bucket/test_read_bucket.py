@@ -194,7 +194,7 @@ def test_between_equal_numbers_the_newer_file_wins(tmp_path: Path) -> None:
 
 
 def test_rows_that_are_too_old_do_not_take_part_in_the_merge(tmp_path: Path) -> None:
-    """So that an expired update shows what it had replaced, if that is younger by its own column."""
+    """Once an update has expired, the row that it replaced is visible again if its own time is newer."""
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "w": "INT"}, ["k"], options={"write-only": "true"})
     write(context, [{"k": 1, "w": 100}, {"k": 2, "w": 5}])
     write(context, [{"k": 1, "w": 7}, {"k": 2, "w": 6}])

@@ -91,7 +91,7 @@ def test_object_stores_are_checked_in_the_same_way() -> None:
 
 
 class Narrow(LocalStorage):
-    """Of a user who may look below one prefix only."""
+    """A storage whose user may only list directories below one prefix."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__()

@@ -43,7 +43,7 @@ def test_many_small_manifests_are_folded_at_the_minimum_count(tmp_path: Path) ->
 
 
 def test_a_large_manifest_stays_until_later_ones_have_half_its_entries(tmp_path: Path) -> None:
-    """So that a commit of one file costs the same in a large table as in a small one."""
+    """A commit of one file then costs the same in a large table as in a small one."""
     context = make_table(tmp_path, {"manifest.merge-min-count": "5"})
     committer = Committer(context)
     many = tuple(data_file(f"old{number:03}") for number in range(100))

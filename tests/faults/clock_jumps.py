@@ -90,7 +90,7 @@ class ClockTrial:
             self.tagged[name] = self.known[number]
 
     def untag(self) -> None:
-        """Those without a time limit stay."""
+        """Expire tags; tags without a time limit stay."""
         context = self.context()
         names = expired_tags(context)
         assert all(context.tags.get(name).retained_millis is not None for name in names)

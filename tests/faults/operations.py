@@ -232,7 +232,7 @@ def is_rolled_back(actor: Actor) -> int:
 
 
 def restore(actor: Actor) -> None:
-    """The same rows as a new snapshot; nothing to do if they are there."""
+    """Publish the rows of an earlier snapshot as a new one, unless that has been done."""
     context = actor.context()
     if not is_restored(actor):
         run_restore(context, context.snapshots.get(3))

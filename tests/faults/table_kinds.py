@@ -37,7 +37,7 @@ def three_appends(bench: Bench, options: Mapping[str, str]) -> Rows:
 
 
 def marked_appends(bench: Bench, options: Mapping[str, str]) -> Rows:
-    """The same, where a vector marks two rows."""
+    """An append table of three files, with a vector that marks two rows."""
     rows = three_appends(bench, {**options, **VECTORS})
     request = UpdateRequest("k in (1, 4)", (), "setup", 9)
     run_update(bench.healthy().context(), request, LocalEngine(), NoProgress())

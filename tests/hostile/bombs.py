@@ -29,7 +29,7 @@ from tests.tables import compact, make_table, write
 HUGE = 1 << 61
 MAX_MEMORY = 900 << 20
 MAX_SECONDS = 60.0
-"""Of processor time: commands take one or two."""
+"""Limit for processor time; commands take one or two seconds."""
 MARKER = b"m" * 16
 COMMANDS = (
     "read",
@@ -103,7 +103,7 @@ def nesting(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def texts(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Of JSON files."""
+    """Hostile texts for a JSON file."""
     sound = json.loads(path.read_text())
     yield "JSON of 200,000 levels", b"[" * 200_000
     yield "an object of 100,000 levels", b'{"a":' * 100_000 + b"1" + b"}" * 100_000

@@ -190,7 +190,7 @@ def _vectors(context: TableContext, bucket: BucketFiles, data: bytes, path: str)
 
 
 def _reading(context: TableContext, data: bytes) -> TableContext:
-    """The same table on a storage with only one file; schemas are cached."""
+    """The table on a storage that has only one file; schemas are cached."""
     reading = replace(context, storage=OneFileStorage(data))  # type: ignore[arg-type]
     reading.__dict__["schemas"] = context.schemas
     return reading

@@ -36,7 +36,7 @@ ZeroDivisionError: integer division or modulo by zero
  SQLSTATE: 38000
 \tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:7)
 """
-"""As it comes without an SQL session."""
+"""The error of a Spark without an SQL session."""
 
 
 def test_an_error_of_ours_comes_through_text() -> None:

@@ -306,7 +306,7 @@ def test_merges_of_models(runs: list[tuple[int, int, int, int]], buckets: int, r
 
 
 def test_models_of_keys_that_cannot_be_counted() -> None:
-    """Of disjoint ranges all rows stay, of others those of the biggest run, or of the most that do not meet."""
+    """All rows of disjoint ranges stay; of overlapping ones, those of the biggest run or of the largest disjoint set."""
     runs = [RunModel(4, 8, ("a",), ("c",)), RunModel(4, 8, ("c",), ("e",)), RunModel(4, 8, ("d",), ("f",))]
     assert merged_run(runs, 1) == RunModel(8, 16, ("a",), ("f",))
     pairs = [RunModel(4, 8, (1, "a"), (1, "b")), RunModel(6, 12, (1, "b"), (9, "c"))]
@@ -350,7 +350,7 @@ def test_a_workload_of_updates_alone_begins_with_new_keys() -> None:
 
 
 def test_skew_prefers_the_oldest_keys() -> None:
-    """A key below half of them all is drawn with probability 1/2, of skew 1 with that of sqrt(1/2)."""
+    """A key in the lower half is drawn with probability 1/2; with skew 1, with probability sqrt(1/2)."""
 
     def share(skew: float) -> float:
         shape = WorkloadShape(commits=2, rows=20_000, update_ratio=1.0, skew=skew, seed=2)

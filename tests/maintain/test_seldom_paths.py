@@ -77,7 +77,7 @@ def test_back_to_a_tag_below_another_of_an_expired_snapshot(tmp_path: Path) -> N
 
 
 def test_back_below_changelogs(tmp_path: Path) -> None:
-    """Those above the target are removed; the hints name what is left, or are removed, too."""
+    """Changelogs above the target are removed; the hints name the remaining ones, or are removed as well."""
     context = outlived(tmp_path)
     tagged = outlived(tmp_path / "tagged")
     layout = context.layout

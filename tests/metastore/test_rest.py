@@ -6,7 +6,6 @@ import json
 import pickle
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -151,12 +150,6 @@ def test_files_on_their_way_are_stored_before_the_server_is_asked(
 
     class Late(LocalStorage):
         """Records when it was asked to wait for its files."""
-
-        def will_open(self, files: object) -> None:
-            """Nothing is fetched ahead."""
-
-        def behind(self) -> AbstractContextManager[None]:
-            return nullcontext()
 
         def settle(self) -> None:
             order.append(f"settled before commit {len(server.commits) + 1}")

@@ -79,7 +79,7 @@ class Killing:
             for _ in range(kills):
                 self._kill_one()
                 self._look_at_snapshots()
-            for writer in range(WRITERS):  # everybody gets on after the last kill
+            for writer in range(WRITERS):  # each of them continues after the last kill
                 self._wait_for(writer, self._place.last_acknowledged(writer) + 1)
         finally:
             self._look_at_snapshots()

@@ -1,4 +1,4 @@
-"""A few kills of everybody; `scripts/nightly/kill_processes.py` does hundreds, also on S3 and under the lock."""
+"""A few kills of each process; `scripts/nightly/kill_processes.py` does hundreds, also on S3 and under the lock."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def test_an_index_as_large_as_the_threshold_goes_into_the_manifest(tmp_path: Pat
 
 
 def embedded_index(path: Path, threshold: str) -> bytes:
-    """Of a file with filters; empty if it lies beside the file, under its name."""
+    """The index in the manifest entry of a new file with filters; empty if the index is a file of its own."""
     context = make_table(path, COLUMNS, ["k"], options={**SMALL, "file-index.in-manifest-threshold": threshold})
     write(context, [row(0, 1)])
     (bucket,) = bucket_files(context, context.snapshots.latest()).values()

@@ -192,7 +192,8 @@ def _() -> Scenario:
 
 @planned("slow-writer-restart")
 def _() -> Scenario:
-    """The same, and what crashes is run again under its user and identifier, when its snapshot may have come back or expired."""
+    """Like `slow-writer`, but a job that crashed runs again as the same user with the same identifier, when its snapshot may have
+    come back or expired."""
     rivals = in_turn(writer("b", rows(1, 11), rows(1, 12), rows(1, 13), repeatable=True), expirer())
     jobs = (writer("a", rows(0, 1, value="a"), repeatable=True), rivals)
     made = Scenario("slow-writer-restart", jobs, faults=CRASHES, max_faults=1, max_restarts=1, files_vanish=True)

@@ -25,7 +25,7 @@ LIFTED = in_turn(
 )
 """A file at level 5, and one at level 4 whose key is marked in it."""
 LEVELS = in_turn(LIFTED, real_writer("third", rows(0, 2, 3, value="t"), rows(0, 1, kind=DELETE)))
-"""And two of level 0: one more change of a row, and a delete."""
+"""In addition two files of level 0: one more change of a row, and a delete."""
 FLAT = in_turn(real_writer("first", rows(0, 1, 2, 3)), real_compactor(), real_writer("second", rows(0, 2, 5, value="s")))
 
 BOTH = {**rows(0, 1, 2, 4, 5, 6), **rows(1, 0, 3, 7)}

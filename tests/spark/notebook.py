@@ -65,7 +65,7 @@ class Notebook:
         self.expected |= {n: (f"item-{n % 7}", n % 5) for n in range(11, 20, 2)}
 
     def upsert_frames(self) -> None:
-        """Of libraries without Spark; of equal keys the last wins, and pandas has floats where whole numbers are missing."""
+        """Write frames of pandas and polars. The last of equal keys wins; pandas has floats where whole numbers are missing."""
         self.table.write(pd.DataFrame({"id": [21, 21, 6000], "item": ["first", "last", None], "qty": [1.0, None, 5.0]}))
         items = polars.Series(["it's", "b"], dtype=polars.Enum(["it's", "b"]))
         self.table.write(polars.DataFrame({"qty": [7, None], "item": items, "id": [3, 6001]}))

@@ -134,7 +134,7 @@ def test_rows_of_later_partitions_win(session: SparkSession, table: Table) -> No
 
 
 def test_columns_are_checked_before_any_task_runs(session: SparkSession, table: Table) -> None:
-    """So that the only error is the one that says what is wrong."""
+    """The only error is the one about the columns."""
     never = session.range(1).selectExpr("if(id >= 0, raise_error('a task ran'), id) AS id", "'a' AS name")
     for rows, message in (
         (never.withColumn("extra", never.name), "the DataFrame: the table has no column 'extra'"),

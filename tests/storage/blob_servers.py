@@ -1,6 +1,6 @@
 """Google Cloud Storage and Azure's blob service as far as obstore asks for them: their HTTP dialects, over blobs in memory.
 
-They stand in for the real ones behind the proxy, whose fates are the same for all stores. Signatures are not looked at.
+They replace the real services. The proxy in front of them injects the same faults for all stores. Signatures are not checked.
 """
 
 from __future__ import annotations

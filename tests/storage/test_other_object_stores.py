@@ -34,7 +34,7 @@ SECRET = "c2VjcmV0LWFjY291bnQta2V5"
 
 @dataclass
 class Store:
-    """A store of one service behind a proxy: a server of the tests, or a program that others made."""
+    """A store of one service, accessed through a proxy: a server of the tests, or a third-party program."""
 
     scheme: str
     server: BlobServer | StoreProgram

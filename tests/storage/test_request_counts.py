@@ -39,7 +39,7 @@ def proxy(s3_server: S3Server) -> Iterator[S3Proxy]:
 
 @dataclass
 class Store:
-    """Commands on a table behind the proxy, each as in a process of its own."""
+    """Commands on a table that is accessed through the proxy, each as in a process of its own."""
 
     proxy: S3Proxy
     table: str
@@ -125,7 +125,7 @@ def test_the_trial_of_conditional_puts_is_made_once(store: Store) -> None:
 
 
 def test_a_plan_of_a_thousand_files(s3_server: S3Server, proxy: S3Proxy, store: Store) -> None:
-    """Of a table whose schema was read already: hint, snapshot, and the one after it, one manifest."""
+    """The schema has been read already. The requests are for the hint, its snapshot, the next snapshot and one manifest."""
     from paimon_cli.commit.committer import Committer
     from paimon_cli.commit.deduplication import fresh_identity
     from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
@@ -212,7 +212,7 @@ class TestDataFiles:
         assert len(proxy.requests) <= 15 and fetched <= 1.05 * of_100_mb.size / 8 + (64 << 10)
 
     def test_memory_of_100_mb(self, of_100_mb: BigFile) -> None:
-        """Of a process of its own, over what it held before."""
+        """The memory that the read adds to a process of its own."""
         program = (
             "import resource, sys, json\n"
             "from paimon_cli.api.table import Table\n"
