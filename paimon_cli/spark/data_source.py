@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from paimon_cli.datatypes.type_text import quoted_name
-from paimon_cli.jobs.spark.job import called_by_spark
+from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.spark.reading import check_types, read_partition, split_partitions
 from paimon_cli.spark.source_options import SourceOptions
 

@@ -32,8 +32,8 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.row_scan import RowScan
-from paimon_cli.jobs.spark.job import called_by_spark
-from paimon_cli.jobs.spark.session import send_package
+from paimon_cli.jobs.spark.submit import send_package
+from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.metadata.data_file_schema import INSERT, UPDATE_AFTER, VALUE_KIND
 from paimon_cli.read.scan_plan import Split
 from paimon_cli.spark.native_files import NativeFile, divided, read_columns

@@ -33,7 +33,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.spark.job import called_by_spark
+from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of
 from paimon_cli.jobs.write_job import commit_rows
 from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, plan_write

@@ -20,7 +20,7 @@ from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.jobs.row_scan import ROW_KIND
-from paimon_cli.jobs.spark.job import called_by_spark
+from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.read.time_travel import POSITION_OPTIONS, parse_moment
 from paimon_cli.spark.reading import check_types, read_partition, split_partitions
 from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceOptions

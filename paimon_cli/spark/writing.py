@@ -27,9 +27,9 @@ from paimon_cli.errors import UsageError
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Progress, phase
 from paimon_cli.jobs.spark.chunks import CHUNKS_SQL, end_marks, gathered, note_chunk, numbered_from_0
-from paimon_cli.jobs.spark.job import carrying_errors
-from paimon_cli.jobs.spark.session import send_package
 from paimon_cli.jobs.spark.session_engine import SessionEngine
+from paimon_cli.jobs.spark.submit import send_package
+from paimon_cli.jobs.spark.tasks import carrying_errors
 from paimon_cli.jobs.spark.write import Shuffle, Task, shuffle_of, write_on_spark
 from paimon_cli.spark.spark_types import arrow_timezone
 from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows, is_of_frame

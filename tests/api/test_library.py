@@ -458,6 +458,24 @@ def test_what_belongs_to_no_table() -> None:
     assert "python" in {found.subject for found in examine_installation()}
 
 
+class ConnectFrame:
+    """Like a DataFrame of Spark Connect, which has a column for every name."""
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return object()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return pa.table({"id": [7], "name": ["a"]}).__arrow_c_stream__(requested_schema)
+
+
+def test_data_that_has_every_attribute_is_read_as_arrow_data(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", columns=["id BIGINT NOT NULL", "name STRING"], primary_key="id")
+    assert table.write(ConnectFrame()).rows == 1
+    assert table.scan().to_arrow().to_pylist() == [{"id": 7, "name": "a"}]
+
+
 def test_polars_and_duckdb_read_and_write_every_type(tmp_path: Path) -> None:
     """What a scan gives them, and what they give back, is equal to the Arrow rows."""
     import duckdb

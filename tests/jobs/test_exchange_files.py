@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.jobs.spark.engine import scratch_directory
-from paimon_cli.jobs.spark.exchange_files import is_superseded, mark_failed
+from paimon_cli.jobs.spark.exchange_files import is_superseded, mark_failed, scratch_directory
 
 
 def test_only_readers_after_a_failed_one_work_in_vain(tmp_path: Path) -> None:

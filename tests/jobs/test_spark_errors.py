@@ -9,8 +9,8 @@ import traceback
 import pytest
 
 from paimon_cli.errors import Conflict, DamagedFile, FilesConflict, PaimonError, StorageUnavailable, UsageError
-from paimon_cli.jobs.spark import job
-from paimon_cli.jobs.spark.job import HIDES_TRACEBACK, called_by_spark, carrying_errors, explained
+from paimon_cli.jobs.spark import tasks
+from paimon_cli.jobs.spark.tasks import HIDES_TRACEBACK, called_by_spark, carrying_errors, explained
 
 JAVA_TRACE = """An error occurred while calling o9.collect.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed
@@ -90,7 +90,7 @@ def test_other_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_modules_are_spared_when_garbage_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "_modules_frozen", 0)
+    monkeypatch.setattr(tasks, "_modules_frozen", 0)
     gc.unfreeze()
     with called_by_spark():
         frozen = gc.get_freeze_count()

@@ -131,6 +131,13 @@ def _odd_ones_fail(number: int) -> int:
     return number
 
 
+def test_a_client_with_nothing_but_connect() -> None:
+    """The package `pyspark-client` has neither the classic part of PySpark nor py4j."""
+    lacking = "import sys; sys.modules['py4j'] = sys.modules['pyspark.core'] = None"
+    used = "import paimon_cli.jobs.spark.session_engine; from paimon_cli.spark import read, write, PaimonDataSource"
+    subprocess.run([sys.executable, "-c", f"{lacking}; {used}"], check=True)
+
+
 def test_a_server_that_is_not_there() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from pyspark import SparkContext
 from pyspark.accumulators import Accumulator
 
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
-from paimon_cli.jobs.spark.exchange_files import write_through_files
-from paimon_cli.jobs.spark.job import Reports, SparkJob, freeze_modules
+from paimon_cli.jobs.spark.exchange_files import exchange_directory, write_through_files
+from paimon_cli.jobs.spark.job import Reports, SparkJob
 from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spark
 from paimon_cli.jobs.spark.submit import is_local
+from paimon_cli.jobs.spark.tasks import MAX_PARTITIONS, freeze_modules, outcome_of
 from paimon_cli.jobs.spark.write import (
     WRITTEN,
     Shuffle,
@@ -26,7 +25,6 @@ from paimon_cli.jobs.spark.write import (
     write_on_spark,
     write_where_read,
 )
-from paimon_cli.storage.whole_file import ScratchDirectory
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -34,9 +32,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 Outcome = tuple[int, R | PaimonError]
 """The number of a task, and its result or error."""
-
-MAX_PARTITIONS = 1000
-"""Up to this number, each task gets its own Spark task (about 30 ms each)."""
 
 EXECUTOR_END_SECONDS = 1.0
 """How long to wait for the executors of a cluster, which stop without an acknowledgement."""
@@ -195,21 +190,3 @@ def _partition_task(
             reports.add([(number, outcome_of(function, task))])
 
     return run
-
-
-def outcome_of(function: Callable[[T], R], task: T) -> R | PaimonError:
-    try:
-        return function(task)
-    except PaimonError as error:
-        return error
-
-
-def exchange_directory(context: SparkContext) -> ScratchDirectory:
-    """A new directory for rows that tasks on this machine exchange, where Spark has its shuffles, too."""
-    return ScratchDirectory("exchange", scratch_directory(context.getConf().get("spark.local.dir", ""), os.environ))
-
-
-def scratch_directory(setting: str, environment: Mapping[str, str]) -> str | None:
-    """The first directory that Spark would use for shuffles, from its environment or `spark.local.dir`; None for the default."""
-    chosen = environment.get("SPARK_LOCAL_DIRS") or setting
-    return chosen.split(",")[0].strip() or None

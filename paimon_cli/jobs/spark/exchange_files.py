@@ -6,11 +6,13 @@ the positions in these files, so that Spark only runs tasks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paimon_cli.errors import PaimonError
 from paimon_cli.ingest.faults import Tally
@@ -18,8 +20,12 @@ from paimon_cli.jobs.engine import Engine, Progress, phase
 from paimon_cli.jobs.spark.chunks import Chunk, ChunkFile, IndexFiles, gathered
 from paimon_cli.jobs.spark.write import Shuffle
 from paimon_cli.metadata.data_file import BucketId, IndexFileMeta
+from paimon_cli.storage.whole_file import ScratchDirectory
 from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 FAILED = "failed-"
 """Prefix of marker files; the rest of the name is the number of a reader task that failed."""
@@ -98,3 +104,14 @@ def write_chunks(plan: WritePlan, chunks: list[Chunk]) -> Written:
             for rows in chunk.rows():
                 writer.write(rows)
         return writer.finish()
+
+
+def exchange_directory(context: SparkContext) -> ScratchDirectory:
+    """A new directory for rows that tasks on this machine exchange, where Spark has its shuffles, too."""
+    return ScratchDirectory("exchange", scratch_directory(context.getConf().get("spark.local.dir", ""), os.environ))
+
+
+def scratch_directory(setting: str, environment: Mapping[str, str]) -> str | None:
+    """The first directory that Spark would use for shuffles, from its environment or `spark.local.dir`; None for the default."""
+    chosen = environment.get("SPARK_LOCAL_DIRS") or setting
+    return chosen.split(",")[0].strip() or None

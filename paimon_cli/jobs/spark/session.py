@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -29,7 +28,7 @@ import paimon_cli
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.spark.java_runtime import JavaRuntime, find_java, user_cache
-from paimon_cli.jobs.spark.submit import WORKERS_PYTHON, is_local, runs_from_archive, write_package_archive
+from paimon_cli.jobs.spark.submit import WORKERS_PYTHON, WORKERS_PYTHON_VARIABLE, is_local, send_to_executors
 from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.whole_file import ScratchDirectory
 
@@ -77,38 +76,6 @@ def _is_whole(path: Path) -> bool:
             return file.read(len(NOT_YET)) > NOT_YET
     except OSError:
         return False
-
-
-WORKERS_PYTHON_VARIABLE = "PYSPARK_PYTHON"
-_SENT = "_paimon_cli_was_sent"
-"""Attribute that marks a context or Connect session that has the package."""
-
-
-def classic_context(session: SparkSession) -> SparkContext | None:
-    """The context of a session in this process; None over Spark Connect."""
-    return session.sparkContext if hasattr(session, "_jsparkSession") else None
-
-
-def send_package(session: SparkSession) -> None:
-    """Ship this package to the executors of a session, once."""
-    context = classic_context(session)
-    if context is not None:
-        send_to_executors(context)
-    elif not runs_from_archive() and not hasattr(session, _SENT):
-        with TemporaryDirectory() as directory:
-            session.addArtifacts(str(write_package_archive(Path(directory))), pyfile=True)
-        setattr(session, _SENT, True)
-
-
-def send_to_executors(context: SparkContext) -> None:
-    """Ship this package to the executors of a context, once. Local executors run the Python of this process instead."""
-    runs_here = is_local(str(context.master))
-    if WORKERS_PYTHON_VARIABLE not in os.environ:  # PySpark would use the first python3 on the path and ignore its own setting
-        context.pythonExec = context.getConf().get(WORKERS_PYTHON) or (sys.executable if runs_here else context.pythonExec)
-    if not runs_here and not runs_from_archive() and not hasattr(context, _SENT):
-        directory = ScratchDirectory("package")
-        context.addPyFile(str(write_package_archive(directory.path)))
-        setattr(context, _SENT, directory)  # keeps the directory: executors that start later fetch the file from it
 
 
 LOCAL_MASTER = "local[*]"

@@ -22,10 +22,9 @@ from pyspark.sql import functions as F
 
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, importing
 from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
-from paimon_cli.jobs.spark.engine import MAX_PARTITIONS, exchange_directory, outcome_of
-from paimon_cli.jobs.spark.job import explained, freeze_modules
-from paimon_cli.jobs.spark.session import classic_context, send_package
-from paimon_cli.jobs.spark.submit import is_local
+from paimon_cli.jobs.spark.exchange_files import exchange_directory
+from paimon_cli.jobs.spark.submit import classic_context, is_local, send_package
+from paimon_cli.jobs.spark.tasks import MAX_PARTITIONS, explained, freeze_modules, outcome_of
 from paimon_cli.jobs.spark.write import Task, chunks_of_splits, shuffle_of, write_on_spark, write_where_read
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan

@@ -14,11 +14,18 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import paimon_cli
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.spark.java_runtime import user_cache
 from paimon_cli.storage.injected import SystemRandom
+from paimon_cli.storage.whole_file import ScratchDirectory
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 EARLIEST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 ENTRY = "run_paimon_cli.py"
@@ -27,6 +34,7 @@ ENVIRONMENT, UNPACKED = "environment.tar.gz", "environment"
 """The archive of a Python environment, and the folder in the working directory of each process into which Spark unpacks it."""
 DRIVER_IN_CLUSTER = ("yarn", "k8s://")
 """Prefixes of masters that run the driver in the cluster by default."""
+WORKERS_PYTHON_VARIABLE = "PYSPARK_PYTHON"
 WORKERS_PYTHON, DRIVERS_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 DEPLOY_MODE, FILES = "spark.submit.deployMode", "spark.files"
 OWN_OPTIONS = {
@@ -37,6 +45,8 @@ OWN_OPTIONS = {
     FILES: "files",
 }
 """Settings that have an option of their own in `spark-submit`."""
+_SENT = "_paimon_cli_was_sent"
+"""Attribute that marks a context or Connect session that has the package."""
 
 
 def package_files(root: Path) -> list[Path]:
@@ -65,6 +75,33 @@ def write_package_archive(directory: Path) -> Path:
         draft.write_bytes(content)
         draft.rename(path)
     return path
+
+
+def classic_context(session: SparkSession) -> SparkContext | None:
+    """The context of a session in this process; None over Spark Connect."""
+    return session.sparkContext if hasattr(session, "_jsparkSession") else None
+
+
+def send_package(session: SparkSession) -> None:
+    """Ship this package to the executors of a session, once."""
+    context = classic_context(session)
+    if context is not None:
+        send_to_executors(context)
+    elif not runs_from_archive() and not hasattr(session, _SENT):
+        with TemporaryDirectory() as directory:
+            session.addArtifacts(str(write_package_archive(Path(directory))), pyfile=True)
+        setattr(session, _SENT, True)
+
+
+def send_to_executors(context: SparkContext) -> None:
+    """Ship this package to the executors of a context, once. Local executors run the Python of this process instead."""
+    runs_here = is_local(str(context.master))
+    if WORKERS_PYTHON_VARIABLE not in os.environ:  # PySpark would use the first python3 on the path and ignore its own setting
+        context.pythonExec = context.getConf().get(WORKERS_PYTHON) or (sys.executable if runs_here else context.pythonExec)
+    if not runs_here and not runs_from_archive() and not hasattr(context, _SENT):
+        directory = ScratchDirectory("package")
+        context.addPyFile(str(write_package_archive(directory.path)))
+        setattr(context, _SENT, directory)  # keeps the directory: executors that start later fetch the file from it
 
 
 def runs_from_archive() -> bool:

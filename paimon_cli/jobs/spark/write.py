@@ -37,7 +37,7 @@ from paimon_cli.jobs.spark.chunks import (
     pieces,
     sending,
 )
-from paimon_cli.jobs.spark.job import carrying_errors
+from paimon_cli.jobs.spark.tasks import carrying_errors
 from paimon_cli.write.routers import Routed, Router, with_buckets
 from paimon_cli.write.table_writer import TableWriter, Written, write_rows
 from paimon_cli.write.write_plan import Tallies, WritePlan
