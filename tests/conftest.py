@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +15,9 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from tests.jobs.spark_cluster import SparkCluster
 
+STARTUP = str(Path(__file__).parent / "startup")
+"""A directory for the Python path of child processes: see its `sitecustomize`."""
+
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored, and children inherit that
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # so has nohup
 
@@ -20,6 +25,11 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)  # so has nohup
 os.environ.update(COLUMNS="200", NO_COLOR="1", SPARK_LOCAL_IP="127.0.0.1", PYTHONHASHSEED="0")
 for name in [key for key in os.environ if key.startswith("PAIMON_")]:
     del os.environ[name]
+
+# Compiled modules are kept, and the hundreds of processes that tests start find them, as those of a user do.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+os.environ["PYTHONPATH"] = os.pathsep.join(path for path in (STARTUP, os.environ.get("PYTHONPATH", "")) if path)
 
 # A busy machine is no reason to fail. Which examples are tried is the same each time; at night others are searched for.
 settings.register_profile("night", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

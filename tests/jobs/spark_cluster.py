@@ -18,6 +18,8 @@ START_SECONDS = 150
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Tests are over before better compiled code pays."""
 SPARK_HOME = Path(pyspark.__file__).parent
+PACKAGE_HOME = Path(paimon_cli.__file__).parent.parent
+STARTUP = Path(__file__).parents[1] / "startup"
 
 
 def free_port() -> int:
@@ -43,7 +45,7 @@ class SparkCluster:
             "spark.executor.cores": "1",
             "spark.executor.memory": "512m",
             "spark.pyspark.python": sys.executable,
-            "spark.executorEnv.PYTHONPATH": str(Path(paimon_cli.__file__).parent.parent),  # as if an older version were installed
+            "spark.executorEnv.PYTHONPATH": f"{PACKAGE_HOME}{os.pathsep}{STARTUP}",  # as if an older version were installed
             "spark.executor.extraJavaOptions": QUICK_JVM,
             "spark.driver.extraJavaOptions": QUICK_JVM,
             "spark.shuffle.io.retryWait": "200ms",  # an executor that a test has killed does not come back
