@@ -14,8 +14,15 @@ from tests.faults.fault_kinds import Fault, Kind, forms
 from tests.faults.operations import OPERATIONS
 from tests.faults.runs import FaultRuns, Pairs, memory_runs
 
-EVERY_TIME = ("create", "write", "compact", "overwrite", "update", "alter", "expire", "tag", "fast-forward")
-IN_PART = ("write-after-rival", "compact-after-compaction", "write-inline-after-compaction")
+EVERY_TIME = ("create", "write", "alter", "expire", "tag", "fast-forward")
+IN_PART = (
+    "compact",
+    "overwrite",
+    "update",
+    "write-after-rival",
+    "compact-after-compaction",
+    "write-inline-after-compaction",
+)
 """The longest: of many calls of one name each meets a third of the faults, the next ones the others; at night it meets all."""
 AT_NIGHT = [pytest.param(name, marks=pytest.mark.nightly) for name in sorted(OPERATIONS.keys() - set(EVERY_TIME))]
 

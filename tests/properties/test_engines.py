@@ -22,8 +22,10 @@ from tests.properties.shapes import APPEND, ENGINES, random_changes, random_layo
 from tests.properties.trial import Trial
 
 STEPS_OF_A_TABLE = 40
-TABLES, MIN_STEPS = 47, 1500
-APPEND_TABLES, MIN_APPEND_STEPS = 14, 300
+TABLES, MIN_STEPS = 20, 600
+APPEND_TABLES, MIN_APPEND_STEPS = 10, 200
+AT_NIGHT = 10
+"""As many times the tables; `scripts/nightly/properties.py` makes a million steps without hypothesis."""
 SEEDS = st.integers(0, 1 << 30)
 STEPS_MADE: Counter[str] = Counter()
 
@@ -89,13 +91,14 @@ class EngineMachine(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(AT_NIGHT, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("engine", [*ENGINES, APPEND])
-def test_engines_beside_the_oracle(engine: str) -> None:
+def test_engines_beside_the_oracle(engine: str, times: int) -> None:
     machine = type(f"{engine}-machine", (EngineMachine,), {"engine": engine})
     STEPS_MADE[engine] = 0
     tables, least = (APPEND_TABLES, MIN_APPEND_STEPS) if engine == APPEND else (TABLES, MIN_STEPS)
     chosen = settings(
-        max_examples=tables,
+        max_examples=tables * times,
         stateful_step_count=STEPS_OF_A_TABLE,
         derandomize=True,
         database=None,
@@ -104,7 +107,7 @@ def test_engines_beside_the_oracle(engine: str) -> None:
     )
     run_state_machine_as_test(machine, settings=chosen)
     print(f"{engine}: {STEPS_MADE[engine]} steps")
-    assert STEPS_MADE[engine] >= least
+    assert STEPS_MADE[engine] >= least * times
 
 
 def _oldest_wins(self: Deduplicate, rows: Any) -> Any:

@@ -1,6 +1,7 @@
 """Three and four actors: all schedules with a bounded number of interruptions, and random ones with any number.
 
-Together at least 40,000 different schedules; `scripts/nightly/simulate.py` carries out a million.
+Together about ten thousand schedules; `scripts/nightly/simulate.py` carries out all with more interruptions, and a million at
+random.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from tests.simulation.scenarios import scenario
 
 BOUNDED = {
     "three-writers": (2, 3_900),
-    "writers-compactor": (3, 6_000),
-    "writer-compactors": (3, 5_500),
+    "writers-compactor": (2, 1_000),
+    "writer-compactors": (2, 850),
     "checked-writers-compactor": (1, 700),
-    "writer-compactor-expiry": (2, 15_000),
-    "checked-counter": (2, 2_100),
+    "writer-compactor-expiry": (1, 390),
+    "checked-counter": (1, 130),
 }
 """How often actors are interrupted at most, and at least how many schedules that gives: a search that shrinks is noticed."""
 
@@ -31,7 +32,7 @@ def test_all_schedules_with_few_interruptions(name: str) -> None:
     assert result.complete and result.schedules >= least
 
 
-@pytest.mark.parametrize(("name", "count"), [("writers-compactor", 3_700), ("three-writers", 5_000)])
+@pytest.mark.parametrize(("name", "count"), [("writers-compactor", 1_500), ("three-writers", 2_000)])
 def test_schedules_with_a_fault(name: str, count: int) -> None:
     result = explore(scenario(name), max_switches=1, max_schedules=count)
     assert not result.findings, explain(result.findings)
@@ -42,7 +43,7 @@ def test_schedules_with_a_fault(name: str, count: int) -> None:
     ("name", "count"),
     [
         ("writers-compactor-expiry", 500),
-        ("writer-compactor-expiry", 2_000),
+        ("writer-compactor-expiry", 1_000),
         ("checked-writers-compactor", 500),
         ("checked-counter", 300),
     ],
