@@ -77,6 +77,7 @@ class BackgroundWrites:
         with self._changed:
             if self._pool is None:
                 return False
+            self._forget_stored()
             self._begun[path] = size, self._pool.submit(write, *arguments)
             self._directories.add(os.path.dirname(path))
             unfinished = [(size, write) for size, write in self._begun.values() if not write.done()]
@@ -121,6 +122,9 @@ class BackgroundWrites:
         """The failures, after waiting for all writes that have begun. Successful ones are forgotten."""
         self.wait()
         with self._changed:
-            kept = self._begun.items()
-            self._begun = {path: begun for path, begun in kept if not (begun[1].done() and begun[1].exception() is None)}
+            self._forget_stored()
             return {path: write for path, (_, write) in self._begun.items() if write.done()}
+
+    def _forget_stored(self) -> None:
+        begun = self._begun.items()
+        self._begun = {path: (size, write) for path, (size, write) in begun if not write.done() or write.exception()}

@@ -147,6 +147,16 @@ def test_a_thread_outside_of_the_block_may_write_while_it_ends(tmp_path: Path, m
     assert {"other/file", "other"} <= set(synced[:published]), synced
 
 
+def test_a_block_remembers_only_the_files_that_are_not_stored_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of ten thousand files then costs as little as the first."""
+    monkeypatch.setattr(local_storage, "_MAX_UNSYNCED", 10)
+    storage, paths = LocalStorage(), [f"{tmp_path}/d/{number}" for number in range(200)]
+    with storage.overlapping_writes():
+        for path in paths:
+            storage.write_new(path, b"x")
+        assert sum(storage._syncs.unfinished(path) is not None for path in paths) <= 11
+
+
 def test_many_threads_write_within_one_block(tmp_path: Path) -> None:
     storage = LocalStorage()
 
