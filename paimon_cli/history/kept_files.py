@@ -1,6 +1,6 @@
-"""The caches that a process has of immutable files: facts about them in memory, and copies of their keys on local disk.
+"""The caches that a process has of immutable files: their content, facts about them, and copies of their keys on local disk.
 
-A service passes its caches from round to round, so that each round reads only new files.
+A service passes its caches of facts and copies from round to round, so that each round reads only new files.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from paimon_cli.storage.whole_file import ScratchDirectory
 
-FACT_BYTES, COPY_BYTES = 64 << 20, 4 << 30
+CONTENT_BYTES, FACT_BYTES, COPY_BYTES = 64 << 20, 64 << 20, 4 << 30
 
 
 class Cacheable(Protocol):
@@ -79,3 +80,41 @@ class KeptFiles:
             if self._scratch is None:
                 self._scratch = ScratchDirectory("keys")
         return self._scratch.path / name
+
+
+class KnownFiles:
+    """Caches the content of files. Each is read once, even if several threads need it at once. Pickled without content."""
+
+    def __init__(self, max_bytes: int = CONTENT_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._files: dict[str, Future[bytes]] = {}
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KnownFiles, (self._max_bytes,)
+
+    def content(self, path: str, read: Callable[[], bytes]) -> bytes:
+        """The content of a file, as returned by `read` at the first call. Errors are not cached."""
+        with self._lock:
+            known = self._files.get(path)
+            is_first = known is None
+            if known is None:
+                known = self._files[path] = Future()
+        if is_first:
+            self._read(path, read, known)
+        return known.result()
+
+    def _read(self, path: str, read: Callable[[], bytes], known: Future[bytes]) -> None:
+        try:
+            known.set_result(read())
+        except BaseException as failure:
+            with self._lock:
+                del self._files[path]
+            known.set_exception(failure)
+            return
+        with self._lock:
+            self._size += len(known.result())
+            while self._size > self._max_bytes and len(self._files) > 1:
+                oldest = next(name for name, file in self._files.items() if file.done())
+                self._size -= len(self._files.pop(oldest).result())

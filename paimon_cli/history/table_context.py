@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.errors import DamagedFile, NotSupported
-from paimon_cli.history.kept_files import KeptFiles
+from paimon_cli.history.kept_files import KeptFiles, KnownFiles
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.snapshots_and_schemas import SchemaHistory, SnapshotHistory
 from paimon_cli.history.tags_and_branches import BranchList, TagHistory
@@ -29,47 +27,6 @@ from paimon_cli.storage.storage_for_url import storage_for_url
 if TYPE_CHECKING:
     from paimon_cli.history.manifest_cache import ManifestCache
     from paimon_cli.metadata.data_file_schema import FileLayout
-
-_MAX_BYTES = 64 << 20
-
-
-class KnownFiles:
-    """Caches files. Each is read once, even if several threads need it at the same time. Pickled without contents."""
-
-    def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._files: dict[str, Future[bytes]] = {}
-        self._size = 0
-        self._lock = threading.Lock()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return KnownFiles, (self._max_bytes,)
-
-    def content(self, path: str, read: Callable[[], bytes]) -> bytes:
-        """The content of a file, as returned by `read` at the first call. Errors are not cached."""
-
-        with self._lock:
-            known = self._files.get(path)
-            is_first = known is None
-            if known is None:
-                known = self._files[path] = Future()
-        if is_first:
-            self._read(path, read, known)
-        return known.result()
-
-    def _read(self, path: str, read: Callable[[], bytes], known: Future[bytes]) -> None:
-        try:
-            known.set_result(read())
-        except BaseException as failure:
-            with self._lock:
-                del self._files[path]
-            known.set_exception(failure)
-            return
-        with self._lock:
-            self._size += len(known.result())
-            while self._size > self._max_bytes and len(self._files) > 1:
-                oldest = next(name for name, file in self._files.items() if file.done())
-                self._size -= len(self._files.pop(oldest).result())
 
 
 class TableHistory:

@@ -210,11 +210,13 @@ class _DurableFile(io.BufferedWriter):
 
 def _sync_file(path: str, descriptor: int) -> None:
     """Sync a file and close its descriptor."""
-    with errors_of(path):
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        with errors_of(path):
+            raise error
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

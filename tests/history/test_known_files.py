@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.history.table_context import KnownFiles
+from paimon_cli.history.kept_files import KnownFiles
 
 
 def test_threads_that_ask_at_once_read_once() -> None:
