@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -44,6 +45,17 @@ LONGEST_GROUPS = ("cluster", "spark", "s3")
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: tests of Spark, stores and processes wait much of their time."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Garbage collection leaves out modules and tests, half a million objects that are there until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
