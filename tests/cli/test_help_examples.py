@@ -16,6 +16,8 @@ from paimon_cli import Table
 from tests.cli.calling import Run
 from tests.cli.test_documented_commands import COMMANDS
 
+pytestmark = pytest.mark.xdist_group("examples")  # one directory for all of them
+
 NAMES = sorted(name for name, command in COMMANDS.items() if not command.hidden)
 EXAMPLE = re.compile(r"^paimon-cli .*$", re.MULTILINE)
 PARSED = re.compile(r"s3://|--watch|^paimon-cli (tui|demo|lab check|watch [^-]*$)")

@@ -15,6 +15,8 @@ from paimon_cli.errors import UsageError
 from paimon_cli.lab.case_catalog import BOTH, CASES, Case, run_case
 from paimon_cli.lab.story import Story
 
+pytestmark = pytest.mark.xdist_group("lab")  # they share stories
+
 HARMLESS = [case for case in CASES if case.anomaly == "none"]
 TWOFOLD = "snapshot-ordering"
 """A case that shows each table twice: what cures it is the option, not the check."""
