@@ -75,7 +75,7 @@ def _column_type(field: DataField) -> T.DataType:
     try:
         return spark_type(field.type)
     except NotSupported as error:
-        hint = "select other columns, for example columns=['id', 'name']"
+        hint = "leave it out: name the other columns in columns"
         if isinstance(field.type, TimestampType):
             zone = " WITH LOCAL TIME ZONE" if field.type.root == "TIMESTAMP_LTZ" else ""
             hint += f", or drop the digits: table.alter.alter_column('{field.name}', 'TIMESTAMP({MICROSECONDS}){zone}')"
