@@ -17,7 +17,7 @@ from tests.hostile.file_fuzzer import Specimen, fuzz, mutated
 from tests.hostile.specimens import all_specimens
 from tests.invariants.damaged_tables import keyed_table
 
-FILES = 8_200
+FILES = 20_500
 """Two million at night: scripts/nightly/fuzz_files.py."""
 UNNOTICED_PERCENT = {"snapshot": 15, "tag": 15, "schema": 5, "manifest list": 5, "manifest": 5, "index manifest": 5}
 """JSON and Avro have no checksums: at most this many damages of a kind may pass a decoder as other content."""
@@ -33,7 +33,7 @@ def test_decoders(specimens: list[Specimen]) -> None:
     assert len(kinds) >= 11, kinds
     figures = fuzz(specimens, FILES, seed=1)
     assert figures.failures == []
-    assert figures.files > 8_000 and figures.refused > figures.files // 4
+    assert figures.files > 20_000 and figures.refused > figures.files // 4
     for kind, limit in UNNOTICED_PERCENT.items():
         share = 100 * figures.changed.get(kind, 0) * len(specimens) / (FILES * sum(s.kind == kind for s in specimens))
         assert share <= limit, f"{kind}: {share:.1f} %"

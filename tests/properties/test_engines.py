@@ -22,8 +22,8 @@ from tests.properties.shapes import APPEND, ENGINES, random_changes, random_layo
 from tests.properties.trial import Trial
 
 STEPS_OF_A_TABLE = 40
-TABLES, MIN_STEPS = 20, 600
-APPEND_TABLES, MIN_APPEND_STEPS = 10, 200
+TABLES, MIN_STEPS = 47, 1500
+APPEND_TABLES, MIN_APPEND_STEPS = 14, 300
 AT_NIGHT = 10
 """As many times the tables; `scripts/nightly/properties.py` makes a million steps without hypothesis."""
 SEEDS = st.integers(0, 1 << 30)
