@@ -1,7 +1,7 @@
 """Three and four actors: all schedules with a bounded number of interruptions, and random ones with any number.
 
-Together at least 20,000 different schedules; `scripts/nightly/simulate.py` carries out all with more interruptions, and a million at
-random.
+Together at least 20,000 different schedules; `scripts/nightly/simulate.py` carries out all with more interruptions, and a
+million at random.
 """
 
 from __future__ import annotations
