@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import Storage
-from paimon_cli.storage.threads import in_parallel, together
+from paimon_cli.storage.threads import in_parallel, thread_pool, together
 
 if TYPE_CHECKING:  # these modules load numpy, which commands on snapshots do not need
     from paimon_cli.history.file_table import FileTable
@@ -142,7 +142,7 @@ class ManifestReader:
             for group in groups:
                 yield self._decoded_group(group, partitions)
             return
-        with ThreadPoolExecutor(self.threads) as fetching, ThreadPoolExecutor(1) as joining:
+        with thread_pool(self.threads) as fetching, thread_pool(1) as joining:
             fetched = deque([fetching.submit(self._named_content, meta) for meta in group] for group in groups)
             waiting: list[Future[OpenManifests]] = []
             while fetched:

@@ -10,8 +10,10 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future
 from typing import Any
+
+from paimon_cli.storage.threads import thread_pool
 
 _THREADS = 8
 
@@ -32,7 +34,7 @@ class BackgroundWrites:
         self._finish = finish
         self._changed = threading.Lock()
         self._blocks = 0
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: Executor | None = None
         self._begun: dict[str, tuple[int, Future[None]]] = {}
         """Size and outcome of each write, by path. Those that failed stay until no block is open."""
         self._directories: set[str] = set()
@@ -51,7 +53,7 @@ class BackgroundWrites:
         """
         with self._changed:
             self._blocks += 1
-            self._pool = self._pool or ThreadPoolExecutor(_THREADS, thread_name_prefix=f"paimon-cli-{self._name}")
+            self._pool = self._pool or thread_pool(_THREADS, self._name)
         try:
             yield
             if not self._raised or self._failures().keys() - self._raised:
@@ -82,7 +84,8 @@ class BackgroundWrites:
             self._directories.add(os.path.dirname(path))
             unfinished = [(size, write) for size, write in self._begun.values() if not write.done()]
         if sum(size for size, _ in unfinished) > self._limit:
-            wait([write for _, write in unfinished])
+            for _, write in unfinished:
+                write.exception()
         return True
 
     def finishes(self, directory: str) -> bool:
@@ -105,7 +108,8 @@ class BackgroundWrites:
 
     def wait(self) -> None:
         """Wait until all writes that have begun have finished or failed."""
-        wait([write for _, write in list(self._begun.values())])
+        for _, write in list(self._begun.values()):
+            write.exception()
 
     def _begin_to_finish(self) -> None:
         if self._pool is not None and self._finish is not None:

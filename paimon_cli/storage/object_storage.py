@@ -18,7 +18,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any, BinaryIO, cast
 
-import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, GenericError, PreconditionError
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
@@ -50,7 +49,7 @@ class ObjectStorage:
     def read_bytes(self, path: str) -> bytes:
         client, key = self._reached(path)
         with self._errors_of(path):
-            return bytes(obstore.get(client, key).bytes())
+            return bytes(client.get(key).bytes())
 
     def open_input(self, path: str) -> BinaryIO:
         return io.BufferedReader(RangedFile(partial(self.fetch_range, path), self.file_size(path)), READ_BYTES)
@@ -91,7 +90,7 @@ class ObjectStorage:
     def overwrite(self, path: str, data: bytes) -> None:
         client, key = self._reached(path)
         with self._errors_of(path):
-            obstore.put(client, key, data, use_multipart=False)
+            client.put(key, data, use_multipart=False)
 
     def exists(self, path: str) -> bool:
         try:
@@ -103,12 +102,12 @@ class ObjectStorage:
     def file_size(self, path: str) -> int:
         client, key = self._reached(path)
         with self._errors_of(path):
-            return int(obstore.head(client, key)["size"])
+            return int(client.head(key)["size"])
 
     def list_directory(self, path: str) -> list[FileStatus]:
         client, key = self._reached(path, is_directory=True)
         with self._errors_of(path):
-            listed = obstore.list_with_delimiter(client, key or None)
+            listed = client.list_with_delimiter(key or None)
         directories = (_directory(path, prefix) for prefix in listed["common_prefixes"])
         return [*directories, *(_file(path, entry) for entry in listed["objects"] if entry["path"] != key)]
 
@@ -116,7 +115,7 @@ class ObjectStorage:
         """See `storage.ListsInPages`: entries that appear in the first page of the objects below the directory."""
         client, key = self._reached(path, is_directory=True)
         with self._errors_of(path):
-            page = next(iter(obstore.list(client, key or None, chunk_size=_PAGE)), ())
+            page = next(iter(client.list(key or None, chunk_size=_PAGE)), ())
         found: dict[str, FileStatus] = {}
         for entry in page:
             name, _, below = entry["path"][len(key) + bool(key) :].partition("/")
@@ -127,21 +126,21 @@ class ObjectStorage:
     def delete(self, path: str) -> None:
         client, key = self._reached(path)
         with contextlib.suppress(FileNotFoundError), self._errors_of(path):
-            obstore.delete(client, key)
+            client.delete(key)
 
     def delete_directory(self, path: str) -> None:
         client, key = self._reached(path, is_directory=True)
         with self._errors_of(path):
-            for page in obstore.list(client, key or None, chunk_size=_PAGE):
+            for page in client.list(key or None, chunk_size=_PAGE):
                 with contextlib.suppress(FileNotFoundError):  # another job deleted some of them first
-                    obstore.delete(client, [entry["path"] for entry in page])
+                    client.delete([entry["path"] for entry in page])
 
     def _put_once(self, path: str, data: bytes) -> PutOutcome:
         """Send one conditional put. EXISTS may also mean a conflict of two concurrent writers."""
         client, key = self._reached(path, once=True)
         errors = self._errors_of(path)
         try:
-            obstore.put(client, key, data, mode="create", use_multipart=False)
+            client.put(key, data, mode="create", use_multipart=False)
         except (AlreadyExistsError, PreconditionError):
             return PutOutcome.EXISTS
         except GenericError as error:
@@ -160,7 +159,7 @@ class ObjectStorage:
         """Read the bytes from `start` to `end` (exclusive) with one request."""
         client, key = self._reached(path)
         with self._errors_of(path):
-            found = memoryview(obstore.get_range(client, key, start=start, end=end))
+            found = memoryview(client.get_range(key, start=start, end=end))
         if len(found) != end - start:
             raise StorageUnavailable(f"the store returned {len(found)} bytes of {path}", f"{end - start} bytes were requested")
         return found
@@ -300,7 +299,7 @@ class _PartSender:
 
     def _run(self) -> None:
         try:
-            obstore.put(self._client, self._key, self._parts(), chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+            self._client.put(self._key, self._parts(), chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
         except BaseException as failure:  # raised again in the thread of the writer
             with self._changed:
                 self._failure = failure

@@ -22,6 +22,8 @@ from paimon_cli.storage.object_storage import ObjectStorage, ObjectUpload
 from paimon_cli.storage.ranged_file import WHOLE_BYTES, RangedFile, fetching_threads
 from paimon_cli.storage.storage import FileStatus, PutOutcome, WrappedStorage
 
+UPLOADS = "send"
+"""The purpose of the pool of uploads."""
 _MAX_SENT = 64 << 20
 """Limit for uploads in progress."""
 _MAX_FETCHED = 32 << 20
@@ -38,7 +40,7 @@ class OverlappedStorage(WrappedStorage):
 
     def __init__(self, inner: ObjectStorage) -> None:
         super().__init__(inner)
-        self._uploads = BackgroundWrites("send", _MAX_SENT)
+        self._uploads = BackgroundWrites(UPLOADS, _MAX_SENT)
         self._changed = threading.Lock()
         self._fetched: dict[str, tuple[int, Future[memoryview]]] = {}
 

@@ -14,8 +14,10 @@ import sys
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from itertools import pairwise
+
+from paimon_cli.storage.threads import THREADS, concurrency, thread_pool
 
 Range = tuple[int, int]
 """Byte range [start, end)."""
@@ -35,6 +37,8 @@ WHOLE_BYTES = 1 << 20
 READ_BYTES = 256 << 10
 """Minimum size of a read that was not announced."""
 _FETCH_THREADS = 16
+FETCHES = "fetch"
+"""The purpose of the pool of range requests."""
 
 
 def pieces_of(ranges: Iterable[Range], hole: int = HOLE_BYTES, most: int = PIECE_BYTES) -> list[Range]:
@@ -224,11 +228,11 @@ def _planned(ranges: list[Range], group: int) -> list[_Piece]:
     return found
 
 
-def fetching_threads() -> ThreadPoolExecutor:
-    """The thread pool of this process for range requests."""
-    return _threads(os.getpid())
+def fetching_threads() -> Executor:
+    """The pool for range requests: one for the process, unless they do not run in threads."""
+    return _threads(os.getpid()) if concurrency() is THREADS else thread_pool(_FETCH_THREADS, FETCHES)
 
 
 @functools.lru_cache(maxsize=1)
-def _threads(process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_FETCH_THREADS, thread_name_prefix="paimon-cli-fetch")
+def _threads(process: int) -> Executor:
+    return thread_pool(_FETCH_THREADS, FETCHES)

@@ -1,6 +1,8 @@
 """Threads: parallel calls, prefetched results, and batches that are read ahead of their use.
 
 Arrow releases Python's global lock while it decodes and merges, so a thread that reads ahead can use a second core.
+
+Concurrent requests to a store run in pools of the current `Concurrency`, which a simulation replaces to decide their order.
 """
 
 from __future__ import annotations
@@ -10,7 +12,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from itertools import islice
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
@@ -22,12 +27,46 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+@dataclass(frozen=True)
+class Concurrency:
+    """How concurrent requests run. `new_pool` takes the number of threads and the name of their purpose; `seconds` is a clock that
+    never goes back.
+    """
+
+    new_pool: Callable[[int, str], Executor] = ThreadPoolExecutor
+    seconds: Callable[[], float] = time.monotonic
+
+
+THREADS = Concurrency()
+_current: ContextVar[Concurrency] = ContextVar("concurrency", default=THREADS)
+
+
+def concurrency() -> Concurrency:
+    """How the concurrent requests of this context run; new threads start with `THREADS`."""
+    return _current.get()
+
+
+@contextmanager
+def running_by(concurrency: Concurrency) -> Iterator[None]:
+    """A context whose concurrent requests run in another way."""
+    before = _current.set(concurrency)
+    try:
+        yield
+    finally:
+        _current.reset(before)
+
+
+def thread_pool(threads: int, purpose: str = "") -> Executor:
+    """A new pool for concurrent requests."""
+    return concurrency().new_pool(threads, purpose and f"paimon-cli-{purpose}")
+
+
 def in_parallel(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
     """Like `map`, but with up to `threads` concurrent calls, for functions that wait for a store. Keeps the order of `items`."""
     if threads < 2:
         yield from map(function, items)
         return
-    with ThreadPoolExecutor(threads) as pool:
+    with thread_pool(threads) as pool:
         remaining = iter(items)
         while portion := list(islice(remaining, PORTION)):
             yield from pool.map(function, portion)
@@ -52,7 +91,7 @@ def map_ahead(function: Callable[[T], R], items: Iterable[T], threads: int) -> G
 
 def together(calls: Sequence[Callable[[], R]]) -> list[R]:
     """Run all calls concurrently and return their results in order. If some fail, the first error is raised once all ended."""
-    with ThreadPoolExecutor(len(calls)) as pool:
+    with thread_pool(len(calls)) as pool:
         futures = [pool.submit(call) for call in calls]
     return [future.result() for future in futures]
 
@@ -72,14 +111,14 @@ class Ahead(Generic[R]):
 
     def begin(self, call: Callable[[], R]) -> None:
         """Run `call` in a thread; `take` returns its result."""
-        pool = ThreadPoolExecutor(1)
-        self._begun = time.monotonic(), pool.submit(call)
+        pool = thread_pool(1)
+        self._begun = concurrency().seconds(), pool.submit(call)
         pool.shutdown(wait=False)
 
     def take(self, call: Callable[[], R]) -> R:
         """The result of `begin` if there is a fresh one, otherwise that of `call`."""
         begun, self._begun = self._begun, None
-        if begun is None or time.monotonic() > begun[0] + self._fresh_seconds:
+        if begun is None or concurrency().seconds() > begun[0] + self._fresh_seconds:
             return call()
         return begun[1].result()
 
