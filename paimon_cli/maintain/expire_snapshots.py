@@ -178,18 +178,18 @@ def _current_protections(context: TableContext) -> Protections:
 
 
 def _delete_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
-    """Delete the snapshot files. If changelogs outlive snapshots, each snapshot becomes a long-lived changelog first."""
+    """Delete the snapshot files. If changelogs outlive snapshots, each snapshot becomes a long-lived changelog first.
+
+    They are deleted one by one, oldest first: a slow writer takes the snapshot before its own as a sign that its own has not
+    expired (`snapshot_publish`), and a gap would make readers take the older snapshots for resurrected ones.
+    """
     storage, layout = context.storage, context.layout
     for number in sorted({*plan.resurrected} & {*context.snapshots.resurrected_ids()}):
         storage.delete(layout.snapshot(number))
-
-    def delete_snapshot(snapshot: Snapshot) -> None:
+    for snapshot in plan.snapshots:
         if context.options.changelogs_outlive_snapshots:
             storage.overwrite(layout.changelog(snapshot.id), snapshot.to_json().encode())
         storage.delete(layout.snapshot(snapshot.id))
-
-    for _ in in_parallel(delete_snapshot, plan.snapshots, context.read_threads):
-        continue
     if context.options.changelogs_outlive_snapshots and plan.snapshots:
         storage.overwrite(layout.latest_changelog_hint, str(plan.snapshots[-1].id).encode())
     if plan.snapshots:

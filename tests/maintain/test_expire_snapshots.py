@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import DamagedFile
+from paimon_cli.errors import DamagedFile, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.check import check_table
@@ -66,6 +66,22 @@ def test_a_hint_that_cannot_be_written_leaves_no_orphans(tmp_path: Path) -> None
     assert summary.snapshots == (1, 2, 3, 4) and summary.data_files == 4
     assert context.snapshots.ids() == [5] and context.snapshots.earliest_id() == 5
     assert files_of(context) == named_files(context)
+
+
+def test_snapshots_are_deleted_oldest_first_and_not_after_a_failure(tmp_path: Path) -> None:
+    """A commit is in the history if the snapshot before it exists, so a number must not expire before those below it."""
+
+    class FailingStorage(LocalStorage):
+        def delete(self, path: str) -> None:
+            if path.endswith("snapshot-2"):
+                raise StorageUnavailable("the delete failed", "on purpose")
+            super().delete(path)
+
+    context = table_of_five(tmp_path)
+    with pytest.raises(StorageUnavailable):
+        expire_snapshots(TableContext.open(context.url, storage=FailingStorage()), KEEP_ONE)
+    assert context.snapshots.ids() == [2, 3, 4, 5]
+    assert expire_snapshots(context, KEEP_ONE).snapshots == (2, 3, 4)
 
 
 def test_upgraded_files_stay(tmp_path: Path) -> None:
