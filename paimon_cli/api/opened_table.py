@@ -148,7 +148,11 @@ class OpenedTable:
             check_options_of_call(opened.schemas.latest().options, opened.options, opened.snapshots.latest_id() is not None)
 
     def check_commit(self) -> None:
-        """Check the call and the storage, once before the first commit. Raises `Refused` if no safe commit is possible."""
+        """Check the call and the storage, once before the first commit. Raises `Refused` if no safe commit is possible.
+
+        The newest snapshot is fetched meanwhile, for the plan of the same call only.
+        """
+        self.catalog_table.snapshots.forget_fetched()
         if self._may_commit:
             return
         self.check_call()

@@ -53,6 +53,10 @@ class SnapshotHistory:
         if self.storage.is_remote:
             self._latest_ahead.begin(self._find_latest)
 
+    def forget_fetched(self) -> None:
+        """Forget what `fetch_latest` has read, so that no later plan misses a commit that this process makes in the meantime."""
+        self._latest_ahead.drop()
+
     def last_seen(self) -> Snapshot | None:
         """The newest snapshot that was read or published through this object, or None; on object stores only. A commit builds
         on it, and its put fails if the snapshot is outdated.
@@ -88,11 +92,17 @@ class SnapshotHistory:
         return self.remembered(self._find_latest())
 
     def latest_to_plan(self) -> Snapshot | None:
-        """The newest snapshot, or one that `fetch_latest` read a moment ago: a plan may be outdated at any time anyway."""
+        """The newest snapshot, or one that `fetch_latest` read a moment ago, if none was read or published since. A plan may be
+        outdated at any time anyway.
+        """
         return self.remembered(self._latest_ahead.take(self._find_latest) if self.storage.is_remote else self._find_latest())
 
     def remembered(self, found: Snapshot | None) -> Snapshot | None:
-        """`found`, which was read or published a moment ago, and which `last_seen` will return."""
+        """`found`, which was read or published a moment ago, and which `last_seen` will return.
+
+        One that was fetched ahead is forgotten, because it may be older.
+        """
+        self.forget_fetched()
         self._seen[:] = [] if found is None else [found]
         return found
 

@@ -29,8 +29,8 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Concurrency:
-    """How concurrent requests run. `new_pool` takes the number of threads and the name of their purpose; `seconds` is a clock that
-    never goes back.
+    """How concurrent requests run. `new_pool` takes the number of threads and the name of their purpose; `seconds` is a
+    clock that never goes back.
     """
 
     new_pool: Callable[[int, str], Executor] = ThreadPoolExecutor
@@ -114,6 +114,10 @@ class Ahead(Generic[R]):
         pool = thread_pool(1)
         self._begun = concurrency().seconds(), pool.submit(call)
         pool.shutdown(wait=False)
+
+    def drop(self) -> None:
+        """Forget the result of `begin`."""
+        self._begun = None
 
     def take(self, call: Callable[[], R]) -> R:
         """The result of `begin` if there is a fresh one, otherwise that of `call`."""

@@ -22,6 +22,7 @@ from paimon_cli.api.inspection import examine_installation, simulate
 from paimon_cli.api.integrity import invariants
 from paimon_cli.errors import BadInput, NotFound, Refused, UsageError
 from paimon_cli.jobs.write_job import WriteSummary
+from paimon_cli.storage.local_storage import LocalStorage
 from tests.api.test_examples import example_table
 from tests.goldens import golden_table
 
@@ -48,6 +49,16 @@ table.scan(limit=1).to_batches()
 assert "pyarrow" in sys.modules and "pyspark" not in sys.modules and "pandas" not in sys.modules
 """
     run_python(program)
+
+
+def test_a_write_plans_on_the_commit_that_the_same_object_made_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On object stores the first call fetches the newest snapshot ahead. `update` does not use it, and the next write must not."""
+    url = example_table(tmp_path).catalog_table.url
+    monkeypatch.setattr(LocalStorage, "is_remote", True)
+    table = Table.open(url)
+    table.update("name = 'updated'", where="id > 0")
+    table.write(pa.table({"id": [3], "name": ["written"], "price": [0.0]}))
+    assert table.scan(["id", "name"]).to_arrow().to_pydict() == {"id": [1, 2, 3], "name": ["updated", "updated", "written"]}
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
