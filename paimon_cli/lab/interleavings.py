@@ -158,7 +158,7 @@ def _explored(request: CheckRequest, scenario: Scenario, should_continue: Should
             scenario,
             max_schedules=request.schedules,
             max_switches=depth,
-            private_crashes=request.faults > 0,
+            private_faults=request.faults > 0,
             max_findings=request.finds,
             should_continue=should_continue,
         )

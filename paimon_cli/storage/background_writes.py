@@ -84,8 +84,8 @@ class BackgroundWrites:
             self._directories.add(os.path.dirname(path))
             unfinished = [(size, write) for size, write in self._begun.values() if not write.done()]
         if sum(size for size, _ in unfinished) > self._limit:
-            for _, write in unfinished:
-                write.exception()
+            for _, begun in unfinished:
+                begun.exception()
         return True
 
     def finishes(self, directory: str) -> bool:

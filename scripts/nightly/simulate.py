@@ -27,7 +27,7 @@ from scripts.nightly.pool import each
 from tests.simulation import append_scenarios, kind_scenarios, vector_scenarios
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.quick_metadata import quick_metadata
-from tests.simulation.scenarios import scenario
+from tests.simulation.scenarios import ON_STORES, scenario
 
 RESULTS = Path("build/simulate.jsonl")
 CHUNK = 2_000
@@ -91,7 +91,7 @@ class Done:
     cpu_seconds: float
 
 
-def tasks(schedules: int, vector_schedules: int, kind_schedules: int, seed: int) -> Iterator[Task]:
+def tasks(schedules: int, vector_schedules: int, kind_schedules: int, store_schedules: int, seed: int) -> Iterator[Task]:
     for name in TWO_ACTORS:
         yield Task("simulation: two actors, complete", name)
     for name in vector_scenarios.TWO_ACTORS:
@@ -105,6 +105,8 @@ def tasks(schedules: int, vector_schedules: int, kind_schedules: int, seed: int)
         yield Task("simulation: bounded interruptions", name, switches=switches, faults=0)
     for mutation in MUTATIONS:
         yield Task("simulation: planted bugs", mutation.name)
+    for name in ON_STORES:
+        yield Task("object stores: one interruption", name, switches=1)
     for number in range(10):
         yield Task("simulation: same schedule twice", seed=seed + number, schedules=1_000)
     for number in range(0, schedules, CHUNK):
@@ -113,6 +115,7 @@ def tasks(schedules: int, vector_schedules: int, kind_schedules: int, seed: int)
     for measure, names, count in (
         ("vectors and changelogs", vector_scenarios.MANY_ACTORS, vector_schedules),
         ("kinds of buckets", append_scenarios.MANY_ACTORS + kind_scenarios.MANY_ACTORS, kind_schedules),
+        ("object stores", ON_STORES, store_schedules),
     ):
         for number in range(0, count, CHUNK):
             name = names[number // CHUNK % len(names)]
@@ -132,7 +135,7 @@ def carry_out(task: Task) -> Done:
             chosen = scenario(task.scenario)
             chosen = chosen if task.faults is None else replace(chosen, max_faults=task.faults)
             if task.schedules is None:
-                result = explore(chosen, private_crashes=True, max_switches=task.switches)
+                result = explore(chosen, private_faults=True, max_switches=task.switches)
             else:
                 result = sample(chosen, task.schedules, task.seed, on_end=lambda run: digests.append(_digest(str(run))))
     return Done(task, result, tuple(digests), time.process_time() - begun)
@@ -146,7 +149,8 @@ def find_planted(name: str) -> Result:
     """Search for a planted bug. If it is not found, the search counts as incomplete."""
     mutation = next(m for m in MUTATIONS if m.name == name)
     with mutation.plant():
-        result = explore(scenario(mutation.scenario), max_schedules=20_000, max_switches=mutation.max_switches)
+        chosen = scenario(mutation.scenario)
+        result = explore(chosen, max_schedules=20_000, max_switches=mutation.max_switches, private_faults=chosen.is_remote)
     result.complete, result.findings = bool(result.findings), []
     return result
 
@@ -230,11 +234,12 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=1_002_000, help="random schedules of three and four actors")
     parser.add_argument("--vector-schedules", type=int, default=1_000_000, help="of tables with vectors and changelogs")
     parser.add_argument("--kind-schedules", type=int, default=100_000, help="of append, postponed and dynamic tables")
+    parser.add_argument("--store-schedules", type=int, default=300_000, help="of all these on an object store")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="measures whose name contains this word")
     arguments = parser.parse_args()
-    counts = arguments.schedules, arguments.vector_schedules, arguments.kind_schedules
+    counts = arguments.schedules, arguments.vector_schedules, arguments.kind_schedules, arguments.store_schedules
     chosen = [task for task in tasks(*counts, arguments.seed) if arguments.only in task.measure]
     _, wrong, odd = collect(chosen, arguments.jobs, keep)
     for line in (*wrong, *odd):

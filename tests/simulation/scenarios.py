@@ -21,7 +21,7 @@ from paimon_cli.lab.simulation.real_jobs import real_compactor, real_incrementer
 from paimon_cli.lab.simulation.run import after
 from paimon_cli.lab.simulation.scenario import Scenario
 from paimon_cli.lab.simulation.schedule import CRASH, LOST_ANSWER
-from tests.simulation import append_scenarios, kind_scenarios, vector_scenarios
+from tests.simulation import append_scenarios, kind_scenarios, store_scenarios, vector_scenarios
 from tests.simulation.named_scenarios import ALL_FAULTS, CHECKED, CRASHES, names, planned, scenario
 from tests.simulation.upgrader import upgrader
 
@@ -332,3 +332,9 @@ def _() -> Scenario:
     jobs = tuple(read_modify_write(name, 0, 1) for name in "ab")
     made = Scenario("lost-update", jobs, tolerates=frozenset({"PV023"}))
     return after(made, (writer("zero", rows(0, 1, value="0")),))
+
+
+ANOMALIES = frozenset({"lost-update", "merge-disorder", "merge-disorder-seen-by-readers"})
+"""Scenarios in which violations are wanted."""
+_ON_STORES_ALREADY = frozenset(store_scenarios.OF_STORES_ONLY)
+ON_STORES = store_scenarios.on_object_stores([name for name in names() if name not in ANOMALIES | _ON_STORES_ALREADY])

@@ -21,7 +21,7 @@ FEW = 20
 
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.nightly) for name in SLOW)])
 def test_every_order_with_a_fault_at_every_call(name: str) -> None:
-    result = explore(scenario(name), private_crashes=True)
+    result = explore(scenario(name), private_faults=True)
     assert not result.findings, explain(result.findings)
     assert result.complete and result.states > 400
 

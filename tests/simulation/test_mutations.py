@@ -26,7 +26,12 @@ def test_there_are_enough() -> None:
 def test_found(mutation: Mutation) -> None:
     planned = scenario(mutation.scenario)  # set up by the shipped code
     with mutation.plant():
-        result = explore(planned, max_schedules=MAX_SCHEDULES, max_switches=mutation.max_switches)
+        result = explore(
+            planned,
+            max_schedules=MAX_SCHEDULES,
+            max_switches=mutation.max_switches,
+            private_faults=planned.is_remote,
+        )
         assert result.findings, f"not found in {result.schedules} schedules"
         assert not WRONGLY_PLANTED.search(str(result.findings[0])), result.findings[0]
         schedule = parse_schedule(result.findings[0].schedule)

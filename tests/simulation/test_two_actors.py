@@ -27,7 +27,7 @@ ORPHANS = ["writer-orphans", "compactor-orphans", "expiry-orphans"]
 @pytest.mark.parametrize("name", COMPLETE)
 def test_every_order_with_a_crash_at_every_call(name: str) -> None:
     """Crashes also between the calls that the other actor cannot notice."""
-    result = explore(scenario(name), private_crashes=True)
+    result = explore(scenario(name), private_faults=True)
     assert not result.findings, explain(result.findings)
     assert result.complete and result.ended > 1 and result.states > 200
 
@@ -42,7 +42,7 @@ def test_cleaning_of_orphans_beside_an_expiry() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ORPHANS)
 def test_cleaning_of_orphans_in_every_order(name: str) -> None:
-    result = explore(scenario(name), private_crashes=True)
+    result = explore(scenario(name), private_faults=True)
     assert not result.findings, explain(result.findings)
     assert result.complete
 
@@ -56,7 +56,7 @@ def test_every_order_on_tables_with_other_options(name: str) -> None:
 
 def test_crashed_jobs_that_are_run_again_commit_once() -> None:
     """One crash anywhere, then the same commit user and identifier again; with one interruption."""
-    result = explore(scenario("writer-writer-restart"), private_crashes=True, max_switches=1)
+    result = explore(scenario("writer-writer-restart"), private_faults=True, max_switches=1)
     assert not result.findings, explain(result.findings)
     assert result.complete
 

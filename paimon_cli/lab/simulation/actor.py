@@ -8,19 +8,19 @@ from typing import Any
 from greenlet import getcurrent, greenlet
 
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER
-from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotFound, StorageUnavailable
+from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotFound, PartialSuccess, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.version import Version
-from paimon_cli.jobs.compact_job import run_compact
+from paimon_cli.jobs.compact_job import CompactSummary, run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
-from paimon_cli.jobs.engine import NoProgress
-from paimon_cli.jobs.write_job import run_write
+from paimon_cli.jobs.engine import Engine, NoProgress
+from paimon_cli.jobs.write_job import WriteSummary, run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED, UNKNOWN
 from paimon_cli.lab.simulation.paper_files import INSERT, BucketRows, PaperEngine, merged, paper_rows
 from paimon_cli.lab.simulation.scenario import LOCK, PUT_IF_ABSENT, Scenario
-from paimon_cli.lab.simulation.schedule import OUTAGE, REFUSAL
+from paimon_cli.lab.simulation.schedule import FAILURE, LOST_CHANGE, OUTAGE, REFUSAL
 from paimon_cli.lab.simulation.script import Call, Line, Report, count_lines
 from paimon_cli.lab.simulation.sim_lock import SimulatedLock, UnprovenStorage
 from paimon_cli.lab.simulation.sim_storage import SimDisk, SimStorage
@@ -31,11 +31,14 @@ from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
 from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.threads import THREADS, Concurrency, running_by
 
 Job = Callable[["Actor"], None]
 """All work of an actor on `actor.context`; it reports the outcomes of its commits to `actor.oracle`."""
 
 BEGIN_MILLIS = 1_700_000_000_000
+REMOTE_THREADS = 2
+"""The number of concurrent reads of metadata on an object store; more change nothing in the order of requests."""
 SKEW_MILLIS = 5_000
 """The difference between the clocks of two actors, so that the order of timestamps is not the order of events."""
 
@@ -53,11 +56,13 @@ class Actor:
         self.number = number
         self.oracle = Reports()
         self.had_outage = False
+        self._may_commit = False
         self._is_discarded = False
         clock, random = ActorClock(number), ActorRandom(scenario.first_name + number, life)
         storage = self._storage(clock, random)
+        threads = REMOTE_THREADS if scenario.is_remote else 1
         self.context = TableContext(
-            scenario.layout.root, storage, scenario.schema, scenario.options, clock, random, read_threads=1
+            scenario.layout.root, storage, scenario.schema, scenario.options, clock, random, read_threads=threads
         )
         self._greenlet = greenlet(self._live)
         first = self._greenlet.switch()
@@ -67,26 +72,50 @@ class Actor:
             self._replay_to(first, line)
 
     def _storage(self, clock: ActorClock, random: ActorRandom) -> Storage:
-        storage, root = SimStorage(self._ask), self.scenario.layout.root
+        storage, root = self._store(), self.scenario.layout.root
         if self.scenario.store == PUT_IF_ABSENT:
             return storage
         lock = SimulatedLock(self._ask, root, clock, random) if self.scenario.store == LOCK else None
         return UnprovenStorage(storage, root, lock, allow_unsafe_commit=lock is None, random=random)
 
+    def _store(self) -> Storage:
+        if not self.scenario.is_remote:
+            return SimStorage(self._ask)
+        from paimon_cli.lab.simulation.sim_objects import object_storage  # needs obstore, which is optional
+
+        return object_storage(self.scenario.layout, self._ask)
+
+    def _concurrency(self) -> Concurrency:
+        if not self.scenario.is_remote:
+            return THREADS
+        from paimon_cli.lab.simulation.requests_in_turn import IN_TURN
+
+        return IN_TURN
+
     def _live(self) -> None:
         try:
-            self.scenario.jobs[self.number](self)
+            with running_by(self._concurrency()):
+                self.context.snapshots.fetch_hint()
+                self.scenario.jobs[self.number](self)
         except Discarded:
             return
         except Exception as error:
-            self.oracle.failed(self.number, error)
+            if not (self.had_outage and isinstance(error, StorageUnavailable)):
+                self.oracle.failed(self.number, error)
+
+    def check_commit(self) -> None:
+        """Fetch the newest snapshot ahead of the first job, as `OpenedTable.check_commit` does."""
+        self.context.snapshots.forget_fetched()
+        if not self._may_commit:
+            self._may_commit = True
+            self.context.snapshots.fetch_latest()
 
     def _ask(self, call: Call) -> Any:
         """Called by the actor's storage: wait for the answer."""
         if self._is_discarded:
             raise Discarded
         answer = getcurrent().parent.switch(call)
-        self.had_outage = self.had_outage or answer in (OUTAGE, REFUSAL)
+        self.had_outage = self.had_outage or answer in (OUTAGE, REFUSAL, FAILURE, LOST_CHANGE)
         return answer
 
     def _replay_to(self, first: Call | None, line: Line) -> None:
@@ -139,6 +168,15 @@ class Reports:
 
     def gave_up(self, number: int) -> None:
         self._made.append(Report("gave_up", (number,)))
+
+    def began(self, number: int) -> None:
+        self._made.append(Report("began", (number,)))
+
+    def lost_compaction(self, number: int, why: str) -> None:
+        self._made.append(Report("lost_compaction", (number, why)))
+
+    def left_files(self, number: int) -> None:
+        self._made.append(Report("left_files", (number,)))
 
     def failed(self, number: int, error: BaseException) -> None:
         self._made.append(Report("failed", (number, error)))
@@ -217,8 +255,8 @@ def write(actor: Actor, batch: BucketRows, request: WriteRequest) -> str:
     """Run `write`; returns its outcome."""
     user, identifier = str(request.commit_user), request.commit_id or BATCH_IDENTIFIER
 
-    def job() -> None:
-        run_write(actor.context, request, PaperEngine(batch), NoProgress())
+    def job() -> WriteSummary:
+        return run_write(actor.context, request, PaperEngine(batch), NoProgress())
 
     return run_and_report(actor, user, batch, job, identifier=identifier, overwrites=request.overwrite)
 
@@ -243,26 +281,42 @@ def compactor(strategy: str = "full", buckets: tuple[int, ...] = ()) -> Job:
     """Runs `compact`, which makes a new plan after a conflict."""
 
     def run(actor: Actor) -> None:
-        request = CompactRequest(strategy=strategy, buckets=buckets)
-        end_of(actor, lambda: run_compact(actor.context, request, PaperEngine(), NoProgress()))
+        compact(actor, CompactRequest(strategy=strategy, buckets=buckets), PaperEngine())
 
     return run
+
+
+def compact(actor: Actor, request: CompactRequest, engine: Engine) -> None:
+    """Run `compact`. A conflict that other actors have not caused is a failure."""
+
+    def job() -> CompactSummary:
+        try:
+            return run_compact(actor.context, request, engine, NoProgress())
+        except Conflict as conflict:
+            actor.oracle.lost_compaction(actor.number, str(conflict))
+            raise
+
+    end_of(actor, job)
 
 
 def end_of(actor: Actor, job: Callable[[], object]) -> str:
     """Run a job; returns its outcome. Errors that an expiry or outage can cause are failures only in scenarios without one."""
     oracle, scenario = actor.oracle, actor.scenario
+    actor.check_commit()
+    oracle.began(actor.number)
     try:
-        job()
+        result = job()
+        _judge_summary(actor, result)
         return ACKNOWLEDGED
     except Conflict:
         return REFUSED
-    except StorageUnavailable as error:
+    except (StorageUnavailable, PartialSuccess) as error:
         if not actor.had_outage:
             oracle.failed(actor.number, error)
         return REFUSED
     except CommitUnknown as error:
         oracle.gave_up(actor.number)
+        oracle.left_files(actor.number)
         if not actor.had_outage and not scenario.files_vanish:
             oracle.failed(actor.number, error)
         return UNKNOWN
@@ -272,12 +326,28 @@ def end_of(actor: Actor, job: Callable[[], object]) -> str:
         return REFUSED
 
 
+def _judge_summary(actor: Actor, summary: object) -> None:
+    """Report the compactions that were refused although the job succeeded."""
+    if isinstance(summary, WriteSummary) and summary.compaction_lost:
+        actor.oracle.lost_compaction(actor.number, summary.compaction_lost)
+    if isinstance(summary, CompactSummary) and summary.conflicts:
+        actor.oracle.lost_compaction(actor.number, "other jobs have changed its buckets")
+
+
+def _delete_files(actor: Actor, job: Callable[[], object]) -> str:
+    """Run a job that may be left half done, with files that nothing names any more."""
+    end = end_of(actor, job)
+    if end != ACKNOWLEDGED:
+        actor.oracle.left_files(actor.number)
+    return end
+
+
 def expirer(keep: int = 1, limit: int | None = None) -> Job:
     """Expires all snapshots except the newest `keep`, regardless of their age."""
 
     def run(actor: Actor) -> None:
         retention = Retention(at_least=keep, at_most=keep, millis=0, limit=limit)
-        end_of(actor, lambda: expire_snapshots(actor.context, retention))
+        _delete_files(actor, lambda: expire_snapshots(actor.context, retention))
 
     return run
 
@@ -286,7 +356,7 @@ def tagger(name: str, snapshot_id: int) -> Job:
     """Tags a snapshot, which may have expired, or may expire at the same time."""
 
     def run(actor: Actor) -> None:
-        end_of(actor, lambda: create_tag(actor.context, name, snapshot_id))
+        _delete_files(actor, lambda: create_tag(actor.context, name, snapshot_id))
 
     return run
 
@@ -312,7 +382,7 @@ def orphan_remover() -> Job:
             orphans = find_orphans(actor.context, older_than=1)
             remove_orphans(actor.context, orphans, delete_files(actor.context))
 
-        if end_of(actor, clean) == ACKNOWLEDGED:
+        if _delete_files(actor, clean) == ACKNOWLEDGED:
             left = [path for path in LITTER if actor.context.storage.exists(f"{actor.context.layout.root}/{path}")]
             if left:
                 actor.oracle.failed(actor.number, AssertionError(f"orphans are left: {left}"))
@@ -342,8 +412,10 @@ def read_modify_write(user: str, bucket: int, key: int) -> Job:
             assert snapshot is not None
             value = str(int(_value(actor, Version(actor.context, snapshot), bucket, key)) + 1)
             request = WriteRequest(FileRows(), commit_user=f"{user}-{attempt}", read_snapshot=snapshot.id)
-            if write(actor, rows(bucket, key, value=value), request) != REFUSED:
+            end = write(actor, rows(bucket, key, value=value), request)
+            if end == ACKNOWLEDGED:
                 actor.oracle.incremented(key)
+            if end != REFUSED:
                 return
 
     return run

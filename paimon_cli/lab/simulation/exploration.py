@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 
 from paimon_cli.lab.simulation.run import Run
 from paimon_cli.lab.simulation.scenario import Scenario
-from paimon_cli.lab.simulation.schedule import CRASH, GO, Step
+from paimon_cli.lab.simulation.schedule import GO, REQUEST_FAULTS, Step
 
+LONGEST_DELAY = 8
+"""The number of calls of an actor among which a random fault of a request happens."""
 OnEnd = Callable[[Run], None]
 ShouldContinue = Callable[[], bool]
 """Called before each schedule; False ends the search."""
@@ -61,7 +63,7 @@ def explore(
     *,
     max_schedules: int | None = None,
     max_switches: int | None = None,
-    private_crashes: bool = False,
+    private_faults: bool = False,
     max_findings: int = 1,
     on_end: OnEnd = lambda run: None,
     should_continue: ShouldContinue = lambda: True,
@@ -69,7 +71,8 @@ def explore(
     """Search all states depth first, without recursion.
 
     `max_switches`: the most interruptions of unfinished actors in one schedule; most bugs need only one or two.
-    `private_crashes`: also crash between calls that no other actor can observe. `on_end` is called with every run that ends.
+    `private_faults`: also crash between calls that no other actor can observe, and let these fail on object stores.
+    `on_end` is called with every run that ends.
     """
     result = Result(scenario.name)
     visited: set[int] = set()
@@ -77,7 +80,7 @@ def explore(
     while open_branches:
         if result.schedules == max_schedules or len(result.findings) >= max_findings or not should_continue():
             break
-        _follow(open_branches, visited, result, private_crashes, on_end)
+        _follow(open_branches, visited, result, private_faults, on_end)
     else:
         result.complete = True
     result.states = len(visited)
@@ -88,7 +91,7 @@ Branch = tuple[Run, Step | None]
 """A state, and a step not yet taken from it."""
 
 
-def _follow(open_branches: list[Branch], visited: set[int], result: Result, private_crashes: bool, on_end: OnEnd) -> None:
+def _follow(open_branches: list[Branch], visited: set[int], result: Result, private_faults: bool, on_end: OnEnd) -> None:
     """Take the last open step, then always the first choice, up to a known state; the other choices stay open."""
     state, step = open_branches.pop()
     run = state.fork()
@@ -109,8 +112,9 @@ def _follow(open_branches: list[Branch], visited: set[int], result: Result, priv
         state, first = run.fork(), choices[0]
         open_branches += [(state, choice) for choice in reversed(choices[1:])]
         passed = run.take(first)
-        if private_crashes and first.fault == GO and run.faults < run.scenario.max_faults:
-            open_branches += [(state, Step(first.actor, CRASH, delay)) for delay in range(1, passed + 1)]
+        if private_faults and first.fault == GO and run.faults < run.scenario.max_faults:
+            kinds = run.scenario.private_faults
+            open_branches += [(state, Step(first.actor, kind, delay)) for kind in kinds for delay in range(1, passed + 1)]
     result.count(run)
     if run.violations:
         result.report(run)
@@ -159,7 +163,10 @@ def _take_at_random(run: Run, generator: random.Random, fault_probability: float
             break
         risky = mishaps and (not calls or generator.random() < fault_probability * len(mishaps))
         choices = mishaps if risky else calls
-        run.take(choices[int(generator.random() * len(choices))])
+        step = choices[int(generator.random() * len(choices))]
+        if step.fault in REQUEST_FAULTS:  # most requests are those that no other actor can observe
+            step = step._replace(delay=int(generator.random() * LONGEST_DELAY))
+        run.take(step)
 
 
 def explain(findings: Sequence[Finding]) -> str:

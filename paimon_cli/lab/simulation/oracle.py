@@ -12,7 +12,7 @@ from paimon_cli.lab.simulation.paper_files import BucketRows
 from paimon_cli.lab.simulation.publication import Publication, TableEnd, table_end, wrong_rows
 from paimon_cli.lab.simulation.scenario import Announcement, Memory, Published, Scenario
 from paimon_cli.lab.simulation.script import count_lines, observed, scripts_of
-from paimon_cli.lab.simulation.sim_storage import Ask, SimDisk
+from paimon_cli.lab.simulation.sim_storage import CHANGES, LISTINGS, Ask, SimDisk
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, parse_numbered
 
@@ -34,6 +34,11 @@ class Oracle:
         self._undead: dict[int, int] = {}
         """Expired snapshot number -> the slow writer that published it again, and must withdraw it."""
         self._gave_up: frozenset[int] = frozenset()
+        self._met_faults: frozenset[int] = frozenset()
+        self._may_leave_files = False
+        """Whether files that nothing names are excused: a process has crashed, or could not delete them."""
+        self._newest_at_begin: dict[int, int] = {}
+        """Actor -> the newest snapshot when its job began."""
         for path in disk.files:
             if path.startswith(self._layout.tag_directory):
                 self._tagged(path, disk.files[path])
@@ -44,6 +49,7 @@ class Oracle:
         fork.__dict__.update(self.__dict__)
         fork.memory, fork.violations, fork._disk = self.memory.copy(), self.violations.copy(), disk
         fork._shared, fork._tags, fork._undead = self._shared.copy(), self._tags.copy(), self._undead.copy()
+        fork._newest_at_begin = self._newest_at_begin.copy()
         return fork
 
     # reports of jobs
@@ -72,6 +78,42 @@ class Oracle:
         if number not in self._gave_up:
             self._gave_up |= {number}
             self.digest ^= hash(("gave up", number))
+
+    def crashed(self, number: int) -> None:
+        """A process has ended, with all that it was to clean up."""
+        self.gave_up(number)
+        self.left_files(number)
+
+    def left_files(self, number: int) -> None:
+        """An actor could not delete all files that nothing names."""
+        if not self._may_leave_files:
+            self._may_leave_files = True
+            self.digest ^= hash("files are left")
+
+    def met_fault(self, number: int, operation: str) -> None:
+        """A call of an actor fails, or its answer is lost. After a conflict it may be a call of the clean-up."""
+        if number not in self._met_faults:
+            self._met_faults |= {number}
+            self.digest ^= hash(("met a fault", number))
+        is_of_clean_up = operation not in CHANGES and self._others_have_committed(number, since=0)
+        if operation == "delete" or operation in LISTINGS or is_of_clean_up:
+            self.left_files(number)
+
+    def began(self, number: int) -> None:
+        """An actor begins to read and change the table."""
+        self.digest ^= hash(("began", number, self._newest_at_begin.get(number)))
+        self._newest_at_begin[number] = self.memory.newest
+        self.digest ^= hash(("began", number, self.memory.newest))
+
+    def lost_compaction(self, number: int, why: str) -> None:
+        """A compaction was refused because of what another commit has changed."""
+        if number not in self._met_faults and not self._others_have_committed(number, self._newest_at_begin[number]):
+            self._report(f"a compaction was refused, but no other actor has committed anything: {why}")
+
+    def _others_have_committed(self, number: int, since: int) -> bool:
+        """Whether other actors have published snapshots after this one."""
+        makers = (self._disk.makers.get(self._layout.snapshot(later)) for later in range(since + 1, self.memory.newest + 1))
+        return any(maker not in (None, number) for maker in makers)
 
     def failed(self, number: int, error: BaseException) -> None:
         self._report(f"actor {number} failed: {type(error).__name__}: {error}")
@@ -186,9 +228,20 @@ class Oracle:
         if found.latest != newest:
             yield f"readers find snapshot {found.latest} as the newest, but it is {newest}"
         yield from found.violations
+        if left := self._left_over():
+            yield f"files are left that nothing names: {left}"
         for name, number, rows in found.rows:
             if rows != self.memory.published[number].rows:
                 yield wrong_rows(name, rows, self.memory.published[number].rows)
+
+    def _left_over(self) -> list[str]:
+        """The files of actors that no version names, unless a crash or a failed deletion excuses them."""
+        if self._may_leave_files:
+            return []
+        versions = (self._layout.snapshot_directory, self._layout.tag_directory)
+        named = frozenset[str]().union(*self.memory.names.values(), *self._tags.values())
+        made = (path for path in self._disk.makers if path in self._disk.files)
+        return [path for path in made if path not in named and path.rpartition("/")[0] not in versions]
 
     def _end(self) -> TableEnd:
         """The final table without snapshots published again after expiry that their writers could not withdraw, a known limit."""

@@ -67,9 +67,8 @@ def _is_same(call: Call, answer: Any) -> bool:
 class RecordingStorage:
     """Records the calls to an actor's storage. `known`: calls already made, whose answers are returned without a new call."""
 
-    is_remote = False
-
     def __init__(self, inner: Any, known: Sequence[Call] = ()) -> None:
+        self.is_remote: bool = inner.is_remote
         self._inner = inner
         self._known = iter(known)
         self.calls: list[Call] = []
@@ -139,7 +138,7 @@ def forget() -> None:
 def cached_result(key: tuple[Any, ...], context: TableContext, run: Callable[[TableContext], Any]) -> Any:
     """The result of `run` on this table. `key` holds everything that it depends on except the answers of the storage."""
     random: Any = context.random
-    task_key = (*key, str(random), context.clock.now_millis())
+    task_key = (*key, str(random), context.clock.now_millis(), context.storage.is_remote)
     known = _TASKS.get(task_key)
     made: list[Call] = []
     if known is not None:

@@ -15,13 +15,12 @@ from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
-from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import NoProgress, phase
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
-from paimon_cli.lab.simulation.actor import Actor, Job, end_of, rows, run_and_report
+from paimon_cli.lab.simulation.actor import Actor, Job, compact, end_of, rows, run_and_report
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED
 from paimon_cli.lab.simulation.paper_files import DELETE, BucketRows
 from paimon_cli.lab.simulation.real_files import RealEngine
@@ -72,8 +71,7 @@ def real_compactor(strategy: str = "full", buckets: tuple[int, ...] = (), order:
     """Runs `compact`, which makes a new plan after a conflict."""
 
     def run(actor: Actor) -> None:
-        request = CompactRequest(strategy=strategy, buckets=buckets, order=order)
-        end_of(actor, lambda: run_compact(actor.context, request, RealEngine(actor.disk), NoProgress()))
+        compact(actor, CompactRequest(strategy=strategy, buckets=buckets, order=order), RealEngine(actor.disk))
 
     return run
 

@@ -9,13 +9,30 @@ from typing import Any
 
 from paimon_cli.lab.simulation.actor import Actor
 from paimon_cli.lab.simulation.oracle import Oracle
-from paimon_cli.lab.simulation.schedule import CRASH, GO, LOST_REQUEST, OUTAGE, PUT_FAULTS, REFUSAL, Step
+from paimon_cli.lab.simulation.schedule import (
+    BUSY,
+    CONFLICT,
+    CRASH,
+    FAILURE,
+    GO,
+    LOST_ANSWER,
+    LOST_CHANGE,
+    LOST_REQUEST,
+    OUTAGE,
+    REFUSAL,
+    STORE_PUT_FAULTS,
+    Step,
+)
 from paimon_cli.lab.simulation.script import Call, Line, scripts_of
 from paimon_cli.lab.simulation.sim_lock import LOCK, LOOK_AT_LOCK, STATEMENTS, LockRow
-from paimon_cli.lab.simulation.sim_storage import CHANGES, NO_ANSWER, TWO_OF_A_NAME, SimDisk
+from paimon_cli.lab.simulation.sim_storage import CHANGES, LISTINGS, NO_ANSWER, TWO_OF_A_NAME, SimDisk
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX
 from paimon_cli.storage.storage import PutOutcome
 
+WITHOUT_EFFECT = (REFUSAL, LOST_REQUEST, BUSY, CONFLICT, FAILURE)
+"""Faults of calls that change nothing."""
+UNANSWERED = (LOST_ANSWER, LOST_REQUEST, BUSY, OUTAGE)
+"""Faults that do not show whether the put had an effect."""
 OUTAGE_CALLS = 9
 """The length of an outage in calls: all retries of a publication fail, but its clean-up reaches the storage again."""
 
@@ -68,32 +85,33 @@ class Role:
     def resume(self, fault: str = GO, delay: int = 0) -> None:
         """Make the pending call, subject to the fault, and continue to the next one that must wait, or to the end.
 
-        `delay`: for a crash, the number of calls after which it happens.
+        `delay`: the number of calls after which the fault happens.
         """
         assert self.pending is not None
         if fault == CRASH and not delay:
             self._die()
             return
         self._follow(self._answer(self.pending, GO if delay else fault))
-        self._advance(delay)
+        self._advance(fault, delay)
 
-    def _advance(self, crash_after: int = 0) -> None:
+    def _advance(self, fault: str = GO, delay: int = 0) -> None:
         self.passed = 0
         while (call := self._line.call) is not None and not self._is_shared(self._line, call):
             self.passed += 1
-            if self.passed == crash_after:
+            befalls = fault if self.passed == delay else GO
+            if befalls == CRASH:
                 self._die()
                 return
-            self._follow(self._answer(call, GO))
+            self._follow(self._answer(call, befalls if befalls == GO or befalls in faults_of(call.operation) else GO))
         self.pending = call
         if call is not None:
-            self.mishaps = _mishaps(self.number, self.scenario.faults, call.operation == "put_if_absent")
+            self.mishaps = _mishaps(self.number, self.scenario.faults, call.operation)
 
     def _die(self) -> None:
         self.dead = True
         self.pending = None
         self.lock.expire(self.number)
-        self.oracle.gave_up(self.number)
+        self.oracle.crashed(self.number)
         self.discard()
 
     def discard(self) -> None:
@@ -154,11 +172,11 @@ class Role:
         if scenario.every_call_waits or operation in STATEMENTS:
             return operation != LOOK_AT_LOCK
         if path.startswith(self._shared):
-            is_sought = path.startswith(self._snapshots) and operation in ("read_bytes", "exists")
+            is_sought = path.startswith(self._snapshots) and operation in ("read_bytes", "exists", "head")
             return None if is_sought and not scenario.files_vanish else True
         if path.startswith(self._schemas) or operation == "write_new":
             return False
-        if operation in ("list_directory", "list_below"):
+        if operation in LISTINGS:
             return True
         return None if scenario.files_vanish or operation in CHANGES else False
 
@@ -168,18 +186,20 @@ class Role:
         if self.outage:
             self.outage -= 1
             return NO_ANSWER
-        if fault in PUT_FAULTS:
-            return self._put_without_answer(call, fault)
+        if fault != GO:
+            return self._fault(call, fault)
         return self._change(call) if call.operation in CHANGES else self.disk.look(call)
 
-    def _put_without_answer(self, call: Call, fault: str) -> str:
-        if fault == REFUSAL:
-            return fault
-        if fault != LOST_REQUEST:
+    def _fault(self, call: Call, fault: str) -> str:
+        """Make the call, unless the fault prevents that, and return the fault as its answer."""
+        self.oracle.met_fault(self.number, call.operation)
+        if fault not in WITHOUT_EFFECT:
             self._change(call)
         if fault == OUTAGE:
             self.outage = OUTAGE_CALLS
-        self.oracle.gave_up(self.number)
+            self.oracle.left_files(self.number)
+        if fault in UNANSWERED:
+            self.oracle.gave_up(self.number)
         return fault
 
     def _change(self, call: Call) -> Any:
@@ -200,5 +220,15 @@ class Role:
 
 
 @functools.cache
-def _mishaps(actor: int, faults: tuple[str, ...], is_put: bool) -> list[Step]:
-    return [Step(actor, fault) for fault in faults if is_put or fault not in PUT_FAULTS]
+def faults_of(operation: str) -> tuple[str, ...]:
+    """The faults that a call may suffer."""
+    if operation == "put_if_absent":
+        return (CRASH, *STORE_PUT_FAULTS)
+    if operation in STATEMENTS:
+        return (CRASH,)
+    return (CRASH, FAILURE, LOST_CHANGE) if operation in CHANGES else (CRASH, FAILURE)
+
+
+@functools.cache
+def _mishaps(actor: int, faults: tuple[str, ...], operation: str) -> list[Step]:
+    return [Step(actor, fault) for fault in faults if fault in faults_of(operation)]

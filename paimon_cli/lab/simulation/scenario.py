@@ -10,12 +10,13 @@ from typing import Any
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.lab.simulation.paper_files import BucketRows
+from paimon_cli.lab.simulation.schedule import CRASH, REQUEST_FAULTS
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
-ROOT = "/warehouse/db.db/t"
+ROOT = "s3://warehouse/db.db/t"
 PUT_IF_ABSENT, LOCK, UNSAFE = "put-if-absent", "lock", "unsafe"
 """What makes commits atomic: the store's put-if-absent, Paimon's lock in a database, or nothing but a check before the write."""
 
@@ -136,8 +137,15 @@ class Scenario:
     memory: Memory | None = None
     """What the oracle knows at the beginning."""
     store: str = PUT_IF_ABSENT
+    is_remote: bool = False
+    """Whether the storage is an object store: every request may fail, and concurrent ones overlap."""
     first_name: int = 0
     """The first actor number in UUIDs; set-up jobs use another, so that their file names differ."""
+
+    @property
+    def private_faults(self) -> tuple[str, ...]:
+        """The faults of calls that no other actor can observe."""
+        return tuple(fault for fault in self.faults if fault == CRASH or fault in REQUEST_FAULTS)
 
     @cached_property
     def layout(self) -> TableLayout:

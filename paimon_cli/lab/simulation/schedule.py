@@ -7,6 +7,12 @@
 3n    (a put) it has no effect, and no answer arrives
 3o    (a put) it takes effect, the answer is lost, and the actor's next calls fail: an outage
 3e    (a put) it fails without effect, and reports that
+3b    (a put) it fails without effect, because the store is busy, so that nothing shows whether it had one
+3p    (a put) it takes effect, and a proxy that repeats it reports that the object exists
+3k    (a put) it fails without effect, because of a put at the same time that had none either
+3f    (a call that is not a put) it fails
+3w    (a change that is not a put) it takes effect, and an error is reported
+3f2   its call is made, and the second call after it, one that no other actor can observe, fails; so with w
 3r    a crashed actor restarts and runs its job again
 """
 
@@ -17,7 +23,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 GO, CRASH, LOST_ANSWER, LOST_REQUEST, OUTAGE, REFUSAL, RESTART = "", "c", "u", "n", "o", "e", "r"
+BUSY, OWN_OBJECT, CONFLICT, FAILURE, LOST_CHANGE = "b", "p", "k", "f", "w"
 PUT_FAULTS = (LOST_ANSWER, LOST_REQUEST, OUTAGE, REFUSAL)
+"""Faults of the call that publishes a snapshot."""
+STORE_PUT_FAULTS = (*PUT_FAULTS, BUSY, OWN_OBJECT, CONFLICT)
+"""Those of object stores."""
+REQUEST_FAULTS = (FAILURE, LOST_CHANGE)
+"""Faults of other requests to an object store."""
 
 MEANING = {
     GO: "",
@@ -26,10 +38,15 @@ MEANING = {
     LOST_REQUEST: "has no effect, no answer arrives",
     OUTAGE: "takes effect, then an outage starts",
     REFUSAL: "fails without effect",
+    BUSY: "fails without effect, the store is busy",
+    OWN_OBJECT: "takes effect, the object is reported to exist",
+    CONFLICT: "fails without effect, a conflict is reported",
+    FAILURE: "fails",
+    LOST_CHANGE: "takes effect, an error is reported",
     RESTART: "restarts",
 }
 
-_STEP = re.compile(r"(\d+)([cunoer]?)(\d*)")
+_STEP = re.compile(r"(\d+)([cunoerbpkfw]?)(\d*)")
 
 
 class Step(NamedTuple):
@@ -38,7 +55,7 @@ class Step(NamedTuple):
     actor: int
     fault: str = GO
     delay: int = 0
-    """For a crash: how many calls later it happens; 0 is at the call itself."""
+    """How many calls later the fault happens; 0 is at the call itself."""
 
     def __str__(self) -> str:
         return f"{self.actor}{self.fault}{self.delay or ''}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from paimon_cli.errors import StorageUnavailable
@@ -12,10 +12,11 @@ from paimon_cli.lab.simulation.schedule import LOST_ANSWER, LOST_REQUEST, OUTAGE
 from paimon_cli.lab.simulation.script import Call
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
-YOUNG = 1 << 60
+YOUNG = 1 << 47
 """The modification time of files written during the simulation; that of initial files is 0."""
 
 READS = frozenset({"read_bytes", "open_input", "file_size"})
+LISTINGS = frozenset({"list_directory", "list_below", "list_page", "list_page_below"})
 CHANGES = frozenset({"write_new", "put_if_absent", "overwrite", "delete"})
 MISSING, NO_ANSWER, TWO_OF_A_NAME = "missing", "no answer", "two files of one name"
 """Answers instead of a result: the file does not exist; an outage; a second file of the same name, which no job may write. The
@@ -66,17 +67,23 @@ class SimDisk:
 
     def look(self, call: Call) -> Any:
         """The answer to a call that changes nothing."""
-        operation, path, _ = call
+        operation, path, arguments = call
         if operation in READS:
             return self.files.get(path, MISSING)
+        if operation == "head":
+            return len(self.files[path]) if path in self.files else MISSING
+        if operation == "list_page":
+            return _page([self._entry(path, *entry) for entry in sorted(self._directories.get(path, {}).items())], *arguments)
+        if operation == "list_page_below":
+            below = sorted(inside[len(path) + 1 :] for inside in self.files if inside.startswith(path + "/"))
+            return _page([self._entry(path, name, False) for name in below], *arguments)
         if operation == "exists":
             return path in self.files
         if operation == "list_directory":
             return tuple(self._entry(path, *entry) for entry in sorted(self._directories.get(path, {}).items()))
         return tuple(inside for inside in self.files if inside.startswith(path + "/"))
 
-    def _entry(self, directory: str, name: str, is_directory: bool) -> tuple[str, int, bool, int]:
-        """Name, size, whether it is a directory, and modification time."""
+    def _entry(self, directory: str, name: str, is_directory: bool) -> Entry:
         path = f"{directory}/{name}"
         if is_directory:
             return name, 0, True, 0
@@ -88,6 +95,16 @@ class SimDisk:
         for path, data in sorted(self.files.items()):
             digest.update(f"{path}\0{len(data)}\0".encode() + data)
         return digest.hexdigest()
+
+
+Entry = tuple[str, int, bool, int]
+"""Name, size, whether it is a directory, and modification time."""
+
+
+def _page(entries: Sequence[Entry], after: str, limit: int) -> tuple[tuple[Entry, ...], bool]:
+    """The entries after a name, and whether there are no more."""
+    left = [entry for entry in entries if entry[0] > after]
+    return tuple(left[:limit]), len(left) <= limit
 
 
 Ask = Callable[[Call], Any]
