@@ -93,6 +93,8 @@ class Committer:
     def __init__(self, context: TableContext) -> None:
         context.check(COMMIT)
         self._context = context
+        self.published: tuple[Snapshot, ...] = ()
+        """The snapshots of the last commit, also if its second one was refused."""
 
     def commit(
         self,
@@ -186,6 +188,7 @@ class Committer:
         watermark: int | None,
         work_begin_millis: int | None = None,
     ) -> CommitResult:
+        self.published = ()
         with _unpublished():
             deduplication = Deduplication(self._context, identity)
             is_committed = deduplication.already_committed()
@@ -198,6 +201,7 @@ class Committer:
             except (Conflict, StorageUnavailable) as refusal:
                 refusal.details["published_snapshots"] = [snapshot.id for snapshot in result.snapshots]
                 raise
+            self.published = result.snapshots
             if result.already_committed:
                 break
         return result

@@ -228,10 +228,9 @@ def commit_rows(
     try:
         return NewFiles(plan.context, plan.file_stamp).commit(messages, publish), None
     except (Conflict, StorageUnavailable) as refusal:
-        published = refusal.details.get("published_snapshots")
-        if not published:
+        if not committer.published:
             raise
-        return CommitResult(tuple(plan.context.snapshots.get(number) for number in published), len(published)), refusal
+        return CommitResult(committer.published, len(committer.published)), refusal
 
 
 def with_all_faults(error: BadInput, plan: WritePlan, engine: Engine, progress: Progress) -> BadInput:

@@ -50,7 +50,7 @@ def _() -> Scenario:
 @planned("remote-inline-writer-compactor")
 def _() -> Scenario:
     jobs = (real_writer("a", rows(0, 1, 2, value="a"), repeatable=True), real_compactor())
-    made = Scenario("remote-inline-writer-compactor", jobs, INLINE, faults=STORE_FAULTS, max_faults=2, max_restarts=1)
+    made = Scenario("remote-inline-writer-compactor", jobs, INLINE, faults=STORE_FAULTS, max_faults=1, max_restarts=1)
     return after(replace(made, is_remote=True, real_files=True), (FIRST,))
 
 

@@ -9,12 +9,14 @@ import pytest
 
 from paimon_cli.commit.committer import Committer
 from paimon_cli.compact.bucket_compactor import WriterCompaction
-from paimon_cli.errors import DamagedFile
+from paimon_cli.errors import DamagedFile, StorageUnavailable
 from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta
+from paimon_cli.metadata.snapshot import Snapshot
 from tests.tables import compact, data_files, live_files, make_table, named_files, rows, write
 
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
@@ -64,6 +66,7 @@ def test_back_pressure_bounds_the_runs_of_one_write(tmp_path: Path) -> None:
 
 
 def test_rows_outlive_a_compaction_that_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The write succeeds even if its snapshot cannot be read again."""
     context = make_table(tmp_path / "t", COLUMNS, ["k"])
     for number in range(4):
         write(context, [{"k": number, "v": "old"}])
@@ -76,9 +79,15 @@ def test_rows_outlive_a_compaction_that_was_lost(tmp_path: Path, monkeypatch: py
             compact(TableContext.open(context.layout.root), strategy="full")
         return real(self, *args, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Committer, "commit", behind_a_rival)
-    summary = write(context, [{"k": 9, "v": "new"}])
+    def unreadable(self: SnapshotHistory, snapshot_id: int) -> Snapshot:
+        raise StorageUnavailable(f"cannot read snapshot {snapshot_id}", "on purpose")
+
+    with monkeypatch.context() as during_the_write:
+        during_the_write.setattr(Committer, "commit", behind_a_rival)
+        during_the_write.setattr(SnapshotHistory, "get", unreadable)
+        summary = write(context, [{"k": 9, "v": "new"}])
     assert summary.compaction_lost is not None and summary.compacted == 0
+    assert [snapshot.id for snapshot in summary.snapshots] == [6]
     assert rows(context) == [{"k": k, "v": "old"} for k in range(4)] + [{"k": 9, "v": "new"}]
     assert kinds(context) == ["APPEND"] * 4 + ["COMPACT", "APPEND"]
     named = {e.file.file_name for s in context.snapshots.newest_first() for e in context.manifests.delta_entries(s)}
