@@ -92,11 +92,14 @@ class OverlappedStorage(WrappedStorage):
         return cast(BinaryIO, file)
 
     def before(self, call: str, path: str) -> None:
-        """Wait for the upload of the file that a call accesses; calls on directories wait for all uploads."""
+        """Wait for the upload of the file that a call accesses; calls on directories wait for all uploads.
+
+        If the upload has failed, the call raises its error, and not that the file is missing; only a deletion does not need it.
+        """
         if call in ("list_directory", "delete_directory"):
             self._uploads.wait()
         elif (upload := self._uploads.unfinished(path)) is not None:
-            upload.exception()
+            upload.exception() if call == "delete" else upload.result()
 
     def honours_condition(self, path: str, data: bytes) -> bool:
         return self.inner.honours_condition(path, data)

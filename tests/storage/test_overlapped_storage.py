@@ -236,3 +236,19 @@ def test_many_threads_hand_over_within_one_block(storage: OverlappedStorage, buc
             writer.join()
         assert storage.put_if_absent(f"{bucket}/i/done", b"") is PutOutcome.CREATED
         assert len(storage.inner.list_directory(f"{bucket}/i")) == 21
+
+
+def test_reading_a_file_whose_upload_failed_raises_the_error_of_the_upload(
+    storage: OverlappedStorage, proxy: S3Proxy, bucket: str
+) -> None:
+    """The file is missing in the store, but that is not what went wrong."""
+    proxy.rule = failing("/g/lost")
+    path = f"{bucket}/g/lost"
+    with pytest.raises(StorageUnavailable, match="AccessDenied"), storage.overlapping_writes():
+        storage.write_new(path, b"x")
+        storage.read_bytes(path)
+    proxy.rule = lambda request: Fate.PASS
+    with storage.overlapping_writes():
+        storage.write_new(path, b"x")
+        storage.delete(path)
+    assert not storage.exists(path)
