@@ -30,6 +30,8 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.ingest.faults import BadCell, BadCells, WrongType, attempt, bad_cells, require
 
 MILLIS_DIGITS, MICROS_DIGITS, NANOS_DIGITS = 3, 6, 9
+SAFE_DIGITS = {"FLOAT": 6, "DOUBLE": 15}
+"""Decimals of at most this many digits are printed as before after they were stored in the type."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,19 @@ def _floats(array: pa.Array, t: DataType, may_round: bool) -> pa.Array:
         same = (back == wide) | np.isnan(wide)
         require(array, same | (np.isfinite(back) if may_round else False), "it is not exactly a FLOAT")
         return narrow
+    if pa.types.is_decimal(array.type):
+        return _floats_of_decimals(array, t)
     accepted = pa.types.is_floating(array.type) or pa.types.is_integer(array.type)
     return _cast(array, t, accepted, f"it is not exactly a {t.root}")
+
+
+def _floats_of_decimals(array: pa.Array, t: DataType) -> pa.Array:
+    """The nearest numbers, if these have all digits of the decimals: SQL takes literals such as 0.5 for decimals."""
+    texts = array.cast(pa.string())
+    significant = pc.utf8_trim(pc.replace_substring_regex(texts, r"[-.]|E.*", ""), "0")
+    limit = SAFE_DIGITS[t.root]
+    require(array, pc.less_equal(pc.utf8_length(significant), limit), f"a {t.root} holds only {limit} digits")
+    return texts.cast(arrow_type(t))  # Arrow's direct cast from decimals does not always find the nearest number
 
 
 def _decimals(array: pa.Array, t: DecimalType) -> pa.Array:
