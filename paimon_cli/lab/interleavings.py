@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from paimon_cli.commit.data_conflict import KEY, OFF
 from paimon_cli.errors import UsageError
-from paimon_cli.lab.simulation.actor import (
-    Job,
+from paimon_cli.lab.simulation.actor import Job
+from paimon_cli.lab.simulation.actor_jobs import (
     compactor,
     expirer,
     in_turn,

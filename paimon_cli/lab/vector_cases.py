@@ -17,7 +17,8 @@ from paimon_cli.commit.data_conflict import OFF
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.commit.files_conflict import check_data_files
 from paimon_cli.lab.lab_table import LabSetting
-from paimon_cli.lab.simulation.actor import Job, in_turn, rows
+from paimon_cli.lab.simulation.actor import Job
+from paimon_cli.lab.simulation.actor_jobs import in_turn, rows
 from paimon_cli.lab.simulation.exploration import explore
 from paimon_cli.lab.simulation.real_jobs import level_compactor, real_compactor, real_writer
 from paimon_cli.lab.simulation.run import Run, after, narrate

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from paimon_cli.lab.simulation.actor import Job, expirer, in_turn, rows
+from paimon_cli.lab.simulation.actor import Job
+from paimon_cli.lab.simulation.actor_jobs import expirer, in_turn, rows
 from paimon_cli.lab.simulation.real_jobs import real_compactor, real_writer
 from paimon_cli.lab.simulation.run import after
 from paimon_cli.lab.simulation.scenario import Scenario

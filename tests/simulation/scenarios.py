@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paimon_cli.lab.simulation.actor import (
+from paimon_cli.lab.simulation.actor_jobs import (
     compactor,
     expirer,
     in_turn,

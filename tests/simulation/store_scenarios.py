@@ -10,7 +10,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from paimon_cli.lab.simulation.actor import expirer, in_turn, rows, writer
+from paimon_cli.lab.simulation.actor_jobs import expirer, in_turn, rows, writer
 from paimon_cli.lab.simulation.paper_files import DELETE
 from paimon_cli.lab.simulation.real_jobs import real_compactor, real_updater, real_writer
 from paimon_cli.lab.simulation.run import after

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.lab.simulation import script
-from paimon_cli.lab.simulation.actor import Actor, rows, writer
+from paimon_cli.lab.simulation.actor import Actor
+from paimon_cli.lab.simulation.actor_jobs import rows, writer
 from paimon_cli.lab.simulation.exploration import Result, explore
 from paimon_cli.lab.simulation.real_files import forget
 from paimon_cli.lab.simulation.run import Run, replay

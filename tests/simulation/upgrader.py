@@ -6,7 +6,8 @@ from paimon_cli.commit.commit_messages import removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.history.live_files import bucket_files
-from paimon_cli.lab.simulation.actor import Actor, Job, end_of
+from paimon_cli.lab.simulation.actor import Actor, Job
+from paimon_cli.lab.simulation.actor_jobs import end_of
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage
 
 

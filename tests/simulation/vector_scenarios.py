@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from paimon_cli.lab.simulation.actor import Job, expirer, in_turn, litterer, orphan_remover, rows, tagger
+from paimon_cli.lab.simulation.actor import Job
+from paimon_cli.lab.simulation.actor_jobs import expirer, in_turn, litterer, orphan_remover, rows, tagger
 from paimon_cli.lab.simulation.paper_files import DELETE
 from paimon_cli.lab.simulation.real_jobs import level_compactor, real_compactor, real_writer
 from paimon_cli.lab.simulation.run import after

@@ -20,7 +20,8 @@ from paimon_cli.jobs.engine import NoProgress, phase
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
-from paimon_cli.lab.simulation.actor import Actor, Job, compact, end_of, rows, run_and_report
+from paimon_cli.lab.simulation.actor import Actor, Job
+from paimon_cli.lab.simulation.actor_jobs import compact, end_of, rows, run_and_report
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED
 from paimon_cli.lab.simulation.paper_files import DELETE, BucketRows
 from paimon_cli.lab.simulation.real_files import RealEngine
