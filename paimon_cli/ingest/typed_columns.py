@@ -121,7 +121,11 @@ def _floats_of_decimals(array: pa.Array, t: DataType) -> pa.Array:
     significant = pc.utf8_trim(pc.replace_substring_regex(texts, r"[-.]|E.*", ""), "0")
     limit = SAFE_DIGITS[t.root]
     require(array, pc.less_equal(pc.utf8_length(significant), limit), f"a {t.root} holds only {limit} digits")
-    return texts.cast(arrow_type(t))  # Arrow's direct cast from decimals does not always find the nearest number
+    nearest = texts.cast(arrow_type(t))  # Arrow's direct cast from decimals does not always find the nearest number
+    size, bounds = np.abs(nearest.to_numpy(zero_copy_only=False)), np.finfo(nearest.type.to_pandas_dtype())
+    is_zero = pc.fill_null(pc.equal(significant, ""), True).to_numpy(zero_copy_only=False)
+    require(array, is_zero | ((bounds.tiny <= size) & (size <= bounds.max)), f"it is outside the range of {t.root}")
+    return nearest
 
 
 def _decimals(array: pa.Array, t: DecimalType) -> pa.Array:

@@ -104,6 +104,8 @@ REFUSED_VALUES = [
     ("FLOAT", pa.array([0.5, 1e300]), "1e+300", "not exactly a FLOAT"),
     ("DOUBLE", pa.array([Decimal("0.5"), Decimal("9007199254740.993")]), "9007199254740.993", "a DOUBLE holds only 15 digits"),
     ("FLOAT", pa.array([Decimal("0.5"), Decimal("-12.34567")]), "-12.34567", "a FLOAT holds only 6 digits"),
+    ("FLOAT", pa.array([Decimal(1), Decimal("1E+60")], pa.decimal256(70, 2)), "1" + "0" * 40, "outside the range of FLOAT"),
+    ("FLOAT", pa.array([Decimal(0), Decimal("-1E-60")], pa.decimal256(70, 60)), "-1E-60", "outside the range of FLOAT"),
     ("DECIMAL(5, 2)", pa.array([1, 1000], pa.int32()), "1000", "does not fit DECIMAL"),
     ("DECIMAL(5, 2)", pa.array([Decimal("1.10"), Decimal("1.001")]), "1.001", "does not fit DECIMAL"),
     ("VARCHAR(3)", pa.array(["日本語", "abcd"]), "'abcd'", "longer than 3 characters"),
