@@ -27,7 +27,7 @@ os.environ.update(COLUMNS="200", NO_COLOR="1", SPARK_LOCAL_IP="127.0.0.1", PYTHO
 for name in [key for key in os.environ if key.startswith("PAIMON_")]:
     del os.environ[name]
 
-# Compiled modules are kept, and the hundreds of processes that tests start find them, as those of a user do.
+# Compiled modules are kept, and the hundreds of processes that tests start find them, as a user's processes do.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 os.environ["PYTHONPATH"] = os.pathsep.join(path for path in (STARTUP, os.environ.get("PYTHONPATH", "")) if path)

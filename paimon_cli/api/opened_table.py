@@ -206,8 +206,7 @@ def row_source(
     from paimon_cli.ingest.row_sources import ArrowRows, FileRows, RowSource
     from paimon_cli.ingest.text_form import text_form
 
-    # A DataFrame of Spark Connect would pass for a source of rows: it has a column for every name.
-    if not hasattr(type(data), "__arrow_c_stream__") and isinstance(data, RowSource):
+    if isinstance(data, RowSource):
         return data
     paths = _file_paths(data)
     if paths is None:

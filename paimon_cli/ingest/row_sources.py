@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import csv
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from lzma import LZMAError
 from os.path import splitext
-from typing import BinaryIO, Protocol, runtime_checkable
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -34,31 +35,30 @@ ARROW = "arrow"
 ARROW_SPLIT_BYTES = 32 << 20
 
 
-@runtime_checkable
-class RowSource(Protocol):
+class RowSource(ABC):
     """Rows before they are checked against a table. Picklable, so that Spark tasks can read their splits."""
 
     @property
+    @abstractmethod
     def form(self) -> TextForm:
         """The syntax of text in the source, and the time zone of its times."""
-        ...
 
     @property
+    @abstractmethod
     def paths(self) -> Sequence[str]:
         """Local paths or URLs as the user gave them; none for rows in memory."""
-        ...
 
+    @abstractmethod
     def plan(self, *, allow_empty: bool = False) -> Sequence[SourceSplit]:
         """Cut the rows into splits, in the order of arrival. `allow_empty`: a source without any file has no rows."""
-        ...
 
+    @abstractmethod
     def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: Needed) -> Iterator[RawRows]:
         """The rows of one split, in order. `columns`: those that a row may have; `keys`: those that a JSON object must have."""
-        ...
 
 
 @dataclass(frozen=True)
-class FileRows:
+class FileRows(RowSource):
     """Rows of files. `paths`: files, directories, globs or '-'; their extensions give the format unless `format` does.
 
     `storage_options`: the catalog's, for files in an object store.
@@ -89,7 +89,7 @@ class FileRows:
 
 
 @dataclass(frozen=True)
-class ArrowRows:
+class ArrowRows(RowSource):
     """Rows of an Arrow table in this process. `name`: for messages.
 
     `timezone`: converts between timestamps with and without a zone, where the column differs from the data.

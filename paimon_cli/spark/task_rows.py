@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.json_rows import Needed
-from paimon_cli.ingest.row_sources import ARROW
+from paimon_cli.ingest.row_sources import ARROW, RowSource
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.source_files import RawRows, SourceSplit
 from paimon_cli.ingest.text_form import TextForm
@@ -24,7 +24,7 @@ ROWS_OF_PARTITION = 1 << 40
 
 
 @dataclass(frozen=True)
-class FrameRows:
+class FrameRows(RowSource):
     """Rows that a task receives as Arrow batches. The driver has none of them, and so no splits to plan.
 
     `timezone`: used to convert instants for columns without time zone.

@@ -1,7 +1,7 @@
 """Scenarios on an object store, where requests overlap and each of them may fail.
 
-Most are those of local tables under the name `remote-NAME`, with more faults. A commit that compacts its own rows publishes two
-snapshots, and an object that makes several commits caches what it has read.
+Most are the scenarios of local tables under the name `remote-NAME`, with more faults. A commit that compacts its own rows
+publishes two snapshots, and an object that makes several commits caches what it has read.
 """
 
 from __future__ import annotations

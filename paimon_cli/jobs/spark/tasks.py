@@ -1,4 +1,4 @@
-"""Failures of Spark tasks: their `PaimonError` is raised unchanged on the driver, and other failures are explained.
+"""What tasks on Spark and their driver share: how errors travel, are explained and are shown.
 
 Needs neither a SparkContext nor py4j, which a client of Spark Connect may lack.
 """

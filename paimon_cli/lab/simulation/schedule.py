@@ -27,7 +27,7 @@ BUSY, OWN_OBJECT, CONFLICT, FAILURE, LOST_CHANGE = "b", "p", "k", "f", "w"
 PUT_FAULTS = (LOST_ANSWER, LOST_REQUEST, OUTAGE, REFUSAL)
 """Faults of the call that publishes a snapshot."""
 STORE_PUT_FAULTS = (*PUT_FAULTS, BUSY, OWN_OBJECT, CONFLICT)
-"""Those of object stores."""
+"""Faults of that call on an object store."""
 REQUEST_FAULTS = (FAILURE, LOST_CHANGE)
 """Faults of other requests to an object store."""
 
