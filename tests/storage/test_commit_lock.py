@@ -266,12 +266,13 @@ def lock_table(tmp_path: Path) -> LockTable:
 
 
 def aged(table: LockTable, **seconds: int) -> None:
-    """Locks of one owner by name, taken this many seconds ago, with a life of 10 s."""
+    """Locks of one owner by name, taken this many seconds ago by one reading of the clock, with a life of 10 s."""
+    now = int(time.time())
     with table.connect() as connection:
         for name, age in seconds.items():
             assert table.insert(connection, name, "me", 10)
             taken = (
-                f"UPDATE paimon_distributed_locks SET acquired_at = datetime('now', '-{age} seconds') WHERE lock_id = '{name}'"
+                f"UPDATE paimon_distributed_locks SET acquired_at = datetime({now - age}, 'unixepoch') WHERE lock_id = '{name}'"
             )
             connection.execute(text(taken))
 
