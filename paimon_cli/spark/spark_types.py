@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import reduce
+from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -43,6 +44,37 @@ MICROSECONDS = 6
 COMPARED_ROOTS = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "DECIMAL", "VARCHAR", "CHAR"})
 """Types whose values Spark compares as this package does. It orders NaN differently, for example."""
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::(\d{2}))?")
+JAVA_ZONES = {
+    "ACT": "Australia/Darwin",
+    "AET": "Australia/Sydney",
+    "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo",
+    "AST": "America/Anchorage",
+    "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns",
+    "CST": "America/Chicago",
+    "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris",
+    "IET": "America/Indiana/Indianapolis",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia",
+    "NET": "Asia/Yerevan",
+    "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh",
+    "EST": "-05:00",
+    "MST": "-07:00",
+    "HST": "-10:00",
+}
+"""Abbreviations that Spark accepts for a session's time zone (Java `ZoneId.SHORT_IDS`)."""
 _COMPARISONS = {
     "=": Column.__eq__,
     "!=": Column.__ne__,
@@ -54,11 +86,21 @@ _COMPARISONS = {
 
 
 def arrow_timezone(zone: str) -> str:
-    """The time zone of a Spark session as Arrow spells it: an offset only as `+02:00`."""
+    """The time zone of a Spark session as Arrow spells it: an offset such as `+02:00`, or a name of the time zone database.
+
+    Raises `NotSupported` for a zone that Arrow does not have, such as an offset with seconds.
+    """
     if offset := _OFFSET.fullmatch(zone):
         sign, hours, minutes = offset.groups()
         return f"{sign}{int(hours):02}:{minutes or '00'}"
-    return "UTC" if zone == "Z" else zone
+    if zone in JAVA_ZONES:
+        return JAVA_ZONES[zone]
+    try:
+        return ZoneInfo("UTC" if zone in ("Z", "UT") else zone).key
+    except (ValueError, OSError, KeyError) as problem:
+        why = "Arrow knows offsets in hours and minutes, and the names of the time zone database"
+        hint = "set spark.sql.session.timeZone to one of these"
+        raise NotSupported(f"cannot convert times to the session's time zone {zone!r}", why, hint) from problem
 
 
 def spark_schema(fields: Iterable[DataField]) -> T.StructType:

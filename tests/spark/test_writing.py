@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from paimon_cli import Table, spark
-from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.errors import BadInput, NotSupported, UsageError
 from paimon_cli.ingest.typed_columns import local_times
-from paimon_cli.spark.spark_types import arrow_timezone
+from paimon_cli.spark.spark_types import JAVA_ZONES, arrow_timezone
 from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
 
@@ -125,10 +125,28 @@ def test_times_are_shown_in_the_zone_of_the_session(session: SparkSession, tmp_p
     assert tuple(shown) == ("2024-07-01 08:00:00.123456",) * 2
 
 
-@pytest.mark.parametrize("zone", ["GMT+02:00", "UTC+2", "+02:00", "Etc/GMT-2", "Z"])
+@pytest.mark.parametrize("zone", ["GMT+02:00", "UTC+2", "+02:00", "Etc/GMT-2", "Z", "UT"])
 def test_zones_of_spark_that_arrow_spells_differently(zone: str) -> None:
-    instants = pa.array([0], pa.timestamp("us", "UTC"))
-    assert local_times(instants, arrow_timezone(zone)).cast("int64").to_pylist() == [0 if zone == "Z" else 2 * 3600 * 10**6]
+    seconds = local_times(pa.array([0], pa.timestamp("s", "UTC")), arrow_timezone(zone)).cast("int64").to_pylist()
+    assert seconds == [0 if zone in ("Z", "UT") else 2 * 3600]
+
+
+def test_abbreviations_of_zones_are_those_of_java(session: SparkSession) -> None:
+    assert dict(session._jvm.java.time.ZoneId.SHORT_IDS) == JAVA_ZONES  # type: ignore[union-attr]
+    assert all(arrow_timezone(name) == JAVA_ZONES[name] for name in JAVA_ZONES)
+
+
+def test_a_zone_that_arrow_does_not_have_is_refused(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.open(make_table(tmp_path / "t", {"id": "INT NOT NULL", "plain": "TIMESTAMP(6)"}, ["id"]).url)
+    rows = session.sql("select 1 as id, timestamp'2024-07-01 12:00:00+00:00' as plain")
+    before = session.conf.get("spark.sql.session.timeZone")
+    session.conf.set("spark.sql.session.timeZone", "+02:00:30")
+    try:
+        with pytest.raises(NotSupported, match=r"time zone '\+02:00:30'.*\n.*spark.sql.session.timeZone"):
+            spark.write(rows, table.url)
+    finally:
+        session.conf.set("spark.sql.session.timeZone", str(before))
+    assert table.snapshots() == []
 
 
 def test_names_with_dots_and_names_that_come_twice(session: SparkSession, tmp_path: Path) -> None:
