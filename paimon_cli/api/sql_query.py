@@ -224,7 +224,7 @@ def _tables_of(node: Any, hidden: frozenset[str]) -> Iterator[dict[str, Any]]:
     if not isinstance(node, dict):
         return
     hidden |= {entry["key"].lower() for entry in (node.get("cte_map") or {}).get("map", ())}
-    if node.get("show_type") == "SHOW_SPECIAL":
+    if node.get("type") == "SHOW_REF" and node["query"] is None:
         raise UsageError("DuckDB cannot list the tables of a warehouse", "it sees only tables that a query names", SHOW_HINT)
     if node.get("type") == "BASE_TABLE" and (node["schema_name"] or node["table_name"].lower() not in hidden):
         yield node
@@ -237,10 +237,18 @@ def _named(node: Mapping[str, Any]) -> NamedTable:
     clause = node["at_clause"]
     if clause is None:
         return NamedTable(parts)
-    literal = clause["expr"].get("literal") or {}
-    if "text" not in literal:
+    version = _literal_text(clause["expr"])
+    if version is None:
         raise UsageError("AT needs a literal", "the version must be known before the query runs", "such as AT (VERSION => 3)")
-    return NamedTable(parts, clause["unit"].upper(), literal["text"])
+    return NamedTable(parts, clause["unit"].upper(), version)
+
+
+def _literal_text(expression: Mapping[str, Any]) -> str | None:
+    """The text of a literal, as DuckDB 2 writes it, or the value of a string or integer, as DuckDB 1 does; None for others."""
+    if "literal" in expression:
+        return str(expression["literal"]["text"])
+    value = expression.get("value", {})
+    return str(value["value"]) if value.get("type", {}).get("id") in ("VARCHAR", "INTEGER", "BIGINT") else None
 
 
 def _opened(named: NamedTable, open_table: OpenTable) -> Table | None:

@@ -101,8 +101,9 @@ def test_conditions_skip_files(warehouse: Path, where: str, pushed: str | None, 
     expected = duckdb.connect().register("everything", everything).sql(f"SELECT id FROM everything WHERE {where}").fetchall()
     assert found == {row[0] for row in expected}
     (scan,) = seen.scans
-    assert scan["files"] == files
-    assert pushed is None or scan["where"] == pushed
+    if int(duckdb.__version__.partition(".")[0]) >= 2:  # DuckDB 1, the last for Python 3.10, passes other conditions to a scan
+        assert scan["files"] == files
+        assert pushed is None or scan["where"] == pushed
 
 
 def test_only_the_columns_that_are_needed_are_read(warehouse: Path) -> None:
