@@ -26,8 +26,10 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
     """
     path, content = context.layout.snapshot(snapshot.id), snapshot.to_json().encode()
     for attempt in range(_TRIES):
-        # Repeating the put is safe: it has the same content, and only one of them can succeed.
         try:
+            # Repeating the put is safe until its number has expired: before that, only one of them can succeed.
+            if attempt and _has_expired(context, snapshot):
+                return _shown_by_history(context, snapshot)
             with context.trace.timed("snapshot", file=path.rpartition("/")[2], bytes=len(content)) as facts:
                 outcome = publish_snapshot(context.storage, path, content, None if base is None else base.uuid)
                 facts["outcome"] = outcome.name.lower()
@@ -68,6 +70,12 @@ def _is_in_history(context: TableContext, snapshot: Snapshot, base: Snapshot | N
         return _continues_history(context, snapshot, base)
     except StorageUnavailable as error:
         raise _unknown(context, snapshot, f"it was published, but then the storage failed: {error}") from error
+
+
+def _has_expired(context: TableContext, snapshot: Snapshot) -> bool:
+    """Whether our number has been published, by us or others, and has expired. Expiry keeps the newest snapshot."""
+    newest = context.snapshots.latest_id()
+    return newest is not None and newest > snapshot.id and not context.snapshots.exists(snapshot.id)
 
 
 def _continues_history(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
@@ -149,9 +157,14 @@ def _has_expired_regularly(context: TableContext, snapshot: Snapshot) -> bool:
     if context.storage.exists(path):
         context.storage.delete(path)
         return False
-    oldest = context.snapshots.earliest_id()
-    remaining = None if oldest is None else context.snapshots.find(oldest)
+    return _shown_by_history(context, snapshot)
+
+
+def _shown_by_history(context: TableContext, snapshot: Snapshot) -> bool:
+    """True if the remaining snapshots were built on ours, which is gone. Raises `CommitUnknown` if that is not visible."""
     try:
+        oldest = context.snapshots.earliest_id()
+        remaining = None if oldest is None else context.snapshots.find(oldest)
         inherited = set() if remaining is None else {meta.file_name for meta in context.manifests.manifests_of(remaining)}
         own = {meta.file_name for meta in context.manifests.manifest_list(snapshot.delta_manifest_list)}
     except (NotFound, DamagedFile):

@@ -29,7 +29,7 @@ from paimon_cli.storage.storage import FileStatus, PutOutcome
 PART_BYTES = 8 << 20
 """Size of the parts of an upload. Stores accept at least 10,000 parts, so files of 80 GB are possible."""
 _PARTS_AT_ONCE = 2
-_CONFLICT_TRIES = 8
+_CONFLICT_TRIES = 4
 _CONFLICT_WAIT_SECONDS = 0.05
 _PAGE = 1000
 
@@ -67,15 +67,15 @@ class ObjectStorage:
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """See `storage.Storage`. `UNKNOWN` if the store failed or its response was lost; `Refused` without conditional puts.
 
-        obstore does not repeat the put. If it reports an existing object, a HEAD request verifies that: after a conflict of two
-        concurrent writers the object may still be missing, and the put is sent again.
+        The put is sent once. If the store reports an existing object, HEAD requests verify that: after a conflict of two
+        concurrent writers the object may be missing. It may also have been ours, and been deleted since.
         """
+        outcome = self._put_once(path, data)
+        if outcome is not PutOutcome.EXISTS:
+            return outcome
         for attempt in range(_CONFLICT_TRIES):
             if attempt:
                 self.clock.sleep(_CONFLICT_WAIT_SECONDS * 2**attempt)
-            outcome = self._put_once(path, data)
-            if outcome is not PutOutcome.EXISTS:
-                return outcome
             try:
                 if self.exists(path):
                     return PutOutcome.EXISTS

@@ -69,6 +69,29 @@ def test_all_of_it_expired_before_the_writer_looks(tmp_path: Path) -> None:
     assert live_names(context) == ["after-1@0", "after-2@0", "before@0", "mine@0"]
 
 
+@pytest.mark.parametrize("kept", [3, 4])
+def test_an_expired_snapshot_whose_put_had_no_clear_answer_is_not_published_again(tmp_path: Path, kept: int) -> None:
+    """A second put would succeed, with or without its successor: the writer could not tell whether the first one had."""
+    commit_as_others(tmp_path, "before")
+
+    class Unclear(SleepyStorage):
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            outcome = super().put_if_absent(path, data)
+            return PutOutcome.UNKNOWN if path.endswith("snapshot-2") else outcome
+
+    def others() -> None:
+        commit_as_others(tmp_path, "after-1", "after-2")
+        retention = Retention(5 - kept, 5 - kept, 0, None)
+        assert expire_snapshots(make_table(tmp_path), retention).snapshots == tuple(range(1, kept))
+
+    storage = Unclear(others)
+    result = Committer(make_table(tmp_path, storage=storage)).commit([message("mine")], CommitIdentity("me"))
+    assert (result.attempts, [snapshot.id for snapshot in result.snapshots]) == (1, [2])
+    table = make_table(tmp_path)
+    assert sorted(path.name for path in (tmp_path / "snapshot").glob("snapshot-*")) == [f"snapshot-{n}" for n in range(kept, 5)]
+    assert live_names(table) == ["after-1@0", "after-2@0", "before@0", "mine@0"]
+
+
 @pytest.mark.parametrize("expired", [(1, 2, 3), (1,)])
 def test_what_is_left_may_hold_nothing_but_our_own_files(tmp_path: Path, expired: tuple[int, ...]) -> None:
     def commit_nothing() -> None:

@@ -13,6 +13,7 @@ from paimon_cli.maintain import expire_snapshots
 from paimon_cli.maintain.expire_snapshots import ExpiryPlan
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.background_writes import BackgroundWrites
+from paimon_cli.storage.object_storage import ObjectStorage
 from paimon_cli.storage.object_stores import StoreError
 from paimon_cli.storage.overlapped_storage import OverlappedStorage
 from paimon_cli.storage.storage import PutOutcome
@@ -65,6 +66,17 @@ def busy_store_counts_as_a_success() -> Patch:
 @planted_in("remote-writer-writer")
 def existing_snapshot_is_always_that_of_another_writer() -> Patch:
     return patch.object(snapshot_publish, "_read_back", lambda context, path, content: b"theirs")
+
+
+@planted_in("remote-slow-writer")
+def put_is_repeated_if_the_existing_object_is_missing() -> Patch:
+    """It was our own, and has expired: the writer takes the second put for its only one, and the table for one without it."""
+
+    def put(self: ObjectStorage, path: str, data: bytes) -> PutOutcome:
+        outcome = self._put_once(path, data)
+        return outcome if outcome is not PutOutcome.EXISTS or self.exists(path) else self._put_once(path, data)
+
+    return patch.object(ObjectStorage, "put_if_absent", put)
 
 
 @planted_in("remote-writer-expiry")

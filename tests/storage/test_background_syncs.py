@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pickle
@@ -34,8 +35,13 @@ def fail_syncs(monkeypatch: pytest.MonkeyPatch, fails: Fails) -> list[str]:
     return synced
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+def open_files(folder: Path) -> set[str]:
+    """The files below a folder that this process has open."""
+    found = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed since they were listed
+            found.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return {path for path in found if path.startswith(f"{folder}/")}
 
 
 @pytest.mark.parametrize("publish", ["put_if_absent", "overwrite"])
@@ -107,8 +113,7 @@ def test_a_slow_disk_holds_up_a_writer_of_many_files(tmp_path: Path, monkeypatch
     monkeypatch.setattr(local_storage, "_MAX_UNSYNCED", 10)
     released = threading.Event()
     monkeypatch.setattr(os, "fsync", lambda descriptor: released.wait(30))
-    storage, before = LocalStorage(), descriptors()
-    written: list[int] = []
+    storage, written = LocalStorage(), list[int]()
 
     def write() -> None:
         for number in range(40):
@@ -119,10 +124,10 @@ def test_a_slow_disk_holds_up_a_writer_of_many_files(tmp_path: Path, monkeypatch
         writer = threading.Thread(target=write)
         writer.start()
         writer.join(1)
-        assert len(written) == 10
+        assert len(written) == 10 and open_files(tmp_path)
         released.set()
         writer.join()
-    assert len(written) == 40 and descriptors() == before
+    assert len(written) == 40 and not open_files(tmp_path)
 
 
 def test_a_thread_outside_of_the_block_may_write_while_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Collection, Sequence
 
 from paimon_cli.bucket.stamped_files import new_stamp
-from paimon_cli.commit.commit_messages import removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, fresh_identity
 from paimon_cli.compact.bucket_compactor import run_compaction
@@ -17,6 +16,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import NoProgress, phase
+from paimon_cli.jobs.table_change import NewFiles
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
@@ -101,10 +101,10 @@ def level_compactor(
             if not chosen:
                 return
             task = _task(context, found, chosen, output_level, snapshot.id)
-            with phase(NoProgress(), "compact", 1):
+            new_files = NewFiles(context, task.file_stamp)
+            with new_files.deleted_on_failure(), phase(NoProgress(), "compact", 1):
                 messages = RealEngine(actor.disk).run_tasks(functools.partial(run_compaction, context), [task])
-            with removed_on_refusal(context, messages):
-                committer(context).commit(messages, fresh_identity(context))
+            new_files.commit(messages, lambda: committer(context).commit(messages, fresh_identity(context)))
 
         end_of(actor, compact)
 
