@@ -132,11 +132,11 @@ def test_the_lock_of_the_catalog_is_taken_by_commits(call: Call, tmp_path: Path)
 
     row = '{"id": 1, "v": "a"}'
     held = CommitLock(LockSettings(f"jdbc:sqlite:{tmp_path}/c.db"), f"{tmp_path}/wh/shop.db/orders")
-    impatient = ("--option", "lock.enabled=true", "--option", "lock-acquire-timeout=1 s")
+    write = ("write", "shop.orders", "-", "--format", "json", "--engine", "local", "--option", "lock.enabled=true")
     with held.held():
-        answer = call("write", "shop.orders", "-", "--format", "json", "--engine", "local", *impatient, stdin=row, code=6)
+        answer = call(*write, "--option", "lock-acquire-timeout=1 s", stdin=row, code=6)
     assert "could not acquire the commit lock jdbc.shop.orders" in answer.err
-    call("write", "shop.orders", "-", "--format", "json", "--engine", "local", *impatient, stdin=row)
+    call(*write, stdin=row)
 
 
 def test_a_catalog_without_its_database() -> None:

@@ -28,9 +28,13 @@ from tests.commit.commit_tables import SteppingClock
 pytestmark = pytest.mark.xdist_group("lock")
 
 TABLE = "s3://bucket/wh/shop.db/orders"
+LIFE = 3600
+"""Seconds that a lock lives: no test takes as long on the slowest machine, so none expires unless a test makes it older."""
+SOON = 300
+"""Seconds within which a wait for a second or two ends on any machine; far less than a lock lives."""
 
 
-def settings(database: dict[str, str], timeout: str = "20 s") -> LockSettings:
+def settings(database: dict[str, str], timeout: str = f"{LIFE} s") -> LockSettings:
     found = lock_settings({**database, "lock-acquire-timeout": timeout})
     assert found is not None
     return found
@@ -98,7 +102,7 @@ def test_locks_are_listed_all_or_by_name(database: dict[str, str]) -> None:
         names = {lock.lock_id for lock in held_locks(settings(database)) or ()}
         assert names == {"jdbc.shop.orders", "jdbc.shop.orders_2"}
         (mine,) = held_locks(settings(database), "jdbc.shop.orders") or []
-        assert (mine.lock_id, mine.owner, mine.life_seconds, mine.is_expired) == ("jdbc.shop.orders", lease.owner, 20.0, False)
+        assert (mine.lock_id, mine.owner, mine.life_seconds, mine.is_expired) == ("jdbc.shop.orders", lease.owner, LIFE, False)
         assert break_lock(settings(database), mine) and not break_lock(settings(database), mine)
         assert [lock.lock_id for lock in held_locks(settings(database)) or ()] == ["jdbc.shop.orders_2"]
         assert not lease.release()
@@ -125,10 +129,10 @@ def test_a_failure_inside_gives_the_lock_back(database: dict[str, str]) -> None:
 
 def test_a_dead_holder_is_followed_after_its_expiry(database: dict[str, str]) -> None:
     with CommitLock(settings(database), TABLE).held() as dead:
-        make_older(database, 19)
         begun = time.monotonic()
+        make_older(database, LIFE - 1)
         with CommitLock(settings(database), TABLE).held() as heir:
-            assert 0.8 < time.monotonic() - begun < 15
+            assert 0.8 < time.monotonic() - begun < SOON
             with pytest.raises(StorageUnavailable, match="was lost before the commit"):
                 dead.confirm()
             assert dead.release() is False
@@ -139,10 +143,10 @@ def test_a_dead_holder_is_followed_after_its_expiry(database: dict[str, str]) ->
 def test_a_holder_does_not_begin_a_put_in_the_second_half_of_its_time(database: dict[str, str]) -> None:
     clock = SteppingClock()
     with CommitLock(settings(database), TABLE, clock).held() as lease:
-        clock.sleep(9.9)
+        clock.sleep(LIFE / 2 - 0.1)
         lease.confirm()
         clock.sleep(0.2)
-        with pytest.raises(StorageUnavailable, match=r"it was held for 10\.1 s"):
+        with pytest.raises(StorageUnavailable, match=rf"it was held for {LIFE // 2}\.1 s"):
             lease.confirm()
 
 
@@ -157,7 +161,7 @@ def test_a_clock_that_was_set_back_is_not_trusted(database: dict[str, str]) -> N
 def test_the_age_of_the_row_counts_even_if_our_clock_stands_still(database: dict[str, str]) -> None:
     with CommitLock(settings(database), TABLE, SteppingClock()).held() as lease:
         lease.confirm()
-        make_older(database, 12)
+        make_older(database, LIFE // 2 + 2)
         with pytest.raises(StorageUnavailable):
             lease.confirm()
 
@@ -165,16 +169,16 @@ def test_the_age_of_the_row_counts_even_if_our_clock_stands_still(database: dict
 def test_a_holder_written_in_java(database: dict[str, str]) -> None:
     make_java_table(database)
     insert = "INSERT INTO paimon_distributed_locks (lock_id, expire_time_seconds) VALUES ('jdbc.shop.orders', :seconds)"
-    sql(database, insert, seconds=1)
     begun = time.monotonic()
+    sql(database, insert, seconds=1)
     with CommitLock(settings(database), TABLE).held() as lease:
-        assert 0.8 < time.monotonic() - begun < 15
+        assert 0.8 < time.monotonic() - begun < SOON
         lease.confirm()
         # Java before it had owners releases by name, without regard to the holder.
         sql(database, "DELETE FROM paimon_distributed_locks WHERE lock_id = 'jdbc.shop.orders'")
         with pytest.raises(StorageUnavailable):
             lease.confirm()
-        sql(database, insert, seconds=100)
+        sql(database, insert, seconds=LIFE)
         assert lease.release() is False
     assert len(rows(database)) == 1, "a lock of another holder is not released"
 
@@ -254,7 +258,7 @@ def test_after_a_kill_the_next_one_waits_for_the_expiry_at_most(database: dict[s
     begun = time.monotonic()
     with CommitLock(settings(database), TABLE).held() as lease:
         lease.confirm()
-    assert time.monotonic() - begun < 15, "by the expiry that the dead holder has asked for, not by one's own"
+    assert time.monotonic() - begun < SOON, "by the expiry that the dead holder has asked for, not by one's own"
 
 
 # ---- the table of locks, statement by statement -------------------------------------------------------------------------
@@ -265,16 +269,19 @@ def lock_table(tmp_path: Path) -> LockTable:
     return LockTable(open_database(LockSettings(f"jdbc:sqlite:{tmp_path}/locks.db")), 255)
 
 
-def aged(table: LockTable, **seconds: int) -> None:
-    """Locks of one owner by name, taken this many seconds ago by one reading of the clock, with a life of 10 s."""
+def aged(table: LockTable, **seconds: int) -> int:
+    """Locks of one owner by name, taken this many seconds ago by one reading of the clock, with a life of an hour.
+
+    Returns the reading, in seconds: SQLite and Python read the same clock."""
     now = int(time.time())
     with table.connect() as connection:
         for name, age in seconds.items():
-            assert table.insert(connection, name, "me", 10)
+            assert table.insert(connection, name, "me", LIFE)
             taken = (
                 f"UPDATE paimon_distributed_locks SET acquired_at = datetime({now - age}, 'unixepoch') WHERE lock_id = '{name}'"
             )
             connection.execute(text(taken))
+    return now
 
 
 def names(table: LockTable) -> list[str]:
@@ -282,7 +289,7 @@ def names(table: LockTable) -> list[str]:
 
 
 def test_only_expired_locks_are_removed_and_only_the_requested_one(lock_table: LockTable) -> None:
-    aged(lock_table, old=30, older=40, young=5)
+    aged(lock_table, old=LIFE + 10, older=LIFE + 20, young=LIFE // 2)
     with lock_table.connect() as connection:
         lock_table.remove_expired(connection, "young")
         lock_table.remove_expired(connection, "old")
@@ -291,20 +298,21 @@ def test_only_expired_locks_are_removed_and_only_the_requested_one(lock_table: L
 
 def test_locks_are_listed_from_the_oldest_on_with_their_ages(lock_table: LockTable) -> None:
     assert lock_table.held() is None, "the table does not exist"
-    aged(lock_table, b=20, a=20, c=40, d=3)
+    begun = aged(lock_table, b=20, a=20, c=40, d=3)
     held = lock_table.held() or []
-    assert [(lock.lock_id, lock.owner, lock.life_seconds) for lock in held] == [(name, "me", 10.0) for name in "cabd"]
-    assert all(0 <= lock.age_seconds - age <= 2 for lock, age in zip(held, (40, 20, 20, 3), strict=True))
+    assert [(lock.lock_id, lock.owner, lock.life_seconds) for lock in held] == [(name, "me", LIFE) for name in "cabd"]
+    since = {lock.age_seconds - age for lock, age in zip(held, (40, 20, 20, 3), strict=True)}
+    assert len(since) == 1 and 0 <= since.pop() <= int(time.time()) - begun
     assert [lock.lock_id for lock in lock_table.held("b") or ()] == ["b"] and lock_table.held("x") == []
 
 
 def test_what_is_left_of_a_lock_and_how_old_it_is(lock_table: LockTable) -> None:
-    aged(lock_table, a=4, b=40)
+    begun = aged(lock_table, a=4, b=LIFE + 40)
     with lock_table.connect() as connection:
-        assert 4 <= lock_table.seconds_left(connection, "a") <= 6 and lock_table.seconds_left(connection, "b") < 0
-        assert lock_table.seconds_left(connection, "x") == 0.0
-        age = lock_table.age_seconds(connection, "a", "me")
-        assert age is not None and 4 <= age <= 6
+        left, age = lock_table.seconds_left(connection, "a"), lock_table.age_seconds(connection, "a", "me")
+        passed = int(time.time()) - begun
+        assert age is not None and 0 <= LIFE - 4 - left <= passed and 0 <= age - 4 <= passed
+        assert lock_table.seconds_left(connection, "b") < 0 and lock_table.seconds_left(connection, "x") == 0.0
         assert lock_table.age_seconds(connection, "a", "you") is None and lock_table.age_seconds(connection, "x", "me") is None
 
 
@@ -316,7 +324,7 @@ def test_a_lock_is_given_back_by_its_owner_only(lock_table: LockTable) -> None:
         assert lock_table.delete(connection, "a", "me") and lock_table.insert(connection, "a", "you", 7)
     assert sorted((lock.lock_id, lock.owner, lock.life_seconds) for lock in lock_table.held() or ()) == [
         ("a", "you", 7.0),
-        ("b", "me", 10.0),
+        ("b", "me", LIFE),
     ]
 
 
@@ -385,7 +393,7 @@ class FixedRandom:
         return 1.0
 
 
-def waiting(tmp_path: Path, timeout: str, most: str, life: str = "1 h") -> tuple[CommitLock, SteppingClock, LockSettings]:
+def waiting(tmp_path: Path, timeout: str, most: str, life: str = "10 h") -> tuple[CommitLock, SteppingClock, LockSettings]:
     """A lock that another holder has for this long, and a waiter with a clock of its own."""
     options = {"lock.enabled": "true", "uri": f"jdbc:sqlite:{tmp_path}/locks.db", "lock-check-max-sleep": most}
     held, mine = (lock_settings({**options, "lock-acquire-timeout": text}) for text in (life, timeout))
@@ -407,11 +415,11 @@ def test_waiters_ask_less_and_less_often_until_their_time_is_over(tmp_path: Path
 
 
 def test_waiters_do_not_sleep_beyond_the_end_of_the_lock(tmp_path: Path) -> None:
-    lock, clock, mine = waiting(tmp_path, "100 s", "100 s", life="30 s")
+    lock, clock, mine = waiting(tmp_path, "10000 s", "10000 s", life="3000 s")
     sleeps = clock.sleeps
     with pytest.raises(StorageUnavailable), lock.held():
         pass
-    assert 15 < max(sleeps) <= 30 and min(sleeps) >= 0.1
+    assert 1500 < max(sleeps) <= 3000 and min(sleeps) >= 0.1
     assert [lock.owner for lock in held_locks(mine) or ()] == ["them"]
 
 
@@ -426,13 +434,13 @@ def test_a_lock_lives_as_long_as_others_wait_for_it_in_whole_seconds(tmp_path: P
 
 def test_half_of_the_life_to_the_millisecond_is_too_late(tmp_path: Path) -> None:
     clock = SteppingClock()
-    found = LockSettings(f"jdbc:sqlite:{tmp_path}/locks.db", acquire_timeout=20_000)
+    found = LockSettings(f"jdbc:sqlite:{tmp_path}/locks.db", acquire_timeout=2_000_000)
     with CommitLock(found, TABLE, clock).held() as lease:
         lease.confirm()
-        clock.now = lease.since + 9_999
+        clock.now = lease.since + 999_999
         lease.confirm()
-        clock.now = lease.since + 10_000
-        with pytest.raises(StorageUnavailable, match="it was held for 10 s before the commit began") as failure:
+        clock.now = lease.since + 1_000_000
+        with pytest.raises(StorageUnavailable, match="it was held for 1000 s before the commit began") as failure:
             lease.confirm()
         assert failure.value.details == {"lock_id": "jdbc.shop.orders"}
         clock.now = lease.since - 1

@@ -37,7 +37,7 @@ def space() -> str:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> LockSettings:
-    return LockSettings(f"jdbc:sqlite:{tmp_path}/locks.db", acquire_timeout=20_000)
+    return LockSettings(f"jdbc:sqlite:{tmp_path}/locks.db", acquire_timeout=3_600_000)
 
 
 def lose_lock(settings: LockSettings, to_somebody: bool = True) -> None:
@@ -139,7 +139,7 @@ class TestUnderTheLock:
     def test_a_holder_that_was_stopped_too_long_writes_nothing(self, space: str, settings: LockSettings) -> None:
         store, clock = NoPrimitive(space), SteppingClock()
         storage = GuardedStorage(store, ROOT, CommitLock(settings, ROOT, clock))
-        store.before_exists = lambda: clock.sleep(15)
+        store.before_exists = lambda: clock.sleep(2700)
         with pytest.raises(StorageUnavailable, match="lost before the commit"):
             storage.put_if_absent(PATH, b"late")
         assert store.list_directory(ROOT) == []

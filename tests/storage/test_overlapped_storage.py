@@ -43,22 +43,38 @@ def bucket(s3_server: S3Server) -> str:
     return s3_server.new_bucket()
 
 
+def together(number: int, name: str) -> Rule:
+    """Requests for what has this name are answered as soon as that number of them is there, however long each took to come."""
+    all_there = threading.Barrier(number, timeout=60)
+
+    def wait(request: Request) -> Fate | Answer:
+        if name in request.path:
+            try:
+                all_there.wait()
+            except threading.BrokenBarrierError:
+                return Answer(403, "NotTogether")
+        return Fate.PASS
+
+    return wait
+
+
 def failing(name: str) -> Rule:
     return lambda request: Answer(403, "AccessDenied") if name in request.path else Fate.PASS
 
 
 def test_files_that_do_not_depend_on_each_other_take_one_trip(storage: OverlappedStorage, proxy: S3Proxy, bucket: str) -> None:
-    storage.exists(f"{bucket}/warm")
-    proxy.forget()
-    proxy.delay = 0.1
+    proxy.rule = together(6, "/a/files/")
     with storage.overlapping_writes():
         for number in range(5):
-            storage.write_new(f"{bucket}/a/{number}", b"x")
-        with storage.open_output(f"{bucket}/a/data") as sink:
+            storage.write_new(f"{bucket}/a/files/{number}", b"x")
+        with storage.open_output(f"{bucket}/a/files/data") as sink:
             sink.write(b"rows")
         assert storage.put_if_absent(f"{bucket}/a/snapshot", b"{}") is PutOutcome.CREATED
-    assert (len(proxy.requests), proxy.trips) == (7, 2)
-    assert proxy.requests[-1].path.endswith("/snapshot") and storage.read_bytes(f"{bucket}/a/data") == b"rows"
+    *files, snapshot = proxy.served
+    assert len(files) == 6 and snapshot.request.path.endswith("/snapshot")
+    assert snapshot.begun >= max(file.ended for file in files)
+    proxy.rule = lambda request: Fate.PASS
+    assert storage.read_bytes(f"{bucket}/a/files/data") == b"rows"
 
 
 def test_outside_of_a_block_a_file_is_stored_when_the_call_returns(
@@ -155,13 +171,14 @@ def test_files_that_will_be_opened_are_fetched_side_by_side(storage: OverlappedS
         storage.write_new(path, bytes(size))
     storage.write_new(f"{bucket}/h/big", bytes(WHOLE_BYTES + 1))
     proxy.forget()
-    proxy.delay = 0.1
+    proxy.rule = together(4, "/h/")
     guarded = GuardedStorage(storage, bucket)
     will_open(guarded, lambda: [*sizes.items(), (f"{bucket}/h/big", WHOLE_BYTES + 1)])
     for path, size in sizes.items():
         with open_sized(guarded, path, size) as source:
             assert source.read() == bytes(size)
-    assert (len(proxy.requests), proxy.trips) == (4, 1)
+    assert len(proxy.requests) == 4
+    proxy.rule = lambda request: Fate.PASS
     with open_sized(guarded, next(iter(sizes)), 1000) as source:
         assert source.read(10) == bytes(10) and len(proxy.requests) == 5, "what was fetched is used once"
 
