@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from paimon_cli.errors import PaimonError
+from paimon_cli.storage.threads import JobThreads
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
@@ -175,7 +176,7 @@ class LocalEngine:
 
 def _run_in_threads(threads: int, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None) -> list[R]:
     """The results in task order. After an error or Ctrl-C, waiting tasks are dropped and running tasks have ended."""
-    pool = ThreadPoolExecutor(threads)
+    pool = JobThreads(threads)
     futures = [pool.submit(function, task) for task in tasks]
     try:
         for future in as_completed(futures):

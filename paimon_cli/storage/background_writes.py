@@ -2,6 +2,9 @@
 
 Both wait for something slow: a round trip, or a write of the file system's journal. Writes that wait at the same time take about
 as long as one of them.
+
+Only a job that will meet a failure may go on before its file is stored. So a thread leaves its writes to others only inside a
+block, which lasts until the job has published: in the thread that has opened it, or in `threads.JobThreads` that this one uses.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from contextvars import ContextVar
 from typing import Any
 
 from paimon_cli.storage.threads import thread_pool
@@ -19,6 +23,7 @@ _THREADS = 8
 
 Failures = dict[str, Future[None]]
 """Writes that have failed, by path."""
+_in_blocks_of: ContextVar[tuple[BackgroundWrites, ...]] = ContextVar("in_blocks_of", default=())
 
 
 class BackgroundWrites:
@@ -54,11 +59,13 @@ class BackgroundWrites:
         with self._changed:
             self._blocks += 1
             self._pool = self._pool or thread_pool(_THREADS, self._name)
+        outside = _in_blocks_of.set((*_in_blocks_of.get(), self))
         try:
             yield
             if not self._raised or self._failures().keys() - self._raised:
                 self.settle()
         finally:
+            _in_blocks_of.reset(outside)
             self._leave()
 
     def _leave(self) -> None:
@@ -66,7 +73,7 @@ class BackgroundWrites:
             self._blocks -= 1
             if self._blocks:
                 return
-            self._begin_to_finish()  # A thread that is in no block itself may have written since this one was settled.
+            self._begin_to_finish()  # The block has not been settled if it failed.
             pool, self._pool = self._pool, None
         assert pool is not None
         pool.shutdown()
@@ -77,7 +84,7 @@ class BackgroundWrites:
     def begin(self, path: str, size: int, write: Callable[..., None], *arguments: Any) -> bool:
         """Let a thread call `write`, which stores the new file `path`. Returns False outside of blocks, without calling it."""
         with self._changed:
-            if self._pool is None:
+            if self._pool is None or self not in _in_blocks_of.get():
                 return False
             self._forget_stored()
             self._begun[path] = size, self._pool.submit(write, *arguments)
@@ -91,9 +98,10 @@ class BackgroundWrites:
     def finishes(self, directory: str) -> bool:
         """Whether `finish` will be called for a directory that has a new entry. False outside of blocks."""
         with self._changed:
-            if self._pool is not None:
+            is_inside = self._pool is not None and self in _in_blocks_of.get()
+            if is_inside:
                 self._directories.add(directory)
-            return self._pool is not None
+            return is_inside
 
     def settle(self) -> None:
         """See `storage.OverlapsWrites`. A failure is raised on every call until no block is open, so that no job misses it."""

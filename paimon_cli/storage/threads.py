@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from itertools import islice
 from types import TracebackType
@@ -59,6 +59,13 @@ def running_by(concurrency: Concurrency) -> Iterator[None]:
 def thread_pool(threads: int, purpose: str = "") -> Executor:
     """A new pool for concurrent requests."""
     return concurrency().new_pool(threads, purpose and f"paimon-cli-{purpose}")
+
+
+class JobThreads(ThreadPoolExecutor):
+    """A pool for tasks of a job, whose new files are stored like those of the thread that submits them (`background_writes`)."""
+
+    def submit(self, fn: Callable[..., R], /, *arguments: Any, **named: Any) -> Future[R]:
+        return super().submit(copy_context().run, fn, *arguments, **named)
 
 
 def in_parallel(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -18,7 +18,7 @@ import pyarrow as pa
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, IndexFileMeta
 from paimon_cli.storage.injected import Step
-from paimon_cli.storage.threads import ReadAhead, map_ahead
+from paimon_cli.storage.threads import JobThreads, ReadAhead, map_ahead
 from paimon_cli.write.bucket_writer import BucketWriter, Compactions, InThisThread, WrittenBucket
 from paimon_cli.write.write_buffer import BufferUse, WriteBuffer
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -98,7 +98,7 @@ class TableWriter:
 
     def _executor(self) -> Executor:
         is_beside = self._plan.compacts_beside and self._plan.context.read_threads > 1
-        return ThreadPoolExecutor(self._threads, "compaction") if is_beside else InThisThread()
+        return JobThreads(self._threads, "compaction") if is_beside else InThisThread()
 
     def __enter__(self) -> TableWriter:
         return self
@@ -155,7 +155,7 @@ class TableWriter:
     def _finished(self, buckets: list[BucketWriter]) -> list[WrittenBucket]:
         if self._threads == 1 or len(buckets) == 1:
             return [bucket.finish() for bucket in buckets]
-        pool = ThreadPoolExecutor(self._threads, "flush")
+        pool = JobThreads(self._threads, "flush")
         try:
             return list(pool.map(BucketWriter.finish, buckets))
         except BaseException:

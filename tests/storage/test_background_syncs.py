@@ -8,6 +8,7 @@ import os
 import pickle
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from paimon_cli.errors import StorageUnavailable
 from paimon_cli.storage import local_storage
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.storage import PutOutcome, overlapping_writes
+from paimon_cli.storage.threads import JobThreads
 
 Fails = Callable[[str], bool]
 
@@ -120,36 +122,25 @@ def test_a_slow_disk_holds_up_a_writer_of_many_files(tmp_path: Path, monkeypatch
             storage.write_new(f"{tmp_path}/d/{number}", b"x")
             written.append(number)
 
-    with storage.overlapping_writes():
-        writer = threading.Thread(target=write)
-        writer.start()
-        writer.join(1)
+    with storage.overlapping_writes(), JobThreads(1) as threads:
+        wait([threads.submit(write)], 1)
         assert len(written) == 10 and open_files(tmp_path)
         released.set()
-        writer.join()
     assert len(written) == 40 and not open_files(tmp_path)
 
 
-def test_a_thread_outside_of_the_block_may_write_while_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its file has a name on disk before it publishes, although it has been written after the block was settled."""
-    storage, synced, written = LocalStorage(), list[str](), threading.Event()
-
-    def write() -> None:
-        storage.write_new(f"{tmp_path}/other/file", b"x")
-        written.set()
-
-    def fsync(descriptor: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{descriptor}").removeprefix(f"{tmp_path}/"))
-        if synced[-1] == "last" and not written.is_set():
-            threading.Thread(target=write).start()
-            written.wait(30)
-
-    monkeypatch.setattr(os, "fsync", fsync)
+@pytest.mark.parametrize("lost", ["d/lost", "d"])
+def test_a_thread_outside_of_the_block_meets_the_failure_of_its_own_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """The block belongs to another job, and may end before the thread publishes."""
+    storage = LocalStorage()
+    fail_syncs(monkeypatch, lambda path: path == f"{tmp_path}/{lost}")
     with storage.overlapping_writes():
-        storage.write_new(f"{tmp_path}/last/file", b"x")
-    assert storage.put_if_absent(f"{tmp_path}/other/snapshot", b"{}") is PutOutcome.CREATED
-    published = next(number for number, path in enumerate(synced) if path.endswith(".tmp"))
-    assert {"other/file", "other"} <= set(synced[:published]), synced
+        with ThreadPoolExecutor(1) as other_job:
+            failure = other_job.submit(storage.write_new, f"{tmp_path}/d/lost", b"x").exception()
+        assert isinstance(failure, StorageUnavailable) and "Input/output error" in str(failure)
+        assert storage.put_if_absent(f"{tmp_path}/snapshot", b"{}") is PutOutcome.CREATED
 
 
 def test_a_block_remembers_only_the_files_that_are_not_stored_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

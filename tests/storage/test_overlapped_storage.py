@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.overlapped_storage import OverlappedStorage
 from paimon_cli.storage.ranged_file import WHOLE_BYTES
 from paimon_cli.storage.storage import PutOutcome, open_sized, overlapping_writes, will_open
+from paimon_cli.storage.threads import JobThreads
 from tests.commit.commit_tables import live_names
 from tests.storage.s3_proxy import Answer, Fate, Request, Rule, S3Proxy
 from tests.storage.s3_server import S3Server
@@ -246,11 +246,8 @@ def test_many_threads_hand_over_within_one_block(storage: OverlappedStorage, buc
             storage.write_new(f"{bucket}/i/{number}-{file}", b"x")
 
     with overlapping_writes(storage):
-        writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
-        for writer in writers:
-            writer.start()
-        for writer in writers:
-            writer.join()
+        with JobThreads(4) as threads:
+            list(threads.map(write, range(4)))
         assert storage.put_if_absent(f"{bucket}/i/done", b"") is PutOutcome.CREATED
         assert len(storage.inner.list_directory(f"{bucket}/i")) == 21
 
