@@ -94,7 +94,7 @@ class Committer:
         context.check(COMMIT)
         self._context = context
         self.published: tuple[Snapshot, ...] = ()
-        """The snapshots of the last commit, also if its second one was refused."""
+        """The snapshots of the last commit, also if its second one was refused; that error shows their ids to the user."""
 
     def commit(
         self,
@@ -199,7 +199,7 @@ class Committer:
             try:
                 result = result.followed_by(self._publish(step, deduplication, watermark, work_begin_millis))
             except (Conflict, StorageUnavailable) as refusal:
-                refusal.details["published_snapshots"] = [snapshot.id for snapshot in result.snapshots]
+                refusal.details["published_snapshots"] = [snapshot.id for snapshot in self.published]
                 raise
             self.published = result.snapshots
             if result.already_committed:

@@ -211,8 +211,9 @@ def _commit(
     new_files: NewFiles, messages: Sequence[CommitMessage], replaced: PartitionSpec, snapshot: Snapshot
 ) -> tuple[Snapshot, ...]:
     context = new_files.context
+    committer = Committer(context)
     publish = functools.partial(
-        Committer(context).overwrite,
+        committer.overwrite,
         messages,
         fresh_identity(context),
         replaced_partitions=replaced.matches,
@@ -223,7 +224,7 @@ def _commit(
         return new_files.commit(messages, publish).snapshots
     except Conflict as conflict:
         conflict.set_hint("stop the writers of these partitions, or run the command again")
-        if conflict.details.get("published_snapshots"):
+        if committer.published:
             conflict.set_hint(f"the rows are rescaled; readers see them after: paimon-cli compact {context.layout.argument}")
         raise
 

@@ -209,11 +209,12 @@ class Actor:
 
         If only the compaction conflicts, the rows are committed nevertheless, and it returns True.
         """
+        committer = Committer(self.context)
         try:
             with removed_on_refusal(self.context, self.messages):
-                result = Committer(self.context).commit(self.messages, CommitIdentity(self.name))
+                result = committer.commit(self.messages, CommitIdentity(self.name))
         except Conflict as conflict:
-            if conflict.details.get("published_snapshots"):
+            if committer.published:
                 self.record("committed its rows; the compaction that followed is lost", str(conflict))
                 return True
             self.record(f"aborts, exit {conflict.exit_code} {conflict.code}", str(conflict))
