@@ -199,7 +199,7 @@ class Committer:
             try:
                 result = result.followed_by(self._publish(step, deduplication, watermark, work_begin_millis))
             except (Conflict, StorageUnavailable) as refusal:
-                refusal.details["published_snapshots"] = [snapshot.id for snapshot in self.published]
+                refusal.details["published_snapshots"] = [snapshot.id for snapshot in result.snapshots]
                 raise
             self.published = result.snapshots
             if result.already_committed:
