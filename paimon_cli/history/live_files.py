@@ -79,6 +79,11 @@ class CommittedState:
     max_sequences: Mapping[BucketId, int]
     total_buckets: Mapping[BucketId, int]
 
+    @property
+    def next_sequences(self) -> dict[BucketId, int]:
+        """The sequence number of the next row of each bucket."""
+        return {bucket_id: number + 1 for bucket_id, number in self.max_sequences.items()}
+
 
 def committed_state(buckets: LazyBuckets) -> CommittedState:
     """The committed state of all buckets, computed from columns."""

@@ -35,7 +35,7 @@ from paimon_cli.sql.predicate import Predicate
 from paimon_cli.storage.storage import delete_all
 from paimon_cli.storage.whole_file import ScratchDirectory, ScratchStorage
 from paimon_cli.write.table_writer import Written, write_rows
-from paimon_cli.write.write_plan import Tallies, WritePlan
+from paimon_cli.write.write_plan import BucketCounts, CompactionWhileWriting, Tallies, WritePlan
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,11 @@ def distribute(
         context=context,
         incoming=WaitingRows(context),
         splits=splits,
-        total_buckets=max(counts.values()),
-        first_sequences={bucket_id: greatest + 1 for bucket_id, greatest in committed_state(state).max_sequences.items()},
+        bucket_counts=BucketCounts(max(counts.values()), assigned=counts),
+        first_sequences=committed_state(state).next_sequences,
         read_snapshot_id=snapshot.id,
         file_stamp=new_files.stamp,
-        compact_bucket=WriterCompaction(snapshot.id, new_files.stamp, strategy),
-        existing=state,
-        bucket_counts=counts,
+        compaction=CompactionWhileWriting(WriterCompaction(snapshot.id, new_files.stamp, strategy), state),
     )
     with new_files.deleted_on_failure():
         written = write_files(plan, engine, progress)
@@ -145,20 +143,17 @@ def write_counted(plan: WritePlan, engine: Engine, progress: Progress, tallies: 
     context = plan.context
     staged = NewFiles(context, new_stamp(context))
     with staged.deleted_on_failure():
-        counted = write_files(
-            replace(plan, file_stamp=staged.stamp, compact_bucket=None, existing={}), engine, progress, tallies
-        ).messages
+        counted = write_files(replace(plan, file_stamp=staged.stamp, compaction=None), engine, progress, tallies).messages
         waiting: dict[bytes, list[DataFileMeta]] = {}
         for message in counted:
             waiting.setdefault(message.partition, []).extend(message.new_files)
-        known = plan.counts_on or {}
+        known = plan.bucket_counts.known or {}
         counts = {p: known.get(p) or batch_bucket_count(context.options, Waiting.of(files)) for p, files in waiting.items()}
         routed = replace(
             plan,
             incoming=WaitingRows(context),
             splits=waiting_splits(waiting),
-            total_buckets=max(counts.values(), default=1),
-            bucket_counts=counts,
+            bucket_counts=BucketCounts(max(counts.values(), default=1), assigned=counts),
         )
         written = write_files(routed, engine, progress)
     staged.delete_all_but(())
@@ -184,10 +179,9 @@ def plan_with_waiting_rows(
         context=ours,
         incoming=WaitingRows(context),
         splits=waiting_splits({partition: bucket.files for partition, bucket in waiting.items()}),
-        total_buckets=max(counts.values(), default=1),
-        first_sequences={bucket_id: greatest + 1 for bucket_id, greatest in committed_state(state).max_sequences.items()},
+        bucket_counts=BucketCounts(max(counts.values(), default=1), assigned=counts),
+        first_sequences=committed_state(state).next_sequences,
         replaces_rows=True,
-        bucket_counts=counts,
     )
     messages = write_rows(plan, {}, threads=usable_cores()).messages
     added = [ManifestEntry(ADD, *m.bucket_id, m.total_buckets, file) for m in messages for file in m.new_files]

@@ -30,7 +30,7 @@ from paimon_cli.metadata.table_mode import RESCALE, BucketMode
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
-from paimon_cli.write.write_plan import WritePlan
+from paimon_cli.write.write_plan import BucketCounts, CompactionWhileWriting, WritePlan
 
 
 @dataclass(frozen=True)
@@ -171,10 +171,10 @@ def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engin
         context=scaled,
         incoming=RowsOfTable(context),
         splits=numbered_splits(splits),
-        total_buckets=plan.buckets,
+        bucket_counts=BucketCounts(plan.buckets),
         read_snapshot_id=snapshot.id,
         file_stamp=stamp,
-        compact_bucket=WriterCompaction(snapshot.id, stamp) if hides_level_0 else None,
+        compaction=CompactionWhileWriting(WriterCompaction(snapshot.id, stamp)) if hides_level_0 else None,
         replaces_rows=True,
     )
     new_files = NewFiles(scaled, job.file_stamp)

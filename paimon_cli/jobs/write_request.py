@@ -22,7 +22,15 @@ from paimon_cli.metadata import data_file_schema
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import BucketMode
-from paimon_cli.write.write_plan import WritePlan
+from paimon_cli.write.write_plan import (
+    Assignment,
+    BucketCounts,
+    CompactionWhileWriting,
+    IndexAssignment,
+    LookupAssignment,
+    PostponingWriter,
+    WritePlan,
+)
 
 UPSERT, DELETE = "upsert", "delete"
 NO_COMPACTION, INLINE_COMPACTION, ASYNC_COMPACTION = "none", "inline", "async"
@@ -81,11 +89,6 @@ def plan_write(
     committed = committed_state(state)
     read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
     file_stamp = new_stamp(context)
-    known = partition_counts(context, state) if context.mode.batches_have_buckets else {}
-    counts = counts_in_advance(context, known) if context.mode.batches_have_buckets else None
-    may_compact = request.compaction != NO_COMPACTION and not (_leaves_compaction(context) or (request.overwrite and moves_rows))
-    compacts = may_compact and why_not_compactable(context) is None
-    strategy = FULL_STRATEGY if _is_full_commit(context, request) else MINOR_STRATEGY
     return WritePlan(
         context=context,
         incoming=IncomingRows(
@@ -98,23 +101,30 @@ def plan_write(
             missing_are_null=request.missing_are_null,
         ),
         splits=splits_of(request) if splits is None else splits,
-        total_buckets=context.options.bucket,
+        bucket_counts=_bucket_counts(context, state, committed),
+        assignment=_assignment(context, request, snapshot, committed),
         first_sequences=_first_sequences(context, committed),
         read_snapshot_id=read_snapshot_id,
         file_stamp=file_stamp,
-        parallelism=request.parallelism,
-        compact_bucket=WriterCompaction(snapshot.id if snapshot else 0, file_stamp, strategy) if compacts else None,
-        compacts_beside=request.compaction == ASYNC_COMPACTION,
-        existing=state if compacts else {},
-        lookup_buckets=_lookup_buckets(context, request, snapshot),
-        keys_read_at=(snapshot.id if snapshot else 0) if moves_rows else None,
-        other_bucket_counts=_other_bucket_counts(context, committed),
+        postponing_writer=PostponingWriter(commit_user),
+        compaction=_compaction(context, request, snapshot, state, file_stamp),
         replaces_rows=request.overwrite,
-        hash_indexes=_hash_indexes(context, None if request.overwrite else snapshot, committed),
-        commit_user=commit_user,
-        bucket_counts=counts,
-        counts_on=known if context.mode.batches_have_buckets and counts is None else None,
+        parallelism=request.parallelism,
     )
+
+
+def _compaction(
+    context: TableContext, request: WriteRequest, snapshot: Snapshot | None, state: LazyBuckets, file_stamp: str
+) -> CompactionWhileWriting | None:
+    """How the writers compact; None if they do not."""
+    moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
+    if request.compaction == NO_COMPACTION or _leaves_compaction(context) or (request.overwrite and moves_rows):
+        return None
+    if why_not_compactable(context) is not None:
+        return None
+    strategy = FULL_STRATEGY if _is_full_commit(context, request) else MINOR_STRATEGY
+    compact_bucket = WriterCompaction(snapshot.id if snapshot else 0, file_stamp, strategy)
+    return CompactionWhileWriting(compact_bucket, state, request.compaction == ASYNC_COMPACTION)
 
 
 def _leaves_compaction(context: TableContext) -> bool:
@@ -123,13 +133,24 @@ def _leaves_compaction(context: TableContext) -> bool:
     return not mode.has_keys or mode.postpones_rows or options.write_only or options.sequence_snapshot_ordering
 
 
-def _lookup_buckets(context: TableContext, request: WriteRequest, snapshot: Snapshot | None) -> LazyBuckets | None:
-    """The buckets in which incoming keys may already exist, if the primary key does not determine the partition.
+def _assignment(
+    context: TableContext, request: WriteRequest, snapshot: Snapshot | None, committed: CommittedState
+) -> Assignment | None:
+    """How keys get their buckets, if that depends on other rows. Hash indexes start empty in an overwrite."""
+    if context.mode.bucket_mode is BucketMode.CROSS_PARTITION:
+        buckets = _lookup_buckets(context, request, snapshot)
+        return LookupAssignment(buckets=buckets, read_at=snapshot.id if snapshot else 0)
+    if context.mode.bucket_mode is BucketMode.DYNAMIC:
+        continued = None if request.overwrite else snapshot
+        return IndexAssignment(indexes=HashIndexes.at(context, continued, committed.total_buckets))
+    return None
+
+
+def _lookup_buckets(context: TableContext, request: WriteRequest, snapshot: Snapshot | None) -> LazyBuckets:
+    """The buckets in which incoming keys may already exist, where the primary key does not determine the partition.
 
     Buckets that an overwrite is known to replace are left out. Raises `NotSupported` if that cannot be known in advance.
     """
-    if context.mode.bucket_mode is not BucketMode.CROSS_PARTITION:
-        return None
     if not request.overwrite:
         return bucket_files(context, snapshot)
     if request.static_partition is not None:
@@ -146,18 +167,16 @@ def _lookup_buckets(context: TableContext, request: WriteRequest, snapshot: Snap
     return bucket_files(context, snapshot)
 
 
-def _other_bucket_counts(context: TableContext, committed: CommittedState) -> dict[bytes, int]:
+def _bucket_counts(context: TableContext, state: LazyBuckets, committed: CommittedState) -> BucketCounts:
+    option = context.options.bucket
+    if context.mode.batches_have_buckets:
+        known = partition_counts(context, state)
+        assigned = counts_in_advance(context, known)
+        return BucketCounts(option, assigned=assigned, known=known if assigned is None else None)
     if context.mode.bucket_mode is BucketMode.POSTPONED:
-        return {}
+        return BucketCounts(option)
     totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
-    return {p: total for p, total in totals.items() if total != context.options.bucket}
-
-
-def _hash_indexes(context: TableContext, snapshot: Snapshot | None, committed: CommittedState) -> HashIndexes | None:
-    """The hash indexes that assign keys to dynamic buckets, or None. They start empty without a snapshot (overwrite)."""
-    if context.mode.bucket_mode is not BucketMode.DYNAMIC:
-        return None
-    return HashIndexes.at(context, snapshot, committed.total_buckets)
+    return BucketCounts(option, others={partition: total for partition, total in totals.items() if total != option})
 
 
 def _is_full_commit(context: TableContext, request: WriteRequest) -> bool:
@@ -173,7 +192,7 @@ def _first_sequences(context: TableContext, committed: CommittedState) -> dict[B
     """The first sequence number of the write in each bucket; empty if files have no order, so that all writers start at 0."""
     if context.mode.bucket_mode is BucketMode.UNAWARE:
         return {}
-    return {bucket_id: number + 1 for bucket_id, number in committed.max_sequences.items()}
+    return committed.next_sequences
 
 
 def _read_snapshot_id(context: TableContext, latest: Snapshot | None, given: int | None) -> int | None:

@@ -129,7 +129,7 @@ def writing_task(plan: WritePlan, names: Sequence[str]) -> Task:
     def write_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carrying_errors():
             tally, number = Tally(), _partition()
-            with TableWriter(replace(plan, writer_id=number)) as writer:
+            with TableWriter(plan.by_writer(number)) as writer:
                 for rows in numbered_from_0(checked_rows(plan, _renamed(batches, names), number, tally)):
                     writer.write(rows)
                 written = pickle.dumps((writer.finish(), tally))

@@ -75,7 +75,7 @@ class BucketWriter:
 
     def flush(self) -> None:
         self._flush("the write buffer is full")
-        if self._plan.compacts_beside:
+        if self._plan.compaction is not None and self._plan.compaction.beside:
             self._tree.begin_compaction()
 
     def finish(self) -> WrittenBucket:

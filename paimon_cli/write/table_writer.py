@@ -92,13 +92,14 @@ class TableWriter:
         self._postpones = plan.postpones
         self._memory = WriteBuffer(plan.context, postpones=self._postpones, sort_keys=plan.sort_keys)
         self._compactions = None
-        if plan.compact_bucket is not None:
-            self._compactions = Compactions(plan.context, plan.compact_bucket, executor or self._executor())
+        if (compaction := plan.compaction) is not None:
+            executor = executor or self._executor(compaction.beside)
+            self._compactions = Compactions(plan.context, compaction.compact_bucket, executor)
         self._buckets: dict[BucketId, BucketWriter] = {}
 
-    def _executor(self) -> Executor:
-        is_beside = self._plan.compacts_beside and self._plan.context.read_threads > 1
-        return JobThreads(self._threads, "compaction") if is_beside else InThisThread()
+    def _executor(self, beside: bool) -> Executor:
+        has_threads = beside and self._plan.context.read_threads > 1
+        return JobThreads(self._threads, "compaction") if has_threads else InThisThread()
 
     def __enter__(self) -> TableWriter:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage
 from paimon_cli.metadata.table_mode import INPUT, BucketMode
+from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import counted
 from paimon_cli.write.bucket_assigner import Share
 from paimon_cli.write.key_placement import KeyPlacement
@@ -59,57 +61,132 @@ class SplitRows(Protocol):
 
 
 @dataclass(frozen=True)
+class BucketCounts:
+    """How many buckets partitions have.
+
+    `option`: the table's option `bucket`; `others`: counts of partitions that were written with another value of it. `assigned`:
+    in tables with postponed buckets, the count of each partition; None if rows are postponed. `known`: the present counts, if
+    those of new partitions depend on their number of rows, so that this write postpones its rows first and counts them.
+    """
+
+    option: int
+    others: Mapping[bytes, int] = field(default_factory=dict)
+    assigned: Mapping[bytes, int] | None = None
+    known: Mapping[bytes, int] | None = None
+
+    def of(self, partition: bytes) -> int:
+        return self.option if self.assigned is None else self.assigned[partition]
+
+
+@dataclass(frozen=True)
+class Assignment(ABC):
+    """How keys get their buckets where these depend on other rows of the table.
+
+    `assigners`: how many tasks share the keys; `assigner`: the one whose rows these are, None for all. `is_done`: another task
+    has assigned the rows, and they have a column with the bucket.
+    """
+
+    assigners: int = 1
+    assigner: int | None = None
+    is_done: bool = False
+
+    @abstractmethod
+    def placed(self, context: TableContext, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """The rows as the router of `router` takes them."""
+
+    @abstractmethod
+    def router(self, context: TableContext, file_stamp: str) -> Router:
+        """The router of rows that are not assigned yet."""
+
+    @abstractmethod
+    def assigner_router(self, schema: TableSchema) -> Router:
+        """The router to assigners that are tasks of their own."""
+
+
+@dataclass(frozen=True)
+class IndexAssignment(Assignment):
+    """Dynamic buckets: the hash index of a partition has the buckets of known keys, new keys get one with room."""
+
+    indexes: HashIndexes = field(kw_only=True)
+
+    def placed(self, context: TableContext, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        return batches
+
+    def router(self, context: TableContext, file_stamp: str) -> Router:
+        return DynamicRouter(context, self.indexes, self.assigners, self.assigner, file_stamp)
+
+    def assigner_router(self, schema: TableSchema) -> Router:
+        return AssignerRouter(schema, self.assigners)
+
+
+@dataclass(frozen=True)
+class LookupAssignment(Assignment):
+    """Keys that may live in any partition are looked up in `buckets`, the buckets of snapshot `read_at` (0: the empty table)."""
+
+    buckets: Mapping[BucketId, BucketFiles] = field(kw_only=True)
+    read_at: int = field(kw_only=True)
+
+    def placed(self, context: TableContext, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        share = Share() if self.assigner is None else Share(self.assigner, self.assigners)
+        return KeyPlacement(context, KeyHomes(context, self.buckets), share).placed(batches)
+
+    def router(self, context: TableContext, file_stamp: str) -> Router:
+        return AssignedRouter(context.schema)
+
+    def assigner_router(self, schema: TableSchema) -> Router:
+        return KeyShareRouter(schema, self.assigners)
+
+
+@dataclass(frozen=True)
+class CompactionWhileWriting:
+    """How writers compact the buckets to which they write.
+
+    `existing`: the buckets at the read snapshot. `beside`: compact after each flush, in separate threads, instead of when a
+    bucket has too many runs and at the end.
+    """
+
+    compact_bucket: CompactBucket
+    existing: Mapping[BucketId, BucketFiles] = field(default_factory=dict)
+    beside: bool = False
+
+
+@dataclass(frozen=True)
+class PostponingWriter:
+    """Identifies a writer in the names of postponed files."""
+
+    commit_user: str = ""
+    number: int = 0
+
+
+@dataclass(frozen=True)
 class WritePlan:
     """What to read, where rows go, and how their files are named.
 
-    Sequence numbers. `first_sequences`: for each bucket with files, the highest committed number + 1 (others: 0). A row gets that
-    number plus its position in the order of arrival, so numbers increase, with gaps, whichever task writes the bucket.
+    `first_sequences`: for each bucket with files, the highest committed sequence number + 1 (others: 0). A row gets that number
+    plus its position in the order of arrival, so numbers increase, with gaps, whichever task writes the bucket.
 
-    Files. `file_stamp`: 16 hex digits in the names of all data files of this job. `commit_user`, `writer_id`: identify a writer
-    in the names of postponed files. `replaces_rows`: the rows replace older ones (overwrite); no changelog file shows that, as in
-    Java.
-
-    Compaction. `compact_bucket`: compacts buckets; None if this write does not compact, and does not need `existing`, the buckets
-    at the read snapshot. `compacts_beside`: compact after each flush, in separate threads, instead of when a bucket has too many
-    runs and at the end.
-
-    Buckets. `total_buckets`: the table's option; `other_bucket_counts`: bucket counts of partitions that were written with
-    another one. `bucket_counts`: in tables with postponed buckets, the bucket count of each partition; None if rows are
-    postponed. `counts_on`: the known bucket counts, where those of other partitions depend on their number of rows, so that this
-    write postpones its rows first and counts them. `hash_indexes`: the hash indexes of a table with dynamic buckets.
-    `assigners`: how many assigners open buckets; `assigner`: the one whose rows these are, None for all. `rows_are_assigned`:
-    rows have a column with the bucket that another task has assigned. `lookup_buckets`: where keys are looked up if they may live
-    in any partition, at snapshot `keys_read_at` (0: the empty table).
+    `assignment`: None if the bucket of a row depends only on the row. `file_stamp`: 16 hex digits in the names of all data files
+    of this job. `compaction`: None if writers do not compact. `replaces_rows`: the rows replace older ones (overwrite); no
+    changelog file shows that, as in Java.
     """
 
     context: TableContext
     incoming: SplitRows
     splits: tuple[Any, ...]
-    total_buckets: int
+    bucket_counts: BucketCounts
+    assignment: Assignment | None = None
     first_sequences: dict[BucketId, int] = field(default_factory=dict)
     read_snapshot_id: int | None = None
     file_stamp: str = ""
-    parallelism: int | None = None
-    compact_bucket: CompactBucket | None = None
-    compacts_beside: bool = False
-    existing: Mapping[BucketId, BucketFiles] = field(default_factory=dict)
-    other_bucket_counts: Mapping[bytes, int] = field(default_factory=dict)
+    postponing_writer: PostponingWriter = PostponingWriter()
+    compaction: CompactionWhileWriting | None = None
     replaces_rows: bool = False
-    commit_user: str = ""
-    writer_id: int = 0
-    bucket_counts: Mapping[bytes, int] | None = None
-    counts_on: Mapping[bytes, int] | None = None
-    hash_indexes: HashIndexes | None = None
-    assigners: int = 1
-    assigner: int | None = None
-    rows_are_assigned: bool = False
-    lookup_buckets: Mapping[BucketId, BucketFiles] | None = None
-    keys_read_at: int | None = None
+    parallelism: int | None = None
 
     @property
     def postpones(self) -> bool:
         """Whether rows go into `bucket-postpone`, in the order of arrival."""
-        return self.context.mode.bucket_mode is BucketMode.POSTPONED and self.bucket_counts is None
+        return self.context.mode.bucket_mode is BucketMode.POSTPONED and self.bucket_counts.assigned is None
 
     @property
     def records_input(self) -> bool:
@@ -121,7 +198,7 @@ class WritePlan:
         """The way in which rows get their buckets, for the trace."""
         mode = self.context.mode
         kind = "append" if not mode.has_keys else "key-value"
-        return f"{kind}-{mode.bucket_mode.name.lower() if self.bucket_counts is None else 'fixed'}"
+        return f"{kind}-{mode.bucket_mode.name.lower() if self.bucket_counts.assigned is None else 'fixed'}"
 
     @property
     def shuffles(self) -> bool:
@@ -137,60 +214,67 @@ class WritePlan:
         return ()
 
     @property
-    def assigns(self) -> bool:
-        """Whether the bucket of a row depends on other rows of the table."""
-        return self.hash_indexes is not None or self.lookup_buckets is not None
+    def looks_up_keys(self) -> bool:
+        """Whether keys may live in any partition, so that they are looked up."""
+        return isinstance(self.assignment, LookupAssignment)
+
+    @property
+    def keys_read_at(self) -> int | None:
+        """The snapshot in which keys were looked up; None if none were."""
+        return self.assignment.read_at if isinstance(self.assignment, LookupAssignment) else None
 
     def placed(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         """The rows to write, with their buckets if keys may live in any partition; otherwise the rows as they are."""
-        if self.lookup_buckets is None or self.rows_are_assigned:
+        if self.assignment is None or self.assignment.is_done:
             return batches
-        share = Share() if self.assigner is None else Share(self.assigner, self.assigners)
-        return KeyPlacement(self.context, KeyHomes(self.context, self.lookup_buckets), share).placed(batches)
+        return self.assignment.placed(self.context, batches)
 
     def router(self) -> Router:
-        if self.rows_are_assigned or self.lookup_buckets is not None:
-            return AssignedRouter(self.context.schema)
-        if self.hash_indexes is not None:
-            return DynamicRouter(self.context, self.hash_indexes, self.assigners, self.assigner, self.file_stamp)
+        if self.assignment is not None:
+            done = self.assignment.is_done
+            return AssignedRouter(self.context.schema) if done else self.assignment.router(self.context, self.file_stamp)
         if self.context.mode.bucket_mode is BucketMode.UNAWARE:
             return UnawareRouter(self.context.schema)
         if self.postpones:
             return PostponingRouter(self.context.schema)
-        if self.bucket_counts is not None:
-            return PartitionCountRouter(self.context.schema, self.context.options, self.bucket_counts)
+        if self.bucket_counts.assigned is not None:
+            return PartitionCountRouter(self.context.schema, self.context.options, self.bucket_counts.assigned)
         return FixedRouter(self.context.schema, self.context.options)
-
-    def assigner_router(self) -> Router:
-        """The router to the assigners of rows, where these are separate tasks."""
-        kind = AssignerRouter if self.lookup_buckets is None else KeyShareRouter
-        return kind(self.context.schema, self.assigners)
 
     def with_assigners(self, parallelism: int) -> WritePlan:
         """The plan with as many assigners as options say, or as can run in parallel (like Java's writers on Flink and Spark)."""
-        if not self.assigns:
+        if self.assignment is None:
             return self
         options = self.context.options
         max_assigners = options.dynamic_bucket_assigner_parallelism
         count = options.dynamic_bucket_initial_buckets or max_assigners or parallelism
         max_buckets = options.dynamic_bucket_max_buckets
-        return replace(self, assigners=min(count, max_assigners or count, count if max_buckets == -1 else max_buckets))
+        return self.with_assignment(assigners=min(count, max_assigners or count, count if max_buckets == -1 else max_buckets))
+
+    def with_assignment(self, **changes: Any) -> WritePlan:
+        """The plan with changes to its assignment, if it has one."""
+        return self if self.assignment is None else replace(self, assignment=replace(self.assignment, **changes))
+
+    def by_writer(self, number: int) -> WritePlan:
+        """The plan of one of several writers that may add files to the same buckets."""
+        return replace(self, postponing_writer=replace(self.postponing_writer, number=number))
 
     def hash_index_state(self, partition: bytes) -> str | None:
         """The state of the hash index of a partition, for the commit to compare; None if there is none, or it is replaced."""
-        return None if self.hash_indexes is None or self.replaces_rows else self.hash_indexes.state(partition)
+        if self.replaces_rows or not isinstance(self.assignment, IndexAssignment):
+            return None
+        return self.assignment.indexes.state(partition)
 
-    def check_total(self, partition: bytes) -> None:
+    def check_bucket_count(self, partition: bytes) -> None:
         """Raise `UsageError` if the partition has another bucket count than the table's option, so that keys would move."""
-        total = self.other_bucket_counts.get(partition)
-        if total is not None:
+        count, option = self.bucket_counts.others.get(partition), self.bucket_counts.option
+        if count is not None:
             path = self.context.partition_path_of(partition).rstrip("/") or "the table"
-            buckets = self.total_buckets if self.total_buckets > 0 else total
             raise UsageError(
-                f"{path} was written with {counted(total, 'bucket')}, but the table's option says {self.total_buckets}",
+                f"{path} was written with {counted(count, 'bucket')}, but the table's option says {option}",
                 "rows of one key must stay in one bucket",
                 "try again if a rescale is running, which changes the option last; otherwise run: "
-                f"paimon-cli rescale {self.context.layout.argument} --buckets {buckets}",
+                f"paimon-cli rescale {self.context.layout.argument} --buckets {option if option > 0 else count}",
             )
 
     def first_sequence(self, bucket_id: BucketId) -> int:
@@ -199,11 +283,12 @@ class WritePlan:
     def start_of(self, bucket_id: BucketId) -> tuple[BucketFiles, int, DataFileNames]:
         """What a writer of the bucket needs: its existing files, the sequence number of its first row, and names for new files.
 
-        Raises the errors of `check_total`.
+        Raises the errors of `check_bucket_count`.
         """
-        self.check_total(bucket_id.partition)
-        buckets = self.total_buckets if self.bucket_counts is None else self.bucket_counts[bucket_id.partition]
-        files = self.existing.get(bucket_id, BucketFiles(*bucket_id, buckets, ()))
+        self.check_bucket_count(bucket_id.partition)
+        files = None if self.compaction is None else self.compaction.existing.get(bucket_id)
+        if files is None:
+            files = BucketFiles(*bucket_id, self.bucket_counts.of(bucket_id.partition), ())
         return files, self.first_sequence(bucket_id), DataFileNames(self._level_0_context, self.file_stamp)
 
     @cached_property
@@ -211,7 +296,8 @@ class WritePlan:
         """The table with the options for files of level 0."""
         if not self.postpones:
             return self.context
-        return replace(self.context, options=postponed_options(self.context, self.commit_user, self.writer_id))
+        writer = self.postponing_writer
+        return replace(self.context, options=postponed_options(self.context, writer.commit_user, writer.number))
 
     def level_0_writer(self, bucket_id: BucketId, names: DataFileNames) -> DataFileWriter:
         return DataFileWriter(self._level_0_context, bucket_id, level=0, source=SOURCE_APPEND, names=names)

@@ -17,14 +17,14 @@ from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
-from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, CommitMessage
 from paimon_cli.metadata.data_file_schema import merge_schema
 from paimon_cli.storage.injected import Step, StepTrace
 from paimon_cli.write.bucket_writer import BucketWriter, WrittenBucket
 from paimon_cli.write.routers import Routed, UnawareRouter
 from paimon_cli.write.table_writer import TableWriter, Written, write_rows
 from paimon_cli.write.write_buffer import BufferUse, WriteBuffer
-from paimon_cli.write.write_plan import WritePlan
+from paimon_cli.write.write_plan import BucketCounts, CompactionWhileWriting, PostponingWriter, WritePlan
 from tests.commit import commit_tables
 from tests.commit.commit_tables import SteppingClock, data_file
 from tests.tables import data_files, make_table
@@ -89,7 +89,7 @@ class Batches:
 
 
 def plan_of(context: TableContext, **more: Any) -> WritePlan:
-    return WritePlan(context, Batches(context), (), context.options.bucket, file_stamp=STAMP, **more)
+    return WritePlan(context, Batches(context), (), BucketCounts(context.options.bucket), file_stamp=STAMP, **more)
 
 
 def of(steps: Sequence[Step], name: str) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ def test_a_write_without_pressure_is_one_flush_and_one_compaction(tmp_path: Path
     context, steps = table(tmp_path)
     compaction = Slow()
     old = BucketFiles(EMPTY_ROW, 0, 1, (data_file("old", level=5),))
-    plan = plan_of(context, compact_bucket=compaction, existing={(EMPTY_ROW, 0): old}, read_snapshot_id=8)
+    plan = plan_of(context, compaction=CompactionWhileWriting(compaction, {BucketId(EMPTY_ROW, 0): old}), read_snapshot_id=8)
     with TableWriter(plan) as writer:
         writer.write(batch(context, [3, 1, 2]))
         (bucket,) = writer.finish().buckets
@@ -144,7 +144,7 @@ def test_a_writer_stalls_at_the_stop_trigger_for_as_long_as_the_compaction_takes
         ),
     )
     compaction = Slow()
-    plan = plan_of(context, compact_bucket=compaction, compacts_beside=beside)
+    plan = plan_of(context, compaction=CompactionWhileWriting(compaction, beside=beside))
     with TableWriter(plan) as writer:
         for key in range(6):
             writer.write(batch(context, [key] * 2, 2 * key))
@@ -177,7 +177,7 @@ def test_a_writer_continues_when_nothing_is_left_to_compact(tmp_path: Path) -> N
         options=context.options.with_overrides({"num-sorted-run.stop-trigger": "2", "num-sorted-run.compaction-trigger": "1"}),
     )
     compaction = Slow(declines=lambda bucket: True)
-    with TableWriter(plan_of(context, compact_bucket=compaction)) as writer:
+    with TableWriter(plan_of(context, compaction=CompactionWhileWriting(compaction))) as writer:
         for key in range(5):
             writer.write(batch(context, [key] * 2, 2 * key))
         (bucket,) = writer.finish().buckets
@@ -289,7 +289,9 @@ def test_splits_are_read_in_order_and_progress_is_heard_of(tmp_path: Path, threa
 def test_a_split_that_fails_removes_all_files(tmp_path: Path, threads: int) -> None:
     context, _ = table(tmp_path, bucket=3, write_buffer_size="60 b", write_buffer_spillable="false")
     compaction = Slow()
-    plan = replace(plan_of(context, compact_bucket=compaction), splits=((0, 40), (40, 6)), incoming=Batches(context, 40))
+    plan = replace(
+        plan_of(context, compaction=CompactionWhileWriting(compaction)), splits=((0, 40), (40, 6)), incoming=Batches(context, 40)
+    )
     with pytest.raises(StorageUnavailable, match="input has gone"):
         write_rows(plan, {}, threads=threads)
     assert data_files(context) == set()
@@ -307,7 +309,7 @@ def test_a_flush_that_fails_beside_others_gives_compactions_up(tmp_path: Path, m
         raise StorageUnavailable("the disk is full")
 
     monkeypatch.setattr(DataFileWriter, "close", close)
-    writer = TableWriter(plan_of(context, compact_bucket=compact_bucket), threads=2)
+    writer = TableWriter(plan_of(context, compaction=CompactionWhileWriting(compact_bucket)), threads=2)
     with pytest.raises(StorageUnavailable, match="disk is full"), writer:
         writer.write(batch(context, range(40)))
         with pytest.raises(StorageUnavailable):
@@ -324,30 +326,26 @@ def test_steps_of_tasks_are_one_after_the_other() -> None:
 
 def test_a_plan_needs_only_what_to_write(tmp_path: Path) -> None:
     context, _ = table(tmp_path)
-    plan, other = (WritePlan(context, Batches(context), (), 1) for _ in range(2))
-    assert (plan.first_sequences, plan.existing, plan.other_bucket_counts) == ({}, {}, {})
-    assert plan.first_sequences is not other.first_sequences
-    assert (plan.read_snapshot_id, plan.file_stamp, plan.parallelism, plan.compact_bucket, plan.compacts_beside) == (
-        None,
-        "",
-        None,
-        None,
-        False,
-    )
+    plan, other = (WritePlan(context, Batches(context), (), BucketCounts(1)) for _ in range(2))
+    assert (plan.first_sequences, plan.bucket_counts.others, CompactionWhileWriting(Slow()).existing) == ({}, {}, {})
+    assert plan.first_sequences is not other.first_sequences and plan.bucket_counts.others is not other.bucket_counts.others
+    assert (plan.read_snapshot_id, plan.file_stamp, plan.parallelism) == (None, "", None)
+    assert (plan.compaction, plan.assignment, plan.replaces_rows) == (None, None, False)
+    assert (plan.postponing_writer, CompactionWhileWriting(Slow()).beside) == (PostponingWriter("", 0), False)
 
 
 def test_other_bucket_counts_are_refused_with_their_partition(tmp_path: Path) -> None:
     context, _ = table(tmp_path / "plain")
-    plan = plan_of(context, other_bucket_counts={EMPTY_ROW: 4})
+    plan = replace(plan_of(context), bucket_counts=BucketCounts(1, {EMPTY_ROW: 4}))
     with pytest.raises(UsageError, match=r"^the table was written with 4 buckets, but the table's option says 1") as refused:
-        plan.check_total(EMPTY_ROW)
+        plan.check_bucket_count(EMPTY_ROW)
     assert refused.value.hint.endswith(f" run: paimon-cli rescale {context.layout.argument} --buckets 1")
     split = commit_tables.make_table(tmp_path / "split", partitioned=True)
     day = commit_tables.partition("2024-01-01")
-    plan = WritePlan(split, Batches(split), (), 2, other_bucket_counts={day: 3})
+    plan = WritePlan(split, Batches(split), (), BucketCounts(2, {day: 3}))
     with pytest.raises(UsageError, match=r"^dt=2024-01-01 was written with 3 buckets, but the table's option says 2"):
-        plan.check_total(day)
-    plan.check_total(commit_tables.partition("2024-01-02"))
+        plan.check_bucket_count(day)
+    plan.check_bucket_count(commit_tables.partition("2024-01-02"))
 
 
 @pytest.mark.parametrize(("size", "most"), [("1 mb", 50), ("600 b", 49), ("1 b", 1)])
@@ -396,7 +394,7 @@ def test_a_flush_that_fails_waits_for_those_beside_it(tmp_path: Path, monkeypatc
 def test_a_partition_written_for_another_number_of_buckets_takes_no_rows(tmp_path: Path) -> None:
     context = commit_tables.make_table(tmp_path / "t", partitioned=True)
     old, new = commit_tables.partition("old"), commit_tables.partition("new")
-    plan = plan_of(context, other_bucket_counts={old: 7})
+    plan = replace(plan_of(context), bucket_counts=BucketCounts(2, {old: 7}))
     rows = {"dt": "old", "k": 1, "v": "x", "_SEQUENCE_NUMBER": 0, "_VALUE_KIND": 0}
     schema = merge_schema(context.schema)
     with (
@@ -407,9 +405,10 @@ def test_a_partition_written_for_another_number_of_buckets_takes_no_rows(tmp_pat
             writer.write(pa.record_batch([pa.array([{**rows, "dt": day}[f.name]], f.type) for f in schema], schema))
     assert refused.value.hint.endswith(f" run: paimon-cli rescale {context.layout.argument} --buckets 2")
     assert data_files(context) == set()
-    plan.check_total(new)
+    plan.check_bucket_count(new)
+    whole = commit_tables.make_table(tmp_path / "u")
     with pytest.raises(UsageError, match="the table was written with 3 buckets, but the table's option says 2"):
-        replace(plan_of(commit_tables.make_table(tmp_path / "u")), other_bucket_counts={EMPTY_ROW: 3}).check_total(EMPTY_ROW)
+        WritePlan(whole, Batches(whole), (), BucketCounts(2, {EMPTY_ROW: 3})).check_bucket_count(EMPTY_ROW)
 
 
 def test_buckets_are_not_begun_once_one_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

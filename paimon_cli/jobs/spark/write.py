@@ -64,7 +64,7 @@ class Shuffle:
     @property
     def assigners_number(self) -> bool:
         """Whether assigners number the rows: if keys can move, a deletion must precede a later row in the same bucket."""
-        return self.numbers_rows and self.plan.lookup_buckets is not None
+        return self.numbers_rows and self.plan.looks_up_keys
 
     @property
     def writers_number(self) -> bool:
@@ -83,11 +83,12 @@ class Shuffle:
     @property
     def assigns(self) -> bool:
         """Whether rows go to assigners before they go to the writers."""
-        return self.plan.assigns
+        return self.plan.assignment is not None
 
     @property
     def receiver_tasks(self) -> int:
-        return self.plan.assigners if self.assigns else self.writer_tasks
+        assignment = self.plan.assignment
+        return self.writer_tasks if assignment is None else assignment.assigners
 
     def sending(self) -> AbstractContextManager[Send]:
         """A context in which a task sends pieces."""
@@ -99,16 +100,17 @@ class Shuffle:
 
     def first_router(self) -> Router:
         """The router of the reader tasks."""
-        return self.plan.assigner_router() if self.assigns else self.plan.router()
+        assignment = self.plan.assignment
+        return self.plan.router() if assignment is None else assignment.assigner_router(self.plan.context.schema)
 
     def assigner_plan(self, number: int) -> WritePlan:
         """The plan of one assigner."""
-        return replace(self.plan, assigner=number)
+        return self.plan.with_assignment(assigner=number)
 
     @property
     def writer_plan(self) -> WritePlan:
         """The plan of the writers."""
-        return replace(self.plan, rows_are_assigned=self.assigns)
+        return self.plan.with_assignment(is_done=True)
 
     def first_pieces(self, rows: pa.RecordBatch, router: Router) -> Iterator[Piece]:
         """The rows for each receiver; `router` comes from `first_router`."""
@@ -125,8 +127,8 @@ def shuffle_of(plan: WritePlan, parallelism: int) -> Shuffle:
     reader_tasks = max(1, min(len(plan.splits), 16 * parallelism))
     writers = plan.parallelism or 2 * parallelism
     plan = plan.with_assigners(plan.parallelism or parallelism)
-    if not plan.context.schema.partition_keys and plan.total_buckets > 0:
-        writers = min(writers, plan.total_buckets)
+    if not plan.context.schema.partition_keys and plan.bucket_counts.option > 0:
+        writers = min(writers, plan.bucket_counts.option)
     return Shuffle(plan, reader_tasks, max(1, writers))
 
 
@@ -240,7 +242,7 @@ def portions_of(plan: WritePlan, parallelism: int) -> list[range]:
 def write_portion(plan: WritePlan, numbers: range) -> tuple[Written, Tallies]:
     """Write some splits of the plan; also returns the counts of each split."""
     found: Tallies = {}
-    portion = replace(plan, splits=plan.splits[numbers.start : numbers.stop], writer_id=numbers.start)
+    portion = replace(plan.by_writer(numbers.start), splits=plan.splits[numbers.start : numbers.stop])
     written = write_rows(portion, found)
     return written, {numbers.start + offset: tally for offset, tally in found.items()}
 

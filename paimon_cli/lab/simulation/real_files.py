@@ -35,7 +35,7 @@ from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 from paimon_cli.write.table_writer import Written
-from paimon_cli.write.write_plan import Tallies, WritePlan
+from paimon_cli.write.write_plan import CompactionWhileWriting, IndexAssignment, Tallies, WritePlan
 
 MAX_KEPT = 20_000
 MANY_ROWS = 1 << 16
@@ -192,9 +192,8 @@ class RealEngine(LocalEngine):
         if self._rows is None:
             return super().write_rows(plan, tallies, progress)
         context = plan.context
-        existing = [(bucket.files, bucket.index_files) for bucket in plan.existing.values()]
-        started = (plan.file_stamp, tuple(plan.first_sequences.items()), plan.read_snapshot_id, plan.compact_bucket)
-        key = ("write", _table(context), self._rows, started, tuple(existing), _routes(plan))
+        started = (plan.file_stamp, tuple(plan.first_sequences.items()), plan.read_snapshot_id)
+        key = ("write", _table(context), self._rows, started, _compaction(plan.compaction), _routes(plan))
         write = super().write_rows
 
         def written(recorded: TableContext) -> tuple[Written, Tallies]:
@@ -209,7 +208,14 @@ class RealEngine(LocalEngine):
 
 def _routes(plan: WritePlan) -> tuple[object, ...]:
     """What the buckets of rows depend on besides their keys."""
-    return (plan.total_buckets, repr(plan.splits), repr(plan.hash_indexes), repr(plan.bucket_counts))
+    indexes = plan.assignment.indexes if isinstance(plan.assignment, IndexAssignment) else None
+    return (repr(plan.splits), repr(plan.bucket_counts), repr(indexes))
+
+
+def _compaction(compaction: CompactionWhileWriting | None) -> tuple[object, ...] | None:
+    if compaction is None:
+        return None
+    return (compaction.compact_bucket, tuple((bucket.files, bucket.index_files) for bucket in compaction.existing.values()))
 
 
 def _table(context: TableContext) -> tuple[object, ...]:
