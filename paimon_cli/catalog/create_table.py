@@ -12,7 +12,7 @@ from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import check_site
 from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, NEWER_ROOTS, DataType, TimestampType
 from paimon_cli.errors import NotSupported, UsageError
-from paimon_cli.history.snapshots_and_schemas import SchemaHistory
+from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import TableSchema

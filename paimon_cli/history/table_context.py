@@ -12,7 +12,8 @@ from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.kept_files import KeptFiles, KnownFiles
 from paimon_cli.history.manifest_reader import ManifestReader
-from paimon_cli.history.snapshots_and_schemas import SchemaHistory, SnapshotHistory
+from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.tags_and_branches import BranchList, TagHistory
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout, partition_path

@@ -8,8 +8,9 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from paimon_cli.errors import DamagedFile, NotFound, UsageError
-from paimon_cli.history.snapshots_and_schemas import SchemaHistory
+from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshot_history import read_snapshot
 from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_layout import (
     BRANCH_PREFIX,
@@ -117,14 +118,7 @@ class ChangelogHistory:
 
     def find(self, snapshot_id: int) -> Snapshot | None:
         """The changelog of this snapshot; None if there is none. Raises `DamagedFile` if its file holds something else."""
-        path = self.layout.changelog(snapshot_id)
-        try:
-            snapshot = Snapshot.from_json(self.storage.read_bytes(path), path)
-        except FileNotFoundError:
-            return None
-        if snapshot.id != snapshot_id:
-            raise DamagedFile(f"changelog file {path} is damaged", f"it holds the id {snapshot.id}", path=path)
-        return snapshot
+        return read_snapshot(self.storage, self.layout.changelog(snapshot_id), snapshot_id, "changelog")
 
     def all(self) -> list[Snapshot]:
         """All long-lived changelogs, oldest first. One that expires in the meantime may be missing."""

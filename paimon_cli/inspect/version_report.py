@@ -9,7 +9,8 @@ from itertools import islice
 from typing import Any
 
 from paimon_cli.catalog.table import CatalogTable
-from paimon_cli.history.snapshots_and_schemas import SchemaHistory, SnapshotHistory
+from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.data_file import ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_layout import MAIN_BRANCH

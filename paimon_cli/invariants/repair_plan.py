@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
-from paimon_cli.history.snapshots_and_schemas import LONGEST_GAP, gaps
+from paimon_cli.history.snapshot_history import LONGEST_GAP, gaps
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.hash_indexes import RebuiltIndex, rebuilt_partitions
 from paimon_cli.invariants.index_checks import index_can_be_read, index_files_exist

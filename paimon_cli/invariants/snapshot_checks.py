@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, StorageUnavailable
-from paimon_cli.history.snapshots_and_schemas import gaps
+from paimon_cli.history.snapshot_history import gaps
 from paimon_cli.history.table_context import TableContext, TableHistory
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.file_checks import StoredFiles, live_files_exist

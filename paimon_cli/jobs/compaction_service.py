@@ -16,7 +16,7 @@ from typing import Protocol
 
 from paimon_cli.errors import CommitUnknown, Conflict, NotFound, PaimonError, PartialSuccess, StorageUnavailable
 from paimon_cli.history.kept_files import KeptFiles
-from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import FAIL, MIN_MEMORY, NO_BUCKETS, CompactionPlan, CompactRequest, Standing, States

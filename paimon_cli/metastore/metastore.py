@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from paimon_cli.errors import NotFound, NotSupported, Refused, UsageError
-from paimon_cli.history.snapshots_and_schemas import SchemaHistory, SnapshotHistory
+from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.catalog_options import store_options

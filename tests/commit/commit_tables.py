@@ -11,7 +11,7 @@ from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.history.snapshots_and_schemas import SchemaHistory
+from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
 from paimon_cli.metadata.table_layout import TableLayout

@@ -10,7 +10,7 @@ import pytest
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.errors import FilesConflict, PaimonError, Refused, StorageUnavailable, UsageError
-from paimon_cli.history.snapshots_and_schemas import SchemaHistory
+from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, DeletionVectorRange, IndexFileMeta
 from paimon_cli.metadata.snapshot import Snapshot

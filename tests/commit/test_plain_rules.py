@@ -37,7 +37,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import CommitUnknown, Conflict, FilesConflict, Refused, UsageError
 from paimon_cli.history.manifest_reader import SnapshotGone
-from paimon_cli.history.snapshots_and_schemas import SchemaHistory
+from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import (

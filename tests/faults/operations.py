@@ -19,7 +19,7 @@ from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.history.snapshots_and_schemas import SchemaHistory
+from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction

@@ -12,7 +12,7 @@ import pytest
 from paimon_cli.commit import commit_messages, committer, snapshot_publish
 from paimon_cli.commit.deduplication import Deduplication
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
-from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain import expire_snapshots, needed_files, orphans, rollback
 from paimon_cli.metadata.data_file import ADD

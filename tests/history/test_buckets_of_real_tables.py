@@ -12,9 +12,9 @@ import pytest
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.history import manifest_cache, snapshots_and_schemas
+from paimon_cli.history import manifest_cache, snapshot_history
 from paimon_cli.history.live_files import CommittedState, bucket_files, committed_state, expect_buckets, live_files_of_buckets
-from paimon_cli.history.snapshots_and_schemas import SchemaHistory
+from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import TagHistory
 from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, CommitMessage, FileFilter
@@ -119,7 +119,7 @@ def test_requested_buckets(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_snapshots_that_a_listing_may_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """All numbers of a short range; of a long one, those listed, and those in gaps that are not too long."""
-    monkeypatch.setattr(snapshots_and_schemas, "LONGEST_GAP", 3)
+    monkeypatch.setattr(snapshot_history, "LONGEST_GAP", 3)
     dice = random.Random(seed)
     listed = sorted(dice.sample(range(1, 40), dice.randint(1, 12)))
     past = history(tmp_path, listed)

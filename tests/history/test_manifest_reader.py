@@ -15,7 +15,7 @@ from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history import manifest_reader
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone
-from paimon_cli.history.snapshots_and_schemas import SchemaHistory
+from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, FileFilter, ManifestEntry

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
-from paimon_cli.history.snapshots_and_schemas import SnapshotHistory, gaps
+from paimon_cli.history.snapshot_history import SnapshotHistory, gaps
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.local_storage import LocalStorage

@@ -13,7 +13,7 @@ import pytest
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, StorageUnavailable
-from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.hash_indexes import hashes_of
 from paimon_cli.invariants.repair_plan import BY_HAND, RepairPlan, plan_repair

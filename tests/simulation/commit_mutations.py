@@ -22,7 +22,7 @@ from paimon_cli.commit.files_conflict import check_files
 from paimon_cli.commit.prepared_snapshot import PreparedSnapshot, prepare_snapshot
 from paimon_cli.commit.snapshot_publish import publish
 from paimon_cli.errors import PaimonError
-from paimon_cli.history import snapshots_and_schemas
+from paimon_cli.history import snapshot_history
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
@@ -204,7 +204,7 @@ def _hinted_latest(self: Any) -> int | None:
 
 @planted_in("writer-writer")
 def hint_trusted_blindly() -> Patch:
-    return patch.object(snapshots_and_schemas.SnapshotHistory, "latest_id", _hinted_latest)
+    return patch.object(snapshot_history.SnapshotHistory, "latest_id", _hinted_latest)
 
 
 @planted_in("two-batches")
@@ -242,7 +242,7 @@ def a_snapshot_below_a_gap_counts_as_made() -> Patch:
         found = (self.find(number) for number in sorted(numbers, reverse=True))
         return (replace(snapshot, properties=None) for snapshot in found if snapshot is not None)
 
-    return patch.object(snapshots_and_schemas.SnapshotHistory, "unbroken", over_gaps)
+    return patch.object(snapshot_history.SnapshotHistory, "unbroken", over_gaps)
 
 
 @planted_in("slow-writer-restart")

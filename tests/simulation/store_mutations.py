@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from paimon_cli.commit import committer, snapshot_publish
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain import expire_snapshots
 from paimon_cli.maintain.expire_snapshots import ExpiryPlan

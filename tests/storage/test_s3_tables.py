@@ -15,7 +15,7 @@ from paimon_cli.cli.app import app
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import CommitUnknown
-from paimon_cli.history.snapshots_and_schemas import SchemaHistory
+from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
 from paimon_cli.metadata.table_layout import TableLayout

@@ -11,7 +11,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.errors import DamagedFile, StorageUnavailable
 from paimon_cli.history.live_files import BucketFiles, bucket_files
-from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention

@@ -1,6 +1,6 @@
-"""Finds snapshots and schemas of a table: the newest, the oldest, by id, by time.
+"""Finds snapshots of a table: the newest, the oldest, by id, by time.
 
-Hints are checked against the files (FORMAT.md, sections 1.3 and 2; Java SnapshotManager, SchemaManager).
+Hints are checked against the files (FORMAT.md, section 1.3; Java SnapshotManager).
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, StorageUnavailable
+from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, SNAPSHOT_PREFIX, TableLayout, parse_hint, parse_numbered
-from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.storage.storage import PutOutcome, Storage
+from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, TableLayout, parse_hint, parse_numbered
+from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.threads import Ahead, together
 
 _LONGEST_WALK = 32
@@ -150,14 +149,7 @@ class SnapshotHistory:
 
     def find(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot with this id; None if it does not exist. Raises `DamagedFile` if its file holds something else."""
-        path = self.layout.snapshot(snapshot_id)
-        try:
-            snapshot = Snapshot.from_json(self.storage.read_bytes(path), path)
-        except FileNotFoundError:
-            return None
-        if snapshot.id != snapshot_id:
-            raise DamagedFile(f"snapshot file {path} is damaged", f"it holds the id {snapshot.id}", path=path)
-        return snapshot
+        return read_snapshot(self.storage, self.layout.snapshot(snapshot_id), snapshot_id)
 
     def get(self, snapshot_id: int) -> Snapshot:
         """The snapshot with this id. Raises `NotFound`, whose message shows whether it has probably expired."""
@@ -276,111 +268,17 @@ class SnapshotHistory:
             return None
 
 
+def read_snapshot(storage: Storage, path: str, snapshot_id: int, content: str = "snapshot") -> Snapshot | None:
+    """The snapshot in a file; None if the file does not exist. Raises `DamagedFile`, which calls it a `content` file."""
+    try:
+        snapshot = Snapshot.from_json(storage.read_bytes(path), path)
+    except FileNotFoundError:
+        return None
+    if snapshot.id != snapshot_id:
+        raise DamagedFile(f"{content} file {path} is damaged", f"it holds the id {snapshot.id}", path=path)
+    return snapshot
+
+
 def gaps(ids: Sequence[int]) -> Iterator[range]:
     """The numbers that are missing between ids in ascending order."""
     return (range(lower + 1, upper) for lower, upper in pairwise(ids) if upper > lower + 1)
-
-
-@dataclass(frozen=True)
-class SchemaHistory:
-    """Reads the directory `schema/`, and adds schemas. Schema files never change, so they are cached."""
-
-    storage: Storage
-    layout: TableLayout
-    _read: dict[int, TableSchema] = field(default_factory=dict, compare=False, repr=False)
-
-    def ids(self) -> list[int]:
-        """All ids, ascending; empty if there is no table."""
-        entries = self.storage.list_directory(self.layout.schema_directory)
-        return sorted(number for entry in entries if (number := parse_numbered(SCHEMA_PREFIX, entry.name)) is not None)
-
-    def at_opening(self) -> TableSchema | None:
-        """The newest schema when a table is opened, if two requests can show it; None if the directory must be listed.
-
-        Most tables still have the schema that they were created with, and ids have no gaps.
-        """
-        if not self.storage.is_remote:
-            return None
-        try:
-            first, second = together([lambda: self._find(0), lambda: self._find(1)])
-        except DamagedFile:
-            return None
-        return first if second is None else None
-
-    def latest_id(self) -> int | None:
-        """The id of the newest schema, even if a stale listing does not show it; None if there is no table."""
-        newest = max(self.ids(), default=None)
-        return None if newest is None else self._from(newest)
-
-    def _from(self, newest: int) -> int:
-        while self.storage.exists(self.layout.schema(newest + 1)):
-            newest += 1
-        return newest
-
-    def latest(self) -> TableSchema:
-        """The newest schema. Raises `NotFound` if there is no table."""
-        return self.get(self.newest_id())
-
-    def newest_id(self, known: int | None = None) -> int:
-        """The id of the newest schema, searched from a `known` id on if given. Raises `NotFound` if there is no table."""
-        newest = self.latest_id() if known is None else self._from(known)
-        if newest is None:
-            raise NotFound(
-                f"no table at {self.layout.root}",
-                "its directory has no schema/schema-* file",
-                "check the path, or create the table with `paimon-cli create`",
-            )
-        return newest
-
-    def newest_readable(self) -> TableSchema | None:
-        """The newest schema that can be read; None if there is none. For commands that examine damaged tables."""
-        for number in reversed(self.ids()):
-            try:
-                return self.get(number)
-            except (DamagedFile, NotFound):
-                continue
-        return None
-
-    def get(self, schema_id: int) -> TableSchema:
-        """The schema with this id. Raises `NotFound` if it does not exist, `DamagedFile` if its file holds something else."""
-        schema = self._find(schema_id)
-        if schema is None:
-            path = self.layout.schema(schema_id)
-            listed = f"paimon-cli schemas ls {self.layout.argument}"
-            raise NotFound(f"no schema {schema_id} in {self.layout.root}", f"{path} does not exist", listed)
-        return schema
-
-    def _find(self, schema_id: int) -> TableSchema | None:
-        if schema_id not in self._read:
-            path = self.layout.schema(schema_id)
-            try:
-                schema = TableSchema.from_json(self.storage.read_bytes(path), path)
-            except FileNotFoundError:
-                return None
-            if schema.id != schema_id:
-                raise DamagedFile(f"schema file {path} is damaged", f"it holds the id {schema.id}", path=path)
-            self._read[schema_id] = schema
-        return self._read[schema_id]
-
-    def commit(self, schema: TableSchema) -> bool:
-        """Publish a new schema. Returns false if another writer has taken its id. Raises `CommitUnknown`."""
-        path = self.layout.schema(schema.id)
-        content = schema.to_json().encode()
-        if self.storage.put_if_absent(path, content) is PutOutcome.CREATED:
-            return True
-        # the response to a successful put may be lost; then the file exists and holds our schema
-        published = self._read_back(path)
-        if published is not None and (published == content or not content.startswith(published)):
-            return published == content
-        raise CommitUnknown(
-            f"schema {schema.id} of {self.layout.root} may or may not have been written",
-            "the storage gave no clear answer",
-            f"before trying again: paimon-cli schemas ls {self.layout.argument}",
-            path=path,
-        )
-
-    def _read_back(self, path: str) -> bytes | None:
-        try:
-            return self.storage.read_bytes(path)
-        except (FileNotFoundError, StorageUnavailable):
-            return None
