@@ -54,9 +54,9 @@ def check_bucket_counts(context: TableContext, counts: Iterable[PartitionCount])
 def check_remaining_bucket_counts(
     context: TableContext, latest: Snapshot | None, live: BucketCounts, changes: Sequence[ManifestEntry]
 ) -> None:
-    """Check the bucket counts that changes on top of `latest` leave; `live` are those of the touched partitions.
+    """Check that all files of a partition still have one bucket count. `live`: the counts at `latest`, by changed partition.
 
-    Only where they disagree are the live files read: a commit that takes all files of a partition away may bring other counts.
+    Live files are read only if counts disagree: a commit that removes all files of a partition may add some with another count.
     """
     added = [entry for entry in changes if entry.kind == ADD]
     counts: dict[bytes, set[int]] = {}

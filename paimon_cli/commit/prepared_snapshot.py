@@ -1,7 +1,7 @@
 """Prepares a snapshot for publication: writes manifests, manifest lists and the index manifest (FORMAT.md, section 10.2).
 
-The manifests of the previous snapshot become the new base. They are merged before, to keep them few (FORMAT.md, section 4.6): by
-a full compaction if many entries would change, otherwise by a minor one of small adjacent manifests. Java class:
+The manifests of the previous snapshot become the new base. To keep their number small they are merged first (FORMAT.md, section
+4.6): by a full compaction if many entries would change, otherwise by a minor one of small adjacent manifests. Java class:
 ManifestFileMerger.
 """
 
@@ -115,7 +115,7 @@ def _full_compaction(
 def manifests_to_rewrite(context: TableContext, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
     """The manifests that a full compaction rewrites: small ones, and those that hold a DELETE or may hold its ADD.
 
-    None if there are fewer than two.
+    Empty if there are fewer than two.
     """
     target = context.options.manifest_target_file_size
     with_deletes = [meta for meta in manifests if meta.num_deleted_files]

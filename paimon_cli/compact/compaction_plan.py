@@ -42,11 +42,15 @@ class CompactionTask:
     """The compaction of one bucket as plain data, for this process or a Spark executor.
 
     `files`: the files to compact, oldest first. `others`: the remaining files of the bucket, if old rows are looked up or marked
-    in them; `index_files`: the bucket's. `rewrite_all`, `rewrite_marked`: files (with a deletion vector) are rewritten even if
-    they need not be merged. `one_by_one`: files are rewritten without being combined. `packs`: in append tables, groups of files
-    that become one file; each file counts as a run there. `state`: what to remember of the bucket after the compaction.
-    `memory`: bytes that its merge may use, None for the default. `bucket_size`, `oldest_size`: bytes of the bucket and of its
-    oldest run.
+    in them; `index_files`: the index files of the bucket. `memory`: bytes that the merge may use, None for the default. `state`:
+    what to remember of the bucket after the compaction.
+
+    `rewrite_all`: files are rewritten even if they need not be merged; `rewrite_marked`: only those with a deletion vector are.
+    `one_by_one`: files are rewritten without being combined. `packs`: in append tables, groups of files that become one file;
+    each file counts as a run there.
+
+    For reports: `reason` and its `arithmetic`, the number of runs before and after, `bucket_size` and `oldest_size`: bytes of the
+    bucket and of its oldest run.
     """
 
     partition: bytes

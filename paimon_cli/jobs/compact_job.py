@@ -190,8 +190,8 @@ def _note_distributed_rows(error: PaimonError, distributed: Outcome) -> None:
 def show_level_0(context: TableContext, buckets: Sequence[BucketId], engine: Engine, progress: Progress) -> str | None:
     """Compact buckets whose new rows would otherwise stay invisible to readers; returns the reason if that failed, else None.
 
-    The rows are committed in either case. `buckets`: empty for all, except in tables with postponed buckets, where it does
-    nothing. Does nothing either if readers see level 0, if the table is write-only, or with `lookup-wait=false`.
+    The rows are committed in either case. No `buckets` means all of them, but none in tables with postponed buckets. Nothing is
+    compacted if readers see level 0, if the table is write-only, or with `lookup-wait=false`.
     """
     if not buckets and context.mode.bucket_mode is BucketMode.POSTPONED:
         return None

@@ -1,6 +1,6 @@
 """What a job needs of its surroundings: an engine that runs its tasks, and a display of its progress.
 
-Here are both interfaces, and the engine that runs tasks in this process, without a JVM.
+This module has both interfaces, and the engine that runs tasks in this process, without a JVM.
 """
 
 from __future__ import annotations

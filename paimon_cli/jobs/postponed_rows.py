@@ -35,7 +35,7 @@ from paimon_cli.sql.predicate import Predicate
 from paimon_cli.storage.storage import delete_all
 from paimon_cli.storage.whole_file import ScratchDirectory, ScratchStorage
 from paimon_cli.write.table_writer import Written, write_rows
-from paimon_cli.write.write_plan import BucketCounts, CompactionWhileWriting, Tallies, WritePlan
+from paimon_cli.write.write_plan import CompactionWhileWriting, Tallies, TargetBuckets, WritePlan
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def distribute(
         context=context,
         incoming=WaitingRows(context),
         splits=splits,
-        bucket_counts=BucketCounts(max(counts.values()), assigned=counts),
+        buckets=TargetBuckets(max(counts.values()), assigned=counts),
         first_sequences=committed_state(state).next_sequences,
         read_snapshot_id=snapshot.id,
         file_stamp=new_files.stamp,
@@ -147,13 +147,13 @@ def write_counted(plan: WritePlan, engine: Engine, progress: Progress, tallies: 
         waiting: dict[bytes, list[DataFileMeta]] = {}
         for message in counted:
             waiting.setdefault(message.partition, []).extend(message.new_files)
-        known = plan.bucket_counts.known or {}
+        known = plan.buckets.known or {}
         counts = {p: known.get(p) or batch_bucket_count(context.options, Waiting.of(files)) for p, files in waiting.items()}
         routed = replace(
             plan,
             incoming=WaitingRows(context),
             splits=waiting_splits(waiting),
-            bucket_counts=BucketCounts(max(counts.values(), default=1), assigned=counts),
+            buckets=TargetBuckets(max(counts.values(), default=1), assigned=counts),
         )
         written = write_files(routed, engine, progress)
     staged.delete_all_but(())
@@ -179,7 +179,7 @@ def plan_with_waiting_rows(
         context=ours,
         incoming=WaitingRows(context),
         splits=waiting_splits({partition: bucket.files for partition, bucket in waiting.items()}),
-        bucket_counts=BucketCounts(max(counts.values(), default=1), assigned=counts),
+        buckets=TargetBuckets(max(counts.values(), default=1), assigned=counts),
         first_sequences=committed_state(state).next_sequences,
         replaces_rows=True,
     )

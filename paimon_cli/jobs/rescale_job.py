@@ -30,7 +30,7 @@ from paimon_cli.metadata.table_mode import RESCALE, BucketMode
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
-from paimon_cli.write.write_plan import BucketCounts, CompactionWhileWriting, WritePlan
+from paimon_cli.write.write_plan import CompactionWhileWriting, TargetBuckets, WritePlan
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engin
         context=scaled,
         incoming=RowsOfTable(context),
         splits=numbered_splits(splits),
-        bucket_counts=BucketCounts(plan.buckets),
+        buckets=TargetBuckets(plan.buckets),
         read_snapshot_id=snapshot.id,
         file_stamp=stamp,
         compaction=CompactionWhileWriting(WriterCompaction(snapshot.id, stamp)) if hides_level_0 else None,

@@ -29,7 +29,7 @@ from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.read.scan_plan import Split
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.write.sorted_write import Keys, Sample, SortedWritePlan, SortOrder
-from paimon_cli.write.write_plan import BucketCounts
+from paimon_cli.write.write_plan import TargetBuckets
 
 MIN_MAGNIFICATION = 20
 
@@ -67,7 +67,7 @@ def sort_partitions(
         context=context,
         incoming=OrderedRows(context, order),
         splits=splits,
-        bucket_counts=BucketCounts(max(ranges.values())),
+        buckets=TargetBuckets(max(ranges.values())),
         read_snapshot_id=tasks[0].read_snapshot_id,
         file_stamp=new_files.stamp,
         order=order,

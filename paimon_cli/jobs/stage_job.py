@@ -50,7 +50,7 @@ class StageFile:
         return storage.exists(path)
 
     def read(self) -> StagedCommit:
-        """Raises `NotFound`, or `DamagedFile` if the content is not exactly what was written."""
+        """The staged commit. Raises `NotFound`, or `DamagedFile` if the content is not exactly what was written."""
         storage, path = self._location()
         try:
             return StagedCommit.from_json(storage.read_bytes(path), self.name)

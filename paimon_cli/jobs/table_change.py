@@ -103,7 +103,7 @@ class NewFiles:
 
 def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Tallies | None = None) -> Written:
     """Run the writer tasks of a plan. Fills `tallies` with the counts of each split."""
-    with plan.context.trace.timed("write", route=plan.route, buckets=plan.bucket_counts.option, splits=len(plan.splits)) as facts:
+    with plan.context.trace.timed("write", route=plan.route, buckets=plan.buckets.option, splits=len(plan.splits)) as facts:
         written = engine.write_rows(plan, {} if tallies is None else tallies, progress)
         plan.context.trace.show(written.steps)
         messages = written.messages

@@ -46,7 +46,7 @@ from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.sql.clauses import parse_set_clause
 from paimon_cli.sql.predicate import Predicate, parse_predicate
-from paimon_cli.write.write_plan import BucketCounts, LookupAssignment, Tallies, WritePlan
+from paimon_cli.write.write_plan import LookupAssignment, Tallies, TargetBuckets, WritePlan
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _move_rows(context: TableContext, change: RowChange, stamp: str, engine: Eng
         context,
         ChangedRows(context, change),
         numbered_splits(splits),
-        BucketCounts(context.options.bucket),
+        TargetBuckets(context.options.bucket),
         LookupAssignment(buckets=buckets, read_at=snapshot.id),
         committed_state(buckets).next_sequences,
         snapshot.id,

@@ -196,7 +196,7 @@ def write_input(
     tallies: Tallies = {}
     with NewFiles(plan.context, plan.file_stamp).deleted_on_failure():
         try:
-            written = (write_files if plan.bucket_counts.known is None else write_counted)(plan, engine, progress, tallies)
+            written = (write_files if plan.buckets.known is None else write_counted)(plan, engine, progress, tallies)
         except BadInput as error:
             raise with_all_faults(error, plan, engine, progress) from error
         found = Tally.of(tallies[number] for number in sorted(tallies))

@@ -24,11 +24,11 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.write.write_plan import (
     Assignment,
-    BucketCounts,
     CompactionWhileWriting,
     IndexAssignment,
     LookupAssignment,
     PostponingWriter,
+    TargetBuckets,
     WritePlan,
 )
 
@@ -101,7 +101,7 @@ def plan_write(
             missing_are_null=request.missing_are_null,
         ),
         splits=splits_of(request) if splits is None else splits,
-        bucket_counts=_bucket_counts(context, state, committed),
+        buckets=_target_buckets(context, state, committed),
         assignment=_assignment(context, request, snapshot, committed),
         first_sequences=_first_sequences(context, committed),
         read_snapshot_id=read_snapshot_id,
@@ -167,16 +167,16 @@ def _lookup_buckets(context: TableContext, request: WriteRequest, snapshot: Snap
     return bucket_files(context, snapshot)
 
 
-def _bucket_counts(context: TableContext, state: LazyBuckets, committed: CommittedState) -> BucketCounts:
+def _target_buckets(context: TableContext, state: LazyBuckets, committed: CommittedState) -> TargetBuckets:
     option = context.options.bucket
     if context.mode.batches_have_buckets:
         known = partition_counts(context, state)
         assigned = counts_in_advance(context, known)
-        return BucketCounts(option, assigned=assigned, known=known if assigned is None else None)
+        return TargetBuckets(option, assigned=assigned, known=known if assigned is None else None)
     if context.mode.bucket_mode is BucketMode.POSTPONED:
-        return BucketCounts(option)
+        return TargetBuckets(option)
     totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
-    return BucketCounts(option, others={partition: total for partition, total in totals.items() if total != option})
+    return TargetBuckets(option, others={partition: total for partition, total in totals.items() if total != option})
 
 
 def _is_full_commit(context: TableContext, request: WriteRequest) -> bool:

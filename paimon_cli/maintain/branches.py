@@ -61,7 +61,7 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
 
 
 def remove_branch(context: TableContext, name: str) -> None:
-    """Delete the branch; files that only it needed become orphans. `NotFound` lists the existing branches."""
+    """Delete the branch; files that only it needed become orphans. Raises `NotFound`, which names the existing branches."""
     branches = context.branches
     if name not in branches.directories():
         raise branches.missing(name)
@@ -72,7 +72,7 @@ def remove_branch(context: TableContext, name: str) -> None:
 
 
 def rename_branch(context: TableContext, name: str, new_name: str) -> None:
-    """Copy the metadata files of the branch, then delete the old ones. `Conflict` if it got a commit in the meantime."""
+    """Copy the metadata files of the branch, then delete the old ones. Raises `Conflict` after a commit in the meantime."""
     check_branch_name(new_name)
     branches = context.branches
     if not branches.exists(name):
@@ -161,7 +161,7 @@ class FastForwardPlan:
 
 
 def plan_fast_forward(main: TableContext, name: str) -> FastForwardPlan:
-    """Compare the two histories without changing anything. `Conflict` if both changed the schema after their common snapshot."""
+    """Compare the two histories. Raises `Conflict` if both changed the schema after their newest common snapshot."""
     if main.branch != MAIN_BRANCH:
         raise UsageError("only main can be fast-forwarded", f"the table was opened at branch {main.branch}")
     branch = main.at_branch(name)
@@ -203,7 +203,7 @@ def files_removed_by_fast_forward(main: TableContext, plan: FastForwardPlan) -> 
 
 
 def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles) -> int:
-    """Carry out the plan; returns how many files were deleted. `Conflict` if main got another commit in the meantime."""
+    """Carry out the plan; returns how many files were deleted. Raises `Conflict` after another commit to main."""
     branch = main.at_branch(plan.branch)
     storage = main.storage
     if isinstance(storage, ServesVersions):

@@ -260,7 +260,7 @@ def not_ahead_of_the_storage(context: TableContext) -> TableContext:
 
 
 def find_orphans(context: TableContext, older_than: int, force: bool = False) -> Orphans:
-    """List orphans without changing anything. `Refused` for an age of less than a day, or if no file is used at all, unless
+    """List orphans without changing anything. Raises `Refused` for an age of less than a day, or if no file is used at all, unless
     forced.
 
     `DamagedFile` if what some version uses cannot be read.

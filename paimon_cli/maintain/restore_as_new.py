@@ -60,7 +60,10 @@ def differences(context: TableContext, latest: Snapshot, target: Snapshot) -> li
 
 
 def restore_as_new(context: TableContext, latest: Snapshot, found: Iterable[BucketDifference]) -> CommitResult:
-    """Copy the missing files and commit. `Conflict` if another commit wrote to these partitions; the copies are then deleted."""
+    """Copy the missing files and commit.
+
+    Raises `Conflict` if another commit wrote to these partitions; the copies are then deleted.
+    """
     checked = replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: "partition"}))
     messages: list[CommitMessage] = []
     with removed_on_refusal(context, messages):
@@ -97,7 +100,7 @@ def _copy_into(context: TableContext, found: BucketDifference, latest: Snapshot,
 
 
 def _copy(context: TableContext, source: str, sink: str, size: int | None) -> None:
-    """Copy a file; `DamagedFile` if its length differs from its metadata."""
+    """Copy a file. Raises `DamagedFile` if its length differs from its metadata."""
     copied = 0
     with context.storage.open_input(source) as reader, context.storage.open_output(sink) as writer:
         while block := reader.read(_BLOCK):

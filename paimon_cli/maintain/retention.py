@@ -43,7 +43,7 @@ class Consumer:
 
 
 def consumers(context: TableContext) -> list[Consumer]:
-    """All consumers by name. `DamagedFile` for one that cannot be read, because it is then unknown what it still needs."""
+    """All consumers by name. Raises `DamagedFile` if one cannot be read, because what it still needs is then unknown."""
     found = []
     for status in context.storage.list_directory(context.layout.consumer_directory):
         if status.name.startswith(CONSUMER_PREFIX) and not status.is_directory:
@@ -103,7 +103,7 @@ class Retention:
         """The retention with the limits of a request; `older_than` is in epoch millis.
 
         A low `at_most` also lowers `at_least`. Without a limit in the table or the request all snapshots that may expire do: the
-        default of 50 is for expiry during commits. `UsageError` if `at_least` exceeds `at_most`.
+        default of 50 is for expiry during commits. Raises `UsageError` if `at_least` exceeds `at_most`.
         """
         if at_most is not None and at_least is not None and at_most < at_least:
             raise UsageError(f"--retain-max {at_most} is below --retain-min {at_least}", hint="raise one or lower the other")
@@ -155,7 +155,7 @@ def reset_consumer(context: TableContext, name: str, next_snapshot: int) -> Cons
 
 
 def remove_consumer(context: TableContext, name: str) -> None:
-    """Delete a consumer; `NotFound` if it does not exist."""
+    """Delete a consumer. Raises `NotFound` if it does not exist."""
     check_consumer(context, name)
     context.storage.delete(context.layout.consumer(name))
 

@@ -68,7 +68,7 @@ def discarded_versions(context: TableContext, snapshots: Iterable[Snapshot], tag
 
 
 def needed_up_to(context: TableContext, snapshot_id: int | None = None) -> NeededFiles:
-    """What all branches need; of this one, if an id is given, only snapshots, tags and changelogs up to it."""
+    """The files that all branches need. With an id, snapshots, tags and changelogs of this branch count only up to it."""
     needed = needed_by_other_branches(context)
     needed.need_history(context, snapshot_id)
     return needed
@@ -104,7 +104,7 @@ class RollbackTarget:
 
 
 def rollback_target(context: TableContext, snapshot_id: int | None = None, tag: str | None = None) -> RollbackTarget:
-    """The snapshot of that id (even if only a tag still holds it), or that of the tag; `NotFound` if there is none."""
+    """The snapshot of that id (even if only a tag still holds it), or that of the tag. Raises `NotFound`."""
     if tag is None and snapshot_id is not None:
         found = context.snapshots.in_history(snapshot_id)
         if found is not None:
@@ -154,7 +154,10 @@ def files_removed_by_rollback(context: TableContext, plan: RollbackPlan) -> list
 
 
 def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) -> int:
-    """Carry out the plan; returns how many files of the later snapshots were deleted. `Conflict` if a commit came in between."""
+    """Carry out the plan; returns how many files of the later snapshots were deleted.
+
+    Raises `Conflict` after a commit in the meantime.
+    """
     storage, layout, target = context.storage, context.layout, plan.target.id
     if isinstance(storage, ServesVersions):
         storage.roll_back(target if plan.tag is None else plan.tag, max(plan.snapshots, default=target))

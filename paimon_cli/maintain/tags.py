@@ -91,7 +91,7 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> None:
 
 
 def check_tag_name(name: str) -> None:
-    """`UsageError` for names that are no file names, and for digits alone, which would mean a snapshot."""
+    """Raise `UsageError` for names that are no file names, and for digits alone, which would mean a snapshot."""
     if not is_plain_name(name) or not name.strip() or name.isdigit():
         raise UsageError(f"'{name}' cannot be the name of a tag", "it must be a file name and not all digits")
 
@@ -106,7 +106,7 @@ class TagRemoval:
 
 
 def plan_removal(context: TableContext, names: Sequence[str]) -> TagRemoval:
-    """Read which files could be deleted with these tags. `NotFound` for a tag that does not exist."""
+    """Read which files could be deleted with these tags. Raises `NotFound` for a tag that does not exist."""
     tags = {name: context.tags.get(name).snapshot for name in names}
     others = {tag.snapshot.id for name, tag in context.tags.all().items() if name not in tags}
     data: dict[object, ManifestEntry] = {}
@@ -167,7 +167,7 @@ def expired_tags(context: TableContext, older_than: int | None = None) -> list[s
 
 
 def _neighbours(context: TableContext, removal: TagRemoval) -> list[Snapshot]:
-    """All other tags, and the oldest snapshot. The nearest ones would suffice, if no tag could be created from a later state."""
+    """All other tags, and the oldest snapshot. Not only the nearest ones: a tag may be created from any snapshot later on."""
     gone = {context.layout.tag(name) for name in removal.names}
     tags = [tag.snapshot for name, tag in context.tags.all().items() if context.layout.tag(name) not in gone]
     earliest = context.snapshots.earliest_id()

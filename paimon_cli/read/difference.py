@@ -79,7 +79,7 @@ def _rows_may_move(context: TableContext, old: Sequence[BucketFiles], new: Seque
 
 
 class _Planner(FileFilter):
-    """Plans splits without files that cannot differ or cannot match, and counts what it skips."""
+    """Plans splits. Leaves out files that cannot differ or cannot match, and counts them."""
 
     def __init__(self, context: TableContext, predicate: Predicate | None, min_level: int, both_sides: bool) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class _Planner(FileFilter):
 
 
 def _only(side: Buckets, names: Collection[str]) -> Buckets:
-    """The buckets with only these files, without buckets that have none of them; at least one bucket."""
+    """The buckets reduced to these files. Buckets without any of them are left out, but one bucket always remains."""
     reduced = [replace(bucket, files=tuple(file for file in bucket.files if file.file_name in names)) for bucket in side]
     return tuple(bucket for bucket in reduced if bucket.files) or (reduced[0],)
 

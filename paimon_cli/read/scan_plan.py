@@ -171,7 +171,7 @@ def plan_scan(
     buckets: Collection[int] | None = None,
     read_optimized: bool = False,
 ) -> ScanPlan:
-    """Plan a read of a snapshot with `context.schema`, without files that cannot hold a matching row, and postponed rows.
+    """Plan a read of a snapshot with `context.schema`. Files that cannot hold a matching row and postponed rows are left out.
 
     `read_optimized`: read only the top level, whose files need no merge (Java's `$ro` table).
     """

@@ -103,7 +103,7 @@ class DatabaseAddress:
 
     @staticmethod
     def of(options: Mapping[str, str]) -> DatabaseAddress:
-        """The database of a JDBC catalog; `UsageError` if none is named."""
+        """The database of a JDBC catalog. Raises `UsageError` if none is named."""
         if not options.get("uri"):
             raise UsageError("the jdbc catalog has no database", "metastore=jdbc is set, uri is not", "add uri=jdbc:sqlite:FILE")
         return DatabaseAddress(options["uri"], options.get("jdbc.user"), options.get("jdbc.password"))

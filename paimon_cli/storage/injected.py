@@ -1,4 +1,4 @@
-"""What an operation is given, and a test replaces: its clock, its source of randomness, and the trace of its steps.
+"""What is injected into an operation: its clock, its source of randomness, and the trace of its steps.
 
 With a clock and random numbers of its own, a test replays any interleaving. `--trace` prints the steps, and tests assert them.
 """

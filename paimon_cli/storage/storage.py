@@ -55,13 +55,15 @@ class Storage(Protocol):
         ...
 
     def open_output(self, path: str) -> BinaryIO:
-        """Open a new, uniquely named file for writing, creating parent directories. Durable once `close` has returned, or in a
-        `overlapping_writes` block before the next publication.
+        """Open a new, uniquely named file for writing, creating parent directories. Durable once `close` has returned, or in
+        an `overlapping_writes` block before the next publication.
         """
         ...
 
     def write_new(self, path: str, data: bytes) -> None:
-        """Write a new, uniquely named file. Durable on return, or in a `overlapping_writes` block before the next publication."""
+        """Write a new, uniquely named file. Durable on return, or in an `overlapping_writes` block before the next
+        publication.
+        """
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:

@@ -67,7 +67,7 @@ class OpenBuckets:
 
     @property
     def counts(self) -> Mapping[int, int]:
-        """Bucket -> its number of keys, without those beyond the limit that it got because no more buckets may be opened."""
+        """Bucket -> its number of keys. Keys that it got beyond the limit, when no bucket could be opened, do not count."""
         return self._counts
 
     def choose(self, hashes: KeyHashes) -> Buckets:
@@ -118,7 +118,7 @@ def assigner_of(partition_hash: int, hashes: KeyHashes, channels: int, assigners
 
 @dataclass(frozen=True)
 class Assigners:
-    """The assigners of one partition; `only`: the one whose keys come, None for all."""
+    """The assigners of one partition; `only`: the one whose keys are assigned here, None for all."""
 
     count: int = 1
     partition_hash: int = 0
@@ -151,7 +151,7 @@ class PartitionAssigner:
         self._added: list[tuple[KeyHashes, Buckets]] = []
 
     def assign(self, hashes: KeyHashes) -> Buckets:
-        """The bucket of each row. `hashes`: of their keys, in the order of arrival."""
+        """The bucket of each row. `hashes`: the hash of each row's key, in the order of arrival."""
         assigned = np.empty(len(hashes), np.uint16)
         scratch = np.empty(min(len(hashes), SLICE), np.uint64)
         for begin in range(0, len(hashes), SLICE):
@@ -230,7 +230,7 @@ def _new_rows(assigned: Buckets) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
 def _repeats(ordered: Hashes, buckets: Buckets) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """The positions of unknown hashes that repeat their predecessor, and for each the position of its first occurrence.
 
-    `ordered`: ascending hashes; `buckets`: of each hash, `NOWHERE` if it is unknown.
+    `ordered`: ascending hashes; `buckets`: the bucket of each hash, `NOWHERE` if it is unknown.
     """
     again = np.flatnonzero((ordered[1:] == ordered[:-1]) & (buckets[1:] == NOWHERE)) + 1
     begins_run = np.append(True, again[1:] != again[:-1] + 1)[: len(again)]

@@ -117,7 +117,7 @@ class BucketWriter:
         return self._open
 
     def _wait_for_room(self) -> None:
-        """Back pressure: wait until the bucket has fewer runs than the stop trigger, which more runs would make slow to read."""
+        """Back pressure: wait until the bucket has fewer runs than the stop trigger, so that it does not become slow to read."""
         self._tree.take_result(wait=False)
         context, runs = self._plan.context, self._tree.run_count
         if not self._tree.is_compacted or runs < context.options.stop_trigger:

@@ -61,8 +61,8 @@ class SplitRows(Protocol):
 
 
 @dataclass(frozen=True)
-class BucketCounts:
-    """How many buckets partitions have.
+class TargetBuckets:
+    """How many buckets the partitions have to which rows are written.
 
     `option`: the table's option `bucket`; `others`: counts of partitions that were written with another value of it. `assigned`:
     in tables with postponed buckets, the count of each partition; None if rows are postponed. `known`: the present counts, if
@@ -92,7 +92,7 @@ class Assignment(ABC):
 
     @abstractmethod
     def placed(self, context: TableContext, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        """The rows as the router of `router` takes them."""
+        """The rows in the form in which `router` takes them."""
 
     @abstractmethod
     def router(self, context: TableContext, file_stamp: str) -> Router:
@@ -105,7 +105,7 @@ class Assignment(ABC):
 
 @dataclass(frozen=True)
 class IndexAssignment(Assignment):
-    """Dynamic buckets: the hash index of a partition has the buckets of known keys, new keys get one with room."""
+    """Dynamic buckets: the hash index of a partition knows the bucket of each key; new keys get a bucket that has room."""
 
     indexes: HashIndexes = field(kw_only=True)
 
@@ -173,7 +173,7 @@ class WritePlan:
     context: TableContext
     incoming: SplitRows
     splits: tuple[Any, ...]
-    bucket_counts: BucketCounts
+    buckets: TargetBuckets
     assignment: Assignment | None = None
     first_sequences: dict[BucketId, int] = field(default_factory=dict)
     read_snapshot_id: int | None = None
@@ -186,7 +186,7 @@ class WritePlan:
     @property
     def postpones(self) -> bool:
         """Whether rows go into `bucket-postpone`, in the order of arrival."""
-        return self.context.mode.bucket_mode is BucketMode.POSTPONED and self.bucket_counts.assigned is None
+        return self.context.mode.bucket_mode is BucketMode.POSTPONED and self.buckets.assigned is None
 
     @property
     def records_input(self) -> bool:
@@ -198,7 +198,7 @@ class WritePlan:
         """The way in which rows get their buckets, for the trace."""
         mode = self.context.mode
         kind = "append" if not mode.has_keys else "key-value"
-        return f"{kind}-{mode.bucket_mode.name.lower() if self.bucket_counts.assigned is None else 'fixed'}"
+        return f"{kind}-{mode.bucket_mode.name.lower() if self.buckets.assigned is None else 'fixed'}"
 
     @property
     def shuffles(self) -> bool:
@@ -237,8 +237,8 @@ class WritePlan:
             return UnawareRouter(self.context.schema)
         if self.postpones:
             return PostponingRouter(self.context.schema)
-        if self.bucket_counts.assigned is not None:
-            return PartitionCountRouter(self.context.schema, self.context.options, self.bucket_counts.assigned)
+        if self.buckets.assigned is not None:
+            return PartitionCountRouter(self.context.schema, self.context.options, self.buckets.assigned)
         return FixedRouter(self.context.schema, self.context.options)
 
     def with_assigners(self, parallelism: int) -> WritePlan:
@@ -267,7 +267,7 @@ class WritePlan:
 
     def check_bucket_count(self, partition: bytes) -> None:
         """Raise `UsageError` if the partition has another bucket count than the table's option, so that keys would move."""
-        count, option = self.bucket_counts.others.get(partition), self.bucket_counts.option
+        count, option = self.buckets.others.get(partition), self.buckets.option
         if count is not None:
             path = self.context.partition_path_of(partition).rstrip("/") or "the table"
             raise UsageError(
@@ -288,7 +288,7 @@ class WritePlan:
         self.check_bucket_count(bucket_id.partition)
         files = None if self.compaction is None else self.compaction.existing.get(bucket_id)
         if files is None:
-            files = BucketFiles(*bucket_id, self.bucket_counts.of(bucket_id.partition), ())
+            files = BucketFiles(*bucket_id, self.buckets.of(bucket_id.partition), ())
         return files, self.first_sequence(bucket_id), DataFileNames(self._level_0_context, self.file_stamp)
 
     @cached_property

@@ -24,7 +24,7 @@ from paimon_cli.write.bucket_writer import BucketWriter, WrittenBucket
 from paimon_cli.write.routers import Routed, UnawareRouter
 from paimon_cli.write.table_writer import TableWriter, Written, write_rows
 from paimon_cli.write.write_buffer import BufferUse, WriteBuffer
-from paimon_cli.write.write_plan import BucketCounts, CompactionWhileWriting, PostponingWriter, WritePlan
+from paimon_cli.write.write_plan import CompactionWhileWriting, PostponingWriter, TargetBuckets, WritePlan
 from tests.commit import commit_tables
 from tests.commit.commit_tables import SteppingClock, data_file
 from tests.tables import data_files, make_table
@@ -89,7 +89,7 @@ class Batches:
 
 
 def plan_of(context: TableContext, **more: Any) -> WritePlan:
-    return WritePlan(context, Batches(context), (), BucketCounts(context.options.bucket), file_stamp=STAMP, **more)
+    return WritePlan(context, Batches(context), (), TargetBuckets(context.options.bucket), file_stamp=STAMP, **more)
 
 
 def of(steps: Sequence[Step], name: str) -> list[dict[str, Any]]:
@@ -326,9 +326,9 @@ def test_steps_of_tasks_are_one_after_the_other() -> None:
 
 def test_a_plan_needs_only_what_to_write(tmp_path: Path) -> None:
     context, _ = table(tmp_path)
-    plan, other = (WritePlan(context, Batches(context), (), BucketCounts(1)) for _ in range(2))
-    assert (plan.first_sequences, plan.bucket_counts.others, CompactionWhileWriting(Slow()).existing) == ({}, {}, {})
-    assert plan.first_sequences is not other.first_sequences and plan.bucket_counts.others is not other.bucket_counts.others
+    plan, other = (WritePlan(context, Batches(context), (), TargetBuckets(1)) for _ in range(2))
+    assert (plan.first_sequences, plan.buckets.others, CompactionWhileWriting(Slow()).existing) == ({}, {}, {})
+    assert plan.first_sequences is not other.first_sequences and plan.buckets.others is not other.buckets.others
     assert (plan.read_snapshot_id, plan.file_stamp, plan.parallelism) == (None, "", None)
     assert (plan.compaction, plan.assignment, plan.replaces_rows) == (None, None, False)
     assert (plan.postponing_writer, CompactionWhileWriting(Slow()).beside) == (PostponingWriter("", 0), False)
@@ -336,13 +336,13 @@ def test_a_plan_needs_only_what_to_write(tmp_path: Path) -> None:
 
 def test_other_bucket_counts_are_refused_with_their_partition(tmp_path: Path) -> None:
     context, _ = table(tmp_path / "plain")
-    plan = replace(plan_of(context), bucket_counts=BucketCounts(1, {EMPTY_ROW: 4}))
+    plan = replace(plan_of(context), buckets=TargetBuckets(1, {EMPTY_ROW: 4}))
     with pytest.raises(UsageError, match=r"^the table was written with 4 buckets, but the table's option says 1") as refused:
         plan.check_bucket_count(EMPTY_ROW)
     assert refused.value.hint.endswith(f" run: paimon-cli rescale {context.layout.argument} --buckets 1")
     split = commit_tables.make_table(tmp_path / "split", partitioned=True)
     day = commit_tables.partition("2024-01-01")
-    plan = WritePlan(split, Batches(split), (), BucketCounts(2, {day: 3}))
+    plan = WritePlan(split, Batches(split), (), TargetBuckets(2, {day: 3}))
     with pytest.raises(UsageError, match=r"^dt=2024-01-01 was written with 3 buckets, but the table's option says 2"):
         plan.check_bucket_count(day)
     plan.check_bucket_count(commit_tables.partition("2024-01-02"))
@@ -394,7 +394,7 @@ def test_a_flush_that_fails_waits_for_those_beside_it(tmp_path: Path, monkeypatc
 def test_a_partition_written_for_another_number_of_buckets_takes_no_rows(tmp_path: Path) -> None:
     context = commit_tables.make_table(tmp_path / "t", partitioned=True)
     old, new = commit_tables.partition("old"), commit_tables.partition("new")
-    plan = replace(plan_of(context), bucket_counts=BucketCounts(2, {old: 7}))
+    plan = replace(plan_of(context), buckets=TargetBuckets(2, {old: 7}))
     rows = {"dt": "old", "k": 1, "v": "x", "_SEQUENCE_NUMBER": 0, "_VALUE_KIND": 0}
     schema = merge_schema(context.schema)
     with (
@@ -408,7 +408,7 @@ def test_a_partition_written_for_another_number_of_buckets_takes_no_rows(tmp_pat
     plan.check_bucket_count(new)
     whole = commit_tables.make_table(tmp_path / "u")
     with pytest.raises(UsageError, match="the table was written with 3 buckets, but the table's option says 2"):
-        WritePlan(whole, Batches(whole), (), BucketCounts(2, {EMPTY_ROW: 3})).check_bucket_count(EMPTY_ROW)
+        WritePlan(whole, Batches(whole), (), TargetBuckets(2, {EMPTY_ROW: 3})).check_bucket_count(EMPTY_ROW)
 
 
 def test_buckets_are_not_begun_once_one_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

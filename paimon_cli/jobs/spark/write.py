@@ -127,8 +127,8 @@ def shuffle_of(plan: WritePlan, parallelism: int) -> Shuffle:
     reader_tasks = max(1, min(len(plan.splits), 16 * parallelism))
     writers = plan.parallelism or 2 * parallelism
     plan = plan.with_assigners(plan.parallelism or parallelism)
-    if not plan.context.schema.partition_keys and plan.bucket_counts.option > 0:
-        writers = min(writers, plan.bucket_counts.option)
+    if not plan.context.schema.partition_keys and plan.buckets.option > 0:
+        writers = min(writers, plan.buckets.option)
     return Shuffle(plan, reader_tasks, max(1, writers))
 
 

@@ -156,7 +156,7 @@ class PaperEngine:
             rows = {key: (key, first + index, kind, value) for index, (key, kind, value) in enumerate(arrived)}
             name = f"data-{stamp}-b{bucket}.paper"
             file = write_paper_file(plan.context, bucket, name, 0, SOURCE_APPEND, [rows[key] for key in sorted(rows)])
-            message = CommitMessage(EMPTY_ROW, bucket, plan.bucket_counts.option, (file,), read_snapshot_id=plan.read_snapshot_id)
+            message = CommitMessage(EMPTY_ROW, bucket, plan.buckets.option, (file,), read_snapshot_id=plan.read_snapshot_id)
             written.append(WrittenBucket(message))
         return Written(tuple(written))
 

@@ -209,7 +209,7 @@ class RealEngine(LocalEngine):
 def _routes(plan: WritePlan) -> tuple[object, ...]:
     """What the buckets of rows depend on besides their keys."""
     indexes = plan.assignment.indexes if isinstance(plan.assignment, IndexAssignment) else None
-    return (repr(plan.splits), repr(plan.bucket_counts), repr(indexes))
+    return (repr(plan.splits), repr(plan.buckets), repr(indexes))
 
 
 def _compaction(compaction: CompactionWhileWriting | None) -> tuple[object, ...] | None:
