@@ -260,10 +260,10 @@ def not_ahead_of_the_storage(context: TableContext) -> TableContext:
 
 
 def find_orphans(context: TableContext, older_than: int, force: bool = False) -> Orphans:
-    """List orphans without changing anything. Raises `Refused` for an age of less than a day, or if no file is used at all, unless
-    forced.
+    """List orphans.
 
-    `DamagedFile` if what some version uses cannot be read.
+    Unless forced, raises `Refused` for an age of less than a day, or if no file is used at all. Raises `DamagedFile` if what some
+    version uses cannot be read.
     """
     young = context.clock.now_millis() - DAY_MILLIS
     if older_than > young and not force:

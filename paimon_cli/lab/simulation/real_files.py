@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import copy
 import functools
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.merged_rows import read_bucket
@@ -29,11 +28,10 @@ from paimon_cli.jobs.engine import LocalEngine, Progress
 from paimon_cli.jobs.postponed_rows import WaitingRows
 from paimon_cli.lab.simulation.scenario import Rows
 from paimon_cli.lab.simulation.script import forget_scripts
-from paimon_cli.lab.simulation.sim_storage import NewFile, SimDisk
+from paimon_cli.lab.simulation.sim_storage import CallStorage, SimDisk
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.storage.storage import FileStatus, PutOutcome
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import CompactionWhileWriting, IndexAssignment, Tallies, WritePlan
 
@@ -64,7 +62,7 @@ def _is_same(call: Call, answer: Any) -> bool:
     return bool(answer == call.answer)
 
 
-class RecordingStorage:
+class RecordingStorage(CallStorage):
     """Records the calls to an actor's storage. `known`: calls already made, whose answers are returned without a new call."""
 
     def __init__(self, inner: Any, known: Sequence[Call] = ()) -> None:
@@ -81,39 +79,6 @@ class RecordingStorage:
         if isinstance(call.answer, Exception):
             raise call.answer
         return call.answer
-
-    def read_bytes(self, path: str) -> bytes:
-        return self._call("read_bytes", path)
-
-    def open_input(self, path: str) -> BinaryIO:
-        return io.BytesIO(self._call("open_input", path))
-
-    def open_output(self, path: str) -> BinaryIO:
-        return NewFile(self.write_new, path)
-
-    def write_new(self, path: str, data: bytes) -> None:
-        self._call("write_new", path, data)
-
-    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        return self._call("put_if_absent", path, data)
-
-    def overwrite(self, path: str, data: bytes) -> None:
-        self._call("overwrite", path, data)
-
-    def exists(self, path: str) -> bool:
-        return self._call("exists", path)
-
-    def file_size(self, path: str) -> int:
-        return self._call("file_size", path)
-
-    def list_directory(self, path: str) -> list[FileStatus]:
-        return self._call("list_directory", path)
-
-    def delete(self, path: str) -> None:
-        self._call("delete", path)
-
-    def delete_directory(self, path: str) -> None:
-        self._call("delete_directory", path)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
@@ -110,25 +111,11 @@ def _page(entries: Sequence[Entry], after: str, limit: int) -> tuple[tuple[Entry
 Ask = Callable[[Call], Any]
 
 
-class SimStorage:
-    """A `Storage` that gets every answer from a callback, and passes it on as a real store would."""
+class CallStorage(ABC):
+    """A `Storage` whose operations are calls by name, with the same results; that of `open_input` is the content."""
 
-    is_remote = False
-
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
-
-    def _call(self, operation: str, path: str, *arguments: Any) -> Any:
-        answer = self._ask(Call(operation, path, arguments))
-        if answer == MISSING:
-            raise FileNotFoundError(path)
-        if answer == TWO_OF_A_NAME:
-            raise AssertionError(f"two files of one name: {path}")
-        if answer == REFUSAL:
-            raise StorageUnavailable("the put failed", "nothing was written")
-        if answer == NO_ANSWER and operation != "put_if_absent":
-            raise StorageUnavailable(f"{operation} failed", "an outage")
-        return PutOutcome.UNKNOWN if answer in (LOST_ANSWER, LOST_REQUEST, OUTAGE, NO_ANSWER) else answer
+    @abstractmethod
+    def _call(self, operation: str, path: str, *arguments: Any) -> Any: ...
 
     def read_bytes(self, path: str) -> bytes:
         return self._call("read_bytes", path)
@@ -152,13 +139,43 @@ class SimStorage:
         return self._call("exists", path)
 
     def file_size(self, path: str) -> int:
+        return self._call("file_size", path)
+
+    def list_directory(self, path: str) -> list[FileStatus]:
+        return self._call("list_directory", path)
+
+    def delete(self, path: str) -> None:
+        self._call("delete", path)
+
+    def delete_directory(self, path: str) -> None:
+        self._call("delete_directory", path)
+
+
+class SimStorage(CallStorage):
+    """A `Storage` that gets every answer from a callback, and passes it on as a real store would."""
+
+    is_remote = False
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def _call(self, operation: str, path: str, *arguments: Any) -> Any:
+        answer = self._ask(Call(operation, path, arguments))
+        if answer == MISSING:
+            raise FileNotFoundError(path)
+        if answer == TWO_OF_A_NAME:
+            raise AssertionError(f"two files of one name: {path}")
+        if answer == REFUSAL:
+            raise StorageUnavailable("the put failed", "nothing was written")
+        if answer == NO_ANSWER and operation != "put_if_absent":
+            raise StorageUnavailable(f"{operation} failed", "an outage")
+        return PutOutcome.UNKNOWN if answer in (LOST_ANSWER, LOST_REQUEST, OUTAGE, NO_ANSWER) else answer
+
+    def file_size(self, path: str) -> int:
         return len(self._call("file_size", path))
 
     def list_directory(self, path: str) -> list[FileStatus]:
         return [FileStatus(f"{path}/{name}", name, *of_entry) for name, *of_entry in self._call("list_directory", path)]
-
-    def delete(self, path: str) -> None:
-        self._call("delete", path)
 
     def delete_directory(self, path: str) -> None:
         for inside in self._call("list_below", path):
