@@ -209,34 +209,43 @@ def _decide(
         return PostponedRows(bucket.partition, bucket.files, state)
     if not context.mode.has_keys:
         return _decide_append(context, bucket, strategy == FULL_STRATEGY, snapshot_id, file_stamp)
+    return _decide_levels(context, bucket, strategy == FULL_STRATEGY, snapshot_id, file_stamp, state, forces_level_0)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The pick among the runs of a bucket, or why there is none, and the state afterwards.
+
+    `marked`: only these files of the picked run are compacted, one by one; empty for all.
+    """
+
+    pick: CompactionPick | None
+    state: PickState
+    why_not: str = ""
+    marked: frozenset[str] = frozenset()
+
+
+def _decide_levels(
+    context: TableContext,
+    bucket: BucketFiles,
+    full: bool,
+    snapshot_id: int,
+    file_stamp: str,
+    state: PickState,
+    forces_level_0: bool,
+) -> Decision:
     runs = sorted_runs(bucket.files, context.key_of)
     max_level = max(context.options.num_levels - 1, highest_level(bucket.files))
-    current = _current_state(runs, max_level, state)
-    now = context.clock.now_millis()
-    # rows may have expired in any file, also in files that would only change their level
-    rewrite_all = context.options.force_rewrite_all_files or context.options.record_level_expire_time is not None
-
-    def skipped(reason: str, state_after: PickState) -> SkippedBucket:
-        size = sum(run.size for run in runs)
-        return SkippedBucket(bucket.partition, bucket.bucket, len(runs), reason, state_after, len(bucket.files), size)
-
-    marked = marked_files(bucket.index_files) if context.mode.deletion_vectors else frozenset()
-    chosen: set[str] | None = None
-    if strategy == FULL_STRATEGY:
-        pick, state_after = full_pick(runs, max_level, rewrite_all=rewrite_all), PickState(now)
-        if pick is None and runs and (chosen := {file.file_name for file in runs[0].files} & marked):
-            pick = CompactionPick(max_level, 1, FULL, f"{counted(len(chosen), 'file')} of the top level with deletion vectors")
-        if pick is None:
-            return skipped("no files" if not runs else "one run, already at the top level", current)
+    state = _current_state(runs, max_level, state)
+    if full:
+        choice = _choose_all(context, bucket, runs, max_level, state)
     else:
-        picker = CompactionPicker.of(context.options, max_level, local_hour(now))
-        picker = picker if forces_level_0 else replace(picker, forced_every=None)
-        pick, state_after = picker.pick(run_sizes(runs), now, current)
-        if pick is None:
-            return skipped(picker.why_not(run_sizes(runs), state_after), state_after)
-    one_by_one = chosen is not None
-    if chosen is None:
-        chosen = {file.file_name for run in runs[: pick.run_count] for file in run.files}
+        choice = _choose_by_triggers(context, runs, max_level, state, forces_level_0)
+    size, pick = sum(run.size for run in runs), choice.pick
+    if pick is None:
+        why, count = choice.why_not, len(bucket.files)
+        return SkippedBucket(bucket.partition, bucket.bucket, len(runs), why, choice.state, count, size)
+    chosen = choice.marked or {file.file_name for run in runs[: pick.run_count] for file in run.files}
     looks_up = context.mode.looks_up_old_rows
     return CompactionTask(
         partition=bucket.partition,
@@ -254,15 +263,44 @@ def _decide(
         runs_after=len(runs) - pick.run_count + 1,
         read_snapshot_id=snapshot_id,
         file_stamp=file_stamp,
-        rewrite_all=rewrite_all,
+        rewrite_all=_rewrites_all(context),
         others=tuple(file for file in bucket.files if file.file_name not in chosen) if looks_up else (),
         index_files=bucket.index_files if looks_up else (),
-        rewrite_marked=strategy == FULL_STRATEGY,
-        one_by_one=one_by_one,
-        state=state_after,
-        bucket_size=sum(run.size for run in runs),
+        rewrite_marked=full,
+        one_by_one=bool(choice.marked),
+        state=choice.state,
+        bucket_size=size,
         oldest_size=runs[-1].size,
     )
+
+
+def _rewrites_all(context: TableContext) -> bool:
+    """Whether files are rewritten that could only change their level. Rows may have expired in any of them."""
+    return context.options.force_rewrite_all_files or context.options.record_level_expire_time is not None
+
+
+def _choose_all(context: TableContext, bucket: BucketFiles, runs: list[SortedRun], max_level: int, state: PickState) -> _Choice:
+    """All runs; if there is only the top level, its files with deletion vectors."""
+    after = PickState(context.clock.now_millis())
+    pick = full_pick(runs, max_level, rewrite_all=_rewrites_all(context))
+    if pick is not None:
+        return _Choice(pick, after)
+    marked = marked_files(bucket.index_files) if context.mode.deletion_vectors and runs else frozenset()
+    if found := marked.intersection(file.file_name for run in runs[:1] for file in run.files):
+        arithmetic = f"{counted(len(found), 'file')} of the top level with deletion vectors"
+        return _Choice(CompactionPick(max_level, 1, FULL, arithmetic), after, marked=found)
+    return _Choice(None, state, "one run, already at the top level" if runs else "no files")
+
+
+def _choose_by_triggers(
+    context: TableContext, runs: list[SortedRun], max_level: int, state: PickState, forces_level_0: bool
+) -> _Choice:
+    """The runs that the triggers of the table pick."""
+    now, sizes = context.clock.now_millis(), run_sizes(runs)
+    picker = CompactionPicker.of(context.options, max_level, local_hour(now))
+    picker = picker if forces_level_0 else replace(picker, forced_every=None)
+    pick, after = picker.pick(sizes, now, state)
+    return _Choice(pick, after, picker.why_not(sizes, after) if pick is None else "")
 
 
 def _decide_append(context: TableContext, bucket: BucketFiles, full: bool, snapshot_id: int, file_stamp: str) -> Decision:
