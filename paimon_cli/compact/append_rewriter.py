@@ -18,7 +18,7 @@ from paimon_cli.bucket.file_encoders import codec_of
 from paimon_cli.bucket.file_indexes import FileFilters, indexed_columns
 from paimon_cli.bucket.merged_rows import unmarked_rows
 from paimon_cli.bucket.stitched_files import CODECS, StoredGroups, own_frame
-from paimon_cli.compact.compaction_plan import CompactionTask
+from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.compact.rewriter import Rewriter
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType

@@ -23,7 +23,8 @@ from paimon_cli.bucket.merged_rows import (
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.stamped_files import stamped_prefix
 from paimon_cli.compact.append_rewriter import AppendRewriter
-from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, plan_bucket, task_steps
+from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, plan_bucket
+from paimon_cli.compact.compaction_task import CompactionTask, task_steps
 from paimon_cli.compact.lookup_merge import LookupMerge
 from paimon_cli.compact.rewriter import Rewriter
 from paimon_cli.errors import DamagedFile, FilesConflict

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket, marked_files
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.append_compaction import MIN_FILES_FOR_FULL, AppendPicker, Pack
+from paimon_cli.lsm.append_compaction import MIN_FILES_FOR_FULL, AppendPicker
 from paimon_cli.lsm.compaction_picker import (
     UNKNOWN,
     CompactionPicker,
     PickState,
-    Rewrite,
-    Step,
-    compaction_steps,
     full_pick,
     may_drop_deletes,
-    steps_one_by_one,
 )
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, key_sections, sorted_runs
+from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, sorted_runs
 from paimon_cli.lsm.universal_compaction import FULL, CompactionPick, run_sizes
-from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta, file_facts
+from paimon_cli.metadata.data_file import file_facts
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.options.option_catalog import COMPACT
@@ -35,125 +31,6 @@ SMALL_FILES = "small files"
 MARKED_ROWS = "deleted rows"
 SORTED = "sort"
 """Reasons for compacting files of an append table."""
-
-
-@dataclass(frozen=True)
-class CompactionTask:
-    """The compaction of one bucket as plain data, for this process or a Spark executor.
-
-    `files`: the files to compact, oldest first. `others`: the remaining files of the bucket, if old rows are looked up or marked
-    in them; `index_files`: the index files of the bucket. `memory`: bytes that the merge may use, None for the default. `state`:
-    what to remember of the bucket after the compaction.
-
-    `rewrite_all`: files are rewritten even if they need not be merged; `rewrite_marked`: only those with a deletion vector are.
-    `one_by_one`: files are rewritten without being combined. `packs`: in append tables, groups of files that become one file;
-    each file counts as a run there.
-
-    For reports: `reason` and its `arithmetic`, the number of runs before and after, `bucket_size` and `oldest_size`: bytes of the
-    bucket and of its oldest run.
-    """
-
-    partition: bytes
-    bucket: int
-    total_buckets: int
-    files: tuple[DataFileMeta, ...]
-    output_level: int
-    max_level: int
-    drop_deletes: bool
-    reason: str
-    arithmetic: str
-    runs_before: int
-    runs_after: int
-    read_snapshot_id: int
-    file_stamp: str = ""
-    rewrite_all: bool = False
-    others: tuple[DataFileMeta, ...] = ()
-    index_files: tuple[IndexFileMeta, ...] = ()
-    rewrite_marked: bool = False
-    one_by_one: bool = False
-    state: PickState = UNKNOWN
-    memory: int | None = None
-    bucket_size: int = 0
-    oldest_size: int = 0
-    packs: tuple[Pack, ...] = ()
-
-    @property
-    def bucket_id(self) -> BucketId:
-        return BucketId(self.partition, self.bucket)
-
-    @property
-    def picked(self) -> BucketFiles:
-        """The bucket with the files that the task reads."""
-        return BucketFiles(self.partition, self.bucket, self.total_buckets, self.files, self.index_files)
-
-    @property
-    def marked(self) -> frozenset[str]:
-        """Names of the data files that have a deletion vector."""
-        return marked_files(self.index_files)
-
-    @property
-    def parts(self) -> list[CompactionTask]:
-        """Tasks that can run in parallel: one for each pack of an append table."""
-        return [
-            replace(self, files=pack, packs=(pack,), others=(), index_files=_marking(self.index_files, pack))
-            for pack in self.packs
-        ] or [self]
-
-    def with_memory(self, memory: int | None) -> CompactionTask:
-        return self if memory is None else replace(self, memory=memory)
-
-    @property
-    def size(self) -> int:
-        """The size of `files` in bytes."""
-        return sum(file.file_size for file in self.files)
-
-
-@dataclass(frozen=True)
-class SkippedBucket:
-    """A bucket that needs no compaction, and why. `runs`, `files`, `size` (bytes): of the whole bucket."""
-
-    partition: bytes
-    bucket: int
-    runs: int
-    reason: str
-    state: PickState = UNKNOWN
-    files: int = 0
-    size: int = 0
-
-    @property
-    def bucket_id(self) -> BucketId:
-        return BucketId(self.partition, self.bucket)
-
-    @property
-    def runs_before(self) -> int:
-        return self.runs
-
-
-@dataclass(frozen=True)
-class PostponedRows:
-    """The rows that wait in `bucket-postpone` of one partition, to be written into its buckets."""
-
-    partition: bytes
-    files: tuple[DataFileMeta, ...]
-    state: PickState = UNKNOWN
-    bucket: int = POSTPONE_BUCKET
-    reason: str = "postponed rows get their buckets"
-
-    @property
-    def bucket_id(self) -> BucketId:
-        return BucketId(self.partition, self.bucket)
-
-    @property
-    def runs_before(self) -> int:
-        return len(self.files)
-
-    @property
-    def size(self) -> int:
-        """Bytes to read."""
-        return sum(file.file_size for file in self.files)
-
-
-Decision = CompactionTask | PostponedRows | SkippedBucket
 
 
 def check_compactable(context: TableContext) -> None:
@@ -375,19 +252,6 @@ def _files_to_clean(bucket: BucketFiles, ratio: float) -> frozenset[str]:
     )
 
 
-def task_steps(context: TableContext, task: CompactionTask) -> list[Step]:
-    """The steps of the task, for carrying it out and for estimates: files to rewrite, and files that only change their level."""
-    if task.packs:
-        return [Rewrite(((SortedRun(0, pack),),)) for pack in task.packs]
-    small_file_size = int(context.mode.target_file_size * context.options.small_file_ratio)
-    if task.one_by_one:
-        return steps_one_by_one(task.files)
-    sections, marked = key_sections(task.files, context.key_of), task.marked if task.rewrite_marked else ()
-    return compaction_steps(
-        sections, task.output_level, task.max_level, small_file_size, rewrite_all=task.rewrite_all, marked=marked
-    )
-
-
 def _current_state(runs: list[SortedRun], max_level: int, state: PickState) -> PickState:
     """The state as far as files show it: the last full compaction may be newer than this process remembers."""
     top = (file.creation_time_millis for run in runs if run.level == max_level for file in run.files)
@@ -395,14 +259,3 @@ def _current_state(runs: list[SortedRun], max_level: int, state: PickState) -> P
     last_full = max([*times, *([] if state.last_full is None else [state.last_full])], default=None)
     # A process that does not remember earlier attempts counts the files of level 0 instead.
     return PickState(last_full, max(state.waits, sum(run.level == 0 for run in runs) - 1))
-
-
-def _marking(index_files: Iterable[IndexFileMeta], files: Iterable[DataFileMeta]) -> tuple[IndexFileMeta, ...]:
-    """The index files with a deletion vector of one of the files."""
-    names = {file.file_name for file in files}
-    return tuple(index for index in index_files if not names.isdisjoint(marked_files([index])))
-
-
-def marked_files(index_files: Iterable[IndexFileMeta]) -> frozenset[str]:
-    """Names of the data files whose deletion vectors these index files hold."""
-    return frozenset(vector.data_file_name for index in index_files for vector in index.deletion_vector_ranges or ())

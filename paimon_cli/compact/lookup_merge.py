@@ -19,7 +19,7 @@ from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.key_lookup import FoundRows, find_keys, rows_at
 from paimon_cli.bucket.merged_rows import RecordExpiry, merge_section
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
-from paimon_cli.compact.compaction_plan import CompactionTask
+from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.changelog import NO_ROW, Changes, TakeRows, merged_row_numbers
 from paimon_cli.lsm.key_search import ABSENT

@@ -10,7 +10,7 @@ from typing import Any
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.stamped_files import DataFileNames
-from paimon_cli.compact.compaction_plan import CompactionTask
+from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import Rewrite
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, CommitMessage, DataFileMeta, file_facts

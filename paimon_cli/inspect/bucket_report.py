@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from paimon_cli.bucket.deletion_vectors import load_vectors
-from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, SkippedBucket, plan_bucket, why_not_compactable
+from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, plan_bucket, why_not_compactable
+from paimon_cli.compact.compaction_task import SkippedBucket
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from paimon_cli.compact.compaction_plan import CompactionTask, Decision, PostponedRows, SkippedBucket, task_steps
+from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket, task_steps
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import Rewrite, Step

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, Decision, plan_bucket, why_not_compactable
+from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, plan_bucket, why_not_compactable
+from paimon_cli.compact.compaction_task import CompactionTask, Decision
 from paimon_cli.datatypes.key_order import Key
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles, BucketNumbers, bucket_files, bucket_numbers, expect_buckets

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from paimon_cli.catalog.table import CatalogTable
-from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, Decision, SkippedBucket, plan_bucket, why_not_compactable
+from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, plan_bucket, why_not_compactable
+from paimon_cli.compact.compaction_task import Decision, SkippedBucket
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import partition_text

@@ -19,7 +19,8 @@ from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.merged_rows import MERGE_BYTES
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.compact.bucket_compactor import run_compaction
-from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, SkippedBucket
+from paimon_cli.compact.compaction_plan import MINOR_STRATEGY
+from paimon_cli.compact.compaction_task import CompactionTask, SkippedBucket
 from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_results, drop_conflicting, try_commit

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
-from paimon_cli.compact.compaction_plan import CompactionTask
+from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.errors import Conflict, FilesConflict, PaimonError, undone_on_failure
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from paimon_cli.compact.compaction_plan import (
-    FULL_STRATEGY,
-    CompactionTask,
-    Decision,
-    PostponedRows,
-    SkippedBucket,
-    check_compactable,
-    plan_bucket,
-    sort_bucket,
-)
+from paimon_cli.compact.compaction_plan import FULL_STRATEGY, check_compactable, plan_bucket, sort_bucket
+from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket
 from paimon_cli.history.live_files import BucketFiles, bucket_files, bucket_numbers, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
 from paimon_cli.history.table_context import TableContext

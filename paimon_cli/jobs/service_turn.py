@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from paimon_cli.compact.compaction_plan import CompactionTask, PostponedRows, SkippedBucket
+from paimon_cli.compact.compaction_task import CompactionTask, PostponedRows, SkippedBucket
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactSummary, run_compact

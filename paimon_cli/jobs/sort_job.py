@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.deletion_vectors import load_vectors
-from paimon_cli.compact.compaction_plan import CompactionTask
+from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext

@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from paimon_cli.compact.bucket_compactor import run_compaction
-from paimon_cli.compact.compaction_plan import FULL_STRATEGY, CompactionTask, plan_bucket
+from paimon_cli.compact.compaction_plan import FULL_STRATEGY, plan_bucket
+from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.live_files import bucket_files

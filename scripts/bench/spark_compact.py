@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_cli.compact.bucket_compactor import run_compaction
-from paimon_cli.compact.compaction_plan import FULL_STRATEGY, CompactionTask, plan_bucket
+from paimon_cli.compact.compaction_plan import FULL_STRATEGY, plan_bucket
+from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows

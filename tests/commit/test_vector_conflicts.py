@@ -11,7 +11,8 @@ from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import run_compaction
-from paimon_cli.compact.compaction_plan import CompactionTask, plan_bucket
+from paimon_cli.compact.compaction_plan import plan_bucket
+from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.errors import FilesConflict
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext

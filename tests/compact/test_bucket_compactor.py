@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from paimon_cli.bucket import merged_rows
-from paimon_cli.compact.compaction_plan import CompactionTask, SkippedBucket, plan_bucket
+from paimon_cli.compact.compaction_plan import plan_bucket
+from paimon_cli.compact.compaction_task import CompactionTask, SkippedBucket
 from paimon_cli.errors import DamagedFile, PartialSuccess
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext

@@ -11,7 +11,8 @@ import pytest
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import WriterCompaction, run_compaction
-from paimon_cli.compact.compaction_plan import CompactionTask, SkippedBucket, check_compactable, plan_bucket, task_steps
+from paimon_cli.compact.compaction_plan import check_compactable, plan_bucket
+from paimon_cli.compact.compaction_task import CompactionTask, SkippedBucket, task_steps
 from paimon_cli.errors import DamagedFile, FilesConflict, NotSupported
 from paimon_cli.history import table_context
 from paimon_cli.history.live_files import BucketFiles, bucket_files

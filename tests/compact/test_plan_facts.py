@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.compact.compaction_plan import CompactionTask, Decision, PostponedRows, SkippedBucket, plan_bucket, task_steps
+from paimon_cli.compact.compaction_plan import plan_bucket
+from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, SkippedBucket, task_steps
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext

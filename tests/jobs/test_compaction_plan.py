@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.compact.compaction_plan import CompactionTask, SkippedBucket
+from paimon_cli.compact.compaction_task import CompactionTask, SkippedBucket
 from paimon_cli.errors import FilesConflict, NotFound, PartialSuccess, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.compact.compaction_plan import SkippedBucket
+from paimon_cli.compact.compaction_task import SkippedBucket
 from paimon_cli.errors import DataConflict, UsageError
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.bucket.postponed_files import replay_order
-from paimon_cli.compact.compaction_plan import CompactionTask
+from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
