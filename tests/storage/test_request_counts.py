@@ -157,9 +157,7 @@ def test_a_compaction_that_finds_nothing_to_do(stores: Stores) -> None:
     stores.measure(check)
 
 
-def test_requests_that_wait_for_each_other_are_too_many_with_every_delay(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_that_wait_for_each_other_are_too_many_with_every_delay(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.DELAYS", (0.0, 0.01, 0.02))
     tried: list[float] = []
 
