@@ -48,6 +48,14 @@ MAX_LITERAL_ROWS = 4_000_000
 """Up to these limits, bitmaps become literals of the query, which saves the 0.1 s that a broadcast takes."""
 SIZE, POSITION, WORDS = "_paimon_size", "_paimon_position", "_paimon_words"
 SIZE_OF_FILE, PLACE_IN_FILE = "_metadata.file_size", "_metadata.row_index"
+AS_WRITTEN = {
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+}
+"""Options that keep settings of the session from changing dates before 1582 or leaving out files."""
+V1_SOURCES = "spark.sql.sources.useV1SourceList"
 OTHER_FILE = "a data file has another size, or more rows, than its manifest says; read it with native=False"
 
 
@@ -63,6 +71,7 @@ def read(
     as_of: str | int | datetime | None = None,
     incremental: str | None = None,
     incremental_mode: str = "auto",
+    limit: int | None = None,
     row_kind: bool = False,
     options: Mapping[str, str] | None = None,
     warehouse: str | None = None,
@@ -82,6 +91,9 @@ def read(
     Raises `NotFound`, `UsageError`, and `NotSupported` for columns that Spark cannot hold, such as TIME. A query that runs
     after its snapshot has expired fails in Spark, because the files are gone.
     """
+    given: object = spark
+    if not hasattr(given, "createDataFrame"):
+        raise UsageError(f"{type(given).__name__} is not a Spark session", "the session comes first, then the name of the table")
     table = Table.open(name, options, warehouse=warehouse, branch=branch)
     scan = table.scan(
         columns,
@@ -91,9 +103,11 @@ def read(
         as_of=as_of,
         incremental=incremental,
         incremental_mode=incremental_mode,
+        limit=limit,
         row_kind=row_kind,
     )
-    return frame_of(spark, scan.rows, native=native)
+    frame = frame_of(spark, scan.rows, native=native)
+    return frame if limit is None else frame.limit(limit)
 
 
 _scratch_of_frames: list[ScratchStorage] = []
@@ -105,10 +119,17 @@ def frame_of(spark: SparkSession, scan: RowScan, *, native: bool | None = None) 
     if isinstance(scan.context.storage, ScratchStorage):
         _scratch_of_frames.append(scan.context.storage)
     files, splits = divided(scan, native)
+    if any(file.hidden is not None for file in files) and not _has_positions(spark):
+        files, splits = divided(scan, native=False)
     parts = [_native_frame(spark, scan, files)] if files else []
     if splits or not parts:
         parts.append(_merged_frame(spark, scan, splits))
     return reduce(DataFrame.unionByName, parts)
+
+
+def _has_positions(spark: SparkSession) -> bool:
+    """Whether Spark's Parquet reader has the metadata columns with sizes and row numbers: version 2 of the source has not."""
+    return "parquet" in str(spark.conf.get(V1_SOURCES)).lower().replace(" ", "").split(",")
 
 
 def _native_frame(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) -> DataFrame:
@@ -144,7 +165,7 @@ def _parquet(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) ->
     schema = nullable_schema(stored)
     if files[0].has_retractions:
         schema = schema.add(VALUE_KIND, T.ByteType())
-    rows = spark.read.schema(schema).parquet(*(file.path for file in files))
+    rows = spark.read.schema(schema).options(**AS_WRITTEN).parquet(*(file.path for file in files))
     if files[0].has_retractions:
         rows = rows.where(f"{VALUE_KIND} IN ({INSERT}, {UPDATE_AFTER})")
     if files[0].hidden is not None:

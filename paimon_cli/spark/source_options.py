@@ -36,6 +36,7 @@ OF_OTHER_FORMATS = {
     "startingtimestamp": "the option start",
     "startingoffsets": "the option start",
     "maxfilespertrigger": "the option maxRowsPerTrigger",
+    "paths": "one path; DataFrames of several tables are combined by union()",
     "limit": "limit() of the DataFrame",
     "mergeschema": "`paimon-cli alter TABLE add-column`, or Table.alter",
     "overwriteschema": "`paimon-cli alter`, or Table.alter",

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from pyspark.sql import DataFrame
 from paimon_cli.api.arguments import checks_call
 from paimon_cli.api.opened_table import Runtime
 from paimon_cli.api.table import Table
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Progress, phase
 from paimon_cli.jobs.spark.chunks import CHUNKS_SQL, end_marks, gathered, note_chunk, numbered_from_0
@@ -63,6 +64,9 @@ def write(
     if not isinstance(given, DataFrame):
         hint = "Table.write takes Arrow, pandas and polars data"
         raise UsageError(f"{type(given).__name__} is not a Spark DataFrame", "this function writes only DataFrames", hint)
+    if frame.isStreaming:
+        hint = 'rows.writeStream.format("paimon"), or call this function for each batch in foreachBatch'
+        raise UsageError("the DataFrame is a stream", "only a query can write it", hint)
     engine = FrameEngine(frame)
     table = Table.open(name, options, warehouse=warehouse, branch=branch, runtime=Runtime(given_engine=engine))
     timezone = arrow_timezone(str(frame.sparkSession.conf.get("spark.sql.session.timeZone")))
@@ -92,6 +96,17 @@ class FrameEngine(SessionEngine):
             written, found = write_on_spark(chunks, shuffle)
         tallies.update(found)
         return written
+
+    @contextmanager
+    def one_job(self) -> Iterator[None]:
+        """As in `SessionEngine`; an error that this package did not raise probably comes from the caller's DataFrame."""
+        try:
+            with super().one_job():
+                yield
+        except PaimonError as error:
+            if type(error) is PaimonError:
+                error.set_hint("an expression or function of the DataFrame has probably failed: see Spark's exception, its cause")
+            raise
 
     def _end_marks(self, shuffle: Shuffle) -> DataFrame:
         """End marks from an additional partition, because a DataFrame may have no partitions."""

@@ -66,6 +66,11 @@ def test_wrong_options_are_named(session: SparkSession, table: Table, option: st
         session.read.format("paimon").option(option, value).load(table.url).collect()
 
 
+def test_several_paths_are_refused(session: SparkSession, table: Table) -> None:
+    with pytest.raises(PySparkException, match=r"unknown option paths: (.|\n)*use one path"):
+        session.read.format("paimon").load([table.url, table.url]).collect()
+
+
 def test_sql_writes_through_views_alone(session: SparkSession, table: Table) -> None:
     session.sql(f"CREATE OR REPLACE TEMPORARY VIEW stock USING paimon OPTIONS (path '{table.url}')")
     session.sql("INSERT INTO stock (id, name) VALUES (77, 'it''s')")

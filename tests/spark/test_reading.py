@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from paimon_cli import Table, spark
 from paimon_cli.datatypes.data_type import TimestampType
-from paimon_cli.errors import NotFound, NotSupported
+from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.spark import native_files as division
 from paimon_cli.spark import reading
 from paimon_cli.spark.native_files import NativeFile, divided
@@ -143,6 +144,63 @@ def native_files(table: Table, columns: list[str] | None = None) -> list[NativeF
     files, splits = divided(table.scan(columns).rows, None)
     assert not splits
     return files
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY"),
+        ("spark.sql.sources.useV1SourceList", "avro,csv"),
+        ("spark.sql.caseSensitive", "true"),
+        ("spark.sql.parquet.enableVectorizedReader", "false"),
+    ],
+)
+def test_settings_of_the_session_change_no_row(session: SparkSession, tmp_path: Path, key: str, value: str) -> None:
+    """A day of the Julian calendar, in a file in which another row is marked as deleted."""
+    columns = {"id": "BIGINT NOT NULL", "day": "DATE"}
+    table = Table.open(make_table(tmp_path / "t", columns, ["id"], options={"deletion-vectors.enabled": "true"}).url)
+    table.write(pa.table({"id": [1, 2], "day": [date(1400, 3, 1), date(2026, 3, 1)]}))
+    table.delete("id = 2")
+    session.conf.set(key, value)
+    try:
+        check(spark.read(session, table.url), table.scan().to_arrow())
+    finally:
+        session.conf.unset(key)
+
+
+@pytest.mark.parametrize("key", ["spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"])
+def test_a_lost_file_is_an_error_even_if_the_session_ignores_such_files(session: SparkSession, tmp_path: Path, key: str) -> None:
+    table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "n": "INT"}, ["id"]).url)
+    table.write(pa.table({"id": [1], "n": [1]}))
+    frame = spark.read(session, table.url)
+    for file in Path(table.url).glob("bucket-*/data-*"):
+        file.unlink() if key.endswith("MissingFiles") else file.write_bytes(b"PAR1 damaged PAR1")
+    session.conf.set(key, "true")
+    try:
+        with pytest.raises((PySparkException, Py4JJavaError), match=r"FAILED_READ_FILE"):
+            frame.collect()
+    finally:
+        session.conf.unset(key)
+
+
+@pytest.mark.parametrize("native", [None, False])
+def test_a_limit_counts_the_rows_of_all_files(session: SparkSession, tmp_path: Path, native: bool | None) -> None:
+    table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "n": "INT"}, ["id"], bucket=3).url)
+    for n in range(2):
+        table.write(pa.table({"id": range(30), "n": [n] * 30}))
+    few = spark.read(session, table.url, limit=7, native=native).collect()
+    assert len({row.id for row in few}) == 7
+    assert {row.n for row in few} == {1}
+    assert spark.read(session, table.url, limit=99, where="id >= 10", native=native).count() == 20
+    with pytest.raises(UsageError, match="limit -1"):
+        spark.read(session, table.url, limit=-1)
+
+
+def test_a_session_is_expected(session: SparkSession, orders: Table) -> None:
+    others: list[Any] = [None, session.range(1)]
+    for given in others:
+        with pytest.raises(UsageError, match="is not a Spark session"):
+            spark.read(given, orders.url)
 
 
 def test_rows_that_wait_for_their_buckets_are_merged(session: SparkSession, tmp_path: Path) -> None:

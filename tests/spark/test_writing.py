@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from paimon_cli import Table, spark
-from paimon_cli.errors import BadInput, NotSupported, UsageError
+from paimon_cli.errors import BadInput, NotSupported, PaimonError, UsageError
 from paimon_cli.ingest.typed_columns import local_times
 from paimon_cli.spark.spark_types import JAVA_ZONES, arrow_timezone
 from tests.spark.notebook import Notebook
@@ -162,3 +163,20 @@ def test_names_with_dots_and_names_that_come_twice(session: SparkSession, tmp_pa
 def test_only_spark_dataframes_are_accepted(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Table is not a Spark DataFrame"):
         spark.write(pa.table({"id": [1]}), str(tmp_path / "t"))
+
+
+def test_a_failed_expression_is_shown_with_the_exception_of_spark(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"]).url)
+    rows = session.range(3).selectExpr("id", "'p' AS p", "if(id = 2, raise_error('no price'), id) AS n")
+    with pytest.raises(PaimonError, match="no price") as failed:
+        spark.write(rows, table.url)
+    assert "Spark's exception" in failed.value.hint
+    assert isinstance(failed.value.__cause__, PySparkException)
+    assert table.snapshot_ids() == []
+    assert data_files(table.context) == set()
+
+
+def test_a_stream_is_not_a_frame_to_write(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"]).url)
+    with pytest.raises(UsageError, match="the DataFrame is a stream"):
+        spark.write(session.readStream.format("rate").load(), table.url)
