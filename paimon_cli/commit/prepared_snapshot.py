@@ -232,13 +232,19 @@ class CommitFacts:
     begin_millis: int
     work_begin_millis: int | None = None
 
+    def statistics(self, now: int) -> dict[str, str]:
+        """The properties with the number of attempts, and how long the commit and the job took until `now` (epoch millis)."""
+        statistics = {ATTEMPTS_PROPERTY: str(self.attempt), DURATION_PROPERTY: str(now - self.begin_millis)}
+        if self.work_begin_millis is not None:
+            statistics[WORK_PROPERTY] = str(max(0, now - self.work_begin_millis))
+        return statistics
+
 
 def prepare_snapshot(
     context: TableContext, latest: Snapshot | None, delta: DeltaManifests, facts: CommitFacts, writer: MetadataWriter
 ) -> PreparedSnapshot:
-    """Write the base list and the index manifest, and build the snapshot on top of `latest`."""
-    before = len(writer.written)
-    changes = delta.changes
+    """Write what depends on `latest`, which are the base list and the index manifest, and build the snapshot on top of it."""
+    before, changes = len(writer.written), delta.changes
     previous = context.manifests.manifests_of(latest) if latest else []
     base_list, base_size = writer.manifest_list(merge_manifests(context, previous, writer), "base")
     delta_list, delta_size = delta.delta
@@ -249,10 +255,7 @@ def prepare_snapshot(
     delta_count = _records(changes.entries)
     users = user_properties(context, latest, facts.identity)
     now, uuid = context.clock.now_millis(), context.random.uuid()
-    statistics = {ATTEMPTS_PROPERTY: str(facts.attempt), DURATION_PROPERTY: str(now - facts.begin_millis)}
-    if facts.work_begin_millis is not None:
-        statistics[WORK_PROPERTY] = str(max(0, now - facts.work_begin_millis))
-    sequence = _highest_sequence_number(context, latest, changes)
+    sequence, lists = _highest_sequence_number(context, latest, changes), writer.lists_property(base_list, delta_list)
     snapshot = Snapshot(
         id=latest.id + 1 if latest else 1,
         schema_id=schema_id,
@@ -273,7 +276,7 @@ def prepare_snapshot(
         changelog_record_count=_records(changes.changelog) if changes.changelog else None,
         watermark=_latest_watermark(facts.watermark, latest),
         statistics=latest.statistics if latest and latest.schema_id == schema_id else None,
-        properties={**statistics, **users, **sequence, **writer.lists_property(base_list, delta_list)},
+        properties={**facts.statistics(now), **users, **sequence, **lists},
         uuid=uuid,
     )
     return PreparedSnapshot(snapshot, tuple(writer.written[before:]))
