@@ -74,7 +74,9 @@ class SourceOptions:
             if key := next((name for name in values if name.lower().startswith(prefix)), None):
                 raise UsageError(f"unknown option {key}", "it belongs to Paimon's own Spark connector", hint)
         if "path" not in values:
-            raise UsageError("no table is named", "the data source needs its name or path", 'for example .load("db.table")')
+            why = "the data source needs its name or path, which Spark's own catalog does not pass on"
+            hint = ".load('db.table'), or in SQL: CREATE TEMPORARY VIEW name USING paimon OPTIONS (path 'db.table')"
+            raise UsageError("no table is named", why, hint)
         return SourceOptions(values)
 
     def get(self, name: str) -> Any:

@@ -77,6 +77,12 @@ def test_sql_writes_through_views_alone(session: SparkSession, table: Table) -> 
     assert table.scan(["id", "qty"], "name = 'it''s' AND id > 0").to_arrow().to_pylist() == [{"id": 77, "qty": None}]
     with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
         session.sql(f"CREATE TABLE stocks USING paimon OPTIONS (path '{table.url}')")
+    session.sql(f"CREATE TABLE of_spark (id BIGINT, name STRING, qty INT) USING paimon LOCATION '{table.url}'")
+    try:
+        with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
+            session.table("of_spark").collect()
+    finally:
+        session.sql("DROP TABLE of_spark")
 
 
 def test_a_schema_must_have_the_types_of_the_table(session: SparkSession, table: Table) -> None:
