@@ -196,13 +196,15 @@ def _first_row(open_source: Callable[[], BinaryIO], split: SourceSplit, form: Te
             # The reader looks ahead: bytes of later rows that are not UTF-8 must not fail here, but be reported with their row.
             recoded = text_stream(stream, split.path, split.name, form.encoding)
             text = io.TextIOWrapper(recoded, encoding="utf-8-sig", errors="surrogateescape", newline="")
-            rows = csv.reader(text, delimiter=delimiter, escapechar=form.escape or None, **quoting)
+            # UTF-16 read as UTF-8 has a zero after each letter, which the csv module of Python 3.10 does not accept.
+            lines = (line.replace("\0", NOT_ENCODABLE) for line in text)
+            rows = csv.reader(lines, delimiter=delimiter, escapechar=form.escape or None, **quoting)
             cells = next((row for row in rows if row), [])
             is_only_row = not text.read(1)
-            # UTF-16 read as UTF-8 has a zero after each letter.
-            "".join(cells).replace("\0", NOT_ENCODABLE).encode()
+            "".join(cells).encode()
     except UnicodeEncodeError as problem:
-        hint = "--encoding utf-16" if "\0" in "".join(cells) else "name its encoding, such as --encoding latin1"
+        has_zeros = NOT_ENCODABLE in "".join(cells)
+        hint = "--encoding utf-16" if has_zeros else "name its encoding, such as --encoding latin1"
         raise BadInput(f"cannot read the header of {split.name}", "it is not UTF-8", hint, source=split.name) from problem
     except (csv.Error, *UNREADABLE) as problem:
         raise BadInput(f"cannot read the header of {split.name}", str(problem), source=split.name) from problem
