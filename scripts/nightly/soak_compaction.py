@@ -38,16 +38,20 @@ OPTIONS = {
     "commit.max-retries": "100",
 }
 BUCKETS, TRIGGER, KEYS = 2, 4, 2_000
+WRITER_PAUSE = 0.2
+PATIENCE = 300.0
+"""Seconds within which something must happen, however busy the machine is."""
 
 
 @dataclass
 class Soak:
-    """The table, and what was observed."""
+    """The table, and what was observed. It goes on for these seconds, and until the service has compacted `least_buckets`."""
 
     folder: Path
     seconds: float
     writers: int
     engine: str = "local"
+    least_buckets: int = 0
     most_runs: int = 0
     faults: list[str] = field(default_factory=list)
 
@@ -57,21 +61,45 @@ class Soak:
 
     def run(self) -> dict[str, Any]:
         context = make_table(self.table, COLUMNS, ["id"], bucket=BUCKETS, options=OPTIONS)
-        begun = time.monotonic()
         service = self._start_service()
+        self._wait_for_rounds(1)
+        begun = time.monotonic()
         writers = [self._start_writer(number) for number in range(self.writers)]
-        while time.monotonic() - begun < self.seconds or any(writer.poll() is None for writer in writers):
-            self.most_runs = max(self.most_runs, sorted_runs(context))
-            expire_snapshots(context, Retention(20, 20, 0, None))
-            time.sleep(0.25)
+        while time.monotonic() - begun < self.seconds or not self._has_compacted(begun):
+            self._look(context)
+        stop_file(self.folder).touch()
+        while any(writer.poll() is None for writer in writers):
+            self._look(context)
         for writer in writers:
             if writer.wait() != 0:
                 self.faults.append(f"a writer ended with {writer.returncode}")
-        time.sleep(2.0)  # a round or two without writers
+        self._wait_for_rounds(len(self._done_rounds()) + 2)  # the one under way, and one without writers
         service.send_signal(signal.SIGTERM)
-        if service.wait(timeout=120) != 0:
+        if service.wait(timeout=PATIENCE) != 0:
             self.faults.append(f"the service ended with {service.returncode}: {self.errors.read_text()}")
-        return self._figures(context, [json.loads(line) for line in self.rounds.read_text().splitlines()])
+        return self._figures(context, self._done_rounds())
+
+    def _look(self, context: TableContext) -> None:
+        self.most_runs = max(self.most_runs, sorted_runs(context))
+        expire_snapshots(context, Retention(20, 20, 0, None))
+        time.sleep(0.25)
+
+    def _has_compacted(self, begun: float) -> bool:
+        """Whether the service has compacted as much as it should, or had more than enough time to."""
+        is_late = time.monotonic() - begun > self.seconds + PATIENCE
+        return is_late or sum(done["buckets"] for done in self._done_rounds()) >= self.least_buckets
+
+    def _wait_for_rounds(self, number: int) -> None:
+        begun = time.monotonic()
+        while len(self._done_rounds()) < number:
+            if time.monotonic() - begun > PATIENCE:
+                self.faults.append(f"the service has ended {len(self._done_rounds())} rounds, not {number}")
+                return
+            time.sleep(0.1)
+
+    def _done_rounds(self) -> list[dict[str, Any]]:
+        lines = self.rounds.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
     @property
     def rounds(self) -> Path:
@@ -90,7 +118,7 @@ class Soak:
 
     def _start_writer(self, number: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "scripts.nightly.soak_compaction", "--writer", str(number)]
-        return subprocess.Popen([*command, "--folder", str(self.folder), "--seconds", str(self.seconds)], cwd=ROOT)
+        return subprocess.Popen([*command, "--folder", str(self.folder)], cwd=ROOT)
 
     def _figures(self, context: TableContext, rounds: list[dict[str, Any]]) -> dict[str, Any]:
         notes = [json.loads((self.folder / f"writer-{number}.json").read_text()) for number in range(self.writers)]
@@ -103,7 +131,7 @@ class Soak:
         if conflicts or errors:
             self.faults.append(f"{conflicts} conflicts, errors {errors[:3]}")
         commits = sum(note["commits"] for note in notes)
-        allowed = self._allowed(rounds, commits)
+        allowed = self._allowed(rounds)
         if self.most_runs > allowed:
             self.faults.append(f"{self.most_runs} sorted runs, but at most {allowed} can be written between two rounds")
         if sorted_runs(context) > TRIGGER:
@@ -124,12 +152,11 @@ class Soak:
             "faults": len(self.faults),
         }
 
-    def _allowed(self, rounds: list[dict[str, Any]], commits: int) -> int:
-        """The runs that a round may leave, and what can be committed until the end of the next: two gaps at twice the rate."""
+    def _allowed(self, rounds: list[dict[str, Any]]) -> int:
+        """The runs that a round may leave, and what writers that never wait could commit until the end of the next: two gaps."""
         starts = [_seconds_of_day(done["time"]) for done in rounds]
         gaps = [(b - a) % 86400 for a, b in itertools.pairwise(starts)]
-        rate = commits / self.seconds
-        return TRIGGER + int(2 * rate * 2 * max(gaps, default=self.seconds)) + self.writers
+        return TRIGGER + int(2 * max(gaps, default=self.seconds) * self.writers / WRITER_PAUSE) + self.writers
 
 
 def _seconds_of_day(text: str) -> float:
@@ -153,12 +180,17 @@ def named_files(context: TableContext) -> set[str]:
     return named
 
 
-def write_on(folder: Path, number: int, seconds: float) -> None:
-    """Upsert and delete this writer's keys, and record the rows that must remain."""
+def stop_file(folder: Path) -> Path:
+    """Writers end when it exists."""
+    return folder / "stop"
+
+
+def write_on(folder: Path, number: int) -> None:
+    """Upsert and delete this writer's keys until the end, and record the rows that must remain."""
     context, generator = TableContext.open(str(folder / "t")), random.Random(number)
     kept: dict[int, int] = {}
-    end, commits = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
+    commits = 0
+    while not stop_file(folder).exists():
         changes = []
         for key in generator.sample(range(KEYS), 40):
             identifier, n = number * KEYS + key, generator.randrange(10**9)
@@ -170,7 +202,7 @@ def write_on(folder: Path, number: int, seconds: float) -> None:
                 kept[identifier] = n
         write(context, changes)
         commits += 1
-        time.sleep(0.2)
+        time.sleep(WRITER_PAUSE)
     (folder / f"writer-{number}.json").write_text(json.dumps({"rows": kept, "commits": commits}))
 
 
@@ -183,7 +215,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.writer is not None:
-        write_on(arguments.folder, arguments.writer, arguments.seconds)
+        write_on(arguments.folder, arguments.writer)
         return 0
     with tempfile.TemporaryDirectory() as folder:
         soak = Soak(Path(folder), arguments.seconds, arguments.writers, arguments.engine)

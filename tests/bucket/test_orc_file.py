@@ -122,7 +122,7 @@ def test_a_process_ends_with_its_pipe_and_leaves_no_core_file() -> None:
     assert resource.prlimit(child.pid, resource.RLIMIT_CORE) == (0, 0)
     assert child.stdin is not None and child.stdout is not None
     child.stdin.close()
-    assert child.wait(10) == 0
+    assert child.wait(120) == 0
     child.stdout.close()
 
 

@@ -121,7 +121,7 @@ def test_new_commits_appear_while_it_is_live(table: Table) -> None:
 
     async def steps(pilot: Pilot[None]) -> None:
         write(table, range(2))
-        for _ in range(200):
+        for _ in range(2400):
             await pilot.pause(0.05)
             if len(cells(pilot)) == 5:
                 break

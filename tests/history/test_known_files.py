@@ -76,12 +76,12 @@ def test_a_file_that_is_still_being_read_is_not_evicted() -> None:
 
     def slow() -> bytes:
         reading.set()
-        assert may_end.wait(30)
+        assert may_end.wait(120)
         return b"slow"
 
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(known.content, "slow", slow)
-        assert reading.wait(30)
+        assert reading.wait(120)
         assert known.content("b", lambda: b"1234") == b"1234" and known.content("c", lambda: b"5678") == b"5678"
         may_end.set()
         assert first.result(30) == b"slow"

@@ -14,7 +14,7 @@ import pyspark
 import paimon_cli
 from paimon_cli.jobs.spark.java_runtime import find_java
 
-START_SECONDS = 150
+START_SECONDS = 600
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Tests are over before better compiled code pays."""
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -69,7 +69,7 @@ class SparkCluster:
         for process in reversed(self._processes):
             process.terminate()
         for process in self._processes:
-            process.wait(30)
+            process.wait(300)
 
     def _run(self, name: str, command: list[str]) -> Path:
         """Start one daemon in an environment without this checkout on the Python path; returns its log."""

@@ -70,7 +70,7 @@ def serve(tables: dict[str, TableContext | Path], clock: Pause, rounds: int, on_
     def served(name: str, table: TableContext | Path) -> ServedTable:
         return ServedTable(name, lambda: TableContext.open(str(table)) if isinstance(table, Path) else table)
 
-    with StopSignals() as signals:
+    with StopSignals() as signals, display:
         service = CompactionService(
             lambda: [served(*each) for each in tables.items()],
             CompactRequest("full", on_conflict=on_conflict),
@@ -137,7 +137,7 @@ def test_signals_wait_for_the_end_of_the_outermost_shield() -> None:
 
 
 def test_tasks_in_threads_keep_their_order_and_all_have_ended_after_a_failure() -> None:
-    together = threading.Barrier(2, timeout=20)
+    together = threading.Barrier(2, timeout=120)
 
     def task(number: int) -> int:
         together.wait()

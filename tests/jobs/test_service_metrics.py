@@ -43,7 +43,7 @@ def samples(text: str) -> dict[str, float]:
 def get(url: str, path: str, **headers: str) -> tuple[int, str, str]:
     request = urllib.request.Request(url.replace("/metrics", path).replace("0.0.0.0", "127.0.0.1"), headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.headers["Content-Type"], error.read().decode()

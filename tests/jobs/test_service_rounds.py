@@ -176,7 +176,7 @@ class Meeting(LocalStorage):
 
     def __init__(self) -> None:
         super().__init__()
-        self.together = threading.Barrier(2, timeout=60)
+        self.together = threading.Barrier(2, timeout=120)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         self.together.wait()

@@ -35,7 +35,7 @@ def run_python(program: str, cwd: Path, **environment: str) -> subprocess.Comple
         env={**kept, "PYTHONPATH": home, **environment},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=900,
     )
 
 

@@ -184,7 +184,7 @@ def test_data_files_are_read_block_by_block(codec: str) -> None:
     assert list(record_batches(io.BytesIO(data_file(codec)))) == BLOCKS
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(300)
 def test_every_cut_is_noticed() -> None:
     """Counts and sizes of more than one byte among them: a reader must not wait for the rest of a number."""
     whole = data_file()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.processes.actors import WRITERS
 from tests.processes.kills import Killing
 from tests.processes.place import Place
 
 
-@pytest.mark.timeout(300)
 def test_nothing_acknowledged_is_lost_or_doubled(tmp_path: Path) -> None:
     place = Place(str(tmp_path / "t"), {}, str(tmp_path), seed=1)
     figures = Killing(place, "local").run(kills=20)

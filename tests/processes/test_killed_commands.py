@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from unittest import mock
 
-import pytest
-
 from tests.processes import killed_commands
 from tests.processes.killed_commands import COMMANDS, CommandKills, CommandTrial, kill_commands, violations
 
 
-@pytest.mark.timeout(300)
 def test_what_a_kill_leaves_can_be_read_and_finished(tmp_path: Path) -> None:
     chosen = tuple(command for command in COMMANDS if command.words in ("expire", "rollback", "orphans rm"))
     figures = kill_commands(tmp_path, len(chosen), seed=3, commands=chosen)

@@ -30,7 +30,7 @@ def test_a_pool_idle_or_busy_ends_with_its_killed_program(then: str) -> None:
         assert program.stdout is not None
         of_pool = os.pidfd_open(int(program.stdout.readline()))
         program.kill()
-    ended, _, _ = select.select([of_pool], [], [], 20)
+    ended, _, _ = select.select([of_pool], [], [], 200)
     os.close(of_pool)
     assert ended
 

@@ -8,15 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.processes.system_faults import compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "scripts.nightly.system_faults"]
 
 
-@pytest.mark.timeout(300)
 def test_commands_whose_system_calls_fail_report_what_is_true() -> None:
     done = subprocess.run([*COMMAND, "--faults", "6", "--only", "drop-partition"], cwd=ROOT, capture_output=True, text=True)
     figures = json.loads(done.stdout)

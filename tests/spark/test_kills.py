@@ -14,7 +14,8 @@ from paimon_cli import Table
 from paimon_cli.jobs.spark.java_runtime import find_java
 from tests.tables import data_files, make_table, named_files
 
-SECONDS = 240
+SECONDS = 900
+STARTUP = str(Path(__file__).parents[1] / "startup")
 DRIVER = """
 import sys
 from paimon_cli.jobs.spark.session import SparkRequest, start_spark
@@ -27,12 +28,34 @@ writer.start(table).awaitTermination()
 """
 
 
+HELD = """
+import os, sys, time
+sys.path.insert(0, {startup!r})
+del sys.modules["sitecustomize"]
+import sitecustomize
+sys.path.remove({startup!r})
+if not os.path.exists({held!r}):
+    import paimon_cli.commit.committer as committer
+
+    def hold(*given, **named):
+        open({held!r}, "w").close()
+        time.sleep(3600)
+
+    committer.Committer.commit = hold
+"""
+"""A `sitecustomize` with which the first commit never begins; the file says that it is due."""
+
+
 class KilledQuery:
     """A query in a process of its own, which can be killed with all that it has started."""
 
     def __init__(self, folder: Path, table: Table) -> None:
         self.command = [sys.executable, "-c", DRIVER, str(folder / "source"), str(folder / "checkpoint"), table.url]
         self.environment = {**os.environ, "JAVA_HOME": str(find_java(os.environ).home)}
+        self.held, startup = folder / "held", folder / "startup"
+        startup.mkdir()
+        (startup / "sitecustomize.py").write_text(HELD.format(startup=STARTUP, held=str(self.held)))
+        self.environment["PYTHONPATH"] = os.pathsep.join((str(startup), os.environ["PYTHONPATH"], *sys.path))
 
     def start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(self.command, env=self.environment, start_new_session=True)
@@ -61,7 +84,7 @@ def test_a_driver_that_is_killed_in_the_middle_of_batches(tmp_path: Path) -> Non
         rows = "".join(f'{{"k": {k}, "n": {10**number}}}\n' for k in range(50))
         (tmp_path / "source" / f"{number}.json").write_text(rows)
     query = KilledQuery(tmp_path, table)
-    query.killed_when(lambda: any(tmp_path.glob("t/bucket-*/*")))
+    query.killed_when(query.held.exists)
     assert data_files(context) - named_files(context), "it died before its commit"
     following = tmp_path / "t" / "snapshot" / f"snapshot-{len(table.snapshots()) + 1}"
     query.killed_when(following.exists)

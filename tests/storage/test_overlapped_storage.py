@@ -46,7 +46,7 @@ def bucket(s3_server: S3Server) -> str:
 
 def together(number: int, name: str) -> Rule:
     """Requests for what has this name are answered as soon as that number of them is there, however long each took to come."""
-    all_there = threading.Barrier(number, timeout=60)
+    all_there = threading.Barrier(number, timeout=120)
 
     def wait(request: Request) -> Fate | Answer:
         if name in request.path:

@@ -147,7 +147,7 @@ def test_calls_that_run_ahead_keep_the_order(threads: int) -> None:
 
 
 def test_calls_that_run_ahead_are_concurrent() -> None:
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=120)
     assert len(list(map_ahead(lambda _: both.wait(), range(2), 2))) == 2
 
 

@@ -196,13 +196,13 @@ def test_leaving_waits_for_what_is_at_work_and_begins_nothing_more(tmp_path: Pat
 
     def compact_bucket(context: TableContext, bucket: BucketFiles, is_given_up: Callable[[], bool]) -> CommitMessage | None:
         begun.set()
-        assert may_end.wait(30)
+        assert may_end.wait(120)
         ended.append(bucket.bucket)
         return None
 
     compactions = Compactions(context, compact_bucket, ThreadPoolExecutor(1))
     running, *waiting = [compactions.begin(BucketFiles(EMPTY_ROW, number, 3, ())) for number in range(3)]
-    assert begun.wait(30)
+    assert begun.wait(120)
     closing = threading.Thread(target=compactions.close)
     closing.start()
     while not all(future.cancelled() for future in waiting) and closing.is_alive():

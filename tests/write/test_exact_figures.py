@@ -372,7 +372,7 @@ def test_batches_are_added_in_pieces_that_fit_into_the_buffer(
 def test_a_flush_that_fails_waits_for_those_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No thread may write any more when the files are removed."""
     context, _ = table(tmp_path, bucket=2)
-    both, ended = threading.Barrier(2, timeout=30), list[str]()
+    both, ended = threading.Barrier(2, timeout=120), list[str]()
 
     def finish(bucket: BucketWriter) -> WrittenBucket:
         both.wait()
@@ -419,7 +419,7 @@ def test_buckets_are_not_begun_once_one_has_failed(tmp_path: Path, monkeypatch: 
         begun.append(bucket.path)
         if len(begun) == 1:
             raise StorageUnavailable("the disk is full")
-        threading.Event().wait(0.1)
+        threading.Event().wait(1.0)
         return WrittenBucket(CommitMessage(EMPTY_ROW, 1, 2))
 
     monkeypatch.setattr(BucketWriter, "finish", finish)
