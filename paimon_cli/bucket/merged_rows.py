@@ -1,4 +1,4 @@
-"""Reads the rows of a bucket and merges its sorted runs (FORMAT.md, section 11); finds keys that two sets of files share.
+"""Reads the rows of a bucket and merges its sorted runs (FORMAT.md, section 11).
 
 Rows that have expired by `record-level.expire-time` are removed by compactions; until then, reads show them.
 """
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.bucket.data_file_reader import WHOLE, FilePart, read_data_file, read_part
+from paimon_cli.bucket.data_file_reader import WHOLE, FilePart, read_part
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors, live_rows, load_vectors, packed
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.spilled_runs import merge_in_passes
@@ -22,7 +22,7 @@ from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import merge_sorted_runs
-from paimon_cli.lsm.sorted_rows import KeepAllVersions, LowestLevel, MergeEngine, SortedRows, WholeRowEngine, with_level
+from paimon_cli.lsm.sorted_rows import KeepAllVersions, LowestLevel, MergeEngine, with_level
 from paimon_cli.lsm.sorted_runs import Section, SortedRun, follow_each_other, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
@@ -294,65 +294,3 @@ def _file_rows(
     without_deleted = replace(part, deleted=vectors.of(file.file_name))
     for _, batch in read_part(context, bucket_id, file, columns, batch_rows, without_deleted):
         yield batch
-
-
-OURS = 0
-"""The sequence number of our rows in a merge of keys; their rows have the number of their file, from 1 on."""
-
-
-@dataclass(frozen=True)
-class SharedKey:
-    """A key that both sides hold, as text. `file_name`: a file of the other side that holds it."""
-
-    key: str
-    file_name: str
-
-
-class CommonKeys(WholeRowEngine):
-    """A `MergeEngine` that returns one of their rows for each key that both sides hold, and nothing for other keys."""
-
-    def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        sides = rows.rows.column(SEQUENCE_NUMBER).to_numpy()[rows.order]
-        common = (sides[rows.starts] == OURS) & (sides[rows.ends - 1] != OURS)
-        return rows.taken(rows.last_of_each_key[np.flatnonzero(common)])
-
-
-def first_shared_key(
-    context: TableContext, bucket_ids: Mapping[str, BucketId], ours: Sequence[DataFileMeta], theirs: Sequence[DataFileMeta]
-) -> SharedKey | None:
-    """The smallest key that files of both sides hold; None if there is none.
-
-    `bucket_ids`: the bucket of each file, by file name. Reads only files whose key ranges overlap those of the other side, in
-    the memory of a merge. Raises `DamagedFile` for a file that cannot be read.
-    """
-    sides = {file.file_name: OURS for file in ours} | {file.file_name: number for number, file in enumerate(theirs, 1)}
-    for section in key_sections([*ours, *theirs], context.key_of):
-        if len({sides[file.file_name] == OURS for run in section for file in run.files}) == 2:
-            for batch in _common_rows(context, bucket_ids, section, sides):
-                if batch.num_rows:
-                    return SharedKey(_key_text(batch), theirs[batch.column(SEQUENCE_NUMBER)[0].as_py() - 1].file_name)
-    return None
-
-
-def _common_rows(
-    context: TableContext, bucket_ids: Mapping[str, BucketId], section: Section, sides: dict[str, int]
-) -> Iterator[pa.RecordBatch]:
-    keys = context.schema.trimmed_primary_keys
-    rows = batch_rows(section, MERGE_BYTES)
-
-    def keys_of(run: SortedRun) -> Iterator[pa.RecordBatch]:
-        for file in run.files:
-            for batch in read_data_file(context, bucket_ids[file.file_name], file, keys, rows):
-                side = pa.array(np.full(batch.num_rows, sides[file.file_name], dtype=np.int64))
-                kind = pa.array(np.zeros(batch.num_rows, dtype=np.int8))
-                columns = [*batch.columns, side, kind]
-                yield pa.RecordBatch.from_arrays(columns, names=[*keys, SEQUENCE_NUMBER, VALUE_KIND])
-
-    runs = [functools.partial(keys_of, run) for run in section]
-    return merge_in_passes(runs, keys, CommonKeys(), max_merged_runs(context, MERGE_BYTES), keys_repeat=True)
-
-
-def _key_text(batch: pa.RecordBatch) -> str:
-    names = [name for name in batch.schema.names if name not in (SEQUENCE_NUMBER, VALUE_KIND)]
-    cells = ((name, batch.column(name)[0]) for name in names)
-    return ", ".join(f"{name}={cell.as_py() if cell.is_valid else 'NULL'}" for name, cell in cells)

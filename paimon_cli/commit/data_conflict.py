@@ -175,7 +175,7 @@ class WrittenKeys(WrittenRanges):
         return self._first_shared({bucket_id: self._files[bucket_id]}, suspects)
 
     def _first_shared(self, ours: Mapping[BucketId, Sequence[DataFileMeta]], suspects: Sequence[Foreign]) -> Foreign | None:
-        from paimon_cli.bucket.merged_rows import first_shared_key  # loads Arrow
+        from paimon_cli.bucket.shared_keys import first_shared_key  # loads Arrow
 
         theirs = {suspect.entry.file.file_name: suspect for suspect in suspects}
         bucket_ids = {name: suspect.entry.bucket_id for name, suspect in theirs.items()}

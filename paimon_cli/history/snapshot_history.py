@@ -54,7 +54,8 @@ class SnapshotHistory:
 
     def forget_fetched(self) -> None:
         """Forget what `fetch_latest` has read, so that no later plan misses a commit that this process makes in the meantime."""
-        self._latest_ahead.drop()
+        if self.storage.is_remote:
+            self._latest_ahead.drop()
 
     def last_seen(self) -> Snapshot | None:
         """The newest snapshot that was read or published through this object, or None; on object stores only. A commit builds

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from paimon_cli.bucket import merged_rows
+from paimon_cli.bucket import shared_keys
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.bucket.merged_rows import first_shared_key
+from paimon_cli.bucket.shared_keys import first_shared_key
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
@@ -64,7 +64,7 @@ def test_in_passes_where_memory_is_short(tmp_path: Path, monkeypatch: pytest.Mon
     context = table_of(tmp_path / "t")
     files = [written(context, {(2 * number + 20 * other, "a") for number in range(10)} | {(500, "z")}) for other in range(6)]
     mine = written(context, {(2 * number + 1, "a") for number in range(60)})
-    monkeypatch.setattr(merged_rows, "max_merged_runs", lambda context, memory: 2)
+    monkeypatch.setattr(shared_keys, "max_merged_runs", lambda context, memory: 2)
     theirs = [file for group in files for file in group]
     assert first_shared_key(context, PLACES, mine, theirs) is None
     found = first_shared_key(context, PLACES, [*mine, *written(context, {(38, "a")})], theirs)
@@ -92,6 +92,6 @@ def test_key_columns_alone_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         asked.append(columns)
         return read_data_file(context, bucket_id, file, columns, batch_rows)
 
-    monkeypatch.setattr(merged_rows, "read_data_file", watched)
+    monkeypatch.setattr(shared_keys, "read_data_file", watched)
     first_shared_key(context, PLACES, written(context, {(1, "a"), (5, "a")}), written(context, {(2, "a")}))
     assert asked and set(map(tuple, asked)) == {("id", "name")}

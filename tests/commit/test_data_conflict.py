@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.bucket import merged_rows
-from paimon_cli.bucket.merged_rows import SharedKey
+from paimon_cli.bucket import shared_keys
+from paimon_cli.bucket.shared_keys import SharedKey
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.data_conflict import check_of_messages
 from paimon_cli.commit.deduplication import CommitIdentity
@@ -176,7 +176,7 @@ def test_a_key_that_both_wrote_is_reported_with_its_snapshot(
         asked[where] = ([file.file_name for file in ours], [file.file_name for file in theirs])
         return SharedKey("k=7", holder) if holder is not None and where == bucket else None
 
-    monkeypatch.setattr(merged_rows, "first_shared_key", found)
+    monkeypatch.setattr(shared_keys, "first_shared_key", found)
     context = make_table(tmp_path / "t", {"commit.data-conflict-check": "key"})
     theirs(context, "theirs-0")
     for number, where in enumerate((0, 0, 1, 0), 1):
