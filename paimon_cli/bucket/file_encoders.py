@@ -15,8 +15,7 @@ from paimon_cli.bucket.avro_rows import AvroRows, avro_record_field
 from paimon_cli.bucket.column_statistics import ColumnStatistics, ColumnTally, footer_statistics, leaf_numbers
 from paimon_cli.bucket.nanosecond_range import holds_early_digits, refuse_far_times
 from paimon_cli.bucket.orc_file import orc_column, orc_schema
-from paimon_cli.datatypes.arrow_types import check_storable
-from paimon_cli.datatypes.data_type import DataField, TimestampType
+from paimon_cli.datatypes.data_type import NEWER_ROOTS, DataField, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.avro_writer import CODECS as AVRO_CODECS
@@ -66,8 +65,8 @@ class FileEncoder(Protocol):
 
 
 def check_encodable(columns: Sequence[DataField], options: TableOptions) -> None:
-    """NotSupported for columns that the formats of the table cannot hold; UsageError for a codec that a format does not have."""
-    check_storable(columns)
+    """Raise `NotSupported` for columns that the table's formats cannot hold, `UsageError` for a codec that a format lacks."""
+    _check_storable(columns)
     stored = _formats_and_codecs(options)
     if options.changelog_producer != "none":
         stored |= _formats_and_codecs(options.of_changelog_files)
@@ -81,6 +80,14 @@ def check_encodable(columns: Sequence[DataField], options: TableOptions) -> None
         wants_differences(options)
         page_rows(options)
         _refuse_mixed_timestamps(columns)
+
+
+def _check_storable(columns: Sequence[DataField]) -> None:
+    """Raise `NotSupported` if a column has or contains a type that only the newest versions of Paimon can read."""
+    for column in columns:
+        newer = next((part.root for part in column.type.parts() if part.root in NEWER_ROOTS), None)
+        if newer is not None:
+            raise NotSupported(f"cannot write column '{column.name}'", f"only the newest versions of Paimon can read {newer}")
 
 
 def _formats_and_codecs(options: TableOptions) -> set[tuple[str, str]]:
@@ -103,7 +110,7 @@ def _refuse_mixed_timestamps(columns: Sequence[DataField]) -> None:
 
 
 def codec_of(file_format: str, compression: str) -> str:
-    """The library's name of a codec. `NotSupported` for a format that is not written, `UsageError` for an unknown codec."""
+    """The library's name of a codec. Raises `NotSupported` for formats that are not written, `UsageError` for unknown codecs."""
     codecs = CODECS.get(file_format)
     if codecs is None:
         raise NotSupported(f"file.format={file_format}", f"data files are written as {', '.join(CODECS)}")
@@ -247,7 +254,7 @@ class _AvroEncoder(_TalliedEncoder):
 
 
 def wants_differences(options: TableOptions) -> bool:
-    """Whether whole numbers are stored as differences (DELTA_BINARY_PACKED). `UsageError` for an unknown writer version."""
+    """Whether integers are stored as differences (DELTA_BINARY_PACKED). Raises `UsageError` for an unknown writer version."""
     return options.parquet_writer_version in DELTA_VERSIONS
 
 

@@ -10,7 +10,7 @@ list of (key, value), ROW as a tuple.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 from typing import Any
 
@@ -27,7 +27,6 @@ from paimon_cli.datatypes.data_type import (
     FLOAT,
     INT,
     MAX_DECIMAL_PRECISION,
-    NEWER_ROOTS,
     SMALLINT,
     STRING,
     TINYINT,
@@ -104,14 +103,6 @@ def arrow_type(t: DataType) -> pa.DataType:
         case RowType(fields):
             return pa.struct([arrow_field(field) for field in fields])
     raise NotSupported(f"columns of type {type_to_sql(t)} are not supported", "this version neither reads nor writes them")
-
-
-def check_storable(columns: Iterable[DataField]) -> None:
-    """Raise `NotSupported` if a column has or contains a type that only the newest versions of Paimon can read."""
-    for column in columns:
-        newer = next((part.root for part in column.type.parts() if part.root in NEWER_ROOTS), None)
-        if newer is not None:
-            raise NotSupported(f"cannot write column '{column.name}'", f"only the newest versions of Paimon can read {newer}")
 
 
 def timestamp_unit(t: TimestampType) -> str:
@@ -268,8 +259,8 @@ def _zero(t: pa.DataType) -> pa.Scalar:
     return pa.Array.from_buffers(t, 1, buffers)[0]
 
 
-LARGEST_NUMBER = 2**63 - 1
-NANOS_KEPT = "this version keeps TIMESTAMP(7..9) as 64-bit nanoseconds"
+_LARGEST_NUMBER = 2**63 - 1
+_NANOS_KEPT = "this version keeps TIMESTAMP(7..9) as 64-bit nanoseconds"
 _PER_MILLI = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
@@ -349,8 +340,8 @@ def _arrow_input(value: Any, t: DataType) -> Any:
     if isinstance(t, TimestampType):
         per_milli = _PER_MILLI[timestamp_unit(t)]
         number = value.millis * per_milli + value.nano_of_milli // (1_000_000 // per_milli)
-        if abs(number) > LARGEST_NUMBER:
-            raise NotSupported("with more than 6 digits a timestamp must lie between 1678 and 2262", NANOS_KEPT)
+        if abs(number) > _LARGEST_NUMBER:
+            raise NotSupported("with more than 6 digits a timestamp must lie between 1678 and 2262", _NANOS_KEPT)
         return number
     if isinstance(t, ArrayType):
         return [_arrow_input(item, t.element) for item in value]

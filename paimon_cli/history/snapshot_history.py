@@ -98,9 +98,9 @@ class SnapshotHistory:
         return self.remembered(self._latest_ahead.take(self._find_latest) if self.storage.is_remote else self._find_latest())
 
     def remembered(self, found: Snapshot | None) -> Snapshot | None:
-        """`found`, which was read or published a moment ago, and which `last_seen` will return.
+        """Keep `found`, which was read or published a moment ago, for `last_seen`, and return it.
 
-        One that was fetched ahead is forgotten, because it may be older.
+        A snapshot that was fetched ahead is forgotten, because it may be older.
         """
         self.forget_fetched()
         self._seen[:] = [] if found is None else [found]
