@@ -178,11 +178,18 @@ def plan_scan(
     row_kind: bool,
 ) -> Scan:
     """Plan a scan: find the snapshot, and check columns and condition against its schema."""
-    from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
+    from paimon_cli.jobs.row_scan import ReadRequest
 
     select = columns if columns is None or isinstance(columns, str) else ",".join(map(_selected, columns))
     moment = as_of.isoformat() if isinstance(as_of, datetime) else as_of if as_of is None else str(as_of)
     request = ReadRequest(select, where, limit, snapshot, tag, moment, row_kind, increment, order_by)
+    return _planned(table, request)
+
+
+def _planned(table: OpenedTable, request: ReadRequest) -> Scan:
+    """The scan of a request. Shows the warnings of its plan."""
+    from paimon_cli.jobs.row_scan import plan_rows
+
     scan = Scan(table, plan_rows(table.catalog_table, request))
     for warning in scan.warnings:
         table.runtime.warn(warning)
@@ -198,15 +205,12 @@ def plan_changes(
     limit: int | None,
 ) -> Scan:
     """The changes of the snapshots `begin` to `end` (None: the latest)."""
-    from paimon_cli.jobs.row_scan import Increment, plan_rows
+    from paimon_cli.jobs.row_scan import Increment
     from paimon_cli.read.increments import CHANGES
 
     request = _request_of_changes(begin, end, columns, where, limit)
     increment = Increment(str(begin - 1), "" if end is None else str(end), CHANGES)
-    scan = Scan(table, plan_rows(table.catalog_table, replace(request, increment=increment)))
-    for warning in scan.warnings:
-        table.runtime.warn(warning)
-    return scan
+    return _planned(table, replace(request, increment=increment))
 
 
 def follow_changes(
