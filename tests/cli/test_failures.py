@@ -193,7 +193,7 @@ def test_signals_end_a_watch(tmp_path: Path, number: signal.Signals, code: int, 
         assert process.stderr is not None and "snapshot" in process.stderr.readline()
         time.sleep(0.1)
         process.send_signal(number)
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=600)
     finally:
         process.kill()
     assert process.returncode == code

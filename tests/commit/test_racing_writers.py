@@ -13,7 +13,7 @@ from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
 from tests.commit.commit_tables import data_file, live_names, make_table, manifest_files, named_manifest_files
 
 COMMITS = 20
-OPTIONS = {"manifest.merge-min-count": "8", "commit.max-retries": "50"}
+OPTIONS = {"manifest.merge-min-count": "8", "commit.max-retries": "200"}
 
 
 def write(folder: str, commits: int, writer: int) -> int:

@@ -24,7 +24,7 @@ PROCESSES.set_forkserver_preload(["tests.processes.actors", "tests.processes.kil
 """Clean processes, forked from one that has loaded what takes long; each is a process of its own to kill."""
 
 LONGEST_DELAY = 0.15
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds within which a writer must get on, however busy the machine is."""
 
 

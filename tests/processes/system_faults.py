@@ -35,7 +35,7 @@ ALL = (WRITE, READ, VERIFY, *COMMANDS)
 COMMITS = {"write", "drop-partition", "truncate"}
 """These change rows in one commit: an error means that nothing was committed."""
 ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EROFS": errno.EROFS, "EACCES": errno.EACCES}
-PATIENCE = 120.0
+PATIENCE = 300.0
 UNKNOWN, DOCUMENTED = 11, {0, 1, 5, 6, 7, 9, 10, 11}
 
 

@@ -26,7 +26,7 @@ from tests.tables import data_files, make_table, named_files
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
-START_SECONDS = 180
+START_SECONDS = 600
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 HOME = Path(pyspark.__file__).parent
 

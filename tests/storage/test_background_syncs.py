@@ -114,7 +114,7 @@ def test_a_file_that_was_deleted_again_is_no_failure(tmp_path: Path) -> None:
 def test_a_slow_disk_holds_up_a_writer_of_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_storage, "_MAX_UNSYNCED", 10)
     released = threading.Event()
-    monkeypatch.setattr(os, "fsync", lambda descriptor: released.wait(30))
+    monkeypatch.setattr(os, "fsync", lambda descriptor: released.wait(120))
     storage, written = LocalStorage(), list[int]()
 
     def write() -> None:
@@ -123,7 +123,10 @@ def test_a_slow_disk_holds_up_a_writer_of_many_files(tmp_path: Path, monkeypatch
             written.append(number)
 
     with storage.overlapping_writes(), JobThreads(1) as threads:
-        wait([threads.submit(write)], 1)
+        writing = threads.submit(write)
+        while len(written) < 10 and not writing.done():
+            wait([writing], 0.01)
+        wait([writing], 0.5)
         assert len(written) == 10 and open_files(tmp_path)
         released.set()
     assert len(written) == 40 and not open_files(tmp_path)

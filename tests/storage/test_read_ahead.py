@@ -64,7 +64,7 @@ def test_makes_as_many_as_it_has_room_for(room: int) -> None:
 
     full = threading.Event()
     with ReadAhead(items(), room * BYTES) as ahead:
-        assert full.wait(60) and len(made) == wanted
+        assert full.wait(120) and len(made) == wanted
         assert [batch["n"][0].as_py() for batch in ahead] == list(range(20))
 
 

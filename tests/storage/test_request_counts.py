@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -104,7 +105,9 @@ class Stores:
 
 
 @pytest.fixture
-def stores(s3_server: S3Server, proxy: S3Proxy) -> Stores:
+def stores(s3_server: S3Server, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch) -> Stores:
+    """No delay makes what was fetched ahead so old that it is asked for again."""
+    monkeypatch.setattr("paimon_cli.history.snapshot_history._FRESH_SECONDS", math.inf)
     return Stores(s3_server, proxy)
 
 

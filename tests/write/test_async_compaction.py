@@ -189,9 +189,10 @@ def test_a_compaction_that_fails_stops_the_writer_and_is_reported(tmp_path: Path
 def test_a_bad_row_gives_up_what_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compaction begins and then waits until the writer has failed; it must end, and leave no file."""
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options={**FLUSHES, "num-sorted-run.stop-trigger": "1000"})
-    real, ended = MergeRewriter.rewrite, []
+    real, begun, ended = MergeRewriter.rewrite, threading.Event(), []
 
     def slow(self: MergeRewriter, step: Rewrite) -> None:
+        begun.set()
         while not self._is_given_up():
             threading.Event().wait(0.001)
         try:
@@ -202,19 +203,24 @@ def test_a_bad_row_gives_up_what_is_at_work(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(MergeRewriter, "rewrite", slow)
     with no_thread_left(), pytest.raises(BadInput, match="a bad row"):
-        write(context, [{"k": k, "v": "x" * 50} for k in range(2000)], compaction="async", engine=EndsBadly())
+        write(context, [{"k": k, "v": "x" * 50} for k in range(2000)], compaction="async", engine=EndsBadly(begun))
     assert ended == [True]
     assert not data_files(context)
 
 
 class EndsBadly(LocalEngine):
-    """A bad row after all rows of the sources."""
+    """A bad row after all rows of the sources, when an event has been set."""
+
+    def __init__(self, due: threading.Event) -> None:
+        super().__init__()
+        self._due = due
 
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         with TableWriter(plan) as writer:
             for number, split in enumerate(plan.splits):
                 for batch in plan.incoming.read(split, tallies.setdefault(number, Tally())):
                     writer.write(batch)
+            assert self._due.wait(120)
             raise BadInput("a bad row")
 
 

@@ -209,7 +209,7 @@ def test_leaving_waits_for_what_is_at_work_and_begins_nothing_more(tmp_path: Pat
         closing.join(0.01)
     assert closing.is_alive() and not ended, "one is at work still"
     may_end.set()
-    closing.join(30)
+    closing.join(120)
     assert ended == [0] and running.result() is None
 
 
