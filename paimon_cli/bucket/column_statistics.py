@@ -57,6 +57,16 @@ def _leaves(t: pa.DataType) -> int:
     return 1
 
 
+def chunk_statistics(footer: pq.FileMetaData, group: int, leaf: int) -> Any:
+    """The statistics of a column chunk, None without any. Raises `ValueError` if its type is not that of its column, for which
+    Arrow would end the process.
+    """
+    chunk, column = footer.row_group(group).column(leaf), footer.schema.column(leaf)
+    if chunk.physical_type != column.physical_type:
+        raise ValueError(f"column {column.path} has type {column.physical_type}, but a chunk of {chunk.physical_type}")
+    return chunk.statistics
+
+
 def footer_statistics(
     footer: pq.FileMetaData, leaf: int | None, t: DataType, has_nan: bool, groups: Iterable[int] | None = None
 ) -> ColumnStatistics:
@@ -67,7 +77,7 @@ def footer_statistics(
     if leaf is None:
         return UNKNOWN
     numbers = range(footer.num_row_groups) if groups is None else groups
-    chunks = [footer.row_group(number).column(leaf).statistics for number in numbers]
+    chunks = [chunk_statistics(footer, number, leaf) for number in numbers]
     if any(chunk is None or not chunk.has_null_count for chunk in chunks):
         return UNKNOWN
     nulls = sum(chunk.null_count for chunk in chunks)

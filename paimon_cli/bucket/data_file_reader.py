@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from fastavro.schema import SchemaParseException, UnknownType
 
 from paimon_cli.bucket.avro_rows import avro_batches
+from paimon_cli.bucket.column_statistics import chunk_statistics
 from paimon_cli.bucket.deletion_vectors import live_rows, packed
 from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
 from paimon_cli.bucket.orc_file import OrcFile, holds_chars, unpadded
@@ -268,7 +269,7 @@ class _StoredRows:
         if VALUE_KIND not in paths or VALUE_KIND not in self._physical or len(self._physical) == 1:
             return dict.fromkeys(groups)
         leaf = paths.index(VALUE_KIND)
-        return {group: _only_value(reader.metadata.row_group(group).column(leaf).statistics) for group in groups}
+        return {group: _only_value(chunk_statistics(reader.metadata, group, leaf)) for group in groups}
 
     def _portions(self, reader: pq.ParquetFile, groups: list[int]) -> dict[int, int]:
         """Row group -> number of the portion in which it is read ahead as a whole; empty if read buffers are used instead."""

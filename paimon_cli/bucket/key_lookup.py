@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from paimon_cli.bucket.column_statistics import chunk_statistics
 from paimon_cli.bucket.data_file_reader import FilePart, check_decoded, decoding, file_format, read_part
 from paimon_cli.bucket.deletion_vectors import BucketVectors
 from paimon_cli.bucket.key_blocks import KeyBlocks, KnownFile, Portion, RunBlocks, RunSearch, checked_footer
@@ -178,7 +179,7 @@ def _are_dense_in_groups(context: TableContext, file: DataFileMeta, source: Bina
     (name,) = ReadColumns(context, file, context.schema.trimmed_primary_keys[:1]).physical
     leaf = [metadata.schema.column(leaf).path for leaf in range(metadata.num_columns)].index(name)
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-    statistics = [group.column(leaf).statistics for group in groups]
+    statistics = [chunk_statistics(metadata, group, leaf) for group in range(metadata.num_row_groups)]
     lows = [chunk.min if chunk is not None and chunk.has_min_max else None for chunk in statistics]
     if not lows or type(lows[0]) not in (int, str) or len({type(low) for low in lows}) > 1:
         return False

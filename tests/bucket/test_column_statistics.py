@@ -12,6 +12,8 @@ import pytest
 from paimon_cli.bucket.column_statistics import UNKNOWN, ColumnStatistics, footer_statistics, leaf_numbers, truncated
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.datatypes.internal_values import Timestamp
+from paimon_cli.errors import DamagedFile
+from tests.tables import make_table, rows, write
 
 
 @pytest.mark.parametrize(
@@ -81,3 +83,16 @@ def test_leaves_are_distinguished_by_position_not_by_path(tmp_path: Path) -> Non
     assert leaves == {"a.w": 3, "z": 5} and footer.num_columns == 6
     assert footer_statistics(footer, leaves["a.w"], parse_type("INT"), False) == ColumnStatistics(5, 5, 0)
     assert footer_statistics(footer, leaves.get("element"), parse_type("INT"), False) == UNKNOWN
+
+
+def test_a_chunk_of_another_type_than_its_column_is_damage(tmp_path: Path) -> None:
+    """Arrow ends the process when it decodes the statistics of such a chunk."""
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"])
+    write(context, [{"k": 1}])
+    (path,) = (tmp_path / "t").glob("bucket-0/data-*")
+    content = path.read_bytes()
+    before, of_kinds, of_values = content.rsplit(b"\x15\x02\x19", 2)
+    """Parted at the type INT32 of the chunks of row kinds and of k, which precedes the list of encodings."""
+    path.write_bytes(before + b"\x15\x04\x19" + of_kinds + b"\x15\x02\x19" + of_values)
+    with pytest.raises(DamagedFile, match="has type INT32, but a chunk of INT64"):
+        rows(context)
