@@ -167,7 +167,7 @@ def decoding(path: str) -> Iterator[None]:
 
 
 def _missing(path: str) -> DamagedFile:
-    hint = "if its snapshot expired during the read, run the command again"
+    hint = "if its snapshot expired during the read, read the table again"
     return DamagedFile(
         f"data file {path} is missing", "a snapshot refers to it, but the storage has no such file", hint, path=path
     )

@@ -242,7 +242,7 @@ class ManifestReader:
         return SnapshotGone(
             f"snapshot {snapshot.id} of {self.layout.root} no longer exists",
             "it probably expired while it was being read",
-            "run the command again",
+            "read the table again",
         )
 
 
