@@ -30,6 +30,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.ingest.faults import BadCell, BadCells, WrongType, attempt, bad_cells, require
 
 MILLIS_DIGITS, MICROS_DIGITS, NANOS_DIGITS = 3, 6, 9
+TICKS_OF_DAY = {unit: 86_400 * 10**digits for unit, digits in (("s", 0), ("ms", 3), ("us", 6), ("ns", 9))}
 SAFE_DIGITS = {"FLOAT": 6, "DOUBLE": 15}
 """Decimals of at most this many digits are printed as before after they were stored in the type."""
 
@@ -84,8 +85,9 @@ def cast_atomic(array: pa.Array, t: DataType, rules: CastRules = EXACT) -> pa.Ar
         return _times(array, t)
     if isinstance(t, TimestampType):
         return _timestamps(array, t, rules.timezone)
-    accepted = pa.types.is_boolean(array.type) if t.root == "BOOLEAN" else pa.types.is_date(array.type)
-    return _cast(array, t, accepted, "it is not a whole day")
+    if t.root == "DATE":
+        return _days(array, t)
+    return _cast(array, t, pa.types.is_boolean(array.type), "it is not true or false")
 
 
 def _cast(array: pa.Array, t: DataType, accepted: bool, why: str) -> pa.Array:
@@ -160,6 +162,16 @@ def _times(array: pa.Array, t: TimeType) -> pa.Array:
     millis = _cast(array, t, pa.types.is_time(array.type), why)
     require_digits(array, millis.view(pa.int32()), t.precision, MILLIS_DIGITS, why)
     return millis
+
+
+def _days(array: pa.Array, t: DataType) -> pa.Array:
+    """Days may come as timestamps without zone at midnight: pandas has no other type for them."""
+    why = "it is not a whole day"
+    if pa.types.is_timestamp(array.type) and array.type.tz is None:
+        ticks = pc.fill_null(array.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        require(array, ticks % TICKS_OF_DAY[array.type.unit] == 0, why)
+        return array.cast(arrow_type(t))
+    return _cast(array, t, pa.types.is_date(array.type), why)
 
 
 def _timestamps(array: pa.Array, t: TimestampType, timezone: str | None) -> pa.Array:

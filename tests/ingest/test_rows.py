@@ -70,6 +70,7 @@ ACCEPTED = [
     ("BYTES", pa.array([b"ab"], pa.binary(2))),
     ("BINARY(3)", pa.array([b"a"], pa.large_binary())),
     ("DATE", pa.array([dt.date(2024, 2, 29)], pa.date64())),
+    *(("DATE", pa.array([dt.datetime(1969, 2, 28), None], pa.timestamp(unit))) for unit in ("s", "ms", "us", "ns")),
     ("TIME(3)", pa.array([dt.time(1, 2, 3, 4000)], pa.time64("us"))),
     ("TIMESTAMP(3)", pa.array([1_700_000_000_123_000_000], pa.timestamp("ns"))),
     ("TIMESTAMP(6)", pa.array([NS, None], pa.timestamp("ns"))),
@@ -116,15 +117,14 @@ REFUSED_VALUES = [
     ("TIMESTAMP(3)", pa.array([0, NS], pa.timestamp("ns")), "2023-11-14 22:13:20.123456", "of 3 digits"),
     ("TIMESTAMP(1)", pa.array([0, 110], pa.timestamp("ms")), "1970-01-01 00:00:00.11", "of 1 digits"),
     ("TIMESTAMP(6)", pa.array([0, 1], pa.timestamp("ns")), "1970-01-01", "of 6 digits"),
-    ("DATE", pa.array([0, 1], pa.date64()), "1970", "whole day"),
+    ("DATE", pa.array([0, 1], pa.int64()).view(pa.date64()), "1970", "whole day"),
+    ("DATE", pa.array([0, -1], pa.timestamp("ns")), "1969-12-31 23:59:59.999999999", "whole day"),
     ("STRING", pa.array([b"ok", b"\xff"]).view(pa.string()), "", "UTF-8"),
 ]
 
 
 @pytest.mark.parametrize(("type_text", "values", "shown", "why"), REFUSED_VALUES)
 def test_a_value_that_would_lose_something(type_text: str, values: pa.Array, shown: str, why: str) -> None:
-    if type_text == "DATE":
-        values = pa.array([0, 1], pa.int64()).view(pa.date64())
     with pytest.raises(BadInput, match=why) as caught:
         conformed(type_text, values)
     error = caught.value
@@ -141,7 +141,7 @@ def test_a_value_that_would_lose_something(type_text: str, values: pa.Array, sho
         ("STRING", pa.array([b"a"])),
         ("BYTES", pa.array(["a"])),
         ("BOOLEAN", pa.array([1])),
-        ("DATE", pa.array([0], pa.timestamp("s"))),
+        ("DATE", pa.array([0], pa.timestamp("s", "UTC"))),
         ("TIMESTAMP(3)", pa.array([0], pa.date32())),
         ("TIMESTAMP(3)", pa.array([0], pa.timestamp("ms", "UTC"))),
         ("TIMESTAMP(3) WITH LOCAL TIME ZONE", pa.array([0], pa.timestamp("ms"))),
