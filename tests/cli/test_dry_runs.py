@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 
@@ -72,7 +73,9 @@ def test_without_a_confirmation_the_hint_is_the_dry_run(run: Run, table: Path, n
         (table / "p=1" / "bucket-0" / live["file"]).unlink()
     words = [{"T": str(table), "W": str(table.parent.parent)}.get(word, word) for word in PLANNED[name]]
     if name in ("repair", "orphans rm"):
-        (table / "p=0" / "bucket-0" / "data-stray-0.parquet").write_bytes(b"x")
+        stray = table / "p=0" / "bucket-0" / "data-stray-0.parquet"
+        stray.write_bytes(b"x")
+        os.utime(stray, (1e9, 1e9))
         words += ["--apply"]
     what, why, hint = run(*words, code=7).err.splitlines()[-3:]
     assert what == "error: not confirmed, nothing was changed" and why.endswith("; without a terminal only --yes confirms it")

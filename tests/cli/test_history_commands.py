@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ import pytest
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history import table_context
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.storage.injected import SystemClock
+from paimon_cli.storage.injected import BelatedClock, SystemClock
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.cli.calling import Run
 from tests.tables import make_table, write
@@ -19,7 +22,9 @@ COLUMNS = {"dt": "STRING NOT NULL", "k": "INT NOT NULL", "v": "STRING"}
 
 @pytest.fixture
 def table(tmp_path: Path) -> str:
+    """Its snapshots were made a minute ago."""
     context = make_table(tmp_path / "t", COLUMNS, ["dt", "k"], ["dt"])
+    context = replace(context, clock=BelatedClock(SystemClock(), 60_000))
     for number in (1, 2, 3):
         write(context, [{"dt": f"2024-01-0{number}", "k": number, "v": "a"}])
     return str(tmp_path / "t")
@@ -181,6 +186,7 @@ def test_a_name_of_five_thousand_characters_is_refused(run: Run, table: str) -> 
 def test_orphans(run: Run, table: str) -> None:
     lost = Path(table) / "dt=2024-01-01" / "bucket-0" / "data-lost.parquet"
     lost.write_bytes(b"xyz")
+    os.utime(lost, (time.time() - 60,) * 2)
     assert "0 orphans" in run("orphans", "ls", table).out
     run("orphans", "ls", table, "--older-than", "1 h", code=7)
     listed = run("orphans", "ls", table, "--older-than", "0 s", "--force", "--explain", "-o", "json").json["items"]

