@@ -47,7 +47,11 @@ class HiveServer:
         self._process = subprocess.Popen(
             command, cwd=self._directory, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        self._wait()
+        try:
+            self._wait()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:
