@@ -1,8 +1,8 @@
 """Prepares a snapshot for publication: writes manifests, manifest lists and the index manifest (FORMAT.md, section 10.2).
 
-The manifests of the previous snapshot become the new base. To keep their number small they are merged first (FORMAT.md, section
-4.6): by a full compaction if many entries would change, otherwise by a minor one of small adjacent manifests. Java class:
-ManifestFileMerger.
+The manifests of the previous snapshot become the new base. To keep their number small they are merged first: by a full compaction
+if many entries would change, otherwise by a minor one of small adjacent manifests (FORMAT.md, section 4.6; Java
+ManifestFileMerger).
 """
 
 from __future__ import annotations

@@ -70,11 +70,8 @@ JAVA_ZONES = {
     "PST": "America/Los_Angeles",
     "SST": "Pacific/Guadalcanal",
     "VST": "Asia/Ho_Chi_Minh",
-    "EST": "-05:00",
-    "MST": "-07:00",
-    "HST": "-10:00",
 }
-"""Abbreviations that Spark accepts for a session's time zone (Java `ZoneId.SHORT_IDS`)."""
+"""Abbreviations that Spark accepts for a session's time zone (Java `ZoneId.SHORT_IDS`), without those that Arrow knows, too."""
 _COMPARISONS = {
     "=": Column.__eq__,
     "!=": Column.__ne__,
