@@ -30,7 +30,7 @@ from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
 from paimon_cli.jobs.process import container_memory
 from paimon_cli.jobs.sort_job import sort_partitions
-from paimon_cli.jobs.table_change import NewFiles, Shield
+from paimon_cli.jobs.table_change import NewFiles, Shield, Summary
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
@@ -40,8 +40,8 @@ from paimon_cli.storage.storage import overlapping_writes
 MAX_REPLANS = 10
 
 
-@dataclass(frozen=True)
-class CompactSummary:
+@dataclass(frozen=True, repr=False)
+class CompactSummary(Summary):
     """The result: buckets compacted, files and bytes before and after; `conflicts`: buckets that other jobs changed meanwhile."""
 
     buckets: int = 0

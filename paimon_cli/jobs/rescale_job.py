@@ -21,7 +21,7 @@ from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, pa
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
-from paimon_cli.jobs.table_change import NewFiles, check_writable_table, write_files
+from paimon_cli.jobs.table_change import NewFiles, Summary, check_writable_table, write_files
 from paimon_cli.metadata.data_file import CommitMessage, FileFilter
 from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
@@ -71,8 +71,8 @@ class RescalePlan:
         return sum(partition.size for partition in self.partitions)
 
 
-@dataclass(frozen=True)
-class RescaleSummary:
+@dataclass(frozen=True, repr=False)
+class RescaleSummary(Summary):
     """The result. `rows`: rows visible to readers, the same before and after; `files`, `size` (bytes): the new files."""
 
     buckets: int

@@ -21,7 +21,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TypeVar
 
 from paimon_cli.bucket.data_file_writer import check_writable
@@ -45,6 +45,14 @@ LONGEST_WAIT_MILLIS = 1000
 T = TypeVar("T")
 Shield = Callable[[], AbstractContextManager[None]]
 """Holds signals back, so that a commit or a clean-up is not interrupted half-way."""
+
+
+class Summary:
+    """The result of a job: a dataclass whose `repr` shows only fields without their default values, to fit into a notebook."""
+
+    def __repr__(self) -> str:
+        shown = (field for field in fields(self) if field.repr and getattr(self, field.name) != field.default)  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join(f'{field.name}={getattr(self, field.name)!r}' for field in shown)})"
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from paimon_cli.jobs.row_change import ChangedBucket, RowChange, changed_rows, c
 from paimon_cli.jobs.table_change import (
     MAX_ATTEMPTS,
     NewFiles,
+    Summary,
     again_on_conflict,
     check_writable_table,
     identity_of,
@@ -61,8 +62,8 @@ class UpdateRequest:
     max_attempts: int = MAX_ATTEMPTS
 
 
-@dataclass(frozen=True)
-class UpdateSummary:
+@dataclass(frozen=True, repr=False)
+class UpdateSummary(Summary):
     """The result. `rows`: how many matched; `attempts`: how often they were read; `conflicts`: attempts that failed.
 
     `files`, `size` (bytes): the new data files; `removed_files`: files removed from an append table.

@@ -85,7 +85,7 @@ class VerifyReport:
     violations: list[Violation] = field(default_factory=list)
     omitted: dict[str, int] = field(default_factory=dict)
     """The number of further findings of each code, beyond the first thousand."""
-    request: VerifyRequest = field(default_factory=VerifyRequest)
+    request: VerifyRequest = field(default_factory=VerifyRequest, repr=False)
 
     @property
     def errors(self) -> int:

@@ -24,7 +24,7 @@ from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.postponed_rows import write_counted
-from paimon_cli.jobs.table_change import NewFiles, again_on_conflict, check_writable_table, identity_of, write_files
+from paimon_cli.jobs.table_change import NewFiles, Summary, again_on_conflict, check_writable_table, identity_of, write_files
 from paimon_cli.jobs.write_request import (
     NO_COMPACTION,
     WriteRequest,
@@ -57,8 +57,8 @@ class _Done:
     refusal: PaimonError | None
 
 
-@dataclass(frozen=True)
-class WriteSummary:
+@dataclass(frozen=True, repr=False)
+class WriteSummary(Summary):
     """The result of a write. `rows`, `size` (bytes): of the new files, after merging equal keys; `rows_read`: of the input.
 
     `skipped_rows`: rows with the `bad_cells`; `missing_columns`: columns that are null in rows that lack them. `compacted`:

@@ -36,30 +36,30 @@ class Snapshot:
     """A version of the table. Its live files are the merged entries of the base list's manifests, then of the delta list's.
 
     `delta_*` describe the changes of this commit. Record counts are of unmerged rows. `time_millis` is in milliseconds since the
-    epoch, sizes are in bytes.
+    epoch, sizes are in bytes. Its `repr` leaves out what only readers of files need.
     """
 
     id: int
     schema_id: int
-    base_manifest_list: str
-    delta_manifest_list: str
+    base_manifest_list: str = field(repr=False)
+    delta_manifest_list: str = field(repr=False)
     commit_user: str
     commit_identifier: int
     commit_kind: str
     time_millis: int
     total_record_count: int
     delta_record_count: int
-    base_manifest_list_size: int | None = None
-    delta_manifest_list_size: int | None = None
-    changelog_manifest_list: str | None = None
-    changelog_manifest_list_size: int | None = None
-    index_manifest: str | None = None
+    base_manifest_list_size: int | None = field(default=None, repr=False)
+    delta_manifest_list_size: int | None = field(default=None, repr=False)
+    changelog_manifest_list: str | None = field(default=None, repr=False)
+    changelog_manifest_list_size: int | None = field(default=None, repr=False)
+    index_manifest: str | None = field(default=None, repr=False)
     changelog_record_count: int | None = None
     watermark: int | None = None
-    statistics: str | None = None
-    properties: Mapping[str, str] | None = field(default=None, hash=False)
-    uuid: str | None = None
-    version: int = CURRENT_VERSION
+    statistics: str | None = field(default=None, repr=False)
+    properties: Mapping[str, str] | None = field(default=None, hash=False, repr=False)
+    uuid: str | None = field(default=None, repr=False)
+    version: int = field(default=CURRENT_VERSION, repr=False)
 
     @property
     def commit_attempts(self) -> int | None:

@@ -131,6 +131,18 @@ def test_compaction_after_a_write_is_reported(tmp_path: Path) -> None:
     assert done.compaction is not None and [snapshot.id for snapshot in done.compaction.snapshots] == [5]
 
 
+def test_results_fit_into_a_notebook(tmp_path: Path) -> None:
+    """What differs from its default is shown; names of metadata files are not."""
+    table = example_table(tmp_path)
+    written = repr(table.write(ROWS))
+    assert written.startswith("WriteSummary(rows=2, files=1, size=")
+    assert "commit_kind='APPEND'" in written and "engine='local'" in written
+    shown = (written, repr(table.compact()), repr(table.update("name = 'u'", where="id = 3")), repr(table.verify()))
+    for text in shown:
+        assert not any(hidden in text for hidden in ("manifest-list-", "properties=", "stalls=", "compaction_lost=", "request="))
+        assert len(text) < 600, text
+
+
 def test_the_schema_of_a_scan_without_rows(tmp_path: Path) -> None:
     scan = example_table(tmp_path).scan(where="id > 100")
     assert scan.to_arrow().schema == scan.schema
