@@ -26,14 +26,15 @@ _PLAIN_USER = re.compile(r"[A-Za-z0-9_.]+(-[A-Za-z0-9_.]+)*")
 _MAX_USER_LENGTH = 64
 
 
-def postponed_options(context: TableContext, commit_user: str, writer_id: int) -> TableOptions:
+def postponed_options(context: TableContext, commit_user: str, writer_id: int, temporary: bool = False) -> TableOptions:
     """The options with which a writer writes postponed files: Avro if it can hold the columns, else the table's format.
 
-    File names contain the commit user and the writer, because the order of files counts within a writer.
+    `temporary` files are in the table's format, because Parquet takes a fraction of the time. File names contain the commit user
+    and the writer, because the order of files counts within a writer.
     """
     options = context.options
     prefix = f"{options.data_file_prefix}-u-{_named(commit_user)}-s-{writer_id}{WRITER_MARK}"
-    if not _fits_avro(context):
+    if temporary or not _fits_avro(context):
         return options.of_postponed_files(options.file_format, prefix)
     own = options.of_postponed_files(AVRO, prefix)
     try:

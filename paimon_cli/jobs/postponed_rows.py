@@ -140,24 +140,26 @@ def write_counted(plan: WritePlan, engine: Engine, progress: Progress, tallies: 
 
     The temporary files are never committed; they are deleted at the end.
     """
-    context = plan.context
-    staged = NewFiles(context, new_stamp(context))
-    with staged.deleted_on_failure():
-        counted = write_files(replace(plan, file_stamp=staged.stamp, compaction=None), engine, progress, tallies).messages
-        waiting: dict[bytes, list[DataFileMeta]] = {}
-        for message in counted:
-            waiting.setdefault(message.partition, []).extend(message.new_files)
-        known = plan.buckets.known or {}
-        counts = {p: known.get(p) or batch_bucket_count(context.options, Waiting.of(files)) for p, files in waiting.items()}
-        routed = replace(
-            plan,
-            incoming=WaitingRows(context),
-            splits=waiting_splits(waiting),
-            buckets=TargetBuckets(max(counts.values(), default=1), assigned=counts),
-        )
-        written = write_files(routed, engine, progress)
-    staged.delete_all_but(())
+    temporary = NewFiles(plan.context, new_stamp(plan.context))
+    with temporary.deleted_on_failure():
+        postponed = write_files(plan.postponing(temporary.stamp), engine, progress, tallies).messages
+        written = write_postponed(plan, postponed, engine, progress)
+    temporary.delete_all_but(())
     return written
+
+
+def write_postponed(plan: WritePlan, postponed: Sequence[CommitMessage], engine: Engine, progress: Progress) -> Written:
+    """Write the rows of temporary postponed files to their buckets. The order of messages and files is the order of arrival."""
+    waiting: dict[bytes, list[DataFileMeta]] = {}
+    for message in postponed:
+        waiting.setdefault(message.partition, []).extend(message.new_files)
+    buckets, known = plan.buckets, plan.buckets.known
+    if known is not None:
+        of = plan.context.options
+        counts = {p: known.get(p) or batch_bucket_count(of, Waiting.of(files)) for p, files in waiting.items()}
+        buckets = TargetBuckets(max(counts.values(), default=1), assigned=counts)
+    rows = WaitingRows(plan.context)
+    return write_files(replace(plan, incoming=rows, splits=waiting_splits(waiting), buckets=buckets), engine, progress)
 
 
 def plan_with_waiting_rows(

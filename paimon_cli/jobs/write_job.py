@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 MAX_ASSIGNMENTS = 10
 """How often rows are written again because other jobs have assigned keys of the same partitions to dynamic buckets."""
+ASSIGNED_MEANWHILE = "run it again, or keep other writers away from these partitions for a while"
+"""The hint of the error after the last of them."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +138,8 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     if committer.is_committed(identity):
         return _already_committed(context, request, engine, progress)
     attempts = _Attempts(context, committer, request, identity, splits_of(request), engine, progress)
-    hint = "run it again, or keep other writers away from these partitions for a while"
     with overlapping_writes(context.storage):
-        done, _ = again_on_conflict(context, attempts.run, hint, MAX_ASSIGNMENTS, (BucketsConflict,))
+        done, _ = again_on_conflict(context, attempts.run, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, (BucketsConflict,))
     if done.result.already_committed:
         return replace(_already_committed(context, request, engine, progress), attempts=done.result.attempts)
     summary = WriteSummary.of(engine, done, (context.clock.now_millis() - started) / 1000)

@@ -1,7 +1,9 @@
 """`df.write.format("paimon")` and `writeStream`: tasks write files, and one commit in a process of the driver publishes them.
 
 A Python data source cannot shuffle rows before it writes them. So each task adds level-0 files to all buckets that its rows
-belong to, whereas `paimon_cli.spark.write` has one writer for each bucket, and creates fewer files.
+belong to, whereas `paimon_cli.spark.write` has one writer for each bucket, and creates fewer files. Where tasks must not add
+files to the same bucket, because it has to be assigned or its rows have one order, they write temporary postponed files, and
+the process that commits writes their rows to the buckets.
 
 A stream commits each micro-batch with the identity (query, number of the batch), so that a batch that Spark repeats takes effect
 once. Spark calls:
@@ -28,28 +30,29 @@ from pyspark.sql.types import StructType
 from paimon_cli.bucket.stamped_files import stamped_files
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import NotSupported, cleaning_up
+from paimon_cli.errors import BucketsConflict, NotSupported, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.postponed_rows import write_postponed
+from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.spark.tasks import called_by_spark
-from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of
-from paimon_cli.jobs.write_job import commit_rows
+from paimon_cli.jobs.table_change import NewFiles, again_on_conflict, check_writable_table, identity_of
+from paimon_cli.jobs.write_job import ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, commit_rows
 from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, plan_write
 from paimon_cli.maintain.mark_done import mark_written
 from paimon_cli.maintain.orphans import UsedNames
 from paimon_cli.metadata.data_file import CommitMessage
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows
-from paimon_cli.storage.storage import delete_all
+from paimon_cli.storage.storage import delete_all, overlapping_writes
 from paimon_cli.write.bucket_writer import consecutively_numbered
 from paimon_cli.write.table_writer import TableWriter, Written
-from paimon_cli.write.write_plan import WritePlan
+from paimon_cli.write.write_plan import TargetBuckets, WritePlan
 
-ANY_TASK_WRITES_ANY_BUCKET = (BucketMode.FIXED, BucketMode.UNAWARE)
-"""Bucket modes in which uncoordinated tasks may add files to the same bucket."""
 log = logging.getLogger(__name__)
 
 ROWS_OF_TASK = 1 << 28
@@ -89,6 +92,8 @@ def stream_writer(options: SourceOptions, schema: StructType, overwrite: bool) -
     plan, request = _planned(options, schema, overwrite)
     if request.commit_id is not None:
         raise NotSupported("option commit_id for a stream", "each micro-batch has its own number", "leave it out")
+    if plan.context.mode.bucket_mode is BucketMode.POSTPONED:
+        plan = replace(plan, buckets=TargetBuckets(POSTPONE_BUCKET))  # `postpone.batch-write-fixed-bucket` is for batch jobs
     return StreamWriter(plan, request)
 
 
@@ -98,19 +103,19 @@ def _planned(options: SourceOptions, schema: StructType, overwrite: bool) -> tup
     table.check_commit()
     context = table.context
     check_writable_table(context)
-    mode = context.mode
-    if mode.bucket_mode not in ANY_TASK_WRITES_ANY_BUCKET or (not mode.has_keys and mode.bucket_mode is BucketMode.FIXED):
-        buckets = mode.bucket_mode.value if mode.has_keys else "buckets but without a primary key"
-        raise NotSupported(
-            f"the data source does not write tables with {buckets}",
-            "one task must write all rows of a bucket, and a data source cannot tell Spark how to distribute them",
-            "use paimon_cli.spark.write(df, name)",
-        )
     rows = FrameRows(options.timezone)
     request = WriteRequest(rows, overwrite=overwrite, allow_empty=True, compaction=NO_COMPACTION, **arguments)
-    plan = plan_write(context, request)
+    plan = plan_write(context, request, request.commit_user or context.random.uuid())
     check_columns(plan, schema)
     return plan, request
+
+
+def distributes(plan: WritePlan) -> bool:
+    """Whether the rows get their buckets only in the process that commits, as tasks must not add files to the same bucket."""
+    mode = plan.context.mode
+    any_task_may = mode.has_keys if mode.bucket_mode is BucketMode.FIXED else mode.bucket_mode is BucketMode.UNAWARE
+    only_postpones = plan.postpones and plan.buckets.known is None
+    return not (any_task_may or only_postpones)
 
 
 @dataclass
@@ -122,37 +127,71 @@ class _Writing:
 
     def written(self, batches: Iterator[pa.RecordBatch], query: str = "", batch: str = "") -> TaskMessage:
         """Write the rows of one task to new files."""
-        plan = replace(self.plan, file_stamp=batch + self.plan.file_stamp[: MAX_DIGITS - len(batch)])
+        stamp = _stamp(batch, self.plan)
+        plan = self.plan.postponing(stamp) if distributes(self.plan) else replace(self.plan, file_stamp=stamp)
         tally, task = Tally(), TaskContext.get()
         partition = 0 if task is None else task.partitionId()
-        with TableWriter(plan) as writer:
+        with TableWriter(plan.by_writer(partition)) as writer:
             for rows in in_order_of_partitions(checked_rows(plan, batches, partition, tally), partition):
                 writer.write(rows)
             written = writer.finish()
-        return TaskMessage(pickle.dumps(written), tally.bad_rows, plan.file_stamp, plan.read_snapshot_id, query, batch)
+        return TaskMessage(pickle.dumps(written), tally.bad_rows, stamp, plan.read_snapshot_id, query, batch)
 
     def _commit(self, messages: Sequence[TaskMessage], identity: CommitIdentity) -> set[bytes]:
         """Commit the new files. Returns the partitions with new rows, as serialized `BinaryRow`."""
         context = self.plan.context
-        written = Written.of_tasks(pickle.loads(message.written) for message in messages)
-        read = messages[0].read_snapshot_id if messages else self.plan.read_snapshot_id
-        stamp = messages[0].stamp if messages else self.plan.file_stamp
-        plan = replace(self.plan, file_stamp=stamp, read_snapshot_id=read)
+        written = Written.of_tasks(pickle.loads(message.written) for message in messages).messages
+        first = messages[0] if messages else TaskMessage(b"", 0, self.plan.file_stamp, self.plan.read_snapshot_id)
+        plan = replace(self.plan, file_stamp=first.stamp, read_snapshot_id=first.read_snapshot_id)
+        new_files = NewFiles(context, first.stamp)
         committer = Committer(context)
         committed: list[CommitMessage] = []
         if committer.is_committed(identity):
-            NewFiles(context, stamp).delete_created(written.messages)
+            new_files.delete_created(written)
         else:
-            NewFiles(context, stamp).delete_all_but(written.messages)
-            done, _ = commit_rows(committer, plan, written.messages, self.request, identity)
-            committed += [] if done.already_committed else written.messages
+            new_files.delete_all_but(written)
+            if distributes(plan):
+                committed = self._distributed(committer, first, written, identity)
+            else:
+                committed = self._committed(committer, plan, written, identity)
             if skipped := sum(message.skipped for message in messages):
                 log.warning("%s rows that do not fit the table were skipped", f"{skipped:,}")
-        if messages and messages[0].batch:
-            delete_unused(context, messages[0].batch, committed)
+        if first.batch:
+            delete_unused(context, first.batch, committed)
         if (hidden := show_level_0(context, (), LocalEngine(), NoProgress())) is not None:
             log.warning("the rows are committed, but not visible before a compaction: %s", hidden)
-        return {message.partition for message in written.messages}
+        return {message.partition for message in committed or written}
+
+    def _distributed(
+        self, committer: Committer, first: TaskMessage, postponed: list[CommitMessage], identity: CommitIdentity
+    ) -> list[CommitMessage]:
+        """Write the rows of temporary files to their buckets and commit them; returns the committed messages.
+
+        New keys get their buckets at the latest snapshot, again if another job has assigned some before the commit. `first`: a
+        message of the tasks that wrote the temporary files.
+        """
+        context, engine = self.plan.context, LocalEngine(usable_cores())
+        request = replace(self.request, read_snapshot=first.read_snapshot_id or 0)
+
+        def attempt() -> list[CommitMessage]:
+            planned = plan_write(context, request, splits=())
+            plan = replace(planned, file_stamp=_stamp(first.batch, planned))
+            with NewFiles(context, plan.file_stamp).deleted_on_failure():
+                written = write_postponed(plan, postponed, engine, NoProgress())
+            return self._committed(committer, plan, written.messages, identity)
+
+        try:
+            with overlapping_writes(context.storage):
+                return again_on_conflict(context, attempt, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, (BucketsConflict,))[0]
+        finally:
+            NewFiles(context, first.stamp).delete_all_but(())
+
+    def _committed(
+        self, committer: Committer, plan: WritePlan, messages: list[CommitMessage], identity: CommitIdentity
+    ) -> list[CommitMessage]:
+        """Commit the messages; returns them, or none if an earlier run has made this commit."""
+        done, _ = commit_rows(committer, plan, messages, self.request, identity)
+        return [] if done.already_committed else messages
 
     def delete_written(self, messages: Sequence[WriterCommitMessage | None], *stamps: str) -> None:
         """After a failure: delete the files with these stamps, or with the stamp of a message.
@@ -241,6 +280,11 @@ def delete_unused(context: TableContext, batch: str, committed: Sequence[CommitM
             used = UsedNames(context)
             used.refresh()  # after the files were listed: what is committed meanwhile counts as used
             delete_all(context.storage, [path for path in left if path.rpartition("/")[2] not in used.names])
+
+
+def _stamp(batch: str, plan: WritePlan) -> str:
+    """The stamp of the files of one attempt: the digits of its batch, if it has one, and digits of its own."""
+    return batch + plan.file_stamp[: MAX_DIGITS - len(batch)]
 
 
 def _given(messages: Iterable[WriterCommitMessage | None]) -> list[TaskMessage]:

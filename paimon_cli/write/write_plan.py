@@ -20,6 +20,7 @@ from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import INPUT, BucketMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import counted
@@ -152,10 +153,11 @@ class CompactionWhileWriting:
 
 @dataclass(frozen=True)
 class PostponingWriter:
-    """Identifies a writer in the names of postponed files."""
+    """Identifies a writer in the names of postponed files. `is_temporary`: the files are never committed."""
 
     commit_user: str = ""
     number: int = 0
+    is_temporary: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ class WritePlan:
     @property
     def postpones(self) -> bool:
         """Whether rows go into `bucket-postpone`, in the order of arrival."""
-        return self.context.mode.bucket_mode is BucketMode.POSTPONED and self.buckets.assigned is None
+        return self.buckets.option == POSTPONE_BUCKET and self.buckets.assigned is None
 
     @property
     def records_input(self) -> bool:
@@ -233,10 +235,10 @@ class WritePlan:
         if self.assignment is not None:
             done = self.assignment.is_done
             return AssignedRouter(self.context.schema) if done else self.assignment.router(self.context, self.file_stamp)
-        if self.context.mode.bucket_mode is BucketMode.UNAWARE:
-            return UnawareRouter(self.context.schema)
         if self.postpones:
             return PostponingRouter(self.context.schema)
+        if self.context.mode.bucket_mode is BucketMode.UNAWARE:
+            return UnawareRouter(self.context.schema)
         if self.buckets.assigned is not None:
             return PartitionCountRouter(self.context.schema, self.context.options, self.buckets.assigned)
         return FixedRouter(self.context.schema, self.context.options)
@@ -254,6 +256,17 @@ class WritePlan:
     def with_assignment(self, **changes: Any) -> WritePlan:
         """The plan with changes to its assignment, if it has one."""
         return self if self.assignment is None else replace(self, assignment=replace(self.assignment, **changes))
+
+    def postponing(self, file_stamp: str) -> WritePlan:
+        """The plan of tasks that put the rows into temporary postponed files, whatever buckets the table has."""
+        return replace(
+            self,
+            buckets=TargetBuckets(POSTPONE_BUCKET),
+            assignment=None,
+            compaction=None,
+            file_stamp=file_stamp,
+            postponing_writer=replace(self.postponing_writer, is_temporary=True),
+        )
 
     def by_writer(self, number: int) -> WritePlan:
         """The plan of one of several writers that may add files to the same buckets."""
@@ -297,7 +310,9 @@ class WritePlan:
         if not self.postpones:
             return self.context
         writer = self.postponing_writer
-        return replace(self.context, options=postponed_options(self.context, writer.commit_user, writer.number))
+        return replace(
+            self.context, options=postponed_options(self.context, writer.commit_user, writer.number, writer.is_temporary)
+        )
 
     def level_0_writer(self, bucket_id: BucketId, names: DataFileNames) -> DataFileWriter:
         return DataFileWriter(self._level_0_context, bucket_id, level=0, source=SOURCE_APPEND, names=names)

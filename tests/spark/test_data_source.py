@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from paimon_cli import Table, spark
-from paimon_cli.errors import BadInput
+from paimon_cli.errors import BadInput, DataConflict
+from paimon_cli.spark.source_options import SourceOptions
+from paimon_cli.spark.source_writing import BatchWriter, batch_writer
 from tests.tables import data_files, live_files, make_table
 
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "qty": "INT"}
@@ -193,10 +198,101 @@ def test_wrong_values_of_a_write_are_named(session: SparkSession, table: Table, 
     assert len(table.snapshots()) == 2
 
 
-def test_tables_whose_buckets_one_task_must_write_are_refused(session: SparkSession, tmp_path: Path) -> None:
-    for number, (keys, bucket) in enumerate(((["id"], -1), (["id"], -2), ([], 2))):
-        options = {} if keys else {"bucket-key": "id"}
-        context = make_table(tmp_path / str(number), COLUMNS, keys, bucket=bucket, options=options)
-        with pytest.raises(PySparkException, match="the data source does not write tables"):
-            session.range(3).selectExpr("id").write.format("paimon").mode("append").save(context.url)
-        assert data_files(context) == set()
+BUCKETS = {
+    "dynamic": (["id"], [], -1, {}),
+    "dynamic in partitions": (["id", "name"], ["name"], -1, {"dynamic-bucket.target-row-num": "2"}),
+    "keys across partitions": (["id"], ["name"], -1, {}),
+    "postponed": (["id"], [], -2, {"postpone.batch-write-fixed-bucket": "true"}),
+    "append, with bucket keys": ([], [], 2, {"bucket-key": "id"}),
+}
+
+
+@pytest.mark.parametrize("kind", BUCKETS)
+def test_buckets_that_one_task_must_write(session: SparkSession, tmp_path: Path, kind: str) -> None:
+    """Tasks keep the rows in temporary files; the process that commits writes them to their buckets."""
+    keys, partitions, bucket, options = BUCKETS[kind]
+    columns = {"id": "BIGINT NOT NULL", "name": "STRING NOT NULL", "qty": "INT"}
+    table = Table.open(make_table(tmp_path / "t", columns, keys, partitions, bucket, options=options).url)
+
+    def written(sql: str, mode: str = "append", **options: str) -> set[tuple[Any, ...]]:
+        rows = session.range(40, numPartitions=4).selectExpr(*sql.split("; "))
+        rows.write.format("paimon").options(**options).mode(mode).save(table.url)
+        assert not [path for path in data_files(table.context) if "bucket-postpone" in path]
+        return {tuple(row.values()) for row in table.scan(columns=["id", "name", "qty"]).to_arrow().to_pylist()}
+
+    all_rows = written("id; concat('n', id % 3) as name; cast(id as int) as qty")
+    assert all_rows == {(n, f"n{n % 3}", n) for n in range(40)}
+    upserted = written("id % 10 as id; concat('n', id % 10 % 3) as name; cast(id as int) as qty")
+    replaced = {(n, f"n{n % 3}", 30 + n) for n in range(10)}  # the last version of each key is in the last partition
+    if keys:
+        assert upserted == {row for row in all_rows if row[0] >= 10} | replaced
+        gone = written("id; concat('n', id % 3) as name; cast(null as int) as qty", op="delete")
+        assert gone == set()
+    else:
+        assert upserted == all_rows | {(n % 10, f"n{n % 10 % 3}", n) for n in range(40)}
+    assert written("id; 'n1' as name; 7 as qty", mode="overwrite") >= {(n, "n1", 7) for n in range(40)}
+    assert table.verify(level="full").errors == 0
+
+
+def test_rows_of_a_stream_wait_where_buckets_are_postponed(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"], bucket=-2).url)
+    (tmp_path / "in").mkdir()
+    for qty in (1, 2):
+        (tmp_path / "in" / str(qty)).write_text(f'{{"id": 5, "name": "x", "qty": {qty}}}\n')
+        stream = session.readStream.schema("id long, name string, qty int").json(str(tmp_path / "in"))
+        writer = stream.writeStream.format("paimon").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start(table.url).awaitTermination()
+    assert table.scan().count() == 0 and len(table.snapshots()) == 2
+    table.compact()
+    assert table.scan().to_arrow().to_pylist() == [{"id": 5, "name": "x", "qty": 2}]
+
+
+def test_temporary_files_of_a_failed_write_are_deleted(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "qty": "INT NOT NULL"}, ["id"], bucket=-1).url)
+    rows = session.range(8, numPartitions=4).selectExpr("id", "nullif(cast(id as int), 5) as qty")
+    with pytest.raises(PySparkException, match="NOT NULL"):
+        rows.write.format("paimon").mode("append").save(table.url)
+    assert data_files(table.context) == set() and table.snapshots() == []
+
+
+def writer_of(table: Table) -> BatchWriter:
+    """A write of a DataFrame with the columns `id` and `qty`, planned at the latest snapshot."""
+    columns = StructType([StructField("id", LongType(), False), StructField("qty", IntegerType())])
+    writer = batch_writer(SourceOptions.of({"path": table.url}), columns, overwrite=False)
+    assert isinstance(writer, BatchWriter)
+    return writer
+
+
+def batch(ids: range, qty: int) -> Iterator[pa.RecordBatch]:
+    return iter([pa.record_batch({"id": pa.array(ids, pa.int64()), "qty": pa.array([qty] * len(ids), pa.int32())})])
+
+
+def test_new_keys_get_their_buckets_when_they_are_committed(tmp_path: Path) -> None:
+    """Two writes at the same time have planned on the same hash index; the second one builds on the keys of the first."""
+    options = {"dynamic-bucket.target-row-num": "3"}
+    table = Table.open(
+        make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "qty": "INT"}, ["id"], bucket=-1, options=options).url
+    )
+    first, second = writer_of(table), writer_of(table)
+    messages = [first.written(batch(range(6), 1))], [second.written(batch(range(4, 10), 2)), second.written(batch(range(1), 3))]
+    first.commit([*messages[0]])
+    second.commit([*messages[1]])
+    expected = [(0, 3), *((n, 1) for n in range(1, 4)), *((n, 2) for n in range(4, 10))]
+    assert sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist()) == expected
+    assert table.verify(level="full").errors == 0
+    assert not [path for path in data_files(table.context) if "bucket-postpone" in path]
+
+
+def test_a_refused_commit_leaves_no_files(tmp_path: Path) -> None:
+    options = {"commit.data-conflict-check": "key"}
+    table = Table.open(
+        make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "qty": "INT"}, ["id"], bucket=-1, options=options).url
+    )
+    writer = writer_of(table)
+    messages = [writer.written(batch(range(3), 1))]
+    table.write(pa.table({"id": [2], "qty": [9]}))
+    with pytest.raises(DataConflict):
+        writer.commit([*messages])
+    writer.abort([*messages])
+    assert table.scan().to_arrow().to_pylist() == [{"id": 2, "qty": 9}]
+    assert data_files(table.context) == live_files(table.context)

@@ -49,9 +49,9 @@ class Query:
         return sorted(zip(*self.table.scan().to_arrow().to_pydict().values(), strict=True))
 
 
-@pytest.fixture
-def query(session: SparkSession, tmp_path: Path) -> Query:
-    context = make_table(tmp_path / "t", {"k": "BIGINT NOT NULL", "n": "BIGINT"}, ["k"], bucket=2, options=SUMS)
+@pytest.fixture(params=[2, -1], ids=["fixed buckets", "dynamic buckets"])
+def query(session: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Query:
+    context = make_table(tmp_path / "t", {"k": "BIGINT NOT NULL", "n": "BIGINT"}, ["k"], bucket=request.param, options=SUMS)
     return Query(session, tmp_path, Table.open(context.url))
 
 
@@ -72,9 +72,10 @@ def test_a_batch_that_spark_repeats_counts_once(query: Query) -> None:
     assert query.table.verify(level="full").errors == 0
 
 
-def test_an_abort_after_a_published_commit_deletes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bucket", [1, -1])
+def test_an_abort_after_a_published_commit_deletes_nothing(tmp_path: Path, bucket: int) -> None:
     """Spark calls `abort` with the same messages if `commit` failed, even where it failed after it had published."""
-    context = make_table(tmp_path / "t", {"k": "BIGINT NOT NULL", "n": "BIGINT"}, ["k"], options=SUMS)
+    context = make_table(tmp_path / "t", {"k": "BIGINT NOT NULL", "n": "BIGINT"}, ["k"], bucket=bucket, options=SUMS)
 
     def task(n: int) -> tuple[StreamWriter, Any]:
         writer = stream_writer(SourceOptions.of({"path": context.url}), SUMS_COLUMNS, overwrite=False)
