@@ -1,8 +1,12 @@
 # paimon-cli: everything a newcomer or a CI needs. `make` alone lists the targets.
-PYTHON ?= python3
+SUPPORTED := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
+	"$$python" -c '$(SUPPORTED)' 2> /dev/null && echo "$$python" && break; done)
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# Python 3.12 and later have a release of numpy whose types mypy does not understand as Python 3.10, for which it checks otherwise.
+TYPES_OF = $(shell $(BIN)/python -c 'import sys; sys.version_info < (3, 12) or print("--python-version 3.12")')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check docs nightly bench clean
@@ -13,6 +17,8 @@ help: ## List the targets
 setup: $(STAMP) ## Create .venv and install paimon-cli with its development tools (once)
 
 $(STAMP): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -c '$(SUPPORTED)' 2> /dev/null \
+	  || { echo "paimon-cli needs Python 3.10 or newer with ensurepip and venv: make PYTHON=/path/to/python" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
@@ -25,8 +31,9 @@ test: $(STAMP) ## Run all tests
 	@$(BIN)/python -m pytest -q -n auto --dist loadgroup
 
 check: $(STAMP) ## Lint, type check, check the layers
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and "make check needs Python 3.11 or newer, whose numpy has types")'
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy $(TYPES_OF)
 	$(BIN)/lint-imports
 
 docs: $(STAMP) ## Build the documentation into build/site; a warning is an error

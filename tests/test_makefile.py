@@ -1,0 +1,68 @@
+"""`make setup` takes a Python that paimon-cli can run on, or says which one it needs and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MAKEFILE = Path(__file__).parent.parent / "Makefile"
+
+PYTHON = f"""\
+#!/bin/sh
+case "$1" in
+  -c) exec {sys.executable} -c 'import sys; sys.version_info = (VERSION); exec(sys.argv[1])' "$2" ;;
+  *) mkdir -p "$3/bin" && echo "exit 0" > "$3/bin/python" && chmod +x "$3/bin/python" && echo "$0" > chosen ;;
+esac
+"""
+"""A program that takes itself for another version. Its virtual environments are empty."""
+
+
+def set_up(folder: Path, versions: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `make setup` with these programs, and the versions that they have, as the only ones on the PATH."""
+    programs = folder / "programs"
+    programs.mkdir()
+    for name in ("make", "sh", "mkdir", "chmod", "touch"):
+        (programs / name).symlink_to(shutil.which(name) or pytest.fail(f"no {name}"))
+    for name, version in versions.items():
+        (programs / name).write_text(PYTHON.replace("VERSION", version.replace(".", ", ")))
+        (programs / name).chmod(0o755)
+    (folder / "Makefile").write_text(MAKEFILE.read_text())
+    (folder / "pyproject.toml").touch()
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHON", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    }
+    command = ["make", "setup", *arguments]
+    return subprocess.run(command, cwd=folder, env={**environment, "PATH": str(programs)}, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("versions", "chosen"),
+    [
+        ({"python3": "3.13", "python3.10": "3.10"}, "python3"),
+        ({"python3": "3.9", "python3.10": "3.10", "python3.12": "3.12"}, "python3.12"),
+        ({"python3.10": "3.10"}, "python3.10"),
+    ],
+)
+def test_python3_is_taken_or_the_newest_if_it_is_too_old_or_missing(
+    tmp_path: Path, versions: dict[str, str], chosen: str
+) -> None:
+    done = set_up(tmp_path, versions)
+    assert done.returncode == 0, done.stderr
+    assert Path((tmp_path / "chosen").read_text().strip()).name == chosen
+    assert (tmp_path / ".venv" / ".installed").exists()
+
+
+@pytest.mark.parametrize(
+    ("versions", "arguments"), [({"python3": "3.9"}, ()), ({}, ()), ({"python3": "3.13", "old": "3.8"}, ("PYTHON=old",))]
+)
+def test_an_old_python_gets_no_environment(tmp_path: Path, versions: dict[str, str], arguments: tuple[str, ...]) -> None:
+    """It would be taken for the finished one by the next `make`, with a better Python."""
+    done = set_up(tmp_path, versions, *arguments)
+    assert done.returncode != 0
+    assert "paimon-cli needs Python 3.10 or newer with ensurepip and venv: make PYTHON=/path/to/python" in done.stderr
+    assert not (tmp_path / ".venv").exists()
