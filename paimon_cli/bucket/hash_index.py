@@ -196,7 +196,7 @@ class Part:
 def _range_ends(hashes: Hashes | npt.NDArray[np.uint64], range_bits: int = _RANGE_BITS) -> list[int]:
     """The index after each range of `2^range_bits` hashes. `hashes`: ascending; of 64-bit numbers the upper half is the hash."""
     shift = 8 * hashes.itemsize - 32 + range_bits
-    starts = np.arange(1, 1 << (32 - range_bits), dtype=hashes.dtype) << hashes.dtype.type(shift)
+    starts = np.left_shift(np.arange(1, 1 << (32 - range_bits), dtype=hashes.dtype), hashes.dtype.type(shift))
     return [*np.searchsorted(hashes, starts).tolist(), len(hashes)]
 
 

@@ -45,7 +45,7 @@ def hilbert(columns: Sequence[pa.Array], types: Sequence[DataType]) -> pa.Array:
 def _transposed(axes: Sequence[np.ndarray]) -> list[np.ndarray]:
     """From coordinates to the transposed distance (J. Skilling, "Programming the Hilbert curve", 2004), for all rows at once."""
     x = list(axes)
-    flips = np.int64(0)
+    flips: np.ndarray | np.int64 = np.int64(0)
     for bit in range(HILBERT_BITS - 1, 0, -1):
         one, below = np.int64(1 << bit), np.int64((1 << bit) - 1)
         x[0] = np.where(x[0] & one, x[0] ^ below, x[0])
