@@ -270,7 +270,7 @@ class PartialUpdate:
         function = self.functions[name]
         if not function.retracts:
             refused = (codes == RETRACT) & ~work.replaces
-            if (refused & ~(removed & ~self._stands_before_removal(name))).any():
+            if (refused if self._stands_before_removal(name) else refused & ~removed).any():
                 raise no_retraction(name)
         return function.merge(column, work.history(codes, removed | work.replaces))
 
