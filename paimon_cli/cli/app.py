@@ -16,14 +16,19 @@ import typer
 
 from paimon_cli import __version__
 from paimon_cli.cli.command_groups import CommandsOnDemand, HelpfulGroup
+from paimon_cli.cli.next_step import command_path
 from paimon_cli.cli.results import ARGUMENTS, printable
 from paimon_cli.cli.terminal import discard_stdout, flush_stderr, flush_stdout, is_traced, prepare_streams
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
 from paimon_cli.jobs.process import end_as_interrupted, keep_pandas_out
 from paimon_cli.storage.catalog_options import without_user_info
 
-HINTS_FOR_OPTIONS = {(" read", "-n"): "-l N shows at most N rows (-n is --dry-run in other commands)"}
-"""Hints for options that a command does not have, by command and option."""
+JSON_FLAG = "--json"
+HINTS_FOR_OPTIONS = {
+    (" read", "-n"): "-l N shows at most N rows (-n is --dry-run in other commands)",
+    ("", JSON_FLAG): "-o json prints the result as JSON",
+}
+"""Hints for options that a command does not have, by the end of the command and the option."""
 SEVERAL_WORDS = "unexpected extra argument"
 _TYPE_MESSAGES = (
     (re.compile(r"Input should be a valid integer.*"), "a whole number is expected"),
@@ -71,12 +76,14 @@ def _as_shown(error: Exception) -> PaimonError:
 
 
 def _command_line_error(error: Any) -> UsageError:
-    command = error.ctx.command_path if error.ctx is not None else "paimon-cli"
+    command = command_path(error.ctx) if error.ctx is not None else "paimon-cli"
     message = _plain(error.format_message().replace("\n", " "))
     if SEVERAL_WORDS in message:
         return UsageError(message, "quote arguments that contain spaces, such as 'price INT'", f"{command} --help")
-    hints = (hint for (name, flag), hint in HINTS_FOR_OPTIONS.items() if command.endswith(name) and message.endswith(f": {flag}"))
-    return UsageError(message, hint=next(hints, f"{command} --help"))
+    option = getattr(error, "option_name", None)
+    hints = (hint for (name, flag), hint in HINTS_FOR_OPTIONS.items() if command.endswith(name) and option == flag)
+    hint = next(hints, f"{command} --help")
+    return UsageError(message.split(" (Possible")[0] if option == JSON_FLAG else message, hint=hint)
 
 
 def _plain(message: str) -> str:

@@ -14,6 +14,7 @@ import typer
 
 from paimon_cli.cli.columns import Column
 from paimon_cli.cli.command_groups import HelpfulGroup, PlainCommand
+from paimon_cli.cli.next_step import table_argument
 from paimon_cli.cli.output import Item, Listing, OutputFormat, show_data, with_fields
 from paimon_cli.cli.parameters import (
     BranchName,
@@ -78,11 +79,7 @@ class Call:
 
     def pasted(self, table: str) -> str:
         """The table as an argument for commands in hints: quoted for the shell, with the flags of this call that locate it."""
-        words = [table]
-        words += [] if self.warehouse is None else ["--warehouse", self.warehouse]
-        words += ["--profile", self.catalog_options[PROFILE]] if PROFILE in self.catalog_options else []
-        words += [] if self.branch is None else ["--branch", self.branch]
-        return shlex.join(words)
+        return table_argument(table, self.warehouse, self.catalog_options.get(PROFILE), self.branch)
 
     @property
     def runtime(self) -> Runtime:

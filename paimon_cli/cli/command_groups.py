@@ -13,7 +13,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from paimon_cli.cli.next_step import next_step
 from paimon_cli.cli.terminal import COMPLETION_VARIABLE
+from paimon_cli.errors import PaimonError
 
 PANELS = {
     "Data": {
@@ -120,11 +122,19 @@ GIVEN = "paimon-cli.given"
 
 
 class PlainCommand(PlainHelp, TyperCommand):
-    """A command with plain help, which accepts only digits for whole numbers."""
+    """A command with plain help, which accepts only digits for whole numbers, and whose errors all say what to do next."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta[GIVEN] = tuple(args)
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PaimonError as error:
+            if not error.hint:
+                error.set_hint(next_step(error, ctx))
+            raise
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters = super().get_params(ctx)

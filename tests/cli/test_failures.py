@@ -13,7 +13,18 @@ from typing import Any
 import pytest
 
 from paimon_cli.catalog.table import CatalogTable
-from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotSupported, PartialSuccess, Refused, StorageUnavailable
+from paimon_cli.errors import (
+    CommitUnknown,
+    Conflict,
+    DamagedFile,
+    NotFound,
+    NotSupported,
+    PaimonError,
+    PartialSuccess,
+    Refused,
+    StorageUnavailable,
+    UsageError,
+)
 from tests.cli.calling import Run
 from tests.goldens import golden_table
 from tests.tables import make_table, write
@@ -86,6 +97,43 @@ def test_a_wrong_command_line_is_json_too(run: Run) -> None:
 def test_exit_codes(run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
     raising(monkeypatch, error)
     run("snapshots", "ls", "./t", code=code)
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (UsageError("x"), "paimon-cli snapshots ls --help"),
+        (NotFound("x"), "paimon-cli snapshots ls --help"),
+        (Conflict("x"), "run the job again: it will start from the latest snapshot"),
+        (NotSupported("x"), "what this version does not support is listed in README.md, under Limits"),
+        (DamagedFile("x"), "paimon-cli verify './my t' --branch dev"),
+        (StorageUnavailable("x"), "paimon-cli doctor './my t' --branch dev"),
+        (StorageUnavailable("x", hint="wait"), "wait"),
+    ],
+)
+def test_every_error_says_what_next(run: Run, monkeypatch: pytest.MonkeyPatch, error: PaimonError, hint: str) -> None:
+    raising(monkeypatch, error)
+    command = ("snapshots", "ls", "./my t", "--branch", "dev")
+    assert run(*command, code=error.exit_code).err.splitlines()[-1] == f"hint: {hint}"
+    assert run(*command, "-o", "json", code=error.exit_code).error["hint"] == hint
+
+
+def test_the_hint_of_an_unknown_commit_is_another_command(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    raising(monkeypatch, CommitUnknown("x"))
+    assert "hint: paimon-cli snapshots ls t\n" in run("tags", "create", "t", "v", code=11).err
+    raising(monkeypatch, CommitUnknown("x"))
+    assert "hint" not in run("snapshots", "ls", "t", code=11).err
+
+
+def test_hints_name_commands_as_they_are_typed(run: Run) -> None:
+    answer = run("alter", "t", "add-column", "note", "STRING", code=2)
+    assert answer.err.splitlines()[-1] == "hint: paimon-cli alter TABLE add-column --help"
+
+
+@pytest.mark.parametrize("command", [("version",), ("read", "t"), ("snapshots", "ls", "t")])
+def test_who_asks_for_json_as_elsewhere_is_shown_the_option(run: Run, command: tuple[str, ...]) -> None:
+    lines = ["error: No such option: --json", "hint: -o json prints the result as JSON"]
+    assert run(*command, "--json", code=2).err.splitlines() == lines
 
 
 def test_a_bug_is_one_line_without_trace(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from paimon_cli.cli.app import app
 from tests.cli.test_documented_commands import COMMANDS
 
 SOURCES = sorted(Path(paimon_cli.__file__).parent.rglob("*.py"))
-OTHERS = {"--help", "--version", "--install-completion", "--show-completion", "--add-modules", "--glob", "--schedule"}
-"""Options of every command, of the program, of the JVM, of hadoop and of the script that replays schedules."""
+OTHERS = {"--help", "--version", "--install-completion", "--show-completion", "--add-modules", "--glob", "--schedule", "--json"}
+"""Options of every command, of the program, of the JVM, of hadoop, of the script that replays schedules, of other programs."""
 OPTIONS_FILLED_IN = {"paimon-cli partitions mark-done X X"}
 """Commands whose last part stands for options."""
 WORD = "X"

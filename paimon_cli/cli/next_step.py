@@ -1,0 +1,58 @@
+"""The hint of an error that names none: the command that helps further."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from paimon_cli.errors import (
+    BadInput,
+    CommitUnknown,
+    Conflict,
+    DamagedFile,
+    NotFound,
+    NotSupported,
+    PaimonError,
+    StorageUnavailable,
+    UsageError,
+)
+
+LOOKS_AT_THE_TABLE = ((DamagedFile, "verify"), (StorageUnavailable, "doctor"), (CommitUnknown, "snapshots ls"))
+"""Commands that show what is wrong with a table, or what became of a commit."""
+EXPLAINED_BY_HELP = (UsageError, BadInput, NotFound)
+AGAIN = "run the job again: it will start from the latest snapshot"
+LIMITS = "what this version does not support is listed in README.md, under Limits"
+
+
+def command_path(context: Any) -> str:
+    """The command as it is typed, such as `paimon-cli alter TABLE set`; Typer puts arguments into braces."""
+    return str(context.command_path).replace("{", "").replace("}", "")
+
+
+def next_step(error: PaimonError, context: Any) -> str:
+    """What to do about the error of a command with this Click context; empty if there is nothing to say."""
+    if isinstance(error, EXPLAINED_BY_HELP):
+        return f"{command_path(context)} --help"
+    if isinstance(error, Conflict):
+        return AGAIN
+    if isinstance(error, NotSupported):
+        return LIMITS
+    table = _only_table(context.params)
+    commands = (name for kind, name in LOOKS_AT_THE_TABLE if isinstance(error, kind))
+    command = f"paimon-cli {next(commands, '')}"
+    return f"{command} {table}" if table and command not in ("paimon-cli ", command_path(context)) else ""
+
+
+def table_argument(table: str, warehouse: str | None, profile: str | None, branch: str | None) -> str:
+    """A table as the argument of a command: quoted for the shell, with the flags that locate it."""
+    flags = {"--warehouse": warehouse, "--profile": profile, "--branch": branch}
+    given = [(flag, value) for flag, value in flags.items() if value is not None]
+    return shlex.join([table, *(word for pair in given for word in pair)])
+
+
+def _only_table(parameters: Mapping[str, Any]) -> str | None:
+    """The table of the command; None if it has none or several."""
+    tables = [parameters["table"]] if parameters.get("table") else parameters.get("tables") or []
+    flags = (parameters.get(name) for name in ("warehouse", "profile", "branch"))
+    return table_argument(tables[0], *flags) if len(tables) == 1 else None
