@@ -11,7 +11,7 @@ from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.opened_table import Runtime
 from paimon_cli.api.table import Table, check_table_options
 from paimon_cli.catalog.table_location import TableLocation, locate_table
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metastore.settings import find_metastore
 from paimon_cli.storage.catalog_options import split_options
@@ -126,7 +126,14 @@ class TableChoice:
         if self.every:
             found = tables_of_warehouse(metastore)
         else:
-            found = [location for name in self.databases for location in tables_of_database(name, metastore)]
+            found = []
+            for name in self.databases:
+                tables = tables_of_database(name, metastore)
+                if not tables:
+                    at = f" at {metastore.warehouse}" if metastore.warehouse else ""
+                    why = f"the {metastore.kind} catalog{at} has none there"
+                    raise NotFound(f"no tables in database {name}", why, "check --warehouse and the name of the database")
+                found += tables
         for location in filter(self._is_chosen, found):
             yield location if branch in (None, MAIN_BRANCH) else location.at_branch(branch)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import TableLocation
-from paimon_cli.errors import NotFound, PaimonError
+from paimon_cli.errors import PaimonError
 from paimon_cli.metastore.filesystem import FileSystemMetastore, tables_in
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Metastore
 from paimon_cli.storage.threads import in_parallel
@@ -46,14 +46,10 @@ class TableRow:
 
 
 def tables_of_database(database: str, metastore: Metastore) -> list[TableLocation]:
-    """All tables of a database by name. Raises `NotFound` if there are none."""
+    """All tables of a database by name. Raises `NotFound` if the database does not exist."""
     tables = metastore.tables(database)
     if not tables:
-        raise NotFound(
-            f"no tables in database {database}",
-            f"the {metastore.kind} catalog{f' at {metastore.warehouse}' if metastore.warehouse else ''} has none there",
-            "check --warehouse and the name of the database",
-        )
+        metastore.database(database)
     return [TableLocation.of(table, metastore) for table in tables]
 
 

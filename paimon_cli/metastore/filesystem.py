@@ -11,7 +11,7 @@ from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Database, Metastore, RegisteredTable, TableIdentifier
-from paimon_cli.storage.storage import Storage, directories_of, remove_empty_directory
+from paimon_cli.storage.storage import FileStatus, Storage, directories_of, remove_empty_directory
 from paimon_cli.storage.threads import in_parallel
 
 LISTED_AT_ONCE = 16
@@ -34,18 +34,23 @@ class FileSystemMetastore(Metastore):
         return self.warehouse is not None
 
     def databases(self) -> list[Database]:
-        storage, root = self.open_directory(self.root_url())
-        entries = storage.list_directory(root)
-        if not entries and not storage.exists(root):
-            raise NotFound(f"nothing exists at {root}", "there is no such directory", "check --warehouse, or name a directory")
-        found = (entry for entry in entries if entry.is_directory and entry.name.endswith(DATABASE_SUFFIX))
+        found = (entry for entry in self._entries() if entry.is_directory and entry.name.endswith(DATABASE_SUFFIX))
         return sorted(Database(entry.name.removesuffix(DATABASE_SUFFIX), entry.path) for entry in found)
 
     def database(self, name: str) -> Database:
         storage, root = self.open_directory(self.directory_of(name))
         if not storage.exists(root) and not storage.list_directory(root):
+            self._entries()  # raises if the warehouse does not exist either
             raise self.no_database(name)
         return Database(name, root)
+
+    def _entries(self) -> list[FileStatus]:
+        """The content of the warehouse. Raises `NotFound` if it does not exist."""
+        storage, root = self.open_directory(self.root_url())
+        entries = storage.list_directory(root)
+        if not entries and not storage.exists(root):
+            raise NotFound(f"nothing exists at {root}", "there is no such directory", "check --warehouse, or name a directory")
+        return entries
 
     def create_database(self, name: str) -> None:
         storage, root = self.open_directory(self.directory_of(name))

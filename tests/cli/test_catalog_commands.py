@@ -41,6 +41,12 @@ def test_hints_about_tables_and_databases_work_when_pasted(tmp_path: Path, run: 
     assert wrong.splitlines()[0].endswith("is not the name of a table in a catalog")
 
 
+def test_a_warehouse_that_is_not_there_is_not_one_without_the_database(tmp_path: Path, run: Run) -> None:
+    for command in (("read", "shop.orders"), ("tables", "ls"), ("db", "drop", "shop", "-y")):
+        assert f"nothing exists at {tmp_path}/nowhere" in run(*command, "--warehouse", tmp_path / "nowhere", code=3).err
+    assert "there is no database shop" in run("read", "shop.orders", "--warehouse", tmp_path, code=3).err
+
+
 def test_tables_of_a_warehouse_are_named_as_commands_take_them(warehouse: Path, run: Run) -> None:
     listed = json.loads(run("tables", "ls", "--warehouse", warehouse, "-o", "json").out)
     assert listed["kind"] == "TableList"
@@ -61,7 +67,10 @@ def test_ls_lists_a_directory_and_a_database(warehouse: Path, run: Run) -> None:
     assert f"{warehouse}/shop.db/orders" in below and below.endswith("2 tables\n")
     for arguments in (("shop",), ("--database", "shop")):
         assert "shop.returns" in run("ls", *arguments, "--warehouse", warehouse).out
-    assert "no tables in database empty" in run("ls", "empty", "--warehouse", warehouse, code=3).err
+    assert run("ls", "empty", "--warehouse", warehouse).out.endswith("0 tables\n")
+    assert run("health", "--database", "empty", "--warehouse", warehouse, "-o", "json").json["items"] == []
+    assert "there is no database nope" in run("ls", "nope", "--warehouse", warehouse, code=3).err
+    assert "no tables in database empty" in run("compact", "--database", "empty", "--warehouse", warehouse, code=3).err
     assert "cannot be combined with --database" in run("ls", "shop", "--database", "x", "--warehouse", warehouse, code=2).err
     assert "paimon-cli ls" not in run("ls", code=2).out
 
