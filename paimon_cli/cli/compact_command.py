@@ -131,17 +131,17 @@ class Service:
             "small ones and a running commit are finished.",
         ),
     ] = False
-    interval: Annotated[str, _of_service("--interval", metavar="TIME", help="Pause between rounds.")] = "10 s"
+    interval: Annotated[str | None, _of_service("--interval", metavar="TIME", help="Pause between rounds; default 10 s.")] = None
     max_rounds: Annotated[int | None, _of_service("--max-rounds", metavar="N", min=1, help="Stop after N rounds.")] = None
     lease: Annotated[
-        str,
+        str | None,
         _of_service(
             "--lease",
             metavar="TIME",
             help="Share the work with other services: each compacts a table only while it holds the table's lease, and takes "
-            "over leases that were not renewed for this time. 0s: no leases.",
+            "over leases that were not renewed for this time; default 1 min. 0s: no leases.",
         ),
-    ] = "1 min"
+    ] = None
     expire: Annotated[
         bool,
         _of_service("--expire", help="Also expire the snapshots of changed tables, by the tables' own options."),
@@ -182,7 +182,14 @@ class Service:
             parse_address(self.metrics_listen)
         if self.watch:
             return
-        given = {"--expire": self.expire, "--orphans-every": self.orphans_every, "--metrics-listen": self.metrics_listen}
+        given = {
+            "--interval": self.interval,
+            "--max-rounds": self.max_rounds,
+            "--lease": self.lease,
+            "--expire": self.expire,
+            "--orphans-every": self.orphans_every,
+            "--metrics-listen": self.metrics_listen,
+        }
         for name in (name for name, value in given.items() if value):
             raise UsageError(f"{name} needs --watch", "only the service does this", "add --watch")
 
@@ -193,9 +200,9 @@ class Service:
 
     @property
     def rounds(self) -> dict[str, Any]:
-        """The options of `Catalog.watch`."""
+        """The given options of `Catalog.watch`."""
         names = ("interval", "max_rounds", "lease", "expire", "orphans_every")
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 @command(commands, "compact", runs_jobs=True)

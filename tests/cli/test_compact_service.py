@@ -62,7 +62,7 @@ def test_logs_as_json_lines(run: Run, warehouse: str) -> None:
     assert (last["event"], last["round"], last["tables"]) == ("round", 1, 1)
     assert all(line["time"].endswith("Z") for line in (warning, table, last))
     refused = run("compact", "--watch", "--database", "nix", *where, code=3)
-    assert json.loads(refused.err)["error"]["message"].startswith("no tables in database nix")
+    assert json.loads(refused.err)["error"]["message"].startswith("there is no database nix")
 
 
 def test_one_run_writes_metrics_and_logs_too(run: Run, warehouse: str, tmp_path: Path) -> None:
@@ -86,6 +86,9 @@ def test_snapshots_expire_in_the_service(run: Run, warehouse: str) -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
+        (("--interval", "1s"), "--interval needs --watch"),
+        (("--max-rounds", "2"), "--max-rounds needs --watch"),
+        (("--lease", "0s"), "--lease needs --watch"),
         (("--expire",), "--expire needs --watch"),
         (("--orphans-every", "1d"), "--orphans-every needs --watch"),
         (("--metrics-listen", ":0"), "--metrics-listen needs --watch"),
