@@ -29,7 +29,7 @@ def storage_for_url(
     symbolic links that lead outside raise `DamagedFile`. Raises `UsageError` for invalid options or missing packages.
     """
     options = options or {}
-    scheme = url.partition("://")[0] if "://" in url else ""
+    scheme = _scheme_of(url)
     root = _local_root(scheme, url) if scheme in LOCAL else without_user_info(url).rstrip("/")
     storage = ConfinedStorage(root) if confined and scheme in LOCAL else _storage(scheme, url, options)
     has_lock = "lock.enabled" in options or "metastore" in options
@@ -43,6 +43,13 @@ def storage_for_url(
         return storage, root
     lock = None if settings is None else CommitLock(settings, root)
     return GuardedStorage(storage, root, lock, allow_unsafe_commit), root
+
+
+def _scheme_of(url: str) -> str:
+    """The scheme of a URL, empty for a path. Hadoop and Spark write local paths as `file:/a`, with a single slash."""
+    if url.startswith("file:/"):
+        return "file"
+    return url.partition("://")[0] if "://" in url else ""
 
 
 def _storage(scheme: str, url: str, options: Mapping[str, Any]) -> Storage:

@@ -24,6 +24,7 @@ from paimon_cli.storage.storage_for_url import OBJECT_STORES, storage_for_url
         ("/wh/t/", "/wh/t"),
         ("/wh/./x/../t", "/wh/t"),
         ("file:///wh/t/", "/wh/t"),
+        ("file:/wh/t/", "/wh/t"),
         ("file:///wh/a%20b", "/wh/a b"),
         ("/wh/a%20b", "/wh/a%20b"),
     ],
