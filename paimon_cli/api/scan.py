@@ -235,6 +235,8 @@ def _request_of_changes(
     from paimon_cli.jobs.row_scan import ReadRequest
 
     check_positive(begin=begin, end=end)
+    if end is not None and begin > end:
+        raise UsageError(f"snapshot {begin} is after snapshot {end}", "changes are read from the older to the newer", "swap them")
     if limit is not None and limit < 0:
         raise UsageError(f"--limit {limit}", "the number of rows cannot be negative")
     select = columns if columns is None or isinstance(columns, str) else ",".join(map(_selected, columns))

@@ -152,7 +152,7 @@ def list_branches(call: Call, table: TableName) -> None:
 
     opened = call.open(table)
     rows = opened.branches.ls()
-    footer = counted(len(rows) - 1, "branch").replace("hs", "hes")
+    footer = counted(len(rows), "branch").replace("hs", "hes")
     call.show(Listing("BranchList", opened.name, BranchRow, rows, footer=footer))
 
 

@@ -204,7 +204,7 @@ def repair(
     call: Call,
     table: TableName,
     apply: Annotated[bool, typer.Option("--apply", help="Carry out the plan; by default it is only shown.")] = False,
-    dry_run: Annotated[bool, typer.Option("-n", "--dry-run", help="Only show the plan (default).")] = False,
+    dry_run: Annotated[bool, typer.Option("-n", "--dry-run", help="Only show the plan (default), also with --apply.")] = False,
     only: Annotated[
         str | None,
         typer.Option(
@@ -234,8 +234,7 @@ def repair(
     """
     from paimon_cli.invariants.repair_plan import RepairStep
 
-    if apply and dry_run:
-        raise UsageError("--apply cannot be combined with --dry-run")
+    apply = apply and not dry_run
     opened = call.open_to_commit(table, allow_unsafe_commit) if apply else call.open(table)
     planned = opened.plan_repair(only=_names(only or ""), older_than=older_than)
     plan = planned.plan

@@ -225,6 +225,9 @@ def test_time_travel_and_changes(tmp_path: Path) -> None:
     assert [table.scan(snapshot=1).count(), table.scan(tag="end").count()] == [3, 2]
     assert table.scan(incremental="1..2", row_kind=True).to_arrow().column("rowkind").to_pylist() == ["-D"]
     assert table.changelog(2).to_arrow().column("rowkind").to_pylist() == ["-D"]
+    for changes in (table.changelog, table.follow_changelog):
+        with pytest.raises(UsageError, match="snapshot 2 is after snapshot 1"):
+            changes(2, 1)
     assert [(change.kind, change.values["id"]) for change in table.row_changes(1)] == [("-D", 1)]
     with pytest.raises(NotFound):
         table.scan(snapshot=9)

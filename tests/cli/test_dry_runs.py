@@ -47,6 +47,15 @@ def table(run: Run, tmp_path: Path) -> Path:
     return path
 
 
+def damage(run: Run, table: Path) -> None:
+    """Leave an old file behind that nothing refers to, and delete a live one."""
+    stray = table / "p=0" / "bucket-0" / "data-stray-0.parquet"
+    stray.write_bytes(b"x")
+    os.utime(stray, (1e9, 1e9))
+    (live,) = json.loads(run("files", "ls", table, "--partition", "p=1", "-o", "json", "--fields", "file").out)["items"][:1]
+    (table / "p=1" / "bucket-0" / live["file"]).unlink()
+
+
 def test_each_command_with_a_dry_run_is_listed() -> None:
     names = {name for name, command in COMMANDS.items() if {"dry_run", "apply"} & {p.name for p in command.params}}
     assert {name for name in names if not COMMANDS[name].hidden} == set(PLANNED)
@@ -68,18 +77,25 @@ def test_a_dry_run_ends_in_the_command_that_carries_it_out(run: Run, table: Path
 
 @pytest.mark.parametrize("name", sorted(set(PLANNED) - {"compact", "compact-manifests"}))
 def test_without_a_confirmation_the_hint_is_the_dry_run(run: Run, table: Path, name: str) -> None:
-    if name == "repair":
-        (live,) = json.loads(run("files", "ls", table, "--partition", "p=1", "-o", "json", "--fields", "file").out)["items"][:1]
-        (table / "p=1" / "bucket-0" / live["file"]).unlink()
+    if name in ("repair", "orphans rm"):
+        damage(run, table)
     words = [{"T": str(table), "W": str(table.parent.parent)}.get(word, word) for word in PLANNED[name]]
     if name in ("repair", "orphans rm"):
-        stray = table / "p=0" / "bucket-0" / "data-stray-0.parquet"
-        stray.write_bytes(b"x")
-        os.utime(stray, (1e9, 1e9))
         words += ["--apply"]
     what, why, hint = run(*words, code=7).err.splitlines()[-3:]
     assert what == "error: not confirmed, nothing was changed" and why.endswith("; without a terminal only --yes confirms it")
     assert run(*shlex.split(hint.removeprefix("hint: paimon-cli "))).out.splitlines()[-1].startswith("run: paimon-cli ")
+
+
+@pytest.mark.parametrize("name", ["orphans rm", "repair"])
+def test_a_dry_run_changes_nothing_even_with_apply(run: Run, table: Path, name: str) -> None:
+    damage(run, table)
+    words = [str(table) if word == "T" else word for word in PLANNED[name]]
+    shown = run(*words, "--apply", "--dry-run", "--yes").out
+    assert "nothing was changed (dry run)" in shown and shown.endswith(f"{shlex.join([*words, '--apply', '--yes'])}\n")
+    assert run(*words).out == shown, "there is as much to do as before"
+    done = run(*words, "--apply", "--yes").out
+    assert "1 orphan of 1 B deleted" in done or "1 repair made" in done
 
 
 def test_a_table_whose_name_looks_like_an_option(run: Run, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,7 @@ def test_branches(run: Run, table: str) -> None:
     assert run("read", table, "--count").out.strip() == "1"
     run("branches", "rename", table, "try", "tried")
     assert [item["name"] for item in run("branches", "ls", table, "-o", "json").json["items"]] == ["main", "tried"]
+    assert run("branches", "ls", table).out.endswith("\n2 branches\n")
     run("branches", "rm", table, "tried", code=7)
     run("branches", "rm", table, "tried", "-y")
     run("read", f"{table}$branch_tried", code=3)

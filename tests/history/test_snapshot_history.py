@@ -282,6 +282,7 @@ def test_a_missing_snapshot_is_reported_with_its_number_and_a_command(tmp_path: 
         error = past.missing(number)
         assert (error.why, error.details) == (why, {"snapshot_id": number})
         assert error.hint == f"paimon-cli snapshots ls {past.layout.argument}"
+    assert history(tmp_path / "one", [4]).missing(5).why == "the table has only snapshot 4"
     none = history(tmp_path / "none", []).missing(1)
     assert (none.why, none.hint, none.details) == ("the table has no snapshots yet", "write to it first", {"snapshot_id": 1})
 
