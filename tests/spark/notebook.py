@@ -36,6 +36,7 @@ class Notebook:
         self.upsert_frames()
         self.check()
         self.stream_in()
+        self.dynamic_buckets()
         self.stream_through_a_function()
         self.check()
         self.stream_out()
@@ -81,8 +82,24 @@ class Notebook:
             os.utime(file, (10**9 + number, 10**9 + number))  # Spark takes files in the order of their times
             self.expected |= {key: (item, qty) for key, item, qty in rows}
             if number:
-                events = self.session.readStream.schema(SQL).option("maxFilesPerTrigger", 1).json(str(self.folder / "events"))
-                self.finish(events.writeStream.format("paimon"), "in", path=self.name)
+                self.finish(self.events().writeStream.format("paimon"), "in", path=self.name)
+
+    def events(self) -> DataFrame:
+        return self.session.readStream.schema(SQL).option("maxFilesPerTrigger", 1).json(str(self.folder / "events"))
+
+    def dynamic_buckets(self) -> None:
+        """A table without a number of buckets, which tasks of the data source do not write by themselves."""
+        name = str(self.folder / "default")
+        table = Table.create(name, schema=SCHEMA, primary_key=["id"])
+        rows = self.session.range(0, 298, 1, 3).selectExpr(*LOADED)
+        rows.write.format("paimon").mode("append").save(name)
+        self.finish(self.events().writeStream.format("paimon"), "default", path=name)
+        spark.write(rows.where("id < 9").selectExpr("id", "'again' as item", "qty"), name)
+        expected = {n: (f"item-{n % 7}", n % 5) for n in range(298)}
+        expected |= {n: ("second" if 300 <= n < 303 else "first", n) for n in range(295, 305)} | {9000: ("late", 3)}
+        assert shown(spark.read(self.session, name)) == expected | {n: ("again", n % 5) for n in range(9)}
+        assert table.verify(level="full").errors == 0
+        assert data_files(table.context) == named_files(table.context)
 
     def stream_through_a_function(self) -> None:
         """The second time the batch is repeated, because Spark has lost its note of it."""

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from paimon_cli import Table
 from paimon_cli.jobs.spark.java_runtime import find_java
 from tests.tables import data_files, make_table, named_files
@@ -75,9 +77,10 @@ class KilledQuery:
         assert process.wait(SECONDS) == 0
 
 
-def test_a_driver_that_is_killed_in_the_middle_of_batches(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bucket", [2, -1])
+def test_a_driver_that_is_killed_in_the_middle_of_batches(tmp_path: Path, bucket: int) -> None:
     sums = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
-    context = make_table(tmp_path / "t", {"k": "BIGINT NOT NULL", "n": "BIGINT"}, ["k"], bucket=2, options=sums)
+    context = make_table(tmp_path / "t", {"k": "BIGINT NOT NULL", "n": "BIGINT"}, ["k"], bucket=bucket, options=sums)
     table = Table.open(context.url)
     (tmp_path / "source").mkdir()
     for number in range(4):
