@@ -104,7 +104,8 @@ def arrow_schema(schema: Any) -> pa.Schema | str | None:
     raise UsageError(
         f"--schema of type {type(schema).__name__}",
         "it must be a pyarrow.Schema, or the path of a file with Paimon's schema",
-        "pyarrow.Schema.from_pandas(frame) for pandas, frame.to_arrow().schema for polars, frame.limit(0).toArrow().schema for Spark",
+        "pyarrow.Schema.from_pandas(frame) for pandas, frame.to_arrow().schema for polars, "
+        "frame.limit(0).toArrow().schema for Spark",
     )
 
 
