@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.canonical_form import canonical_json
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (
@@ -194,10 +194,20 @@ def _parquet_file(context: TableContext, path: str) -> Iterator[pq.ParquetFile]:
         raise DamagedFile(f"{path} cannot be read", str(error)) from error
 
 
+OF_OTHER_ENTRIES = {
+    "manifest-list-": ("a manifest list", "its entries are manifests, not data files", "manifests ls"),
+    "index-manifest-": ("an index manifest", "its entries are index files, not data files", "indexes ls"),
+}
+"""By the prefix of its name: what another file beside manifests is, why it shows no data files, and the command that shows it."""
+
+
 def manifest_entries(context: TableContext, name: str) -> list[EntryRow]:
     """All entries of one manifest, in file order. Raises `NotFound` if there is no such manifest."""
     if not context.storage.exists(context.layout.manifest(name)):
-        raise NotFound(f"no manifest {name}", hint=f"paimon-cli manifests ls {context.layout.argument}")
+        raise NotFound(f"no manifest {name}", "the table has no such file", f"paimon-cli manifests ls {context.layout.argument}")
+    for prefix, (what, why, command) in OF_OTHER_ENTRIES.items():
+        if name.startswith(prefix):
+            raise UsageError(f"{name} is {what}", why, f"paimon-cli {command} {context.layout.argument}")
     kind_names = {ADD: "ADD"}
     return [
         EntryRow(**_columns(context, entry, {}), kind=kind_names.get(entry.kind, "DELETE"), total_buckets=entry.total_buckets)

@@ -142,8 +142,13 @@ def test_manifests_and_their_entries(run: Run, partitioned: Path) -> None:
 
 def test_deletion_vectors_show_at_their_files(run: Run, tmp_path: Path) -> None:
     table = golden_table("java-0.9", "dv_dedup", tmp_path)
-    lists = [item["list"] for item in run("manifests", "ls", table, "-o", "json").json["items"]]
-    assert lists[-1] == "index"
+    manifests = run("manifests", "ls", table, "-o", "json").json["items"]
+    assert manifests[-1]["list"] == "index"
+    refused = run("manifests", "show", table, manifests[-1]["file"], code=2).err
+    assert "its entries are index files" in refused and f"paimon-cli indexes ls {table}" in refused
+    snapshot = run("snapshots", "show", table, "-o", "json").json["item"]
+    refused = run("manifests", "show", table, snapshot["delta_manifest_list"], code=2).err
+    assert "its entries are manifests" in refused and f"paimon-cli manifests ls {table}" in refused
 
 
 def test_lsm_tree(run: Run, never_compacted: Path) -> None:
