@@ -82,7 +82,7 @@ def read(
         typer.Option(
             "--output",
             metavar="FILE|DIR/|-",
-            help="Write the rows to this file (.parquet, .csv, .arrow, .ndjson; text formats also with .gz or .zst), "
+            help="Write the rows to this file (.parquet, .csv, .arrow, .ndjson or .json; text formats also with .gz or .zst), "
             "to files of --file-size in this directory, keeping the order, or with - to standard output.",
         ),
     ] = None,

@@ -29,8 +29,9 @@ from paimon_cli.storage.storage import Storage, delete_all
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.whole_file import whole_file
 
-FORMATS = {"parquet": "parquet", "csv": "csv", "arrow": "arrow", "feather": "arrow", "ndjson": "ndjson", "jsonl": "ndjson"}
-"""Formats by file extension."""
+FORMATS = {"parquet": "parquet", "csv": "csv", "arrow": "arrow", "feather": "arrow"}
+FORMATS |= dict.fromkeys(("ndjson", "jsonl", "json"), "ndjson")
+"""Formats by file extension. JSON files hold a row per line, as `write` takes them."""
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
 MIN_FILE_SIZE = 1 << 16
 STANDARD_OUTPUT = "-"

@@ -102,9 +102,10 @@ class Expiry:
         """Delete and count what `files` lists. Expired partitions keep their files until their snapshots expire."""
         files = self.files()
         expired = self.delete(delete)
-        if self.what == PARTITIONS or not expired.removed:
+        if self.what == PARTITIONS:
             return expired
-        return replace(expired, files=len(files), size=sum(file.size or 0 for file in files))
+        deleted = files if expired.removed else []
+        return replace(expired, files=len(deleted), size=sum(file.size or 0 for file in deleted))
 
 
 def plan_expire(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:

@@ -42,6 +42,8 @@ def test_expire_shows_asks_and_does(run: Run, table: str) -> None:
     assert done["size"] == sum(item["size"] for item in plan["items"])
     assert not any((Path(table) / item["path"]).exists() for item in plan["items"])
     assert run("expire", table, "--retain-max", 1).out == "no snapshot is due to expire\n"
+    nothing = run("expire", table, "--retain-max", 1, "-o", "json").json["item"]
+    assert (nothing["removed"], nothing["files"], nothing["size"]) == ([], 0, 0)
     run("expire", table, "--retain-max", 1, "--retain-min", 2, code=2)
 
 

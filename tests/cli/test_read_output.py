@@ -37,7 +37,7 @@ def test_columns_are_as_wide_as_the_rows_of_all_buckets_need(run: Run, tmp_path:
     assert len(head) == 11 + len("   k") and {len(line) for line in lines[:-1]} == {len(head)}
 
 
-@pytest.mark.parametrize("name", ["o.csv", "o.csv.gz", "o.ndjson", "o.jsonl.zst"])
+@pytest.mark.parametrize("name", ["o.csv", "o.csv.gz", "o.ndjson", "o.jsonl.zst", "o.json"])
 def test_a_text_file_holds_what_is_printed(run: Run, table: Path, tmp_path: Path, name: str) -> None:
     target = tmp_path / name
     form = "csv" if "csv" in name else "ndjson"
