@@ -149,10 +149,10 @@ class _Writing:
         if committer.is_committed(identity):
             new_files.delete_created(written)
         else:
-            new_files.delete_all_but(written)
             if distributes(plan):
                 committed = self._distributed(committer, first, written, identity)
             else:
+                new_files.delete_all_but(written)
                 committed = self._committed(committer, plan, written, identity)
             if skipped := sum(message.skipped for message in messages):
                 log.warning("%s rows that do not fit the table were skipped", f"{skipped:,}")
