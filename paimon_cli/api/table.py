@@ -212,7 +212,8 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         """The row changes of the snapshots `begin` to `end` (default: the latest), with `rowkind` as the first column.
 
         If the table has a changelog producer, they come from changelog files, and for overwrites from a comparison with
-        the previous snapshot; otherwise they are the rows that each commit added.
+        the previous snapshot; otherwise they are the rows that each commit added, without those of overwrites unless the
+        option `streaming-read-overwrite` is set.
         """
         from paimon_cli.api.scan import plan_changes
 

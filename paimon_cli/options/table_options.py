@@ -159,6 +159,8 @@ class TableOptions:
     changelog_row_deduplicate_ignore_fields = TypedOption[tuple[str, ...]](
         "changelog-producer.row-deduplicate-ignore-fields", (), read.names
     )
+    streaming_read_overwrite = TypedOption("streaming-read-overwrite", False, read.boolean)
+    streaming_read_append_overwrite = TypedOption("streaming-read-append-overwrite", False, read.boolean)
     full_compaction_delta_commits = TypedOption("full-compaction.delta-commits", None, read.integer(1))
     deletion_vectors_enabled = TypedOption(VECTORS_ENABLED, False, read.boolean)
     deletion_vectors_merge_on_read = TypedOption("deletion-vectors.merge-on-read", False, read.boolean)

@@ -31,9 +31,13 @@ from paimon_cli.sql.predicate import Predicate
 AUTO, DELTA, CHANGELOG, DIFF = "auto", "delta", "changelog", "diff"
 MODES = (AUTO, DELTA, CHANGELOG, DIFF)
 CHANGES = "changes"
-"""The changes that a stream of the table shows: CHANGELOG and changes by overwrites; DELTA if the table writes no changelog."""
+"""The changes that a stream of the table shows: CHANGELOG and changes by overwrites.
+
+If the table writes no changelog, DELTA, to which the table's options can add the changes by overwrites.
+"""
 ARRIVALS = "arrivals"
 """DELTA including postponed rows, which a stream shows as soon as they are written."""
+NO_CHANGELOG = "none"
 MIN_MILLIS = 10**11
 """Smaller numbers are snapshot ids, others epoch millis."""
 
@@ -80,24 +84,30 @@ class IncrementRange:
         """The mode to use. For `auto` it is chosen as in Java: diff between two tags, else the changelog if the table has one."""
         producer = context.options.changelog_producer
         if requested == CHANGES:
-            without_changelog = ARRIVALS if context.mode.bucket_mode is BucketMode.POSTPONED else DELTA
-            return without_changelog if producer == "none" else CHANGES
+            if producer != NO_CHANGELOG or _streams_overwrites(context):
+                return CHANGES
+            return ARRIVALS if context.mode.bucket_mode is BucketMode.POSTPONED else DELTA
         if requested not in MODES:
             raise UsageError(f"there is no increment in mode '{requested}'", f"the modes are {', '.join(MODES)}")
         if requested != AUTO:
             return requested
         if self.begin.tag is not None and self.end.tag is not None and not tags_mean_snapshots(context):
             return DIFF
-        return DELTA if producer == "none" else CHANGELOG
+        return DELTA if producer == NO_CHANGELOG else CHANGELOG
 
     def snapshots(self, context: TableContext, mode: str) -> list[Snapshot]:
         """The snapshots of the range, oldest first. Raises `NotFound` for an expired one, unless its changelog was kept."""
         changelogs = ChangelogHistory(context.storage, context.layout)
-        may_be_expired = mode != DELTA or context.options.changelog_producer == "none"
+        may_be_expired = mode != DELTA or context.options.changelog_producer == NO_CHANGELOG
         return [
             (may_be_expired and changelogs.find(number)) or _snapshot(context, number)
             for number in range(self.begin.id + 1, self.end.id + 1)
         ]
+
+
+def _streams_overwrites(context: TableContext) -> bool:
+    options = context.options
+    return options.streaming_read_overwrite or (options.streaming_read_append_overwrite and not context.schema.primary_keys)
 
 
 def increment_by_option(context: TableContext) -> tuple[str, str, str] | None:
@@ -157,11 +167,11 @@ def increment_context(context: TableContext, mode: str) -> TableContext:
     """The context to read an increment with.
 
     For DELTA it ignores deletion vectors, to show all rows that were added, including level 0. For CHANGES it shows the rows
-    that changelogs have shown, which includes level 0 if they record the input.
+    that a stream has shown, which includes level 0 unless the changelog is of compactions.
     """
     if mode in (DELTA, ARRIVALS):
         return replace(context, options=context.options.with_overrides({"deletion-vectors.enabled": "false"}))
-    if mode == CHANGES and context.options.changelog_producer == INPUT:
+    if mode == CHANGES and context.options.changelog_producer in (INPUT, NO_CHANGELOG):
         return replace(context, options=context.options.with_overrides({"deletion-vectors.merge-on-read": "true"}))
     return context
 
@@ -177,12 +187,26 @@ def plan_increment(context: TableContext, changes: IncrementRange, mode: str, pr
         return plan_difference(context, changes.begin.snapshot(context), changes.end.snapshot(context), predicate)
     snapshots = changes.snapshots(context, mode)
     newest = snapshots[-1] if snapshots else None
+    if mode == CHANGES and context.options.changelog_producer == NO_CHANGELOG:
+        each = (_added_or_overwritten(context, snapshot, predicate) for snapshot in snapshots)
+        return ScanPlan(newest, tuple(split for splits in each for split in splits), ScanCounts())
     if mode in (CHANGELOG, CHANGES):
         by_snapshot = (_changelog_splits(context, snapshot, predicate, mode == CHANGES) for snapshot in snapshots)
         return ScanPlan(newest, tuple(split for splits in by_snapshot for split in splits), ScanCounts())
-    appends = (context.manifests.delta_entries(snapshot) for snapshot in snapshots if snapshot.commit_kind == APPEND)
-    added = [[entry for entry in entries if entry.kind == ADD] for entries in appends]
+    added = [_added_entries(context, snapshot) for snapshot in snapshots if snapshot.commit_kind == APPEND]
     return plan_added(context, newest, added, predicate, shows_postponed=mode == ARRIVALS)
+
+
+def _added_entries(context: TableContext, snapshot: Snapshot) -> list[ManifestEntry]:
+    return [entry for entry in context.manifests.delta_entries(snapshot) if entry.kind == ADD]
+
+
+def _added_or_overwritten(context: TableContext, snapshot: Snapshot, predicate: Predicate | None) -> Iterable[Split]:
+    """The changes by one snapshot of a table without changelog."""
+    if snapshot.commit_kind == OVERWRITE:
+        return _overwrite_splits(context, snapshot, predicate)
+    added = [_added_entries(context, snapshot)] if snapshot.commit_kind == APPEND else []
+    return plan_added(context, snapshot, added, predicate, shows_postponed=True).splits
 
 
 def _added_files(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
@@ -213,7 +237,7 @@ def _changelog_splits(
 
 
 def _overwrite_splits(context: TableContext, snapshot: Snapshot, predicate: Predicate | None) -> Iterable[Split]:
-    """The changes by an OVERWRITE snapshot, among rows in levels that changelogs have shown already."""
+    """The changes by an OVERWRITE snapshot, among rows in levels that a stream has shown already."""
     before = None if snapshot.id == 1 else context.snapshots.in_history(snapshot.id - 1)
     if before is None and snapshot.id > 1:
         raise NotFound(
@@ -222,5 +246,5 @@ def _overwrite_splits(context: TableContext, snapshot: Snapshot, predicate: Pred
             f"paimon-cli read {context.layout.argument} --snapshot {snapshot.id}",
         )
     options = context.options
-    min_level = {INPUT: 0, LOOKUP: 1, FULL_COMPACTION: options.num_levels - 1}[options.changelog_producer]
+    min_level = {NO_CHANGELOG: 0, INPUT: 0, LOOKUP: 1, FULL_COMPACTION: options.num_levels - 1}[options.changelog_producer]
     return plan_difference(context, before, snapshot, predicate, min_level=min_level, both_sides=True).splits

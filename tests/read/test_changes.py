@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from paimon_cli.api.table import Table
@@ -65,6 +66,37 @@ def test_overwrites_are_recognised_by_what_they_changed(producer: str, vectors: 
     newest = context.snapshots.latest_id()
     increment = Table.open(context.url).scan(incremental=f"0..{newest}", row_kind=True).to_arrow()
     assert ("-D", 2) not in set(zip(*(increment.column(name).to_pylist() for name in ("rowkind", "k")), strict=True))
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_overwrites_of_tables_without_changelog_are_shown_if_an_option_says_so(vectors: bool, tmp_path: Path) -> None:
+    options = {"deletion-vectors.enabled": str(vectors).lower()}
+    context = table(tmp_path, "none", **options)
+    write(context, [row(1, "one"), row(2, "two"), row(3, "three", "b")])
+    write(context, [row(1, "one"), row(4, "four")], overwrite=True)
+    write(context, [row(4, "FOUR")])
+    appends = {1: "one", 2: "two", 3: "three", 4: "FOUR"}
+    assert {key: value for _, key, value in changes(context)} == appends
+    opened = Table.open(context.url, {"streaming-read-overwrite": "true"})
+    found = opened.changelog(1).to_arrow()
+    shown = list(zip(*(found.column(name).to_pylist() for name in ("rowkind", "k", "v")), strict=True))
+    assert sorted(shown[3:]) == [("+I", 4, "FOUR"), ("+I", 4, "four"), ("-D", 2, "two")]
+    assert shown[-1] == ("+I", 4, "FOUR")
+
+
+def test_overwrites_of_append_tables_are_shown_if_an_option_says_so(tmp_path: Path) -> None:
+    opened = Table.create(tmp_path / "t", columns=["k INT", "v STRING"])
+    opened.write(pa.table({"k": pa.array([1, 2, 3], pa.int32()), "v": ["one", "two", "three"]}))
+    opened.delete(where="k = 2")
+    opened.write(pa.table({"k": pa.array([1, 5], pa.int32()), "v": ["one", "five"]}), overwrite=True)
+    assert opened.changelog(1).count() == 3
+    found = Table.open(opened.url, {"streaming-read-append-overwrite": "true"}).changelog(1).to_arrow().to_pylist()
+    assert [(one["rowkind"], one["k"]) for one in found[:3]] == [("+I", 1), ("+I", 2), ("+I", 3)]
+    assert [(one["rowkind"], one["k"]) for one in found[3:]] == [("-D", 2), ("-D", 3), ("+I", 5)]
+    keyed = make_table(tmp_path / "keyed", COLUMNS, ["k"], options={"streaming-read-append-overwrite": "true"})
+    write(keyed, [row(1, "one")])
+    write(keyed, [row(2, "two")], overwrite=True)
+    assert changes(keyed) == [("+I", 1, "one")]
 
 
 def test_changes_outlive_their_snapshots(tmp_path: Path) -> None:
