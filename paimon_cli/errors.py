@@ -13,12 +13,15 @@ from typing import Any
 
 FINDINGS_EXIT_CODE = 4
 """Exit code of a check or comparison that ran to its end and has findings."""
-_FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
+_FLAG = re.compile(r"(?<![\w-])(?:--([a-z][a-z-]*)|-C\b)")
 
 
 def in_python(text: str) -> str:
-    """The text for callers of the library: `--retain-max` becomes `retain_max`. A text with a command to paste is unchanged."""
-    return text if "paimon-cli " in text else _FLAG.sub(lambda flag: flag[1].replace("-", "_"), text)
+    """The text for callers of the library: `--retain-max` becomes `retain_max`, and `-C` becomes `columns`.
+
+    A text with a command to paste is unchanged.
+    """
+    return text if "paimon-cli " in text else _FLAG.sub(lambda flag: (flag[1] or "columns").replace("-", "_"), text)
 
 
 class PaimonError(Exception):

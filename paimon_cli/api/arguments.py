@@ -31,7 +31,7 @@ _DESCRIBED = {
     datetime: "a datetime",
     os.PathLike: "a path",
     Sequence: "a list",
-    Mapping: "a dict",
+    Mapping: "a dict with strings as keys",
     type(None): "None",
 }
 Class = TypeVar("Class", bound=type)
@@ -135,7 +135,10 @@ def _fits(value: Any, hint: Any) -> bool:
         (element,) = typing.get_args(hint) or (Any,)
         is_list = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
         return is_list and (not isinstance(value, (list, tuple)) or all(_fits(one, element) for one in value))
-    if origin in (str, datetime, Mapping, os.PathLike):
+    if origin is Mapping:
+        key, _ = typing.get_args(hint) or (Any, Any)
+        return isinstance(value, Mapping) and all(_fits(one, key) for one in value)
+    if origin in (str, datetime, os.PathLike):
         return isinstance(value, origin)
     return True
 

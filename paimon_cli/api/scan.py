@@ -109,7 +109,10 @@ class Scan(ReadableRows):
         applies filters of the relation after the read: pass conditions that should skip files to `Table.scan`. Raises
         `UsageError` if duckdb is not installed.
         """
-        return (connection or installed("duckdb")).from_arrow(self)
+        duckdb = installed("duckdb")
+        if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
+            raise UsageError(f"connection of type {type(connection).__name__}", "it must be a connection of DuckDB or None")
+        return (connection or duckdb).from_arrow(self)
 
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()

@@ -106,6 +106,7 @@ class SqlResult(ReadableRows):
         self._rows = rows
         self._datasets = datasets
         self._release = release
+        self._is_read = False
         columns = zip(_unique(rows.schema.names), rows.schema, strict=True)
         self.fields = tuple(DataField(number, name, _type_of(column)) for number, (name, column) in enumerate(columns))
 
@@ -119,6 +120,13 @@ class SqlResult(ReadableRows):
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The rows, batch by batch."""
+        if self._is_read:
+            raise UsageError(
+                "the rows of a query can be read only once",
+                "DuckDB computed them while they were read",
+                "run the query again, or keep the result of to_arrow()",
+            )
+        self._is_read = True
         schema = self.schema
         try:
             with _translated_errors(self._datasets):

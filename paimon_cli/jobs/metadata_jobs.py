@@ -13,7 +13,7 @@ from paimon_cli.commit.committer import CommitResult, Committer, discarded_on
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, Deduplication, fresh_identity
 from paimon_cli.commit.prepared_snapshot import MetadataWriter, manifests_worth_rewriting
 from paimon_cli.commit.snapshot_publish import publish
-from paimon_cli.errors import Conflict, DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable
+from paimon_cli.errors import Conflict, DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.hash_indexes import RebuiltIndex
@@ -134,14 +134,19 @@ class RolledBack:
 
 
 def find_target(context: TableContext, text: str) -> RollbackTarget:
-    """Parse a target: a snapshot id, a tag, or a time (the newest snapshot at that time). Raises `NotFound` or `UsageError`."""
+    """Parse a target: a snapshot id, a tag, or a time (the newest snapshot at that time). Raises `NotFound`."""
     number = plain_number(text)
     is_tag = is_plain_name(text) and context.tags.content(text) is not None
     if is_tag and (number is None or context.snapshots.find(number) is None):
         return rollback_target(context, tag=text)
     if number is not None and 0 <= number < _MIN_MILLIS:
         return rollback_target(context, snapshot_id=number)
-    millis = moment_of(text, context.clock.now_millis())
+    try:
+        millis = moment_of(text, context.clock.now_millis())
+    except UsageError as error:
+        raise NotFound(
+            f"no snapshot, tag or time '{text}' to roll back to", error.why, "list them with `snapshots ls` and `tags ls`"
+        ) from error
     snapshot = context.snapshots.at_time(millis)
     if snapshot is None:
         raise NotFound(

@@ -53,10 +53,21 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
     ("compact", lambda t: t.compact(bucket="0"), "bucket '0': it must be a list or None"),
     ("expire", lambda t: t.expire(retain_max="x"), "retain_max 'x': it must be a whole number or None"),
     ("expire", lambda t: t.expire(older_than=dt.timedelta(1)), "it must be a string or None"),
+    ("to_duckdb", lambda t: t.scan().to_duckdb("x"), "connection of type str: it must be a connection of DuckDB or None"),
     ("rescale", lambda t: t.rescale("x"), "buckets 'x': it must be a whole number or None"),
     ("tags", lambda t: t.tags.create(5), "name 5: it must be a string"),
     ("open", lambda t: type(t).open(None), "name None: it must be a string or a path"),
-    ("open", lambda t: type(t).open(t.url, "x"), "options 'x': it must be a dict or None"),
+    ("open", lambda t: type(t).open(t.url, "x"), "options 'x': it must be a dict with strings as keys or None"),
+    (
+        "create",
+        lambda t: type(t).create("other", columns=["id INT"], schema=pa.schema([("id", pa.int32())])),
+        "the columns must come from a single source: columns and schema were given",
+    ),
+    (
+        "create",
+        lambda t: type(t).create("other", columns=["id INT"], options={1: "2"}),
+        "options {1: '2'}: it must be a dict with strings",
+    ),
     ("catalog", lambda t: call(Catalog().table, 5), "name 5: it must be a string"),
 ]
 

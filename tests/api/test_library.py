@@ -317,7 +317,7 @@ def test_a_view_is_not_written(tmp_path: Path) -> None:
         (lambda table: table.plan_truncate(partition=[]), "no partition is named"),
         (lambda table: table.rescale(2, partition=[]), "no partition is named"),
         (lambda table: table.compact(partition={}), "no partition is named"),
-        (lambda table: table.compact(partition="a=b"), "partition 'a=b': it must be a dict or a list"),
+        (lambda table: table.compact(partition="a=b"), "partition 'a=b': it must be a dict with strings as keys or a list"),
         (lambda table: table.files(partition=[]), "no partition is named"),
         (lambda table: table.write(ROWS, overwrite=True, partition={}), "no partition is named"),
         (lambda table: table.delete("true", data_conflict_check="off"), "always run"),

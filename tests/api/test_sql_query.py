@@ -176,6 +176,13 @@ def test_results_in_the_forms_of_libraries(warehouse: Path) -> None:
     assert [batch.num_rows for batch in result().to_batches()] == [1]
 
 
+def test_the_rows_of_a_query_can_be_read_once(warehouse: Path) -> None:
+    result = Catalog(str(warehouse)).sql("SELECT 1 AS one")
+    assert result.to_arrow().num_rows == 1
+    with pytest.raises(UsageError, match="the rows of a query can be read only once"):
+        result.to_arrow()
+
+
 def test_variables_of_the_caller_are_not_tables(warehouse: Path) -> None:
     frame = pa.table({"a": [1]})
     with pytest.raises(NotFound):

@@ -50,6 +50,11 @@ def test_to_each_snapshot(tmp_path: Path, target: int) -> None:
     check_versions(context)
 
 
+def test_an_unknown_name_may_be_a_tag_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no snapshot, tag or time 'nightly' to roll back to"):
+        back(table_of_five(tmp_path), "nightly")
+
+
 def test_to_a_tag_whose_snapshot_has_expired(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     before = rows(context, snapshot_id=2)
