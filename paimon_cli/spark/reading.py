@@ -92,7 +92,7 @@ def read(
     after its snapshot has expired fails in Spark, because the files are gone.
     """
     given: object = spark
-    if not hasattr(given, "createDataFrame"):
+    if not hasattr(type(given), "createDataFrame"):  # a DataFrame of Spark Connect takes any attribute for a column
         raise UsageError(f"{type(given).__name__} is not a Spark session", "the session comes first, then the name of the table")
     table = Table.open(name, options, warehouse=warehouse, branch=branch)
     scan = table.scan(

@@ -85,6 +85,8 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @called_by_spark()
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self._options.get("maxrowspertrigger")
+        if most is not None and most < 1:
+            raise UsageError(f"option maxRowsPerTrigger is {most}", "the minimum is 1")
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     @called_by_spark()

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -81,6 +82,12 @@ def remote(server: str) -> Iterator[SparkSession]:
     engine = ConnectEngine(server, {})
     yield engine.session
     engine.stop()
+
+
+def test_a_dataframe_is_not_taken_for_its_session(remote: SparkSession) -> None:
+    given: Any = remote.range(1)
+    with pytest.raises(UsageError, match="is not a Spark session"):
+        spark.read(given, "orders")
 
 
 def test_jobs_run_on_the_server(server: str, tmp_path: Path) -> None:

@@ -167,6 +167,7 @@ def test_starts_row_kinds_and_limits(session: SparkSession, table: Table, tmp_pa
         ("start", "earliest", "it must be full, latest, a snapshot id or a time"),
         ("start", "99", r"no snapshot 99 to start a stream at: the latest snapshot of (.|\n)* is 2\nhint: start=latest"),
         ("maxRowsPerTrigger", "x", "getDefaultReadLimit: paimon_cli.errors.UsageError: option maxRowsPerTrigger is x"),
+        ("maxRowsPerTrigger", "0", "option maxRowsPerTrigger is 0: the minimum is 1"),
         ("maxFilesPerTrigger", "1", "use the option maxRowsPerTrigger"),
         ("read.stream.maxRowsPerTrigger", "1", r"unknown option read.stream(.|\n)*the option maxRowsPerTrigger"),
     ],
