@@ -38,13 +38,13 @@ class PaimonDataSource(DataSource):
 
     @called_by_spark()
     def schema(self) -> StructType:
-        """The columns of the table, or those of the option `columns`."""
+        """The columns of the table, at the snapshot that the options choose, or those of the option `columns`."""
         from paimon_cli.spark.spark_types import nullable_schema
 
         options = SourceOptions.of(self.options)
-        if options.shows_kinds or options.get("columns") is not None:
-            return nullable_schema(options.table().scan(options.get("columns"), row_kind=options.shows_kinds).rows.fields)
-        return nullable_schema(options.table().context.schema.fields)
+        if not options.shows_other_columns:
+            return nullable_schema(options.table().context.schema.fields)
+        return nullable_schema(options.table().scan(**options.column_arguments(), row_kind=options.shows_kinds).rows.fields)
 
     @called_by_spark()
     def reader(self, schema: StructType) -> DataSourceReader:

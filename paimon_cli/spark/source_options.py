@@ -101,10 +101,19 @@ class SourceOptions:
         found = {name: self.get(name) for name in SCAN_OPTIONS if self.get(name) is not None}
         return {**found, "row_kind": self.shows_kinds}
 
+    def column_arguments(self) -> dict[str, Any]:
+        """The arguments for `Table.scan` that decide which columns there are, without `row_kind`."""
+        return {name: self.get(name) for name in SCAN_OPTIONS if name not in ("where", "row_kind") and self.get(name) is not None}
+
     @property
     def shows_kinds(self) -> bool:
         """Whether the first column is `rowkind`."""
         return self.is_true("row_kind")
+
+    @property
+    def shows_other_columns(self) -> bool:
+        """Whether the columns may differ from those of the table's latest schema."""
+        return self.shows_kinds or bool(self.column_arguments()) or any(name in self.values for name in POSITION_OPTIONS)
 
     def write_arguments(self) -> dict[str, Any]:
         """Arguments for `WriteRequest`. Raises `UsageError` if an option of reads or streams is set."""

@@ -44,6 +44,20 @@ def test_reads_prune_by_schema_and_options(session: SparkSession, table: Table) 
     assert [tuple(row) for row in changes.collect()] == [("+I", 0, "it's", 50)]
 
 
+@pytest.mark.parametrize(
+    ("option", "value"), [("snapshot", "2"), ("tag", "named"), ("scan.snapshot-id", "2"), ("scan.tag-name", "named")]
+)
+def test_an_older_snapshot_has_the_columns_of_its_time(session: SparkSession, table: Table, option: str, value: str) -> None:
+    table.tags.create("named", snapshot=2)
+    table.alter.rename_column("name", "title")
+    table.alter.add_column("price DOUBLE")
+    older = session.read.format("paimon").option(option, value).load(table.url)
+    assert older.columns == ["id", "name", "qty"] and older.count() == 10
+    kinds = session.read.format("paimon").options(**{option: value, "row_kind": "true"}).load(table.url)
+    assert kinds.columns == ["rowkind", "id", "name", "qty"] and kinds.count() == 10
+    assert session.read.format("paimon").load(table.url).columns == ["id", "title", "qty", "price"]
+
+
 def test_a_data_frame_keeps_its_rows_for_all_its_filters(session: SparkSession, table: Table) -> None:
     """Spark 4.3 plans a Python source once for each DataFrame, so that a filter pushed by one query would apply to all."""
     rows = session.read.format("paimon").load(table.url)
