@@ -32,7 +32,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.row_scan import RowScan
-from paimon_cli.jobs.spark.submit import send_package
+from paimon_cli.jobs.spark.submit import check_running, send_package
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.metadata.data_file_schema import INSERT, UPDATE_AFTER, VALUE_KIND
 from paimon_cli.read.scan_plan import Split
@@ -94,6 +94,7 @@ def read(
     given: object = spark
     if not hasattr(type(given), "createDataFrame"):  # a DataFrame of Spark Connect takes any attribute for a column
         raise UsageError(f"{type(given).__name__} is not a Spark session", "the session comes first, then the name of the table")
+    check_running(spark)
     table = Table.open(name, options, warehouse=warehouse, branch=branch)
     scan = table.scan(
         columns,

@@ -29,7 +29,7 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Progress, phase
 from paimon_cli.jobs.spark.chunks import CHUNKS_SQL, end_marks, gathered, note_chunk, numbered_from_0
 from paimon_cli.jobs.spark.session_engine import SessionEngine
-from paimon_cli.jobs.spark.submit import send_package
+from paimon_cli.jobs.spark.submit import check_running, send_package
 from paimon_cli.jobs.spark.tasks import carrying_errors
 from paimon_cli.jobs.spark.write import Shuffle, Task, shuffle_of, write_on_spark
 from paimon_cli.spark.spark_types import arrow_timezone
@@ -64,6 +64,7 @@ def write(
     if not isinstance(given, DataFrame):
         hint = "Table.write takes Arrow, pandas and polars data"
         raise UsageError(f"{type(given).__name__} is not a Spark DataFrame", "this function writes only DataFrames", hint)
+    check_running(frame.sparkSession)
     if frame.isStreaming:
         hint = 'rows.writeStream.format("paimon"), or call this function for each batch in foreachBatch'
         raise UsageError("the DataFrame is a stream", "only a query can write it", hint)

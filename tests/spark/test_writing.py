@@ -185,3 +185,13 @@ def test_a_stream_is_not_a_frame_to_write(session: SparkSession, tmp_path: Path)
     table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"]).url)
     with pytest.raises(UsageError, match="the DataFrame is a stream"):
         spark.write(session.readStream.format("rate").load(), table.url)
+
+
+def test_a_stopped_session_is_named(session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"]).url)
+    rows = session.range(3)
+    monkeypatch.setattr(session.sparkContext, "_jsc", None)  # what `stop` leaves
+    with pytest.raises(UsageError, match="the Spark session is stopped"):
+        spark.write(rows, table.url)
+    with pytest.raises(UsageError, match="the Spark session is stopped"):
+        spark.read(session, table.url)

@@ -82,6 +82,14 @@ def classic_context(session: SparkSession) -> SparkContext | None:
     return session.sparkContext if hasattr(session, "_jsparkSession") else None
 
 
+def check_running(session: SparkSession) -> None:
+    """Raise `UsageError` for a session that has been stopped. Over Spark Connect, Spark says so itself."""
+    context = classic_context(session)
+    if context is not None and context._jsc is None:
+        hint = "start another one with SparkSession.builder.getOrCreate(), and create the DataFrames again"
+        raise UsageError("the Spark session is stopped", "it can run no more queries", hint)
+
+
 def send_package(session: SparkSession) -> None:
     """Ship this package to the executors of a session, once."""
     context = classic_context(session)
