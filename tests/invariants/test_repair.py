@@ -156,11 +156,11 @@ def test_command(run: Run, tmp_path: Path) -> None:  # noqa: F811
     items = run("repair", context.url, "-o", "json").json["items"]
     assert items[0]["kind"] == "dead-files"
     run("repair", context.url, "--apply", code=7)
+    assert "1 to make" in run("repair", context.url, "--apply", "--yes", "--dry-run").out
     assert "new snapshots: 5" in run("repair", context.url, "--apply", "-y").out
     assert "0 to make" in run("repair", context.url).out
     run("verify", context.url, "--level", "full")
     run("repair", context.url, "--only", "everything", code=2)
-    run("repair", context.url, "--apply", "--dry-run", code=2)
     run("repair", context.url, "--older-than", "soon", code=2)
 
 
