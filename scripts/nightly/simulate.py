@@ -2,9 +2,13 @@
 
     python -m scripts.nightly.simulate --schedules 1000000 --jobs 2
     python -m scripts.nightly.simulate --schedules 2000 --only random
+    python -m scripts.nightly.simulate --only "one interruption" --at-most 20000 --results build/stores.jsonl
 
 Prints a JSON line per measure and adds it to build/simulate.jsonl; prints progress on stderr, and a line to replay each schedule
-that went wrong. The exit code is 1 if there is one, or if a planted bug was not found.
+that went wrong. The exit code is 1 if there is one, if a planted bug was not found, or if a search was cut by --at-most.
+
+With --results each search adds a line to a file when it ends. The program leaves out the searches that the file shows as complete
+and without findings, so that a long run can be continued, and scenarios that were cut can be searched with more schedules.
 """
 
 from __future__ import annotations
@@ -56,7 +60,9 @@ RANDOM = (*THREE_ACTORS, *BOUNDED)
 
 @dataclass(frozen=True)
 class Task:
-    """A search. `schedules`, `seed`: of random ones; `switches`: limits interruptions; `faults`: None for the scenario's own."""
+    """A search. `schedules`, `seed`: of random ones; `switches`: limits interruptions; `faults`: None for the scenario's own;
+    `at_most`: cuts complete searches, except those for planted bugs; `results`: the file to which a line is added at the end.
+    """
 
     measure: str
     scenario: str = ""
@@ -64,6 +70,13 @@ class Task:
     switches: int | None = None
     faults: int | None = None
     seed: int = 0
+    at_most: int | None = None
+    results: Path | None = None
+
+    @property
+    def name(self) -> dict[str, str | int | None]:
+        """What identifies the search in a file of results."""
+        return {"measure": self.measure, "scenario": self.scenario, "random": self.schedules, "seed": self.seed}
 
 
 @dataclass
@@ -135,10 +148,31 @@ def carry_out(task: Task) -> Done:
             chosen = scenario(task.scenario)
             chosen = chosen if task.faults is None else replace(chosen, max_faults=task.faults)
             if task.schedules is None:
-                result = explore(chosen, private_faults=True, max_switches=task.switches)
+                result = explore(chosen, private_faults=True, max_switches=task.switches, max_schedules=task.at_most)
             else:
                 result = sample(chosen, task.schedules, task.seed, on_end=lambda run: digests.append(_digest(str(run))))
-    return Done(task, result, tuple(digests), time.process_time() - begun)
+                result.complete = True
+    done = Done(task, result, tuple(digests), time.process_time() - begun)
+    if task.results is not None:
+        add_to_results(task.results, done)
+    return done
+
+
+def add_to_results(results: Path, done: Done) -> None:
+    """Add a line; several processes may do so at the same time."""
+    result = done.result
+    figures = {"schedules": result.schedules, "findings": len(result.findings), "complete": result.complete}
+    line = {**done.task.name, **figures, "cpu_seconds": round(done.cpu_seconds, 1)}
+    with results.open("a", encoding="utf-8") as sink:
+        sink.write(json.dumps(line) + "\n")
+
+
+def without_finished(chosen: Sequence[Task], results: Path) -> list[Task]:
+    """The searches that are not complete in the file, or that found something."""
+    text = results.read_text(encoding="utf-8") if results.exists() else ""
+    lines = [json.loads(line) for line in text.splitlines()]
+    finished = [line.items() for line in lines if line["complete"] and not line["findings"]]
+    return [task for task in chosen if not any(task.name.items() <= line for line in finished)]
 
 
 def _digest(text: str) -> int:
@@ -200,7 +234,7 @@ def collect(chosen: Sequence[Task], jobs: int, keep: Callable[[Measure], None]) 
             measure.distinct = sum(map(len, digests.values()))
         wrong += map(str, result.findings)
         print(f"{task.measure}: {task.scenario}: {_summary(done)}; {_so_far(measure)}", file=sys.stderr, flush=True)
-        if task.schedules is None and not result.complete and not result.findings:
+        if not result.complete and not result.findings:
             measure.incomplete += 1
             odd.append(f"{task.measure}: {task.scenario} did not end as it should")
     for ended in list(measures.values())[-1:]:
@@ -209,9 +243,9 @@ def collect(chosen: Sequence[Task], jobs: int, keep: Callable[[Measure], None]) 
 
 
 def _summary(done: Done) -> str:
-    """How a search ended. A random one is never complete."""
+    """How a search ended. A random one has run all of its schedules, but not all that there are."""
     result = done.result
-    end = "random" if done.task.schedules is not None else "complete" if result.complete else "NOT COMPLETE"
+    end = "NOT COMPLETE" if not result.complete else "complete" if done.task.schedules is None else "random"
     return f"{end}, {result.schedules:,} schedules, {result.states:,} states, {done.cpu_seconds:,.1f} s of CPU"
 
 
@@ -238,9 +272,19 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="measures whose name contains this word")
+    parser.add_argument("--scenario", action="append", default=[], help="only this scenario; repeatable")
+    parser.add_argument("--at-most", type=int, metavar="N", help="cut each complete search after N schedules")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="add each search that ends; leave out those complete there")
     arguments = parser.parse_args()
     counts = arguments.schedules, arguments.vector_schedules, arguments.kind_schedules, arguments.store_schedules
     chosen = [task for task in tasks(*counts, arguments.seed) if arguments.only in task.measure]
+    if unknown := set(arguments.scenario) - {task.scenario for task in chosen}:
+        parser.error(f"no search chosen by the other options is called {', '.join(sorted(unknown))}")
+    if arguments.scenario:
+        chosen = [task for task in chosen if task.scenario in arguments.scenario]
+    chosen = [replace(task, at_most=arguments.at_most, results=arguments.results) for task in chosen]
+    if arguments.results:
+        chosen = without_finished(chosen, arguments.results)
     _, wrong, odd = collect(chosen, arguments.jobs, keep)
     for line in (*wrong, *odd):
         print(line)
