@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,9 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from paimon_cli import Table, spark
-from paimon_cli.errors import BadInput, DataConflict
-from paimon_cli.spark.source_options import SourceOptions
-from paimon_cli.spark.source_writing import BatchWriter, batch_writer
+from paimon_cli.errors import BadInput
 from tests.tables import data_files, live_files, make_table
 
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "qty": "INT"}
@@ -267,46 +263,3 @@ def test_temporary_files_of_a_failed_write_are_deleted(session: SparkSession, tm
     with pytest.raises(PySparkException, match="NOT NULL"):
         rows.write.format("paimon").mode("append").save(table.url)
     assert data_files(table.context) == set() and table.snapshots() == []
-
-
-def writer_of(table: Table) -> BatchWriter:
-    """A write of a DataFrame with the columns `id` and `qty`, planned at the latest snapshot."""
-    columns = StructType([StructField("id", LongType(), False), StructField("qty", IntegerType())])
-    writer = batch_writer(SourceOptions.of({"path": table.url}), columns, overwrite=False)
-    assert isinstance(writer, BatchWriter)
-    return writer
-
-
-def batch(ids: range, qty: int) -> Iterator[pa.RecordBatch]:
-    return iter([pa.record_batch({"id": pa.array(ids, pa.int64()), "qty": pa.array([qty] * len(ids), pa.int32())})])
-
-
-def test_new_keys_get_their_buckets_when_they_are_committed(tmp_path: Path) -> None:
-    """Two writes at the same time have planned on the same hash index; the second one builds on the keys of the first."""
-    options = {"dynamic-bucket.target-row-num": "3"}
-    table = Table.open(
-        make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "qty": "INT"}, ["id"], bucket=-1, options=options).url
-    )
-    first, second = writer_of(table), writer_of(table)
-    messages = [first.written(batch(range(6), 1))], [second.written(batch(range(4, 10), 2)), second.written(batch(range(1), 3))]
-    first.commit([*messages[0]])
-    second.commit([*messages[1]])
-    expected = [(0, 3), *((n, 1) for n in range(1, 4)), *((n, 2) for n in range(4, 10))]
-    assert sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist()) == expected
-    assert table.verify(level="full").errors == 0
-    assert not [path for path in data_files(table.context) if "bucket-postpone" in path]
-
-
-def test_a_refused_commit_leaves_no_files(tmp_path: Path) -> None:
-    options = {"commit.data-conflict-check": "key"}
-    table = Table.open(
-        make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "qty": "INT"}, ["id"], bucket=-1, options=options).url
-    )
-    writer = writer_of(table)
-    messages = [writer.written(batch(range(3), 1))]
-    table.write(pa.table({"id": [2], "qty": [9]}))
-    with pytest.raises(DataConflict):
-        writer.commit([*messages])
-    writer.abort([*messages])
-    assert table.scan().to_arrow().to_pylist() == [{"id": 2, "qty": 9}]
-    assert data_files(table.context) == live_files(table.context)

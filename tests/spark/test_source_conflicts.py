@@ -1,0 +1,189 @@
+"""`format("paimon")` beside other writers that assign keys to buckets between the distribution of the rows and their commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from paimon_cli import Table
+from paimon_cli.errors import BucketsConflict, DataConflict
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.spark.data_source import PaimonDataSource
+from paimon_cli.spark.source_options import SourceOptions
+from paimon_cli.spark.source_writing import BatchWriter, StreamWriter, batch_writer
+from tests.rivals import RivalStorage, beside
+from tests.tables import data_files, make_table, named_files
+
+COLUMNS = {"id": "BIGINT NOT NULL", "p": "STRING", "qty": "INT"}
+KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
+    "dynamic": ([], {"dynamic-bucket.target-row-num": "3"}),
+    "keys across partitions": (["p"], {}),
+}
+"""Partition keys and options of tables with the primary key `id` whose new keys have to be assigned."""
+Rows = list[tuple[Any, ...]]
+
+
+@pytest.fixture(params=KINDS)
+def table(tmp_path: Path, request: pytest.FixtureRequest) -> Table:
+    """Keys 0 to 9, with quantity 0."""
+    partitions, options = KINDS[request.param]
+    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"], partitions, bucket=-1, options=options).url)
+    table.write(arrow(range(10), "old", 0))
+    return table
+
+
+def arrow(ids: range, partition: str, qty: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "p": [partition] * len(ids), "qty": pa.array([qty] * len(ids), pa.int32())})
+
+
+def rows_of(table: Table) -> Rows:
+    return sorted(tuple(row.values()) for row in table.scan(["id", "p", "qty"]).to_arrow().to_pylist())
+
+
+EXPECTED = [
+    *((n, "old", 0) for n in range(10)),
+    *((n, "ours", 1) for n in range(20, 40)),
+    *((n, "rival", 2) for n in range(40, 45)),
+]
+
+
+def check_sound(table: Table) -> None:
+    """No key is in two buckets or partitions, and all files are named by a snapshot."""
+    assert table.verify(level="full").errors == 0
+    assert data_files(table.context) == named_files(table.context)
+    assert table.plan_orphans(older_than="0 s", force=True).plan.files == []
+
+
+def register_with_rival(session: SparkSession, url: str, log: Path) -> None:
+    """Register a data source named `beside-a-rival`. Before the first publication of its first commit a rival adds keys 30 to 44.
+
+    Each commit adds a line to `log`, with the number of its publications. Spark pickles the classes for its processes.
+    """
+
+    @contextmanager
+    def overtaken(writer: BatchWriter | StreamWriter) -> Iterator[None]:
+        acts = [] if log.exists() else [lambda: Table.open(url).write(arrow(range(30, 45), "rival", 2))]
+        storage = RivalStorage(*acts)
+        writer.plan = replace(writer.plan, context=TableContext.open(url, storage=storage))
+        yield
+        with log.open("a") as lines:
+            print(storage.puts, file=lines)
+
+    class Batch(BatchWriter):
+        def commit(self, messages: Any) -> None:
+            with overtaken(self):
+                super().commit(messages)
+
+    class Stream(StreamWriter):
+        def commit(self, messages: Any, batchId: int) -> None:
+            with overtaken(self):
+                super().commit(messages, batchId)
+
+    class BesideRival(PaimonDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "beside-a-rival"
+
+        def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+            planned = super().writer(schema, overwrite)
+            assert isinstance(planned, BatchWriter)
+            return Batch(planned.plan, planned.request)
+
+        def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+            planned = super().streamWriter(schema, overwrite)
+            assert isinstance(planned, StreamWriter)
+            return Stream(planned.plan, planned.request)
+
+    session.createDataFrame([(0,)], "n int")  # makes it the active session, in which Spark looks up the names of sources
+    session.dataSource.register(BesideRival)
+
+
+def test_a_batch_assigns_again_what_a_rival_has_assigned(session: SparkSession, table: Table, tmp_path: Path) -> None:
+    """Of keys 30 to 39, which both writers add, the rows of the later commit win, in the buckets that the rival has chosen."""
+    log = tmp_path / "log"
+    register_with_rival(session, table.url, log)
+    rows = session.range(20, 40, 1, 4).selectExpr("id", "'ours' AS p", "1 AS qty")
+    rows.write.format("beside-a-rival").mode("append").save(table.url)
+    assert rows_of(table) == EXPECTED
+    assert log.read_text() == "2\n", "one publication met the rival, and the next one succeeded"
+    check_sound(table)
+    rows.write.format("beside-a-rival").mode("append").save(table.url)
+    assert rows_of(table) == EXPECTED and log.read_text() == "2\n1\n"
+    check_sound(table)
+
+
+def test_a_micro_batch_assigns_again_what_a_rival_has_assigned(session: SparkSession, table: Table, tmp_path: Path) -> None:
+    """Repeated by Spark after that, it does nothing."""
+    log, checkpoint, source = tmp_path / "log", tmp_path / "checkpoint", tmp_path / "source"
+    register_with_rival(session, table.url, log)
+    register_with_rival(session, table.url, log)
+    source.mkdir()
+    for part in range(4):
+        lines = (f'{{"id": {id}, "p": "ours", "qty": 1}}\n' for id in range(20 + part, 40, 4))
+        (source / f"{part}.json").write_text("".join(lines))
+    for publications in ("2\n", "2\n0\n"):
+        stream = session.readStream.schema("id long, p string, qty int").json(str(source)).repartition(4)
+        writer = stream.writeStream.format("beside-a-rival").option("checkpointLocation", str(checkpoint))
+        writer.trigger(availableNow=True).start(table.url).awaitTermination()
+        assert rows_of(table) == EXPECTED
+        assert log.read_text() == publications
+        check_sound(table)
+        for name in ("0", ".0.crc"):
+            (checkpoint / "commits" / name).unlink()
+    assert table.snapshots()[0].commit_identifier == 0
+
+
+def writer_of(table: Table, **options: str) -> BatchWriter:
+    """A write of a DataFrame with the columns of the table, planned at the latest snapshot."""
+    fields = [StructField("id", LongType(), False), StructField("p", StringType()), StructField("qty", IntegerType())]
+    writer = batch_writer(SourceOptions.of({"path": table.url, **options}), StructType(fields), overwrite=False)
+    assert isinstance(writer, BatchWriter)
+    return writer
+
+
+def batch(ids: range, partition: str, qty: int) -> Iterator[pa.RecordBatch]:
+    return iter(arrow(ids, partition, qty).to_batches())
+
+
+def test_two_writes_that_have_planned_on_the_same_snapshot(table: Table) -> None:
+    """The second one assigns its new keys on top of those of the first."""
+    first, second = writer_of(table), writer_of(table)
+    messages = [first.written(batch(range(20, 40), "first", 1))]
+    others = [second.written(batch(range(30, 45), "second", 2)), second.written(batch(range(20, 21), "second", 3))]
+    first.commit([*messages])
+    second.commit([*others])
+    ours = [(20, "second", 3), *((n, "first", 1) for n in range(21, 30)), *((n, "second", 2) for n in range(30, 45))]
+    assert rows_of(table) == [*((n, "old", 0) for n in range(10)), *ours]
+    check_sound(table)
+
+
+def test_rivals_without_end_are_a_conflict_that_leaves_no_file(table: Table) -> None:
+    writer = writer_of(table)
+    messages = [writer.written(batch(range(20, 40), "ours", 1))]
+    rivals = [lambda n=n: table.write(arrow(range(30 + n, 31 + n), "rival", 2)) for n in range(10)]
+    writer.plan = replace(writer.plan, context=beside(table.context, *rivals))
+    with pytest.raises(BucketsConflict, match="10 attempts"):
+        writer.commit([*messages])
+    writer.abort([*messages])
+    assert rows_of(table) == [*((n, "old", 0) for n in range(10)), *((n, "rival", 2) for n in range(30, 40))]
+    check_sound(table)
+
+
+def test_a_refused_commit_leaves_no_files(table: Table) -> None:
+    """A conflict of data stays one: the rows were read before the other commit."""
+    writer = writer_of(table, **{"commit.data-conflict-check": "key"})
+    messages = [writer.written(batch(range(20, 23), "ours", 1))]
+    table.write(arrow(range(22, 23), "ours", 9))
+    with pytest.raises(DataConflict):
+        writer.commit([*messages])
+    writer.abort([*messages])
+    assert rows_of(table) == [*((n, "old", 0) for n in range(10)), (22, "ours", 9)]
+    check_sound(table)
