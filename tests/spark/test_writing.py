@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +15,7 @@ from pyspark.sql import SparkSession
 from paimon_cli import Table, spark
 from paimon_cli.errors import BadInput, NotSupported, PaimonError, UsageError
 from paimon_cli.ingest.typed_columns import local_times
+from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.spark.spark_types import JAVA_ZONES, arrow_timezone
 from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
@@ -187,11 +191,33 @@ def test_a_stream_is_not_a_frame_to_write(session: SparkSession, tmp_path: Path)
         spark.write(session.readStream.format("rate").load(), table.url)
 
 
-def test_a_stopped_session_is_named(session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"]).url)
-    rows = session.range(3)
-    monkeypatch.setattr(session.sparkContext, "_jsc", None)  # what `stop` leaves
-    with pytest.raises(UsageError, match="the Spark session is stopped"):
-        spark.write(rows, table.url)
-    with pytest.raises(UsageError, match="the Spark session is stopped"):
-        spark.read(session, table.url)
+STOPPED = """
+import sys
+
+import paimon_cli.spark as paimon
+from paimon_cli.errors import UsageError
+from paimon_cli.jobs.spark.session import SparkRequest, start_spark
+
+spark = start_spark(SparkRequest("local[1]")).session
+rows = spark.range(3)
+paimon.write(rows, sys.argv[1])
+spark.stop()
+for use in (lambda: paimon.write(rows, sys.argv[1]), lambda: paimon.read(spark, sys.argv[1])):
+    try:
+        use()
+    except UsageError as error:
+        print(error)
+"""
+"""Uses a session in a process of its own before and after it stops."""
+
+
+def test_a_stopped_session_is_named(tmp_path: Path) -> None:
+    table = Table.open(make_table(tmp_path / "t", COLUMNS | {"p": "STRING"}, ["id"]).url)
+    environment = {**os.environ, "JAVA_HOME": str(find_java(os.environ).home)}
+    run = subprocess.run(
+        [sys.executable, "-c", STOPPED, table.url], env=environment, capture_output=True, text=True, check=True, timeout=300
+    )
+    first, second = run.stdout.splitlines()
+    assert first == second
+    assert first.startswith("the Spark session is stopped: it can run no more queries")
+    assert len(table.snapshots()) == 1 and table.scan().count() == 3
