@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
+from paimon_cli.commit.deduplication import BATCH_IDENTIFIER
 from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
@@ -120,9 +121,10 @@ def snapshot_or_tagged(context: TableContext, snapshot_id: int) -> Snapshot:
 
 def newest_compacted(context: TableContext) -> Snapshot | None:
     """The newest COMPACT snapshot (with `full-compaction.delta-commits`, of a full compaction); else the latest snapshot."""
-    commits = context.options.full_compaction_delta_commits or 1
-    compacted = (s for s in context.snapshots.newest_first() if s.commit_kind == COMPACT and s.commit_identifier % commits == 0)
-    return next(compacted, None) or context.snapshots.latest()
+    every = context.options.full_compaction_delta_commits or 1
+    compacted = (s for s in context.snapshots.newest_first() if s.commit_kind == COMPACT)
+    full = (s for s in compacted if s.commit_identifier == BATCH_IDENTIFIER or s.commit_identifier % every == 0)
+    return next(full, None) or context.snapshots.latest()
 
 
 def _by_option(context: TableContext, option: ScanOption) -> Snapshot:

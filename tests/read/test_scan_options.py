@@ -55,12 +55,23 @@ def reached(table: TableContext, **options: str) -> int:
         ({"scan__timestamp": "2999-01-01"}, 4),
         ({"scan__timestamp_millis": "32000000000000"}, 4),
         ({"scan__mode": "compacted-full"}, 3),
+        ({"scan__mode": "compacted-full", "full_compaction__delta_commits": "5"}, 3),
         ({"scan__mode": "from-snapshot", "scan__snapshot_id": "2"}, 2),
         ({"scan__mode": "latest"}, 4),
     ],
 )
 def test_positions(table: TableContext, options: dict[str, str], expected: int) -> None:
     assert reached(table, **options) == expected
+
+
+def test_a_stream_compacts_fully_at_every_nth_commit(table: TableContext) -> None:
+    """Java isFullCompactedIdentifier: batch jobs compact fully whatever the number of commits is."""
+    path = Path(table.layout.snapshot(3))
+    compacted = Snapshot.from_json(path.read_text())
+    for identifier, expected in ((10, 3), (11, 4), (-5, 3), (2**63 - 1, 3)):
+        path.write_text(replace(compacted, commit_identifier=identifier).to_json())
+        again = TableContext.open(table.url)
+        assert reached(again, scan__mode="compacted-full", full_compaction__delta_commits="5") == expected
 
 
 @pytest.mark.parametrize(
