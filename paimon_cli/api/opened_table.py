@@ -55,6 +55,12 @@ class Runtime:
     given_engine: Engine | None = field(default=None, repr=False)
     profile: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.engine != "auto":
+            from paimon_cli.jobs.engine_choice import check_engine
+
+            check_engine(self.engine)
+
     def new_progress(self) -> Progress:
         if self.progress is not None:
             return self.progress()

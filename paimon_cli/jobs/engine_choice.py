@@ -19,6 +19,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 AUTO, SPARK, LOCAL = "auto", "spark", "local"
+ENGINES = (AUTO, SPARK, LOCAL)
 THRESHOLD_KEY = "engine.spark-threshold"
 """Key of `paimon.yaml`."""
 
@@ -73,14 +74,19 @@ class EngineRequest:
     threshold: Threshold = Threshold()
 
 
+def check_engine(name: str) -> None:
+    """Raise `UsageError` for an unknown engine."""
+    if name not in ENGINES:
+        raise UsageError(f"unknown engine '{name}'", f"choose one of {', '.join(ENGINES)}")
+
+
 def open_engine(request: EngineRequest) -> Engine:
     """The requested engine, not started yet. `--master` and `--spark-conf` imply Spark.
 
     Raises `UsageError` for an unknown engine, for Spark settings with `local`, and if PySpark is not installed.
     """
     names_spark = request.master is not None or bool(request.spark_conf)
-    if request.engine not in (AUTO, SPARK, LOCAL):
-        raise UsageError(f"unknown engine '{request.engine}'", f"choose {AUTO}, {SPARK} or {LOCAL}")
+    check_engine(request.engine)
     if request.engine == LOCAL and names_spark:
         raise UsageError("--engine local takes no --master, --remote or --spark-conf", "it runs in this process, without Spark")
     if request.engine == SPARK or names_spark:

@@ -137,6 +137,8 @@ def identity_of(
         raise UsageError("--assume-new without --commit-id", "without an identifier every commit is new", "remove --assume-new")
     if commit_id is not None and commit_user is None:
         raise UsageError("--commit-id without --commit-user", "identifiers belong to a user", "add --commit-user")
+    if commit_id is not None and commit_id < 0:
+        raise UsageError(f"--commit-id {commit_id} is negative", "the identifiers of a user start at 0 and increase")
     if commit_id is not None and commit_id > BATCH_IDENTIFIER:
         raise UsageError(f"--commit-id {commit_id} is too large", f"the maximum is {BATCH_IDENTIFIER}")
     if commit_user == "":

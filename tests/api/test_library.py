@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from paimon_cli.api.inspection import examine_installation, simulate
 from paimon_cli.api.integrity import invariants
 from paimon_cli.errors import BadInput, NotFound, Refused, UsageError
 from paimon_cli.jobs.write_job import WriteSummary
+from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.api.test_examples import example_table
 from tests.goldens import golden_table
@@ -108,6 +110,26 @@ def test_a_repeated_commit_counts_once(tmp_path: Path) -> None:
     first, second = (table.write(ROWS, commit_user="job", commit_id=7) for _ in range(2))
     assert (first.already_committed, second.already_committed) == (False, True)
     assert len(table.snapshots()) == 2
+
+
+def test_commit_identifiers_start_at_0(tmp_path: Path) -> None:
+    """As in Java's StreamTableWrite. Snapshots of other tools are read all the same, and do not hide later commits."""
+    table = example_table(tmp_path)
+    for change in (
+        lambda: table.write(ROWS, commit_user="job", commit_id=-5),
+        lambda: table.write(ROWS, commit_user="job", commit_id=-5, stage=str(tmp_path / "staged")),
+        lambda: table.update({"name": "'x'"}, where="id = 1", commit_user="job", commit_id=-1),
+        lambda: table.truncate(commit_user="job", commit_id=-1),
+    ):
+        with pytest.raises(UsageError, match=r"commit_id -\d is negative"):
+            change()
+    assert len(table.snapshots()) == 1
+    path = Path(table.context.layout.snapshot(1))
+    foreign = replace(Snapshot.from_json(path.read_text()), commit_user="job", commit_identifier=-5, properties=None)
+    path.write_text(foreign.to_json())
+    table = Table.open(table.url)
+    assert [row.commit_identifier for row in table.snapshots()] == [-5] and table.scan().count() == 3
+    assert [table.write(ROWS, commit_user="job", commit_id=0).already_committed for _ in range(2)] == [False, True]
 
 
 def test_overwrite_needs_rows(tmp_path: Path) -> None:

@@ -196,6 +196,7 @@ def test_streams_that_are_full_closed_or_of_another_encoding(
     ("identity", "message"),
     [
         (["--commit-user", "me", "--commit-id", 2**63], "too large"),
+        (["--commit-user", "me", "--commit-id=-5"], "a number greater than or equal to 0 is expected"),
         (["--commit-user", "", "--commit-id", 1], "--commit-user is empty"),
         (["--commit-user", ""], "--commit-user is empty"),
     ],

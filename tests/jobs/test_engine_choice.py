@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import typing
 from typing import Any
 
 import pytest
 
+from paimon_cli.api.opened_table import Runtime
+from paimon_cli.cli.parameters import EngineName
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress, Work
-from paimon_cli.jobs.engine_choice import AutoEngine, EngineRequest, Threshold, open_engine
+from paimon_cli.jobs.engine_choice import ENGINES, AutoEngine, EngineRequest, Threshold, open_engine
 
 
 class StandIn(LocalEngine):
@@ -92,8 +95,14 @@ def test_local_refuses_settings_of_spark() -> None:
         settings: dict[str, Any] = more
         with pytest.raises(UsageError, match="engine local takes no"):
             open_engine(EngineRequest("local", **settings))
-    with pytest.raises(UsageError, match="unknown engine 'flink'"):
-        open_engine(EngineRequest("flink"))
+
+
+def test_an_unknown_engine_is_refused_with_the_list_when_it_is_named() -> None:
+    for choose in (lambda: Runtime(engine="flink"), lambda: open_engine(EngineRequest("flink"))):
+        with pytest.raises(UsageError, match="unknown engine 'flink'") as refused:
+            choose()
+        assert refused.value.why == "choose one of auto, spark, local"
+    assert [Runtime(engine=name).engine for name in ENGINES] == list(typing.get_args(EngineName)) == list(ENGINES)
 
 
 def test_without_pyspark_bulk_work_stays_local_and_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
