@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from paimon_cli.catalog.table_location import TableLocation
 
 _LINE_BREAK = re.compile(r"(?<!\n)\n(?!\n)")
+Function = Callable[..., bool | None]
 HIDDEN_ALIASES = {"ls": "list", "show": "get", "rm": "delete"}
 
 
@@ -170,15 +171,17 @@ def command(
     keeps_options: bool = False,
     output: Any = Output,
     **settings: Any,
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+) -> Callable[[Function], Function]:
     """Register `function(call, ...)` as a command with the shared options; `output` declares `-o`.
+
+    A dry run ends in the command that carries it out, unless the function returns False because there is nothing to do.
 
     `runs_jobs` adds the options of the engine, `reads_files` those of text input. A parameter whose type is a dataclass
     adds the options that the dataclass declares. A command with a parameter `table` or `tables`, or in a group with one
     (`context`), also has `--branch`. `keeps_options`: `--option` is stored in the table, so the command checks it itself.
     """
 
-    def register(function: Callable[..., None]) -> Callable[..., None]:
+    def register(function: Function) -> Function:
         wrapped = _with_shared_options(function, output, runs_jobs, reads_files, keeps_options)
         app.command(name, cls=PlainCommand, **settings)(wrapped)
         if name in HIDDEN_ALIASES and "hidden" not in settings:
@@ -189,7 +192,7 @@ def command(
 
 
 def _with_shared_options(
-    function: Callable[..., None], output: Any, runs_jobs: bool, reads_files: bool, keeps_options: bool
+    function: Function, output: Any, runs_jobs: bool, reads_files: bool, keeps_options: bool
 ) -> Callable[..., None]:
     declared = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     bundles: dict[str, Any] = {parameter.name: parameter.annotation for parameter in declared if _is_bundle(parameter)}
@@ -216,10 +219,11 @@ def _with_shared_options(
             if prints_only:
                 _print_spark_submit(call, context)
             else:
-                function(call, **values)
-            if call.is_for_people and (values.get("dry_run") or not values.get("apply", True)):
-                applied = ["--apply"] if values.get("apply") is False else []
-                say(f"run: {carried_out(*applied, *(['--yes'] if 'yes' in values else []))}")
+                has_work = function(call, **values)
+                is_dry_run = values.get("dry_run") or not values.get("apply", True)
+                if call.is_for_people and is_dry_run and has_work is not False:
+                    applied = ["--apply"] if values.get("apply") is False else []
+                    say(f"run: {carried_out(*applied, *(['--yes'] if 'yes' in values else []))}")
 
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -232,7 +236,7 @@ def _expanded(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     return options_of(parameter.annotation) if _is_bundle(parameter) else [parameter]
 
 
-def _in_paragraphs(function: Callable[..., None]) -> str:
+def _in_paragraphs(function: Function) -> str:
     """The docstring without line breaks inside paragraphs, which the help would keep."""
     return _LINE_BREAK.sub(" ", inspect.getdoc(function) or "")
 

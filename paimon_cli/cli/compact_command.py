@@ -227,7 +227,7 @@ def compact(
         int | None, _limit("--parallelism", metavar="N", min=1, help="Compact at most N buckets at the same time.")
     ] = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
-) -> None:
+) -> bool | None:
     """Compact tables: merge sorted runs and drop rows that newer ones replace.
 
     paimon-cli compact ./wh/shop.db/orders --dedicated --watch --interval 30s
@@ -259,14 +259,16 @@ def compact(
         from paimon_cli.cli.compact_view import show_plan
 
         dedicated = tables.pop("dedicated")
+        has_work = False
         for table, plan in catalog.plan_compaction(**tables, **settings):
             show_plan(call, table, plan, settings["strategy"], dedicated)
-        return
+            has_work |= plan.has_work
+        return has_work
     if not watch and service.is_plain:
         with StopSignals() as signals:
             rounds = catalog.compact(**tables, **settings, parallelism=parallelism, shield=signals.shield)
             _show_rounds(call, rounds, single=bool(targets.tables))
-        return
+        return None
     from paimon_cli.cli.compact_watch import Outlook, run_once, run_service
 
     outlook = Outlook(service.log_format, service.metrics_listen, service.metrics_file)
@@ -276,6 +278,7 @@ def compact(
     else:
         once = partial(catalog.compact, **tables, **settings, parallelism=parallelism)
         run_once(outlook, catalog, once, partial(_show_rounds, call, single=bool(targets.tables)))
+    return None
 
 
 def _show_rounds(call: Call, rounds: Iterator[TableRound], *, single: bool) -> None:

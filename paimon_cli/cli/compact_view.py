@@ -136,7 +136,7 @@ def _guards(table: Table) -> str:
 
 
 def _closing_note(plan: CompactionPlan) -> str:
-    if not (plan.tasks or plan.postponed):
+    if not plan.has_work:
         return "nothing was changed (dry run)"
     return f"nothing was changed (dry run); --if-snapshot {plan.snapshot_id} pins this plan"
 

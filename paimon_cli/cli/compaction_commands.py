@@ -68,7 +68,7 @@ def show_compaction(
 @command(commands, "compact-manifests")
 def compact_manifests(
     call: Call, table: TableName, dry_run: DryRun = False, allow_unsafe_commit: AllowUnsafeCommit = False
-) -> None:
+) -> bool:
     """Rewrite the manifests of the latest snapshot into as few as possible, without entries of deleted files, in one commit.
 
     Commits merge manifests too, but only once there are many small ones. No data file is read, and other jobs may keep
@@ -85,6 +85,7 @@ def compact_manifests(
     else:
         done = planned.run()
         call.show(Item("ManifestsSummary", opened.name, done), _summary_text(done))
+    return bool(planned.plan.rewritten)
 
 
 def _plan_text(plan: ManifestsPlan) -> str:

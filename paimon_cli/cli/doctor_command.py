@@ -46,13 +46,13 @@ def doctor(
     results = examine_installation()
     if table is not None:
         results += call.open(table).doctor(argument=call.pasted(table))
+    passed = [item for item in results if isinstance(item, Fact)]
     findings = [item for item in results if not isinstance(item, Fact)]
     if not call.is_for_people:
-        call.show(Listing("DiagnosisList", table, Diagnosis, findings))
+        call.show(Listing("DiagnosisList", table, Diagnosis, findings, summary={"passed": [vars(fact) for fact in passed]}))
     else:
-        for item in results:
-            if isinstance(item, Fact):
-                say(wrapped(f"ok       {item.subject}: {item.message}", indent=9))
+        for fact in passed:
+            say(wrapped(f"ok       {fact.subject}: {fact.message}", indent=9))
         say_findings(findings)
         say(counted(len(findings), "finding"))
     if findings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,7 @@ from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.output import Item
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Identity, TableName, Yes, split_partitions
-from paimon_cli.cli.results import confirm, counted, human_size, say, warn
+from paimon_cli.cli.results import confirm, counted, human_size, warn
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
@@ -33,14 +34,14 @@ def truncate(
     *,
     identity: Identity,
     allow_unsafe_commit: AllowUnsafeCommit = False,
-) -> None:
+) -> bool:
     """Delete all rows in one commit. Older snapshots keep them until they expire.
 
     paimon-cli truncate ./wh/shop.db/orders --dry-run
 
     paimon-cli truncate ./wh/shop.db/orders --yes
     """
-    _drop(call, table, None, dry_run, yes, identity, allow_unsafe_commit)
+    return _drop(call, table, None, dry_run, yes, identity, allow_unsafe_commit)
 
 
 @command(commands, "drop-partition")
@@ -58,7 +59,7 @@ def drop_partition(
     *,
     identity: Identity,
     allow_unsafe_commit: AllowUnsafeCommit = False,
-) -> None:
+) -> bool:
     """Delete all rows of partitions in one commit. Older snapshots keep them until they expire.
 
     paimon-cli drop-partition ./wh/shop.db/orders dt=2026-11-20
@@ -66,7 +67,7 @@ def drop_partition(
     paimon-cli drop-partition ./wh/shop.db/orders dt=2026-11-20 --dry-run
     """
     chosen = split_partitions(partitions, flag="")
-    _drop(call, table, chosen, dry_run, yes, identity, allow_unsafe_commit)
+    return _drop(call, table, chosen, dry_run, yes, identity, allow_unsafe_commit)
 
 
 def _drop(
@@ -77,7 +78,8 @@ def _drop(
     yes: bool,
     identity: Identity,
     allow_unsafe_commit: bool,
-) -> None:
+) -> bool:
+    """Whether there are files to drop."""
     opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
     planned = opened.plan_truncate(partition=partitions, **vars(identity))
     plan = planned.plan
@@ -85,6 +87,7 @@ def _drop(
         confirm(f"{_content(plan)} of {opened.name} will be deleted", yes)
     done = plan if dry_run else planned.run()
     call.show(Item("DropPlan" if dry_run else "DropSummary", opened.name, done), _summary_text(done, dry_run))
+    return bool(plan.files)
 
 
 def _content(what: Dropped) -> str:
@@ -155,7 +158,7 @@ def rollback(
     dry_run: DryRun = False,
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
-) -> None:
+) -> bool | None:
     """Go back to an older snapshot and delete later snapshots and tags, with the files that only they need.
 
     Stop the writers first: the rollback exits with 5 if another job commits in the meantime. With --as-new writers may continue.
@@ -165,30 +168,45 @@ def rollback(
     paimon-cli rollback ./wh/shop.db/orders --to year-end --as-new --yes
     """
     opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
-    done = _as_new(opened, to, dry_run) if as_new else _back(call, opened, to, dry_run, yes)
-    if done is not None:
-        call.show(Item("RollbackSummary", opened.name, done), _rollback_text(done))
-
-
-def _back(call: Call, opened: Table, to: str, dry_run: bool, yes: bool) -> RolledBack | None:
-    planned = opened.plan_rollback(to)
-    headline = _headline(planned.plan)
-    if dry_run:
-        show_files_to_delete(call, opened.name, opened.url, "RollbackPlan", planned.files(), headline)
-        return None
-    if not planned.plan.is_needless:
-        confirm(headline, yes)
-    return planned.run()
-
-
-def _as_new(opened: Table, to: str, dry_run: bool) -> RolledBack | None:
-    if not dry_run:
-        return opened.rollback(to, as_new=True)
-    found = opened.plan_restore(to)
-    size = human_size(sum(difference.copied_bytes for difference in found.differences))
-    what = f"snapshot {found.latest.id + 1} would have the content of snapshot {found.target.id}"
-    say(f"{what}: {counted(len(found.differences), 'bucket')} differ, {size} to copy; nothing was changed (dry run)")
+    if as_new and dry_run:
+        return _show_restoration(call, opened, to)
+    if as_new:
+        done = opened.rollback(to, as_new=True)
+    else:
+        planned = opened.plan_rollback(to)
+        headline = _headline(planned.plan)
+        if dry_run:
+            show_files_to_delete(call, opened.name, opened.url, "RollbackPlan", planned.files(), headline)
+            return not planned.plan.is_needless
+        if not planned.plan.is_needless:
+            confirm(headline, yes)
+        done = planned.run()
+    call.show(Item("RollbackSummary", opened.name, done), _rollback_text(done))
     return None
+
+
+@dataclass(frozen=True)
+class RestorationRow:
+    """What `rollback --as-new` would commit as `snapshot`: the content of `target`, with `copied` bytes of `buckets`."""
+
+    target: int
+    snapshot: int
+    buckets: int
+    copied: int
+
+
+def _show_restoration(call: Call, opened: Table, to: str) -> bool:
+    """Show the dry run of `--as-new`. Whether anything would be committed."""
+    found = opened.plan_restore(to)
+    copied = sum(difference.copied_bytes for difference in found.differences)
+    row = RestorationRow(found.target.id, found.latest.id + bool(found.differences), len(found.differences), copied)
+    if found.differences:
+        what = f"snapshot {row.snapshot} would have the content of snapshot {row.target}"
+        text = f"{what}: {counted(row.buckets, 'bucket')} differ, {human_size(copied)} to copy; nothing was changed (dry run)"
+    else:
+        text = f"the table already has the content of snapshot {row.target}; nothing was changed (dry run)"
+    call.show(Item("RestorationPlan", opened.name, row), text)
+    return bool(found.differences)
 
 
 def _headline(plan: RollbackPlan) -> str:

@@ -58,7 +58,7 @@ def expire(
     dry_run: DryRun = False,
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
-) -> None:
+) -> bool:
     """Expire snapshots, partitions, changelogs, tags or consumers past their retention, with the files that only they need.
 
     Tags, branches and consumers protect snapshots. Limits default to the table's options (snapshot.num-retained.min,
@@ -75,12 +75,13 @@ def expire(
     expiry = planned.plan
     if dry_run:
         show_files_to_delete(call, opened.name, opened.url, "ExpiryPlan", planned.files(), _due(expiry))
-        return
+        return bool(expiry.names)
     if expiry.names and not yes:
         confirm(f"{_due(expiry)}{_with_files(planned.files())} will be deleted", yes)
     done = planned.run()
     shape = [replace(c, kind=IDS) if c.name == "removed" and what in NUMBERED else c for c in columns_of(type(done))]
     call.show(Item("ExpirySummary", opened.name, done, shape), _summary_text(done))
+    return bool(expiry.names)
 
 
 def show_files_to_delete(call: Call, table: str, root: str, kind: str, files: Sequence[FileToDelete], headline: str) -> None:
@@ -164,7 +165,7 @@ def remove(
     explain: Explain = False,
     dry_run: DryRun = False,
     yes: Yes = False,
-) -> None:
+) -> bool:
     """Delete orphans: old files that nothing refers to. This is checked again right before each deletion.
 
     paimon-cli orphans rm ./wh/shop.db/orders --older-than 3d --apply
@@ -175,7 +176,7 @@ def remove(
     if not apply or dry_run:
         found = opened.plan_orphans(older_than=older_than, force=force).plan
         _show(call, opened, found, explain, "; nothing was changed (dry run)")
-        return
+        return bool(found.files)
     planned = opened.plan_orphans(older_than=older_than, force=force, quarantine=quarantine, deletes=True)
     found = planned.plan
     confirm(f"{_headline(found)} will be deleted", yes or not found.files)
@@ -184,6 +185,7 @@ def remove(
     removed = SimpleNamespace(files=files, size=size, quarantine=quarantine)
     text = f"{counted(files, 'orphan')} of {human_size(size)} deleted{kept}"
     call.show(Item("OrphanSummary", opened.name, removed, ORPHAN_SUMMARY), text)
+    return bool(found.files)
 
 
 def _headline(found: Orphans) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paimon_cli.cli.columns import Column, columns_of
@@ -26,7 +26,10 @@ class OutputFormat(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Listing:
-    """Rows of a dataclass, or of chosen columns; `heading` and `footer` are for people only."""
+    """Rows of a dataclass, or of chosen columns; `heading` and `footer` are for people only.
+
+    `summary`: what JSON says in addition about all rows, by name.
+    """
 
     kind: str
     table: str | None
@@ -34,6 +37,7 @@ class Listing:
     rows: Sequence[Any]
     heading: str = ""
     footer: str = ""
+    summary: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def columns(self) -> Sequence[Column]:
@@ -85,7 +89,7 @@ def show_data(result: Listing | Item, output: OutputFormat) -> None:
     elif output is OutputFormat.NDJSON:
         sys.stdout.writelines(json_line(item) + "\n" for item in items)
     else:
-        content: dict[str, Any] = {"items": items} if isinstance(result, Listing) else {"item": items[0]}
+        content: dict[str, Any] = {**result.summary, "items": items} if isinstance(result, Listing) else {"item": items[0]}
         print(json.dumps(envelope(result.kind, result.table, **content), ensure_ascii=False, indent=2))
 
 

@@ -12,7 +12,7 @@ from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
-from paimon_cli.cli.results import confirm, counted, say
+from paimon_cli.cli.results import COUNT, confirm, counted
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
@@ -199,13 +199,15 @@ def remove_branch(call: Call, table: TableName, name: Branch, dry_run: DryRun = 
     opened = call.open(table)
     planned = opened.branches.plan_rm(name)
     what = f"branch {name} of {opened.name} with {counted(len(planned.plan), 'snapshot')}"
+    row = SimpleNamespace(name=name, snapshots=len(planned.plan))
+    columns = [Column("name", "Branch"), Column("snapshots", "Snapshots", COUNT)]
     if dry_run:
-        say(f"{what} would be deleted; nothing was changed (dry run)")
+        text = f"{what} would be deleted; nothing was changed (dry run)"
+        call.show(Item("BranchRemovalPlan", opened.name, row, columns), text)
         return
     confirm(f"{what} will be deleted", yes)
     planned.run()
-    if call.is_for_people:
-        say(f"deleted branch {name}")
+    call.show(Item("RemovedBranch", opened.name, row, columns), f"deleted branch {name}")
 
 
 @command(branches, "fast-forward")
@@ -216,7 +218,7 @@ def fast_forward(
     dry_run: DryRun = False,
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
-) -> None:
+) -> bool:
     """Replace the history of main since the branch was created with that of the branch. Later commits to main are lost.
 
     paimon-cli branches fast-forward ./wh/shop.db/orders try --dry-run
@@ -227,10 +229,11 @@ def fast_forward(
     planned = opened.branches.plan_fast_forward(name)
     if dry_run:
         show_files_to_delete(call, opened.name, opened.url, "FastForwardPlan", planned.files(), _headline(planned.plan))
-        return
+        return not planned.plan.is_needless
     if planned.plan.discards:
         confirm(_headline(planned.plan), yes)
     _show_branch(call, opened, planned.run(), f"{_headline(planned.plan)};")
+    return not planned.plan.is_needless
 
 
 def _headline(plan: FastForwardPlan) -> str:
@@ -294,11 +297,13 @@ def remove_consumer(call: Call, table: TableName, consumer: Consumer, dry_run: D
 
     paimon-cli consumers rm ./wh/shop.db/orders nightly-export --dry-run
     """
-    plan = call.open(table).consumers.plan_rm(consumer)
+    opened = call.open(table)
+    planned = opened.consumers.plan_rm(consumer)
+    row, columns = SimpleNamespace(name=consumer), [Column("name", "Consumer")]
     if dry_run:
-        say(f"consumer {consumer} would be deleted; nothing was changed (dry run)")
+        text = f"consumer {consumer} would be deleted; nothing was changed (dry run)"
+        call.show(Item("ConsumerRemovalPlan", opened.name, row, columns), text)
         return
     confirm(f"consumer {consumer} will be deleted, and snapshots are no longer kept for it", yes)
-    plan.run()
-    if call.is_for_people:
-        say(f"deleted consumer {consumer}")
+    planned.run()
+    call.show(Item("RemovedConsumer", opened.name, row, columns), f"deleted consumer {consumer}")

@@ -112,7 +112,7 @@ def rescale(
     dry_run: DryRun = False,
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
-) -> None:
+) -> bool:
     """Rewrite a table with another bucket count in one commit, and change its bucket option.
 
     A table with dynamic buckets gets a fixed bucket count. If another job writes in the meantime, the command exits with 5
@@ -129,11 +129,12 @@ def rescale(
     plan = planned.plan
     if dry_run:
         _show_plan(call, opened, plan)
-        return
+        return plan.is_needed
     if plan.partitions:
         confirm(_headline(plan), yes)
     summary = planned.run()
     call.show(Item("RescaleSummary", opened.name, summary), _summary_text(summary))
+    return plan.is_needed
 
 
 def _show_plan(call: Call, table: Table, plan: RescalePlan) -> None:

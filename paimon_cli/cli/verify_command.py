@@ -94,7 +94,8 @@ def verify(
     if call.is_for_people:
         _show_text(found, table, call.pasted(table))
     else:
-        call.show(Listing("VerifyFindingList", table, Violation, found.violations))
+        results = [{"check": r.check, "result": r.result, "findings": r.findings} for r in found.checks]
+        call.show(Listing("VerifyFindingList", table, Violation, found.violations, summary={"checks": results}))
     if found.errors or (found.warnings and fail_on == "warn"):
         raise typer.Exit(FINDINGS_EXIT_CODE)
 
@@ -222,7 +223,7 @@ def repair(
     ] = "1 h",
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
-) -> None:
+) -> bool:
     """Plan repairs of a damaged table; --apply carries them out in a new snapshot.
 
     The plan lists data that is permanently lost. No data file or manifest is changed or deleted; unreadable snapshot and
@@ -238,19 +239,21 @@ def repair(
     opened = call.open_to_commit(table, allow_unsafe_commit) if apply else call.open(table)
     planned = opened.plan_repair(only=_names(only or ""), older_than=older_than)
     plan = planned.plan
-    if not call.is_for_people:
-        call.show(Listing("RepairPlan", opened.name, RepairStep, plan.steps))
-    else:
+    if call.is_for_people:
         _show_plan(plan, table)
     if apply:
         if plan.changes:
             confirm(f"{counted(plan.changes, 'repair')} of {opened.name} will be made", yes)
-        summary = planned.run()
-        ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots) or "none"
-        if call.is_for_people:
-            say(f"{counted(summary.steps, 'repair')} made; new snapshots: {ids}")
-    elif call.is_for_people and plan.changes:
+        done = planned.run()
+        ids = [snapshot.id for snapshot in done.snapshots]
+        text = f"{counted(done.steps, 'repair')} made; new snapshots: {', '.join(map(str, ids)) or 'none'}"
+        summary = {"made": done.steps, "snapshots": ids}
+        call.show(Listing("RepairSummary", opened.name, RepairStep, plan.steps, summary=summary), text)
+    elif not call.is_for_people:
+        call.show(Listing("RepairPlan", opened.name, RepairStep, plan.steps))
+    elif plan.changes:
         say("nothing was changed (dry run)")
+    return bool(plan.changes)
 
 
 def _show_plan(plan: RepairPlan, table: str) -> None:

@@ -150,6 +150,10 @@ class CompactionPlan:
         return [decision for decision in self.decisions if isinstance(decision, PostponedRows)]
 
     @property
+    def has_work(self) -> bool:
+        return bool(self.tasks or self.postponed)
+
+    @property
     def work(self) -> Work:
         return Work.of(file for part in (self.tasks, self.postponed) for task in part for file in task.files)
 

@@ -67,6 +67,10 @@ class RescalePlan:
     differs_from_option: bool = False
 
     @property
+    def is_needed(self) -> bool:
+        return bool(self.partitions) or self.changes_option
+
+    @property
     def size(self) -> int:
         return sum(partition.size for partition in self.partitions)
 

@@ -56,6 +56,18 @@ def test_a_healthy_table(run: Run, tmp_path: Path) -> None:
     assert run("doctor", "-o", "json").json["items"] == []
 
 
+def test_programs_see_which_checks_passed(run: Run, tmp_path: Path) -> None:
+    """Without them, a check that was not made would look like one that found nothing."""
+    context = made(tmp_path)
+    shown = run("doctor", context.url).out
+    answer = run("doctor", context.url, "-o", "json").json
+    assert (answer["kind"], answer["items"]) == ("DiagnosisList", [])
+    assert {"python", "pyarrow", "memory", "storage"} <= {fact["subject"] for fact in answer["passed"]}
+    versions = [fact for fact in answer["passed"] if fact["subject"] in ("python", "pyarrow")]
+    assert all(f"ok       {fact['subject']}: {fact['message']}" in shown for fact in versions)
+    assert run("doctor", context.url, "-o", "csv").out == "code,severity,subject,message,command\n"
+
+
 def test_the_machine() -> None:
     assert {item.subject for item in examine_machine() if isinstance(item, Fact)} >= {"python", "pyarrow", "pyspark", "java"}
 

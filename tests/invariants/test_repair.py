@@ -157,11 +157,22 @@ def test_command(run: Run, tmp_path: Path) -> None:  # noqa: F811
     assert items[0]["kind"] == "dead-files"
     run("repair", context.url, "--apply", code=7)
     assert "1 to make" in run("repair", context.url, "--apply", "--yes", "--dry-run").out
+    assert run("repair", context.url, "--apply", "--yes", "--dry-run", "-o", "json").json["kind"] == "RepairPlan"
     assert "new snapshots: 5" in run("repair", context.url, "--apply", "-y").out
     assert "0 to make" in run("repair", context.url).out
     run("verify", context.url, "--level", "full")
     run("repair", context.url, "--only", "everything", code=2)
     run("repair", context.url, "--older-than", "soon", code=2)
+
+
+def test_programs_are_told_what_was_repaired(run: Run, tmp_path: Path) -> None:  # noqa: F811
+    context = plain_table(tmp_path)
+    (Path(context.url) / min(tables.live_files(context))).unlink()
+    (planned,) = run("repair", context.url, "-o", "json").json["items"]
+    done = run("repair", context.url, "--apply", "-y", "-o", "json").json
+    assert (done["kind"], done["made"], done["snapshots"], done["items"]) == ("RepairSummary", 1, [5], [planned])
+    again = run("repair", context.url, "--apply", "-y", "-o", "json").json
+    assert (again["kind"], again["made"], again["snapshots"], again["items"]) == ("RepairSummary", 0, [], [])
 
 
 def test_a_gap_that_no_longer_exists(tmp_path: Path) -> None:
