@@ -23,8 +23,6 @@ from tests.processes.ledger import Rows, changes, complaints
 from tests.processes.place import Place
 from tests.tables import rows
 
-SNAPSHOTS_KEPT = 40
-"""Enough that no snapshot expires while it is read."""
 PAUSE = 0.05
 
 
@@ -73,7 +71,7 @@ def compact(place: Place, number: int) -> None:
 
 
 def expire(place: Place, number: int) -> None:
-    retention = Retention(at_least=SNAPSHOTS_KEPT, at_most=SNAPSHOTS_KEPT, millis=0, limit=None)
+    retention = Retention(at_least=place.snapshots_kept, at_most=place.snapshots_kept, millis=0, limit=None)
     while True:
         try:
             summary = expire_snapshots(place.open(), retention)
@@ -103,7 +101,7 @@ def wrong_in_a_read(place: Place) -> list[str] | None:
         found = rows_by_writer(place, context, snapshot)
     except (PaimonError, FileNotFoundError) as error:
         latest = place.open().snapshots.latest()
-        if latest is not None and latest.id - snapshot.id >= SNAPSHOTS_KEPT:
+        if latest is not None and latest.id - snapshot.id >= place.snapshots_kept:
             return None  # it has expired while this process was stopped, or waited for a processor
         return [f"snapshot {snapshot.id} cannot be read: {error}"]
     return [

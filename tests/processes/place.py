@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ SHAPES: dict[str, dict[str, str]] = {
     "bucketed-append": {"bucket-key": "k", "compaction.min.file-num": "3"},
 }
 """Options of the table that is written, on top of OPTIONS. In `moving` each commit brings its rows to other partitions."""
+MOST_KEPT, LEAST_KEPT = 40, 8
+"""A few more snapshots than are made between two kills, each of which is followed by a look at all new ones."""
 APPENDS = ("append", "bucketed-append")
 """Shapes without a key, whose rows say of which commit they are."""
 
@@ -44,13 +46,21 @@ _storages: dict[str, tuple[Storage, str]] = {}
 
 @dataclass(frozen=True)
 class Place:
-    """Plain values, which can be sent to every process. `folder` is on local disk, wherever the table is."""
+    """Plain values, which can be sent to every process. `folder` is on local disk, wherever the table is.
+
+    `snapshots_kept`: how many snapshots an expiry leaves.
+    """
 
     url: str
     options: Mapping[str, str]
     folder: str
     seed: int
     shape: str = "merged"
+    snapshots_kept: int = MOST_KEPT
+
+    def for_kills(self, kills: int) -> Place:
+        """This place for a run with this number of kills. Even in a short run snapshots expire."""
+        return replace(self, snapshots_kept=min(MOST_KEPT, max(LEAST_KEPT, kills // 2)))
 
     @property
     def rows_wait(self) -> bool:

@@ -8,6 +8,8 @@ from unittest import mock
 import pytest
 
 from paimon_cli.commit.deduplication import Deduplication
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention
 from tests.processes.actors import commit_once, wrong_in_a_read
 from tests.processes.kills import Killing
 from tests.processes.ledger import ACCOUNTS, DEPOSIT, FIRST_KEY, REGISTERS, Rows, changes, complaints, state
@@ -64,6 +66,15 @@ def test_an_acknowledged_commit_that_is_not_there(place: Place) -> None:
     place.acknowledge(0, 2)
     assert "shows commit 1, 2 were acknowledged" in " ".join(wrong_in_a_read(place) or [])
     assert "writer 0 has commits [1, 3], not [1, 2, 3]" in wrong(place)
+
+
+@pytest.mark.parametrize(("lost", "complaint"), [((), ""), ((2, 3), "writer 0 has commits [4], not [1, 2, 3, 4]")])
+def test_snapshots_that_expired_unseen_hide_no_lost_commits(place: Place, lost: tuple[int, ...], complaint: str) -> None:
+    expire_snapshots(place.open(), Retention(at_least=1, at_most=1, millis=0, limit=None))
+    for number in lost:
+        place.acknowledge(0, number)
+    found = wrong(place)
+    assert complaint in found and bool(found) == bool(lost)
 
 
 def test_a_commit_that_was_made_twice(place: Place) -> None:
