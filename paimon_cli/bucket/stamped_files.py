@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 from paimon_cli.bucket.file_indexes import SUFFIX
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.table_layout import POSTPONE_DIRECTORY
 from paimon_cli.metadata.table_mode import BucketMode
-from paimon_cli.storage.storage import delete_all
+from paimon_cli.storage.storage import delete_all, remove_empty_directory
 
 INDEX_PREFIX = "index-"
 UUID_PARTS = (8, 12, 16, 20)
@@ -56,16 +57,38 @@ def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str
 
     All tasks of the job must have ended: a running task could write more.
     """
-    files = stamped_files(context, stamp, keep)
+    directories = _directories(context)
+    files = _stamped_files_in(directories, context, stamp, keep)
     delete_all(context.storage, files)
+    remove_temporary_directories(context, directories)
     return len(files)
 
 
 def stamped_files(context: TableContext, stamp: str, keep: Collection[str] = ()) -> list[str]:
     """Paths of the existing data, changelog and index files of a job, except the names in `keep`."""
+    return _stamped_files_in(_directories(context), context, stamp, keep)
+
+
+def remove_temporary_directories(context: TableContext, directories: Iterable[str]) -> None:
+    """Remove those of the directories that are only for temporary files and empty.
+
+    In a table without postponed buckets only paimon-cli creates `bucket-postpone`. A process that is about to put a file into it
+    creates it again. Elsewhere Java's writers use it too, and one of them would fail in that moment.
+    """
+    if context.mode.bucket_mode is not BucketMode.POSTPONED:
+        for directory in directories:
+            if directory.endswith(f"/{POSTPONE_DIRECTORY}"):
+                remove_empty_directory(context.storage, directory)
+
+
+def _directories(context: TableContext) -> list[str]:
+    """The directories of all buckets, and that of index files."""
     mode = context.mode  # the vectors of an append table may be switched off
     has_indexes = mode.deletion_vectors or mode.bucket_mode is BucketMode.DYNAMIC or not mode.has_keys
-    directories = [*_bucket_directories(context), *([context.layout.index_directory] if has_indexes else [])]
+    return [*_bucket_directories(context), *([context.layout.index_directory] if has_indexes else [])]
+
+
+def _stamped_files_in(directories: Iterable[str], context: TableContext, stamp: str, keep: Collection[str]) -> list[str]:
     return [
         file.path
         for directory in directories

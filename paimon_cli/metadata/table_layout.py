@@ -36,6 +36,7 @@ CHANGELOG_PREFIX = "changelog-"
 CONSUMER_PREFIX = "consumer-"
 MAIN_BRANCH = "main"
 POSTPONE_BUCKET = -2
+POSTPONE_DIRECTORY = "bucket-postpone"
 
 
 class TableLayout:
@@ -99,7 +100,7 @@ class TableLayout:
 
     def bucket_directory(self, partition_path: str, bucket: int) -> str:
         """Path of a bucket; `partition_path` is '' or 'k=v/k2=v2/', as returned by the function of that name."""
-        name = "bucket-postpone" if bucket == POSTPONE_BUCKET else f"bucket-{bucket}"
+        name = POSTPONE_DIRECTORY if bucket == POSTPONE_BUCKET else f"bucket-{bucket}"
         return f"{self.root}/{partition_path}{name}"
 
     def data_file(self, partition_path: str, bucket: int, file_name: str) -> str:

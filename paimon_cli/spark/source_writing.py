@@ -27,7 +27,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from paimon_cli.bucket.stamped_files import stamped_files
+from paimon_cli.bucket.stamped_files import remove_temporary_directories, stamped_files
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import BucketsConflict, NotSupported, cleaning_up
@@ -147,7 +147,7 @@ class _Writing:
         committer = Committer(context)
         committed: list[CommitMessage] = []
         if committer.is_committed(identity):
-            new_files.delete_created(written)
+            new_files.delete_all_but(())
         else:
             if distributes(plan):
                 committed = self._distributed(committer, first, written, identity)
@@ -279,7 +279,9 @@ def delete_unused(context: TableContext, batch: str, committed: Sequence[CommitM
         if left:
             used = UsedNames(context)
             used.refresh()  # after the files were listed: what is committed meanwhile counts as used
-            delete_all(context.storage, [path for path in left if path.rpartition("/")[2] not in used.names])
+            unused = [path for path in left if path.rpartition("/")[2] not in used.names]
+            delete_all(context.storage, unused)
+            remove_temporary_directories(context, {path.rpartition("/")[0] for path in unused})
 
 
 def _stamp(batch: str, plan: WritePlan) -> str:

@@ -24,6 +24,8 @@ WRITE_BUFFER_BYTES = 64 << 10
 """Combines the small writes of file formats, such as the header before each Parquet page."""
 _MAX_UNSYNCED = 64
 """Limit for new files that are being synced in the background, which have open descriptors."""
+_MAX_REMOVALS = 20
+"""How often the directory of a new file is created, if others remove it while it is empty."""
 _SHOWN = 40
 """Characters shown of a name that is too long."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
@@ -166,12 +168,11 @@ class LocalStorage:
 def _new_file(path: str, syncs: BackgroundWrites | None) -> BinaryIO:
     """`syncs`: None for a temporary file, whose content is synced when it is closed, and whose name need not be."""
     with errors_of(path):
-        _make_directory(os.path.dirname(path), syncs)
-        try:
-            return _DurableFile(path, syncs)
-        except FileNotFoundError:  # another job removed the directory while it was empty
-            _make_directory(os.path.dirname(path), syncs)
-            return _DurableFile(path, syncs)
+        for _ in range(_MAX_REMOVALS):
+            with contextlib.suppress(FileNotFoundError):  # another job removed the directory while it was empty
+                _make_directory(os.path.dirname(path), syncs)
+                return _DurableFile(path, syncs)
+        raise FileNotFoundError(errno.ENOENT, "its directory was removed again and again", path)
 
 
 class _DurableFile(io.BufferedWriter):

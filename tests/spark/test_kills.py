@@ -95,4 +95,5 @@ def test_a_driver_that_is_killed_in_the_middle_of_batches(tmp_path: Path, bucket
     assert {row["n"] for row in table.scan().to_arrow().to_pylist()} == {1111}
     assert [snapshot.commit_identifier for snapshot in reversed(table.snapshots())] == [0, 1, 2, 3]
     assert data_files(context) == named_files(context)
+    assert not (tmp_path / "t" / "bucket-postpone").exists()
     assert table.verify(level="full").errors == 0

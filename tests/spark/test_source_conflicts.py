@@ -56,9 +56,10 @@ EXPECTED = [
 
 
 def check_sound(table: Table) -> None:
-    """No key is in two buckets or partitions, and all files are named by a snapshot."""
+    """No key is in two buckets or partitions, all files are named by a snapshot, and the directory of temporary ones is gone."""
     assert table.verify(level="full").errors == 0
     assert data_files(table.context) == named_files(table.context)
+    assert list(Path(table.url).glob("**/bucket-postpone")) == []
     assert table.plan_orphans(older_than="0 s", force=True).plan.files == []
 
 

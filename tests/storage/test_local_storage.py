@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pickle
@@ -214,3 +215,23 @@ def test_a_name_that_is_too_long_is_the_callers_mistake(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         storage.put_if_absent(f"{tmp_path}/tag-{'x' * 230}", b"")
     assert names_in(tmp_path) <= {"tag"}
+
+
+@pytest.mark.parametrize(("removals", "succeeds"), [(3, True), (1000, False)])
+def test_a_directory_that_others_remove_before_it_has_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removals: int, succeeds: bool
+) -> None:
+    """Between the creation of the directory and that of the file, each time."""
+    opened, others = os.open, LocalStorage()
+    remaining = [removals]
+
+    def after_removal(path: str, flags: int, *mode: int) -> int:
+        if flags & os.O_CREAT and remaining[0]:
+            remaining[0] -= 1
+            assert others.remove_empty_directory(os.path.dirname(path))
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", after_removal)
+    with contextlib.nullcontext() if succeeds else pytest.raises(FileNotFoundError, match="removed again and again"):
+        LocalStorage().write_new(f"{tmp_path}/p=1/bucket-postpone/file", b"rows")
+    assert [path.read_bytes() for path in tmp_path.glob("*/*/*")] == [b"rows"] * succeeds
