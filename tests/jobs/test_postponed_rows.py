@@ -32,6 +32,7 @@ from paimon_cli.read.key_history import key_history, key_predicate
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
+from paimon_cli.storage.local_storage import LocalStorage
 from tests.goldens import golden_table
 from tests.rivals import beside, files_of
 from tests.tables import Row, compact, data_files, live_files, make_table, write
@@ -150,6 +151,38 @@ def test_a_batch_gives_new_partitions_a_power_of_two_and_keeps_what_others_have(
     write(TableContext.open(context.url, {"postpone.default-bucket-num": "3"}), [row(1, dt="d")])
     write(context, [row(n, n, "a") for n in range(5)], overwrite=True)
     assert bucket_counts(context) == {"dt=a/": {1}, "dt=b/": {1}, "dt=c/": {5}, "dt=d/": {3}}
+
+
+class Temporary(LocalStorage):
+    """Remembers the sizes of postponed files that are deleted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: dict[str, int] = {}
+
+    def delete(self, path: str) -> None:
+        if "/bucket-postpone/" in path:
+            self.sizes[path] = self.file_size(path)
+        super().delete(path)
+
+
+def test_a_batch_counts_the_bytes_of_its_temporary_files(tmp_path: Path) -> None:
+    """They are in the table's format. Java counts Avro, whose bytes would make more buckets of these rows."""
+    options = {**BATCHES, "postpone.target-size-per-bucket": "8 kb"}
+    made = make_table(tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"], -2, options)
+    storage = Temporary()
+    context = TableContext.open(made.url, storage=storage)
+    rows = [row(n, n % 7, text=f"{n * 2654435761 % 2**32:x}") for n in range(6000)]
+    write(context, rows)
+    needed = sum(storage.sizes.values()) / (8 << 10)
+    assert {path.rpartition(".")[2] for path in storage.sizes} == {"parquet"} and 4 < needed <= 8
+    assert bucket_counts(context) == {"dt=a/": {8}}
+    waits = make(tmp_path / "waits", postpone__target_size_per_bucket="8 kb")
+    write(waits, rows)
+    waiting = sum(path.stat().st_size for path in (tmp_path / "waits").rglob("*.avro"))
+    assert waiting > sum(storage.sizes.values()) and waiting / (8 << 10) > 8
+    compact(waits)
+    assert bucket_counts(waits) == {"dt=a/": {-(-waiting // (8 << 10))}}
 
 
 def test_a_compaction_counts_exactly_and_keeps_what_a_partition_has(tmp_path: Path) -> None:
