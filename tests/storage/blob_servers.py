@@ -46,7 +46,7 @@ class BlobServer:
         class Handler(_Handler):
             store = server
 
-        self._http = _Quiet(("127.0.0.1", 0), Handler)
+        self._http = QuietServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
         self.port = self._http.server_port
         threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
@@ -200,7 +200,7 @@ class AzureServer(BlobServer):
         return Answered(202, text.encode(), {"Content-Type": f"multipart/mixed; boundary={boundary}"})
 
 
-class _Quiet(ThreadingHTTPServer):
+class QuietServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that was killed is no error of the server."""
         if not isinstance(sys.exc_info()[1], ConnectionError):

@@ -277,3 +277,14 @@ class TestTables:
             Committer(context).commit([message("mine")], CommitIdentity("me"))
         store.proxy.rule = lambda request: Fate.PASS
         assert failure.value.exit_code == 11 and live_names(context) == ["mine@0"], "it was made, and nothing was deleted"
+
+
+def test_a_killed_client_is_no_error_of_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+    """Else the kills of the nightly programs print a traceback for each connection."""
+    for error, is_shown in ((ConnectionResetError(), False), (ValueError(), True)):
+        with S3Proxy(upstream_port=1) as proxy:
+            try:
+                raise error
+            except Exception:
+                proxy.server.handle_error(None, ("127.0.0.1", 1))
+        assert bool(capsys.readouterr().err) == is_shown
