@@ -199,6 +199,10 @@ def json_page() -> str:
         "`--fields a,b` chooses some of them. Sequence numbers and commit identifiers are strings, sizes are bytes, times are",
         "RFC 3339 in UTC.",
         "",
+        "Beside `items`, `doctor` has `passed` (checks without a finding, with `subject` and `message`), `verify` has `checks`",
+        "(`check`, `result`, `findings`), `repair --apply` has `made` (the number of repairs) and `snapshots` (their ids), and",
+        "`compact --dry-run` of one table has `snapshot_id`, for `--if-snapshot`.",
+        "",
     ]
     for shape in sorted(_results().values(), key=lambda each: each.__name__):
         names = ", ".join(f"`{column.name}`" for column in columns_of(shape))

@@ -256,13 +256,18 @@ def compact(
     }
     catalog = call.catalog(allow_unsafe_commit)
     if dry_run:
-        from paimon_cli.cli.compact_view import show_plan
+        from paimon_cli.cli.compact_view import show_plan, show_plans_to_programs
 
         dedicated = tables.pop("dedicated")
-        has_work = False
+        planned, has_work = [], False
         for table, plan in catalog.plan_compaction(**tables, **settings):
-            show_plan(call, table, plan, settings["strategy"], dedicated)
+            if call.is_for_people:
+                show_plan(call, table, plan, settings["strategy"], dedicated)
+            else:
+                planned.append((table, plan))
             has_work |= plan.has_work
+        if not call.is_for_people:
+            show_plans_to_programs(call, planned, single=bool(targets.tables))
         return has_work
     if not watch and service.is_plain:
         with StopSignals() as signals:

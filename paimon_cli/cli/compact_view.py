@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paimon_cli.cli.columns import columns_of
+from paimon_cli.cli.columns import Column, columns_of
 from paimon_cli.cli.command import Call
 from paimon_cli.cli.output import Listing
 from paimon_cli.cli.results import ABSENT, counted, human_size, ran
@@ -43,13 +43,10 @@ COLUMNS_WITHOUT_KEYS = ("partition", "buckets", "reason", "files", "read", "writ
 
 
 def show_plan(call: Call, table: Table, plan: CompactionPlan, strategy: str, dedicated: bool) -> None:
-    """Show the compaction plan of one table."""
-    from paimon_cli.inspect.compaction_report import DecisionRow, decision_rows
+    """Show the compaction plan of one table as text."""
+    from paimon_cli.inspect.compaction_report import decision_rows
 
     rows = decision_rows(table.context, plan.decisions)
-    if not call.is_for_people:
-        call.show(Listing("CompactionPlan", table.name, DecisionRow, rows))
-        return
     what = "Dedicated compaction plan" if dedicated else "Compaction plan"
     at = "without snapshots" if plan.snapshot_id is None else f"@ snapshot {plan.snapshot_id}"
     heading = f"{what} for {table.name} {at}   strategy {strategy}   engine {_engine(call, plan)}"
@@ -59,6 +56,32 @@ def show_plan(call: Call, table: Table, plan: CompactionPlan, strategy: str, ded
         by_name = {column.name: column for column in columns}
         columns = [by_name[name] for name in COLUMNS_WITHOUT_KEYS]
     call.show(Listing("CompactionPlan", table.name, columns, list(_lines(rows)), heading, footer))
+
+
+@dataclass(frozen=True)
+class DecisionOfTable:
+    """The decision about a bucket, with the name of its table."""
+
+    table: str
+    decision: DecisionRow
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.decision, name)
+
+
+def show_plans_to_programs(call: Call, planned: Sequence[tuple[Table, CompactionPlan]], *, single: bool) -> None:
+    """Print one result for all plans; for a `single` table the result that `--if-snapshot` can refer to."""
+    from paimon_cli.inspect.compaction_report import DecisionRow, decision_rows
+
+    if single and len(planned) == 1:
+        ((table, plan),) = planned
+        rows = decision_rows(table.context, plan.decisions)
+        call.show(Listing("CompactionPlan", table.name, DecisionRow, rows, summary={"snapshot_id": plan.snapshot_id}))
+        return
+    of_tables = [
+        DecisionOfTable(table.name, row) for table, plan in planned for row in decision_rows(table.context, plan.decisions)
+    ]
+    call.show(Listing("CompactionPlanList", None, [Column("table", "Table"), *columns_of(DecisionRow)], of_tables))
 
 
 def _engine(call: Call, plan: CompactionPlan) -> str:

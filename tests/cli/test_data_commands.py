@@ -184,7 +184,7 @@ def test_bad_input_commits_nothing(run: Run, orders: Path, tmp_path: Path) -> No
 def test_compact_plans_then_compacts(run: Run, tmp_path: Path) -> None:
     table = golden_table("java-0.9", "write_only_never_compacted", tmp_path)
     plan = run("compact", table, "--dry-run", "-o", "json").json
-    assert plan["kind"] == "CompactionPlan"
+    assert (plan["kind"], plan["table"], plan["snapshot_id"]) == ("CompactionPlan", str(table), 9)
     assert [(item["reason"], item["runs_before"], item["output_level"]) for item in plan["items"]] == [("full", 9, 5)]
     assert run("snapshots", "ls", table, "--limit", 1, "-o", "json").json["items"][0]["id"] == 9
     summary = run("compact", table, "--dedicated", *LOCAL, "-o", "json").json
@@ -229,6 +229,23 @@ def test_compact_a_database_and_choose_buckets(run: Run, tmp_path: Path) -> None
     assert run("compact", tmp_path / "shop.db" / "a", *LOCAL, "--memory", "1 kb", code=2)
     assert run("compact", code=2)
     assert run("compact", "shop.a", "--database", "shop", "--warehouse", tmp_path, code=2)
+
+
+def test_programs_get_the_plans_of_several_tables_as_one_result(run: Run, tmp_path: Path) -> None:
+    shop = tmp_path / "shop.db"
+    shop.mkdir()
+    for name in ("a", "b"):
+        golden_table("java-0.9", "write_only_never_compacted", tmp_path / name).rename(shop / name)
+    database = ("compact", "--database", "shop", "--warehouse", tmp_path, "--dry-run", *LOCAL)
+    two = ("compact", shop / "a", shop / "b", "--dry-run", *LOCAL)
+    for command, names in ((database, ["shop.a", "shop.b"]), (two, [str(shop / "a"), str(shop / "b")])):
+        plans = run(*command, "-o", "json").json
+        assert (plans["kind"], plans["table"], "snapshot_id" in plans) == ("CompactionPlanList", None, False)
+        found = [(item["table"], item["reason"], item["runs_before"]) for item in plans["items"]]
+        assert found == [(name, "full", 9) for name in names]
+        assert run(*command, "-o", "ndjson").lines == plans["items"]
+        header, *lines = run(*command, "-o", "csv").out.splitlines()
+        assert header.startswith("table,partition,bucket,") and [line.split(",")[0] for line in lines] == names
 
 
 def test_one_failing_table_does_not_stop_the_others(run: Run, tmp_path: Path) -> None:
