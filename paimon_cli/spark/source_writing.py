@@ -20,7 +20,7 @@ import hashlib
 import logging
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -62,8 +62,9 @@ TASK_END_SECONDS = 3
 QUERY = "sql.streaming.queryId"
 """Local property of the tasks of a micro-batch: the id of the query, which the checkpoint preserves across restarts."""
 BATCH = "streaming.sql.batchId"
-BATCH_DIGITS, MAX_DIGITS = 14, 20
-"""Hex digits of a file stamp that identify the batch, and all its digits: the other 6 identify the attempt."""
+BATCH_DIGITS, MAX_DIGITS = 12, 20
+"""Hex digits of a file stamp that identify the batch, and all its digits: one names the process, 7 identify the attempt."""
+OF_TASKS, OF_COMMIT = "0", "1"
 
 
 @dataclass
@@ -120,14 +121,15 @@ def distributes(plan: WritePlan) -> bool:
 
 @dataclass
 class _Writing:
-    """Common base of `BatchWriter` and `StreamWriter`."""
+    """Common base of `BatchWriter` and `StreamWriter`. `engine`: runs in the process that commits, on the driver's machine."""
 
     plan: WritePlan
     request: WriteRequest
+    engine: LocalEngine = field(default_factory=lambda: LocalEngine(usable_cores()))
 
     def written(self, batches: Iterator[pa.RecordBatch], query: str = "", batch: str = "") -> TaskMessage:
         """Write the rows of one task to new files."""
-        stamp = _stamp(batch, self.plan)
+        stamp = _stamp(batch, OF_TASKS, self.plan)
         plan = self.plan.postponing(stamp) if distributes(self.plan) else replace(self.plan, file_stamp=stamp)
         tally, task = Tally(), TaskContext.get()
         partition = 0 if task is None else task.partitionId()
@@ -137,7 +139,7 @@ class _Writing:
             written = writer.finish()
         return TaskMessage(pickle.dumps(written), tally.bad_rows, stamp, plan.read_snapshot_id, query, batch)
 
-    def _commit(self, messages: Sequence[TaskMessage], identity: CommitIdentity) -> set[bytes]:
+    def commit_written(self, messages: Sequence[TaskMessage], identity: CommitIdentity) -> set[bytes]:
         """Commit the new files. Returns the partitions with new rows, as serialized `BinaryRow`."""
         context = self.plan.context
         written = Written.of_tasks(pickle.loads(message.written) for message in messages).messages
@@ -147,7 +149,10 @@ class _Writing:
         committer = Committer(context)
         committed: list[CommitMessage] = []
         if committer.is_committed(identity):
-            new_files.delete_all_but(())
+            if distributes(plan):
+                new_files.delete_all_but(())  # temporary files, whose stamp no committed file has
+            else:
+                new_files.delete_created(written)
         else:
             if distributes(plan):
                 committed = self._distributed(committer, first, written, identity)
@@ -158,7 +163,7 @@ class _Writing:
                 log.warning("%s rows that do not fit the table were skipped", f"{skipped:,}")
         if first.batch:
             delete_unused(context, first.batch, committed)
-        if (hidden := show_level_0(context, (), LocalEngine(), NoProgress())) is not None:
+        if (hidden := show_level_0(context, (), self.engine, NoProgress())) is not None:
             log.warning("the rows are committed, but not visible before a compaction: %s", hidden)
         return {message.partition for message in committed or written}
 
@@ -170,14 +175,14 @@ class _Writing:
         New keys get their buckets at the latest snapshot, again if another job has assigned some before the commit. `first`: a
         message of the tasks that wrote the temporary files.
         """
-        context, engine = self.plan.context, LocalEngine(usable_cores())
+        context = self.plan.context
         request = replace(self.request, read_snapshot=first.read_snapshot_id or 0)
 
         def attempt() -> list[CommitMessage]:
             planned = plan_write(context, request, splits=())
-            plan = replace(planned, file_stamp=_stamp(first.batch, planned))
+            plan = replace(planned, file_stamp=_stamp(first.batch, OF_COMMIT, planned))
             with NewFiles(context, plan.file_stamp).deleted_on_failure():
-                written = write_postponed(plan, postponed, engine, NoProgress())
+                written = write_postponed(plan, postponed, self.engine, NoProgress())
             return self._committed(committer, plan, written.messages, identity)
 
         try:
@@ -218,7 +223,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         request, context = self.request, self.plan.context
         identity = identity_of(context, request.commit_user, request.commit_id, request.assume_new)
-        mark_written(context, self._commit(_given(messages), identity), log.warning)
+        mark_written(context, self.commit_written(_given(messages), identity), log.warning)
 
     @called_by_spark()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -240,7 +245,8 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         given = _given(messages)
         if given:
-            self._commit(given, CommitIdentity(self._user(given[0].query), batchId, assume_new=self.request.assume_new))
+            user = self._user(given[0].query)
+            self.commit_written(given, CommitIdentity(user, batchId, assume_new=self.request.assume_new))
 
     @called_by_spark()
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -284,9 +290,13 @@ def delete_unused(context: TableContext, batch: str, committed: Sequence[CommitM
             remove_temporary_directories(context, {path.rpartition("/")[0] for path in unused})
 
 
-def _stamp(batch: str, plan: WritePlan) -> str:
-    """The stamp of the files of one attempt: the digits of its batch, if it has one, and digits of its own."""
-    return batch + plan.file_stamp[: MAX_DIGITS - len(batch)]
+def _stamp(batch: str, made_by: str, plan: WritePlan) -> str:
+    """The stamp of the files of one attempt: the digits of its batch, if it has one, and digits of its own.
+
+    These are few, so that two attempts of some batch may have the same. Temporary files are deleted by their stamp, so files of
+    the commit, which are not to be deleted with them, differ in the digit `made_by`.
+    """
+    return f"{batch}{made_by}{plan.file_stamp}"[:MAX_DIGITS] if batch else plan.file_stamp
 
 
 def _given(messages: Iterable[WriterCommitMessage | None]) -> list[TaskMessage]:

@@ -19,6 +19,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.spark.data_source import PaimonDataSource
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.source_writing import BatchWriter, StreamWriter, batch_writer
+from paimon_cli.storage.injected import SystemRandom
 from tests.rivals import RivalStorage, beside
 from tests.tables import data_files, make_table, named_files
 
@@ -188,3 +189,26 @@ def test_a_refused_commit_leaves_no_files(table: Table) -> None:
     writer.abort([*messages])
     assert rows_of(table) == [*((n, "old", 0) for n in range(10)), (22, "ours", 9)]
     check_sound(table)
+
+
+class FewDigits(SystemRandom):
+    """UUIDs whose first 16 digits are always the same."""
+
+    def uuid(self) -> str:
+        return f"00000000-0000-4000-{super().uuid()[19:]}"
+
+
+@pytest.mark.parametrize("bucket", [1, -1])
+def test_attempts_of_a_batch_whose_random_digits_are_equal(tmp_path: Path, bucket: int) -> None:
+    """A stamp has room for few of them. No clean-up by stamp deletes what another attempt or the commit itself has written."""
+    made = make_table(tmp_path / "t", COLUMNS, ["id"], bucket=bucket)
+    table = Table.open(made.url)
+    for _ in range(2):
+        planned = writer_of(table)
+        plan = replace(planned.plan, context=replace(made, random=FewDigits()), file_stamp="0" * 16)
+        writer = StreamWriter(plan, planned.request)
+        message = writer.written(batch(range(3), "p", 1), "query", "ba7c4" * 2 + "00")
+        writer.commit([message], 0)
+        assert rows_of(table) == [(n, "p", 1) for n in range(3)]
+        check_sound(table)
+    assert len(table.snapshots()) == 1
