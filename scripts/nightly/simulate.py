@@ -28,7 +28,7 @@ from pathlib import Path
 from paimon_cli.lab.simulation.exploration import Result, explore, sample
 from paimon_cli.lab.simulation.run import Run, replay
 from scripts.nightly.pool import each
-from tests.simulation import append_scenarios, kind_scenarios, vector_scenarios
+from tests.simulation import append_scenarios, kind_scenarios, source_scenarios, vector_scenarios
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.quick_metadata import quick_metadata
 from tests.simulation.scenarios import ON_STORES, scenario
@@ -109,7 +109,7 @@ def tasks(schedules: int, vector_schedules: int, kind_schedules: int, store_sche
         yield Task("simulation: two actors, complete", name)
     for name in vector_scenarios.TWO_ACTORS:
         yield Task("vectors and changelogs: two actors, complete", name)
-    for name in (*append_scenarios.TWO_ACTORS, *kind_scenarios.TWO_ACTORS):
+    for name in (*append_scenarios.TWO_ACTORS, *kind_scenarios.TWO_ACTORS, *source_scenarios.TWO_ACTORS):
         yield Task("kinds of buckets: two actors, complete", name)
     for name in THREE_ACTORS:
         yield Task("simulation: three actors, complete without faults", name, faults=0)
@@ -127,7 +127,11 @@ def tasks(schedules: int, vector_schedules: int, kind_schedules: int, store_sche
         yield Task("simulation: random schedules", name, min(CHUNK, schedules - number), seed=seed + number)
     for measure, names, count in (
         ("vectors and changelogs", vector_scenarios.MANY_ACTORS, vector_schedules),
-        ("kinds of buckets", append_scenarios.MANY_ACTORS + kind_scenarios.MANY_ACTORS, kind_schedules),
+        (
+            "kinds of buckets",
+            append_scenarios.MANY_ACTORS + kind_scenarios.MANY_ACTORS + source_scenarios.MANY_ACTORS,
+            kind_schedules,
+        ),
         ("object stores", ON_STORES, store_schedules),
     ):
         for number in range(0, count, CHUNK):

@@ -27,7 +27,7 @@ FULL_BUCKETS = real_writer("first", rows(0, 0, 1, 2))
 """Two keys in one bucket, one in another."""
 
 
-def _made(name: str, options: Mapping[str, str], before: Job, *jobs: Job, **more: object) -> Scenario:
+def made(name: str, options: Mapping[str, str], before: Job, *jobs: Job, **more: object) -> Scenario:
     made = Scenario(name, jobs, options, faults=ALL_FAULTS, max_faults=1, real_files=True)
     return after(replace(made, **more), (before,))  # type: ignore[arg-type]
 
@@ -39,34 +39,34 @@ WAITER = real_writer("a", rows(0, 3, 6, 7, value="a"))
 
 @planned("postponed-writer-compactor")
 def _() -> Scenario:
-    return _made("postponed-writer-compactor", POSTPONED, WAITING, WAITER, real_compactor())
+    return made("postponed-writer-compactor", POSTPONED, WAITING, WAITER, real_compactor())
 
 
 @planned("postponed-compactors")
 def _() -> Scenario:
-    return _made("postponed-compactors", POSTPONED, WAITING, real_compactor(), real_compactor())
+    return made("postponed-compactors", POSTPONED, WAITING, real_compactor(), real_compactor())
 
 
 @planned("postponed-writers")
 def _() -> Scenario:
-    return _made("postponed-writers", POSTPONED, WAITING, WAITER, real_writer("b", rows(0, 8, 9, value="b")))
+    return made("postponed-writers", POSTPONED, WAITING, WAITER, real_writer("b", rows(0, 8, 9, value="b")))
 
 
 @planned("postponed-overwriter-compactor")
 def _() -> Scenario:
     overwriter = real_writer("o", rows(0, 7, 8, value="o"), overwrite=True)
-    return _made("postponed-overwriter-compactor", POSTPONED, WAITING, overwriter, real_compactor())
+    return made("postponed-overwriter-compactor", POSTPONED, WAITING, overwriter, real_compactor())
 
 
 @planned("postponed-restart")
 def _() -> Scenario:
     jobs = (real_writer("a", rows(0, 3, 6, value="a"), repeatable=True), real_compactor())
-    return _made("postponed-restart", POSTPONED, WAITING, *jobs, faults=CRASHES, max_restarts=1)
+    return made("postponed-restart", POSTPONED, WAITING, *jobs, faults=CRASHES, max_restarts=1)
 
 
 @planned("postponed-expiry")
 def _() -> Scenario:
-    return _made("postponed-expiry", POSTPONED, WAITING, real_compactor(), expirer(), faults=CRASHES, files_vanish=True)
+    return made("postponed-expiry", POSTPONED, WAITING, real_compactor(), expirer(), faults=CRASHES, files_vanish=True)
 
 
 @planned("counted-writers")
@@ -82,7 +82,7 @@ def _() -> Scenario:
     """A batch brings rows for buckets while a compaction distributes what waits there."""
     before = in_turn(real_writer("first", rows(0, 0, 1, 2, 3)), real_writer("second", rows(0, 2, 3, 4, value="s")))
     jobs = (real_writer("a", rows(0, 3, 6, 7, value="a")), real_compactor())
-    return _made("counted-writer-compactor", COUNTED, before, *jobs)
+    return made("counted-writer-compactor", COUNTED, before, *jobs)
 
 
 # dynamic buckets
@@ -92,13 +92,13 @@ def _() -> Scenario:
 def _() -> Scenario:
     """Each would put the new keys into a bucket of its own."""
     jobs = (real_writer("a", rows(0, 5, 6, value="same")), real_writer("b", rows(0, 6, 7, 8, value="same")))
-    return _made("dynamic-writers-of-a-new-key", DYNAMIC, FULL_BUCKETS, *jobs, tolerates=frozenset({"PV023"}))
+    return made("dynamic-writers-of-a-new-key", DYNAMIC, FULL_BUCKETS, *jobs, tolerates=frozenset({"PV023"}))
 
 
 @planned("dynamic-writer-compactor")
 def _() -> Scenario:
     before = in_turn(FULL_BUCKETS, real_writer("second", rows(0, 0, 2, value="s")))
-    return _made("dynamic-writer-compactor", DYNAMIC, before, real_writer("a", rows(0, 1, 5, 6, value="a")), real_compactor())
+    return made("dynamic-writer-compactor", DYNAMIC, before, real_writer("a", rows(0, 1, 5, 6, value="a")), real_compactor())
 
 
 @planned("dynamic-writer-overwriter")
@@ -106,7 +106,7 @@ def _() -> Scenario:
     """The index of the overwrite replaces the one by which the writer has chosen buckets."""
     overwriter = real_writer("o", rows(0, 2, 7, 8, value="o"), overwrite=True)
     jobs = (real_writer("a", rows(0, 1, 5, 6, value="a")), overwriter)
-    return _made("dynamic-writer-overwriter", DYNAMIC, FULL_BUCKETS, *jobs, tolerates=frozenset({"PV023"}))
+    return made("dynamic-writer-overwriter", DYNAMIC, FULL_BUCKETS, *jobs, tolerates=frozenset({"PV023"}))
 
 
 @planned("dynamic-restart")
@@ -116,20 +116,20 @@ def _() -> Scenario:
         real_writer("b", rows(0, 5, 6, value="same"), repeatable=True),
     )
     more: dict[str, object] = {"faults": CRASHES, "max_restarts": 1, "tolerates": frozenset({"PV023"})}
-    return _made("dynamic-restart", DYNAMIC, FULL_BUCKETS, *jobs, **more)
+    return made("dynamic-restart", DYNAMIC, FULL_BUCKETS, *jobs, **more)
 
 
 @planned("dynamic-expiry")
 def _() -> Scenario:
     jobs = (real_writer("a", rows(0, 1, 5, 6, value="a")), expirer())
-    return _made("dynamic-expiry", DYNAMIC, FULL_BUCKETS, *jobs, faults=CRASHES, files_vanish=True)
+    return made("dynamic-expiry", DYNAMIC, FULL_BUCKETS, *jobs, faults=CRASHES, files_vanish=True)
 
 
 # keys across partitions: the bucket that a job names is the partition
 
 
 def _crossing(name: str, *jobs: Job, before: Job, **more: object) -> Scenario:
-    return _made(name, CROSSING, before, *jobs, partitioned=True, tolerates=frozenset({"PV023"}), **more)
+    return made(name, CROSSING, before, *jobs, partitioned=True, tolerates=frozenset({"PV023"}), **more)
 
 
 @planned("cross-partition-writers-of-a-key")
@@ -159,7 +159,7 @@ def _() -> Scenario:
 @planned("postponed-many")
 def _() -> Scenario:
     jobs = (WAITER, real_writer("b", rows(0, 8, 9, value="b")), real_compactor(), real_compactor(), expirer(2))
-    return _made("postponed-many", POSTPONED, WAITING, *jobs, max_faults=2, files_vanish=True)
+    return made("postponed-many", POSTPONED, WAITING, *jobs, max_faults=2, files_vanish=True)
 
 
 @planned("dynamic-many")
@@ -171,7 +171,7 @@ def _() -> Scenario:
         expirer(2),
     )
     more: dict[str, object] = {"max_faults": 2, "files_vanish": True, "tolerates": frozenset({"PV023"})}
-    return _made("dynamic-many", DYNAMIC, FULL_BUCKETS, *jobs, **more)
+    return made("dynamic-many", DYNAMIC, FULL_BUCKETS, *jobs, **more)
 
 
 TWO_ACTORS = (

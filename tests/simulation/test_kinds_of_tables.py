@@ -10,12 +10,14 @@ from __future__ import annotations
 import pytest
 
 from paimon_cli.lab.simulation.exploration import explain, explore, sample
-from tests.simulation import append_scenarios, kind_scenarios, vector_scenarios
+from tests.simulation import append_scenarios, kind_scenarios, source_scenarios, vector_scenarios
 from tests.simulation.scenarios import scenario
 
-MANY_ACTORS = [name for kind in (vector_scenarios, append_scenarios, kind_scenarios) for name in kind.MANY_ACTORS]
+MANY_ACTORS = [
+    name for kind in (vector_scenarios, append_scenarios, kind_scenarios, source_scenarios) for name in kind.MANY_ACTORS
+]
 QUICK = [name for name in vector_scenarios.TWO_ACTORS if name != "vectors-inline-writers"]
-SLOW = ["vectors-inline-writers", *append_scenarios.TWO_ACTORS, *kind_scenarios.TWO_ACTORS]
+SLOW = ["vectors-inline-writers", *append_scenarios.TWO_ACTORS, *kind_scenarios.TWO_ACTORS, *source_scenarios.TWO_ACTORS]
 FEW = 20
 
 

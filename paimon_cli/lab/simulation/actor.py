@@ -183,12 +183,12 @@ class ActorClock:
 class ActorRandom:
     """UUIDs whose first digits are the actor, a counter and the life, so that file names in messages are readable.
 
-    The last digits repeat the counter, because files of one job share the first half of their UUID.
+    The last digits repeat the life and the counter, because files of one job share the first half of their UUID.
     """
 
     def __init__(self, number: int, life: int) -> None:
         self._number = number
-        self._middle = f"-{life:04x}-4000-8000-00000000"
+        self._middle = f"-{life:04x}-4000-8000-0000{life:04x}"
         self.count = 0
 
     def uuid(self) -> str:
