@@ -220,6 +220,17 @@ def buckets_have_a_good_size(examined: ExaminedTable) -> Iterator[Diagnosis]:
         yield Diagnosis("PD020", WARNING, "buckets", message, command)
 
 
+def bucket_counts_agree(examined: ExaminedTable) -> Iterator[Diagnosis]:
+    """PD024: partitions with another bucket count than the option, which writers refuse."""
+    option = examined.context.options.bucket
+    others = {bucket.partition for bucket in examined.buckets if bucket.total_buckets != option}
+    if option > 0 and others:
+        total = len({bucket.partition for bucket in examined.buckets})
+        message = f"another bucket count than bucket={option} in {len(others)} of {counted(total, 'partition')}"
+        command = f"paimon-cli rescale {examined.argument} --buckets {option}"
+        yield Diagnosis("PD024", ERROR, "buckets", f"{message}; writers refuse {'it' if len(others) == 1 else 'them'}", command)
+
+
 def no_row_waits(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD023: postponed rows, which plain reads do not show until a compaction."""
     waiting = [file for bucket in examined.postponed for file in bucket.files]
@@ -262,6 +273,7 @@ RULES: tuple[Callable[[ExaminedTable], Iterator[Diagnosis]], ...] = (
     only_one_compacts,
     files_are_not_small,
     buckets_have_a_good_size,
+    bucket_counts_agree,
     no_row_waits,
     snapshots_are_few,
     consumers_are_alive,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import StorageUnavailable
+from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect import doctor_rules
 from paimon_cli.inspect.doctor_rules import Diagnosis, ExaminedTable, findings_of
@@ -161,6 +161,26 @@ def test_buckets_that_are_too_big(run: Run, tmp_path: Path, monkeypatch: pytest.
     rewritten = TableContext.open(context.url)
     assert rewritten.options.bucket == 2 * context.options.bucket and tables.rows(rewritten) == before
     run("verify", context.url, "--level", "full")
+
+
+def test_a_bucket_count_that_writers_refuse(run: Run, tmp_path: Path) -> None:
+    """As after `alter TABLE set bucket=3`, a rescale of single partitions, or a rollback past a rescale."""
+    context = reopened(made(tmp_path, 2), bucket="3")
+    rows = tables.rows(context)
+    with pytest.raises(UsageError, match="was written with 1 bucket"):
+        tables.write(context, [{"k": 9, "v": "x"}], compaction="none")
+    found = findings(context)["PD024"]
+    assert (found.severity, found.message) == (
+        "error",
+        "another bucket count than bucket=3 in 1 of 1 partition; writers refuse it",
+    )
+    assert "PD024" in run("health", context.url, code=4).out
+    run(*found.command.replace(" T ", f" {context.url} ").split()[1:], "-y", "--engine", "local")
+    mended = TableContext.open(context.url)
+    assert "PD024" not in findings(mended) and tables.rows(mended) == rows
+    tables.write(mended, [{"k": 9, "v": "x"}], compaction="none")
+    for bucket in ("-1", "-2"):
+        assert "PD024" not in findings(reopened(made(tmp_path / bucket), bucket=bucket))
 
 
 @pytest.mark.parametrize(
