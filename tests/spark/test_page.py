@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from paimon_cli import Table
+from paimon_cli.spark.source_options import OPTIONS_OF_SPARK, SCAN_OPTIONS, STREAM_OPTIONS, TABLE_OPTIONS, WRITE_OPTIONS
 from tests.tables import make_table
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
@@ -58,3 +59,11 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path) -> N
     assert names["most"] == 100
     assert names["in_stock"] == [(990 * 10 + 8 * 9 + 6 + 100,)]
     assert dict(zip(names["few"]["id"], names["few"]["item"], strict=True))[1] == "tea"
+
+
+def test_the_page_names_all_options_of_the_data_source() -> None:
+    table = PAGE[PAGE.index("| options | taken by |") : PAGE.index("In SQL, a temporary view")]
+    names = {name.lower() for name in re.findall(r"`(\w+)`", table)}
+    known = {*TABLE_OPTIONS, *SCAN_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS, *OPTIONS_OF_SPARK}
+    assert known <= names
+    assert names - known <= {"load", "save", "start", "fail", "skip", "metastore", "uri"}
