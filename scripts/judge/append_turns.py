@@ -18,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from scripts.judge.data_source import DataSource
 from scripts.judge.peers import PaimonCli, SparkSql
 
 VECTORS = {"deletion-vectors.enabled": "true"}
@@ -92,6 +93,8 @@ class AppendTurns:
         if self._draw_side(f"inserts {len(rows)} rows"):
             values = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
             self.java.sql(f"INSERT INTO paimon.d.{self.name} VALUES {values}")
+        elif isinstance(self.ours, DataSource):
+            self.ours.insert(self.path, [dict(zip(COLUMNS, row, strict=True)) for row in rows], "append")
         else:
             lines = "".join(json.dumps(dict(zip(COLUMNS, row, strict=True))) + "\n" for row in rows)
             self.ours.run("write", self.path, "-", "--format", "json", *self.ours.engine, stdin=lines)
@@ -177,10 +180,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="only shapes whose name contains this")
+    parser.add_argument("--data-source", action="store_true", help='insert our rows by Spark\'s format("paimon")')
     arguments = parser.parse_args()
     shapes = [shape for shape in SHAPES if arguments.only in shape]
     begun, compared, differences = time.monotonic(), 0, 0
-    ours = PaimonCli("local")
+    ours = (DataSource if arguments.data_source else PaimonCli)("local")
     with tempfile.TemporaryDirectory(prefix="append-turns-") as folder:
         java = SparkSql(arguments.python, sorted(arguments.jars.glob("*.jar")), Path(folder))
         java.sql("CREATE DATABASE IF NOT EXISTS paimon.d")
@@ -196,6 +200,8 @@ def main() -> int:
                 differences += 1
                 print(f"table {arguments.seed}-{shape}-{number}: {difference}", file=sys.stderr, flush=True)
         java.close()
+    if isinstance(ours, DataSource):
+        ours.close()
     line = {"measure": "append turns", "tables": arguments.tables, "rounds": arguments.rounds, "compared": compared}
     print(json.dumps({**line, "differences": differences, "seed": arguments.seed, "seconds": round(time.monotonic() - begun, 1)}))
     return int(bool(differences))

@@ -3,9 +3,12 @@
     python -m scripts.judge.turns --jars FOLDER --rounds 10 --tables 40 --seed 7
     python -m scripts.judge.turns --jars FOLDER --table 7-vectors-3 --keep FOLDER
     python -m scripts.judge.turns --jars FOLDER --only postponed --spark-python PYTHON --spark-jars PAIMON_SPARK PAIMON_BUNDLE
+    python -m scripts.judge.turns --jars FOLDER --only dynamic --data-source
 
 A round is one write that compacts, or several writes that do not and then a compaction, each by one of the two. Then both read
-the table and the changelog of the round. Prints a JSON line; a difference is printed with the name of its table, and ends it.
+the table and the changelog of the round. With `--data-source` our writes go through Spark, and the last one is an overwrite. With
+`--spark-jars` Paimon's Spark SQL reads the table in the end. Prints a JSON line; a difference is printed with the name of its
+table, and ends it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from scripts.judge.data_source import DataSource
 from scripts.judge.oracle import COLUMNS, CROSSING, GENTLE, LONGER, NO_WAIT, NULLABLE, POSTPONED, SHAPES, VALUES, Key, Oracle
 from scripts.judge.peers import JavaPaimon, PaimonCli, Row, SparkSql
 
@@ -183,7 +187,31 @@ class Turns:
         self.check_rows()
         if lasting:
             self._check_changelogs()
+        if isinstance(self.ours, DataSource) and (not self.oracle.crosses or self.oracle.has_deletes):
+            self._overwrite(self.ours)
+        if self.spark is not None:
+            self._check_in_spark(self.spark)
         self._verify()
+
+    def _overwrite(self, ours: DataSource) -> None:
+        """Replace the partitions of some rows by them, and compact what waits."""
+        rows = [self._row(0) for _ in range(20)]
+        self.history.append(f"ours overwrites with {len(rows)} rows")
+        ours.insert(self.table, rows, "overwrite")
+        replaced = {row.get("p") for row in rows}
+        kept = [row for row in self.oracle.committed.values() if "p" in row and row["p"] not in replaced]
+        self.oracle = Oracle(self.options, self.oracle.keys, self.oracle.crosses)
+        self.oracle.write([*kept, *rows])
+        ours.compact(self.table, full=True)
+        self.oracle.compact()
+        self.check_rows()
+
+    def _check_in_spark(self, spark: SparkSql) -> None:
+        name = f"paimon.{self.table.parent.stem}.`{self.table.name}`"
+        spark.sql(f"REFRESH TABLE {name}")
+        rows = spark.sql(f"SELECT {', '.join(self.columns)} FROM {name}")
+        found = [{"_kind": "+I", **dict(zip(self.columns, row, strict=True))} for row in rows]
+        self._same("rows of Spark SQL", found, self.oracle.rows(java=True), rows=True)
 
     def _verify(self) -> None:
         """Expect no finding except vectors without a file, which full compactions of Java 1.4 may leave; ours may not."""
@@ -238,13 +266,14 @@ def main() -> int:
     parser.add_argument("--spark-jars", type=Path, nargs="*", default=[], help="paimon-spark and paimon-bundle")
     parser.add_argument("--table", help="the seed of a table that differed")
     parser.add_argument("--keep", type=Path, help="create the tables in this folder and keep them")
+    parser.add_argument("--data-source", action="store_true", help='write our rows by Spark\'s format("paimon")')
     arguments = parser.parse_args()
     shapes = [shape for shape in SHAPES if arguments.only in shape]
     if not arguments.spark_jars:
         shapes = [shape for shape in shapes if not POSTPONED.items() <= SHAPES[shape].items()]
     seeds = [f"{arguments.seed}-{shapes[number % len(shapes)]}-{number}" for number in range(arguments.tables)]
     begun, compared, differences = time.monotonic(), 0, 0
-    java, ours = JavaPaimon(arguments.jars), PaimonCli(arguments.engine)
+    java, ours = JavaPaimon(arguments.jars), (DataSource if arguments.data_source else PaimonCli)(arguments.engine)
     with tempfile.TemporaryDirectory(prefix="turns-") as scratch:
         folder = arguments.keep or Path(scratch)
         spark = SparkSql(arguments.spark_python, arguments.spark_jars, folder) if arguments.spark_jars else None
@@ -261,6 +290,8 @@ def main() -> int:
         if spark is not None:
             spark.close()
     java.close()
+    if isinstance(ours, DataSource):
+        ours.close()
     line = {"measure": "turns", "tables": 1 if arguments.table else len(seeds), "rounds": arguments.rounds, "compared": compared}
     print(json.dumps({**line, "differences": differences, "seed": arguments.seed, "seconds": round(time.monotonic() - begun, 1)}))
     return int(bool(differences))
