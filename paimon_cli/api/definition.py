@@ -174,7 +174,7 @@ def _text(path: str) -> str:
     except FileNotFoundError as error:
         raise NotFound(f"no file {path}") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}", str(error)) from error
+        raise UsageError(f"cannot read {path}", getattr(error, "strerror", None) or str(error)) from error
 
 
 @checks_arguments

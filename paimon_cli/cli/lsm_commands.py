@@ -16,7 +16,7 @@ from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, split_buckets, split_pairs, split_partitions
 from paimon_cli.cli.results import TIME, counted, human_size, printable, say
 from paimon_cli.cli.terminal import paged
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 
 if TYPE_CHECKING:
@@ -239,8 +239,10 @@ def simulate(
 def _document(file: Path) -> dict[str, Any]:
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise NotFound(f"no file {file}") from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read the workload {file}", str(error)) from error
+        raise UsageError(f"cannot read the workload {file}", getattr(error, "strerror", None) or str(error)) from error
     if not isinstance(document, dict):
         raise UsageError(f"{file} is not a workload", "it must be a JSON object")
     return document

@@ -90,10 +90,12 @@ def _files_of(source: str, format: str | None, options: Mapping[str, str] | None
     files: list[SourceFile] = []
     for entry in sorted(entries, key=lambda e: e.path):
         inside = _files_inside(storage, entry, format) if entry.is_directory else [entry]
-        try:
-            files += [_source_file(storage, file, format) for file in inside]
-        except FileNotFoundError:
-            raise NotFound(f"no input at {source}", "there is no such file or directory") from None
+        for file in inside:
+            try:
+                files.append(_source_file(storage, file, format))
+            except FileNotFoundError:
+                missing = source if entry is named and not entry.is_directory else file.path
+                raise NotFound(f"no input at {missing}", "there is no such file or directory") from None
     return files
 
 

@@ -47,7 +47,10 @@ def test_what_cannot_be_simulated(run: Run, tmp_path: Path) -> None:
         file.write_text(content)
         run("simulate", "--workload", file, code=2)
     run("simulate", code=2)
-    run("simulate", "--workload", tmp_path / "none.json", code=2)
+    assert f"no file {tmp_path}/none.json" in run("simulate", "--workload", tmp_path / "none.json", code=3).err
+    for command in (["simulate", "--workload"], ["create", tmp_path / "t", "--ddl"], ["create", tmp_path / "t", "--schema"]):
+        said = run(*command, tmp_path, code=2).err
+        assert "Is a directory" in said and "Errno" not in said
     run("simulate", "--commits", 5, "--set", "num-sorted-run.compaction-trigger=many", code=2)
     assert "did you mean" in run("simulate", "--commits", 5, "--set", "num-sorted-run.compaction-triger=2", code=2).err
     run("simulate", tmp_path / "none", code=3)

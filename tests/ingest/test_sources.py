@@ -194,3 +194,11 @@ def test_finding_a_file_asks_the_store_for_its_size_and_not_also_whether_it_exis
     assert calls == ["list_directory", "file_size", "open_input"]
     with pytest.raises(NotFound, match="no input at"):
         plan_sources([str(tmp_path / "absent.csv")], None)
+
+
+def test_a_file_that_vanishes_from_a_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("k\n1\n")
+    (tmp_path / "b.csv").symlink_to(tmp_path / "gone.csv")
+    for source in (str(tmp_path), f"{tmp_path}/*.csv"):
+        with pytest.raises(NotFound, match=f"no input at {tmp_path}/b.csv"):
+            plan_sources([source], None)
