@@ -282,18 +282,18 @@ def check_positive(**numbers: int | None) -> None:
 def _from_pandas(frame: Any, schema: TableSchema) -> pa.Table:
     """The DataFrame as an Arrow table.
 
-    Columns with maps, which Arrow would infer as lists or structs, have the table's type. Columns without values have no type:
-    pandas makes them floats.
+    Columns of Python objects with maps, which Arrow would infer as lists or structs, have the table's type. Columns without
+    values have no type: pandas makes them floats.
     """
     import pyarrow as pa
 
     from paimon_cli.datatypes.arrow_types import arrow_type
 
     types = {field.name: arrow_type(field.type) for field in schema.fields if field.name in frame.columns}
-    maps = {name: column for name, column in types.items() if "map<" in str(column)}
+    maps = {name: column for name, column in types.items() if "map<" in str(column) and str(frame.dtypes[name]) == "object"}
     table = pa.Table.from_pandas(frame.drop(columns=list(maps)), preserve_index=False)
     for name, column in maps.items():
-        table = table.append_column(name, pa.array(frame[name].astype(object), column, from_pandas=True))
+        table = table.append_column(name, pa.array(frame[name], column, from_pandas=True))
     for index, values in enumerate(table.columns):
         if values.null_count == len(values):
             table = table.set_column(index, table.field(index).name, pa.nulls(len(values)))

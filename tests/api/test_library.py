@@ -201,6 +201,18 @@ def test_what_pandas_shows_can_be_written_again(tmp_path: Path) -> None:
     assert table.scan("m", "id = 2").to_arrow().to_pylist() == [{"m": [("k", 7)]}]
 
 
+def test_nan_in_the_maps_of_a_pandas_frame_with_arrow_types_is_kept(tmp_path: Path) -> None:
+    """Python objects in pandas have NaN for missing values; Arrow types have nulls for them."""
+    columns = ["id BIGINT NOT NULL", "m MAP<STRING, DOUBLE>", "l ARRAY<ROW<m MAP<STRING, DOUBLE>>>"]
+    table = Table.create(str(tmp_path / "t"), columns=columns, primary_key="id", bucket=1)
+    entries = [("nan", float("nan")), ("null", None), ("one", 1.0)]
+    table.write(pa.Table.from_pylist([{"id": 1, "m": entries, "l": [{"m": entries}]}], table.scan().schema))
+    written = table.scan().to_arrow()
+    table.write(table.scan().to_pandas(types_mapper=pd.ArrowDtype))
+    assert str(table.scan().to_arrow().to_pylist()) == str(written.to_pylist())
+    assert table.scan().to_arrow()["m"].chunk(0).items.null_count == 1
+
+
 @pytest.mark.parametrize("frame", [pd.DataFrame({"id": [1, 2], "s": ["a", 5]}), pd.DataFrame([[1, 2]], columns=["id", "id"])])
 def test_frames_without_an_arrow_form_are_bad_input(tmp_path: Path, frame: pd.DataFrame) -> None:
     table = Table.create(str(tmp_path / "t"), columns=["id BIGINT NOT NULL", "s STRING"], primary_key="id", bucket=1)
