@@ -17,12 +17,14 @@ from paimon_cli.bucket.data_file_reader import file_format
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.superseded_rows import merge_chooses_rows, superseded_rows
 from paimon_cli.casts.column_cast import same_type
-from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType, RowType
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import Split
 from paimon_cli.spark.spark_types import spark_condition
+from paimon_cli.sql.expressions import ColumnBounds
 from paimon_cli.storage.whole_file import ScratchStorage
 
 PLAIN_SCHEMES = ("hdfs://", "webhdfs://")
@@ -44,14 +46,15 @@ class NativeFile:
     """A data file for Spark's Parquet reader.
 
     `old_names`: for each column to read, its name in the file, None if the file does not have it. `has_retractions`: whether it
-    may contain rows that are deletes, which must be filtered out. `size`: in bytes. `hidden`: the rows to leave out, as 64-bit
-    words with one bit for each row; None if there are none.
+    may contain rows that are deletes, which must be filtered out. `may_hold_nan`: whether a column that a condition can name may
+    hold NaN. `size`: in bytes. `hidden`: the rows to leave out, as 64-bit words with one bit for each row; None: there are none.
     """
 
     path: str
     size: int
     old_names: tuple[str | None, ...]
     has_retractions: bool
+    may_hold_nan: bool
     rows: int
     hidden: np.ndarray | None = field(default=None, repr=False, compare=False)
 
@@ -86,6 +89,9 @@ class _NativeSplits:
         self._scan = scan
         self._context = scan.context
         self._fields = tuple(scan.context.schema.field(name) for name in read_columns(scan))
+        self._floats = tuple(column.name for column in self._fields if column.type.root in FLOATING_ROOTS)
+        self._has_nested_floats = any(_has_floats(column.type) for column in self._fields if isinstance(column.type, RowType))
+        self._bounds = TableBounds(scan.context)
         self._object_stores = object_stores
         self._merges_keys = _is_worth_a_merge_of_keys(scan)
         self._names: dict[int, tuple[str | None, ...] | None] = {}
@@ -129,7 +135,15 @@ class _NativeSplits:
         path = self._spark_path(self._context.data_file_path(split.bucket.partition, split.bucket.bucket, file))
         if path is None:
             return None
-        return NativeFile(path, file.file_size, names, _may_hold_retractions(self._context, file), file.row_count)
+        retractions, with_nan = _may_hold_retractions(self._context, file), self._may_hold_nan(split, file)
+        return NativeFile(path, file.file_size, names, retractions, with_nan, file.row_count)
+
+    def _may_hold_nan(self, split: Split, file: DataFileMeta) -> bool:
+        """Whether a value may be NaN: a column with NaN has no bounds in the manifest, and those of nested fields are unknown."""
+        if self._has_nested_floats or not self._floats:
+            return self._has_nested_floats
+        bounds_of = self._bounds.of_file(split.bucket.partition, split.bucket.bucket, file)
+        return not all(_excludes_nan(bounds_of(name)) for name in self._floats)
 
     def _spark_path(self, path: str) -> str | None:
         if GLOB_CHARACTERS & set(path):
@@ -171,6 +185,15 @@ def _hiding(file: NativeFile, hidden: np.ndarray | None, with_retractions: bool)
     bits = np.zeros(-(-file.rows // 64) * 64, bool)
     bits[: file.rows] = hidden
     return replace(file, has_retractions=retractions, hidden=np.packbits(bits, bitorder="little").view(np.int64))
+
+
+def _has_floats(t: DataType) -> bool:
+    """Whether a condition of Spark can be pushed to a floating-point field: one of a row, which may be in other rows."""
+    return any(_has_floats(f.type) for f in t.fields) if isinstance(t, RowType) else t.root in FLOATING_ROOTS
+
+
+def _excludes_nan(bounds: ColumnBounds | None) -> bool:
+    return bounds is not None and (bounds.low is not None or bounds.only_nulls)
 
 
 def _matched(fields: Sequence[DataField], old: Mapping[int, DataField]) -> tuple[str | None, ...] | None:

@@ -55,6 +55,10 @@ AS_WRITTEN = {
     "ignoreCorruptFiles": "false",
 }
 """Options that keep settings of the session from changing dates before 1582 or leaving out files."""
+WITHOUT_BOUNDS = {"parquet.filter.stats.enabled": "false", "parquet.filter.columnindex.enabled": "false"}
+"""Options with which Spark's reader skips no row group by bounds. In files that Arrow wrote these ignore NaN, which in Spark is
+the greatest number: `x > 5` would lose it.
+"""
 V1_SOURCES = "spark.sql.sources.useV1SourceList"
 OTHER_FILE = "a data file has another size, or more rows, than its manifest says; read it with native=False"
 
@@ -134,7 +138,7 @@ def _has_positions(spark: SparkSession) -> bool:
 
 
 def _native_frame(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) -> DataFrame:
-    """The files read by Spark's Parquet reader: files that differ in column names, retractions or bitmaps take separate scans.
+    """The files read by Spark's Parquet reader: files that differ in `traits` take separate scans.
 
     Files with bitmaps are identified by their size, which takes Spark a fraction of the time that names would take; so those of
     equal size take separate scans, too.
@@ -142,7 +146,7 @@ def _native_frame(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile
     groups: dict[tuple[Any, ...], list[NativeFile]] = defaultdict(list)
     twins: Counter[tuple[Any, ...]] = Counter()
     for file in files:
-        traits = (file.old_names, file.has_retractions, file.hidden is not None)
+        traits = (file.old_names, file.has_retractions, file.may_hold_nan, file.hidden is not None)
         groups[traits, twins[traits, file.size]].append(file)
         twins[traits, file.size] += file.hidden is not None
     parts = [_parquet(spark, scan, group) for group in groups.values()]
@@ -166,7 +170,8 @@ def _parquet(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) ->
     schema = nullable_schema(stored)
     if files[0].has_retractions:
         schema = schema.add(VALUE_KIND, T.ByteType())
-    rows = spark.read.schema(schema).options(**AS_WRITTEN).parquet(*(file.path for file in files))
+    options = AS_WRITTEN | (WITHOUT_BOUNDS if files[0].may_hold_nan else {})
+    rows = spark.read.schema(schema).options(**options).parquet(*(file.path for file in files))
     if files[0].has_retractions:
         rows = rows.where(f"{VALUE_KIND} IN ({INSERT}, {UPDATE_AFTER})")
     if files[0].hidden is not None:

@@ -168,6 +168,25 @@ def test_settings_of_the_session_change_no_row(session: SparkSession, tmp_path: 
         session.conf.unset(key)
 
 
+@pytest.mark.parametrize("keys", [[], ["id"]])
+@pytest.mark.parametrize("nested", [False, True])
+def test_nan_is_the_greatest_number_in_conditions_of_spark(
+    session: SparkSession, tmp_path: Path, keys: list[str], nested: bool
+) -> None:
+    """Arrow's bounds of row groups and pages ignore NaN, so that Spark's reader would skip what `x > 6` selects."""
+    columns = {"id": "BIGINT NOT NULL", "x": "ROW<y ROW<z FLOAT>>" if nested else "DOUBLE"}
+    table = Table.open(make_table(tmp_path / "t", columns, keys, bucket=1 if keys else -1).url)
+    for numbers in ([0.5, float("nan"), 5.0], [1.5, None, 7.0]):
+        first = 3 * len(table.snapshot_ids())
+        values = [{"y": {"z": number}} for number in numbers] if nested else numbers
+        table.write(pa.table({"id": range(first, first + 3), "x": pa.array(values, table.scan("x").schema.field("x").type)}))
+    assert [file.may_hold_nan for file in native_files(table)] == [True, nested]
+    assert not any(file.may_hold_nan for file in native_files(table, ["id"]))
+    rows, x = spark.read(session, table.url), "x.y.z" if nested else "x"
+    for condition, found in {f"{x} > 6": [1, 5], f"{x} = double('NaN')": [1], f"{x} < 1": [0]}.items():
+        assert [row.id for row in rows.where(condition).select("id").sort("id").collect()] == found
+
+
 @pytest.mark.parametrize("key", ["spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"])
 def test_a_lost_file_is_an_error_even_if_the_session_ignores_such_files(session: SparkSession, tmp_path: Path, key: str) -> None:
     table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "n": "INT"}, ["id"]).url)
