@@ -7,7 +7,7 @@ either waiting or in its bucket. Files that other jobs postpone in the meantime 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,15 +71,18 @@ class WaitingRows:
             tally.rows += batch.num_rows
 
 
-def waiting_splits(waiting: Mapping[bytes, Sequence[DataFileMeta]]) -> tuple[WaitingFile, ...]:
-    """The files of each partition in replay order, with ascending arrival numbers."""
+def waiting_splits(files: Iterable[tuple[bytes, DataFileMeta]]) -> tuple[WaitingFile, ...]:
+    """Files, each with its partition, in the order of their replay; the splits have ascending arrival numbers."""
     splits: list[WaitingFile] = []
     arrival = 0
-    for partition, files in waiting.items():
-        for file in files:
-            splits.append(WaitingFile(partition, file, arrival))
-            arrival += file.row_count
+    for partition, file in files:
+        splits.append(WaitingFile(partition, file, arrival))
+        arrival += file.row_count
     return tuple(splits)
+
+
+def _files_of(waiting: Mapping[bytes, BucketFiles]) -> Iterator[tuple[bytes, DataFileMeta]]:
+    return ((partition, file) for partition, bucket in waiting.items() for file in bucket.files)
 
 
 def distribute(
@@ -94,7 +97,7 @@ def distribute(
     waiting = waiting_files(state)
     sizes = {partition: Waiting.of(bucket.files) for partition, bucket in waiting.items()}
     counts = assigned_counts(context.options, partition_counts(context, state), sizes)
-    splits = waiting_splits({partition: bucket.files for partition, bucket in waiting.items()})
+    splits = waiting_splits(_files_of(waiting))
     engine.prepare(Work.of(split.file for split in splits), progress)
     plan = WritePlan(
         context=context,
@@ -150,16 +153,17 @@ def write_counted(plan: WritePlan, engine: Engine, progress: Progress, tallies: 
 
 def write_postponed(plan: WritePlan, postponed: Sequence[CommitMessage], engine: Engine, progress: Progress) -> Written:
     """Write the rows of temporary postponed files to their buckets. The order of messages and files is the order of arrival."""
-    waiting: dict[bytes, list[DataFileMeta]] = {}
-    for message in postponed:
-        waiting.setdefault(message.partition, []).extend(message.new_files)
+    splits = waiting_splits((message.partition, file) for message in postponed for file in message.new_files)
     buckets, known = plan.buckets, plan.buckets.known
     if known is not None:
+        waiting: dict[bytes, list[DataFileMeta]] = {}
+        for split in splits:
+            waiting.setdefault(split.partition, []).append(split.file)
         of = plan.context.options
         counts = {p: known.get(p) or batch_bucket_count(of, Waiting.of(files)) for p, files in waiting.items()}
         buckets = TargetBuckets(max(counts.values(), default=1), assigned=counts)
     rows = WaitingRows(plan.context)
-    return write_files(replace(plan, incoming=rows, splits=waiting_splits(waiting), buckets=buckets), engine, progress)
+    return write_files(replace(plan, incoming=rows, splits=splits, buckets=buckets), engine, progress)
 
 
 def plan_with_waiting_rows(
@@ -180,7 +184,7 @@ def plan_with_waiting_rows(
     plan = WritePlan(
         context=ours,
         incoming=WaitingRows(context),
-        splits=waiting_splits({partition: bucket.files for partition, bucket in waiting.items()}),
+        splits=waiting_splits(_files_of(waiting)),
         buckets=TargetBuckets(max(counts.values(), default=1), assigned=counts),
         first_sequences=committed_state(state).next_sequences,
         replaces_rows=True,

@@ -149,6 +149,21 @@ class PostponingRouter(UnawareRouter):
         return np.full(batch.num_rows, POSTPONE_BUCKET, np.int32)
 
 
+class TogetherRouter(PostponingRouter):
+    """Routes all rows to the partition of the first one: if a key may move between partitions, the order of all rows counts."""
+
+    routes_in_any_order = False
+
+    def __init__(self, schema: TableSchema) -> None:
+        super().__init__(schema)
+        self._first: pa.Array | None = None
+
+    def _partitions(self, batch: pa.RecordBatch) -> tuple[np.ndarray, pa.Array]:
+        if self._first is None and batch.num_rows:
+            self._first = super()._partitions(batch.slice(0, 1))[1]
+        return np.zeros(batch.num_rows, np.int32), self._first
+
+
 class AssignerRouter(UnawareRouter):
     """Routes to the assigners of buckets: by partition and key. The number of the assigner takes the place of the bucket."""
 

@@ -35,6 +35,7 @@ from paimon_cli.write.routers import (
     PartitionCountRouter,
     PostponingRouter,
     Router,
+    TogetherRouter,
     UnawareRouter,
 )
 
@@ -236,7 +237,8 @@ class WritePlan:
             done = self.assignment.is_done
             return AssignedRouter(self.context.schema) if done else self.assignment.router(self.context, self.file_stamp)
         if self.postpones:
-            return PostponingRouter(self.context.schema)
+            moves_keys = self.context.mode.bucket_mode is BucketMode.CROSS_PARTITION
+            return (TogetherRouter if moves_keys else PostponingRouter)(self.context.schema)
         if self.context.mode.bucket_mode is BucketMode.UNAWARE:
             return UnawareRouter(self.context.schema)
         if self.buckets.assigned is not None:

@@ -247,6 +247,18 @@ def test_buckets_that_one_task_must_write(session: SparkSession, tmp_path: Path,
     assert table.verify(level="full").errors == 0
 
 
+def test_a_key_ends_in_the_partition_of_its_last_row(session: SparkSession, tmp_path: Path) -> None:
+    """Both keys move between partitions within a task and from one task to the next."""
+    columns = {"id": "BIGINT NOT NULL", "name": "STRING NOT NULL", "qty": "INT"}
+    table = Table.open(make_table(tmp_path / "t", columns, ["id"], ["name"], -1).url)
+    for names, last in (("a b b a c a b a", {0: ("b", 6), 1: ("a", 7)}), ("c c c c b a a b", {0: ("a", 6), 1: ("b", 7)})):
+        found = f"element_at(split('{names}', ' '), int(id) + 1) AS name"
+        rows = session.range(8, numPartitions=2).selectExpr("id % 2 AS id", found, "int(id) AS qty")
+        rows.write.format("paimon").mode("append").save(table.url)
+        assert {row["id"]: (row["name"], row["qty"]) for row in table.scan().to_arrow().to_pylist()} == last
+        assert table.verify(level="full").errors == 0
+
+
 def test_rows_of_a_stream_wait_where_buckets_are_postponed(session: SparkSession, tmp_path: Path) -> None:
     table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"], bucket=-2).url)
     (tmp_path / "in").mkdir()
