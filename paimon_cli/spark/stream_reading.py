@@ -1,4 +1,4 @@
-"""`spark.readStream.format("paimon")`: the snapshots of a table as a stream, whose offsets are snapshot ids.
+"""`spark.readStream.format("paimon")`: the snapshots of a table as a stream, whose offsets are snapshot ids and their times.
 
 A stream starts with all rows of the table, unless the option `start` says otherwise, and continues with the changes of each
 snapshot: the rows of its changelog files, or, in a table without changelog, the rows that the commit added. Deletes and old
@@ -26,7 +26,7 @@ from paimon_cli.spark.reading import check_types, read_partition, split_partitio
 from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceOptions
 
 FULL, LATEST = "full", "latest"
-SNAPSHOT = "snapshot"
+SNAPSHOT, COMMITTED = "snapshot", "committed"
 NOTHING_READ = -1
 """The offset before the first batch, which contains all rows of the table."""
 NOT_OF_STREAMS = (*(name for name in SCAN_OPTIONS if name not in ("where", "columns", "row_kind")), *WRITE_OPTIONS)
@@ -34,8 +34,10 @@ ADDED = pa.array(["+I", "+U"])
 
 
 class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are `{"snapshot": N}`: everything up to snapshot N has been read.
+    """Offsets are `{"snapshot": N, "committed": T}`: everything up to snapshot N has been read, which was committed at T.
 
+    By T (milliseconds since the epoch) a restarted query recognises the snapshot: ids are used again after a rollback. T is
+    missing if snapshot N did not exist when the stream began.
     `start`: `full` (default), `latest`, the id of the first snapshot to read, or a time, after which all snapshots are read.
     If the first ones have expired, the stream starts at the oldest that is left, as in Java.
     `consumer`: a name under which the table stores the progress, and which keeps unread snapshots from expiring; if it has
@@ -48,6 +50,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._last: int | None = None
         self._recorded: int | None = None
+        self._recognised: int | None = None
 
     @property
     def _options(self) -> SourceOptions:
@@ -60,7 +63,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, int]:
         table = self._options.table()
         known = next((consumer for consumer in table.consumers if consumer.name == self._options.get("consumer")), None)
-        return {SNAPSHOT: self._start(table) if known is None else known.next_snapshot - 1}
+        return _offset(table, self._start(table) if known is None else known.next_snapshot - 1)
 
     def _start(self, table: Table) -> int:
         start = self._options.get("start") or FULL
@@ -98,18 +101,32 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         table = self._options.table()
         last = _latest(table) if self._last is None else self._last
         begin = start[SNAPSHOT]
+        self._check_history(table, start, last)
         self._record(table, begin)
-        if begin > last and begin > _latest(table):
-            raise NotFound(
-                f"no snapshot {begin} of {table.name}, up to which the stream has read",
-                f"the latest is {_latest(table)}: the table was rolled back, or dropped and created again",
-                "start the stream with a new checkpoint, and a new consumer if it has one",
-            )
         if last <= max(begin, 0):
             return start
         if begin == NOTHING_READ or not isinstance(limit, ReadMaxRows):
-            return {SNAPSHOT: last}
-        return {SNAPSHOT: _within(table, begin, last, limit.max_rows)}
+            return _offset(table, last)
+        return _offset(table, _within(table, begin, last, limit.max_rows))
+
+    def _check_history(self, table: Table, start: dict[str, int], last: int) -> None:
+        """Raise `NotFound` if the snapshot up to which the stream has read does not exist, or is another one with its id.
+
+        Nothing is known about a snapshot that has expired. Each one is looked up once.
+        """
+        begin, committed = start[SNAPSHOT], start.get(COMMITTED)
+        if begin > last and begin > _latest(table):
+            why = f"the latest is {_latest(table)}"
+        elif committed is None or begin == self._recognised or _offset(table, begin).get(COMMITTED, committed) == committed:
+            self._recognised = begin
+            return
+        else:
+            why = "another commit has its id"
+        raise NotFound(
+            f"no snapshot {begin} of {table.name}, up to which the stream has read",
+            f"{why}: the table was rolled back, or dropped and created again",
+            "start the stream with a new checkpoint, and a new consumer if it has one",
+        )
 
     @called_by_spark()
     def reportLatestOffset(self) -> dict[str, int]:
@@ -152,6 +169,11 @@ MAX_IDS = 10**9
 
 def _latest(table: Table) -> int:
     return table.catalog_table.snapshots.latest_id() or 0
+
+
+def _offset(table: Table, number: int) -> dict[str, int]:
+    snapshot = table.catalog_table.snapshots.find(number) if number > 0 else None
+    return {SNAPSHOT: number} if snapshot is None else {SNAPSHOT: number, COMMITTED: snapshot.time_millis}
 
 
 def _oldest(table: Table) -> int:

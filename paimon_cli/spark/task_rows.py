@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.errors import BadInput
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.json_rows import Needed
 from paimon_cli.ingest.row_sources import ARROW, RowSource
@@ -58,10 +59,20 @@ def checked_rows(plan: WritePlan, batches: Iterable[pa.RecordBatch], partition: 
 
 def check_columns(plan: WritePlan, schema: StructType) -> None:
     """Raise `BadInput`, before any task runs, for unknown or missing columns, and types that cannot be converted."""
-    columns = to_arrow_schema(schema, timezone="UTC")
+    columns = pa.schema([_arrow_field(column) for column in schema.toNullable()])
     no_rows = pa.RecordBatch.from_arrays([pa.nulls(0, column.type) for column in columns], schema=columns)
     for _ in _checked(plan, [no_rows], 0, "the DataFrame", Tally()):
         continue
+
+
+def _arrow_field(column: StructField) -> pa.Field:
+    """The column of a nullable schema in Arrow. Raises `BadInput` for `map()`, whose keys have no type and may not be null."""
+    try:
+        return to_arrow_schema(StructType([column]), timezone="UTC").field(0)
+    except ValueError as problem:
+        what = f"the DataFrame: column '{column.name}' has type {column.dataType.simpleString()}"
+        hint = "cast it, for example to map<string, string>"
+        raise BadInput(what, "Arrow has no maps whose keys have no type", hint, column=column.name) from problem
 
 
 def _checked(

@@ -9,11 +9,13 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
 from paimon_cli import Table
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.source_writing import StreamWriter, stream_writer
+from paimon_cli.spark.stream_reading import PaimonStreamReader
 from tests.tables import data_files, live_files, make_table, rows
 
 SUMS_COLUMNS = StructType([StructField("k", LongType(), False), StructField("n", LongType())])
@@ -219,3 +221,29 @@ def test_a_stream_that_is_ahead_of_its_table_says_so(session: SparkSession, tabl
     table.rollback(1)
     with pytest.raises(PySparkException, match=r"no snapshot 2 of .*, up to which the stream has read: the latest is 1"):
         batches(session, table, tmp_path / "a")
+
+
+@pytest.mark.parametrize("changed", ["rolled back", "created again"])
+def test_a_stream_does_not_take_another_commit_with_the_same_id_for_read(
+    session: SparkSession, table: Table, tmp_path: Path, changed: str
+) -> None:
+    assert batches(session, table, tmp_path / "a") == [[(1, 1), (2, 22), (3, 3)]]
+    if changed == "rolled back":
+        table.rollback(1)
+    else:
+        table.drop()
+        table = Table.create(table.url, columns=["id BIGINT NOT NULL", "n BIGINT"], primary_key="id", bucket=1)
+    for number in range(5):
+        table.write(pa.table({"id": [number], "n": [50]}))
+    with pytest.raises(PySparkException, match=r"no snapshot 2 of .*, up to which (.*) read: another commit has its id"):
+        batches(session, table, tmp_path / "a")
+
+
+def test_a_checkpoint_without_times_is_continued(table: Table) -> None:
+    """Earlier versions of this package stored only snapshot ids."""
+    schema = StructType([StructField("id", LongType()), StructField("n", LongType())])
+    reader = PaimonStreamReader({"path": table.url}, schema)
+    table.write(pa.table({"id": [4], "n": [4]}))
+    end = reader.latestOffset({"snapshot": 1}, ReadMaxRows(1))
+    assert end == {"snapshot": 2, "committed": table.snapshot(2).time}
+    assert reader.latestOffset({"snapshot": 3}, ReadAllAvailable()) == {"snapshot": 3}

@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from paimon_cli import Table, spark
 from paimon_cli.errors import BadInput, NotSupported, PaimonError, UsageError
@@ -167,6 +168,27 @@ def test_names_with_dots_and_names_that_come_twice(session: SparkSession, tmp_pa
     assert sorted(map(tuple, spark.read(session, table.url).collect())) == [(1, 2, 3), (4, None, 6)]
     with pytest.raises(BadInput, match="Id"):
         spark.write(rows.selectExpr("*", "Id"), table.url)
+
+
+@pytest.mark.parametrize("way", ["write", "format"])
+def test_columns_whose_values_have_no_type(session: SparkSession, tmp_path: Path, way: str) -> None:
+    columns = {"id": "BIGINT NOT NULL", "text": "STRING", "tags": "ARRAY<STRING>", "place": "ROW<city STRING>"}
+    columns |= {"kv": "MAP<STRING, INT>"}
+    table = Table.open(make_table(tmp_path / "t", columns, ["id"]).url)
+    rows = session.range(2).selectExpr("id", "null AS text", "array() AS tags", "named_struct('city', null) AS place")
+
+    def write(rows: DataFrame) -> None:
+        if way == "write":
+            spark.write(rows, table.url)
+        else:
+            rows.write.format("paimon").mode("append").save(table.url)
+
+    write(rows)
+    expected: list[dict[str, Any]] = [{"id": n, "text": None, "tags": [], "place": {"city": None}, "kv": None} for n in range(2)]
+    assert table.scan(order_by="id").to_arrow().to_pylist() == expected
+    refused = r"'kv' has type map<void,void>: Arrow has no maps whose keys have no type"
+    with pytest.raises((BadInput, PySparkException), match=refused):
+        write(rows.selectExpr("id", "map() AS kv"))
 
 
 def test_only_spark_dataframes_are_accepted(tmp_path: Path) -> None:
