@@ -24,14 +24,15 @@ from pyspark.sql import DataFrame
 from paimon_cli.api.arguments import checks_call
 from paimon_cli.api.opened_table import Runtime
 from paimon_cli.api.table import Table
-from paimon_cli.errors import PaimonError, UsageError
-from paimon_cli.ingest.faults import Tally
+from paimon_cli.errors import NotSupported, PaimonError, UsageError
+from paimon_cli.ingest.faults import FAIL, SKIP, Tally
 from paimon_cli.jobs.engine import Progress, phase
 from paimon_cli.jobs.spark.chunks import CHUNKS_SQL, end_marks, gathered, note_chunk, numbered_from_0
 from paimon_cli.jobs.spark.session_engine import SessionEngine
-from paimon_cli.jobs.spark.submit import check_running, send_package
+from paimon_cli.jobs.spark.submit import check_running, classic_context, send_package
 from paimon_cli.jobs.spark.tasks import carrying_errors
 from paimon_cli.jobs.spark.write import Shuffle, Task, shuffle_of, write_on_spark
+from paimon_cli.spark.source_writing import QUERY
 from paimon_cli.spark.spark_types import arrow_timezone
 from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows, is_of_frame
 from paimon_cli.write.table_writer import TableWriter, Written
@@ -55,10 +56,13 @@ def write(
 
     `name`, `options`, `warehouse` and `branch` are those of `Table.open`; the others are those of `Table.write`: `op`,
     `op_column`, `overwrite`, `partition`, `commit_user`, `commit_id`, ... Columns are matched by name. Spark's timestamps
-    are instants: for a column without time zone they are converted to the time zone of the session.
+    are instants: for a column without time zone they are converted to the time zone of the session. `on_error` is `fail` or
+    `skip`: the rows cannot be read again to list the bad cells in a file.
 
     In `foreachBatch` of a stream pass `commit_user` (the query id) and `commit_id` (the batch id), so that a batch that Spark
-    repeats is written once. Raises `BadInput` for rows that do not fit the table, and the other errors of `Table.write`.
+    repeats is written once. Its rows are computed nevertheless: otherwise Spark would lose the state of the query.
+
+    Raises `BadInput` for rows that do not fit the table, and the other errors of `Table.write`.
     """
     given: object = frame
     if not isinstance(given, DataFrame):
@@ -68,10 +72,28 @@ def write(
     if frame.isStreaming:
         hint = 'rows.writeStream.format("paimon"), or call this function for each batch in foreachBatch'
         raise UsageError("the DataFrame is a stream", "only a query can write it", hint)
+    on_error = write.get("on_error", FAIL)
+    if isinstance(on_error, str) and on_error.lower() not in (FAIL, SKIP):
+        why = "its rows cannot be read again, as files are, to list the bad cells"
+        hint = "on_error='skip' leaves rows with bad cells out; the result counts them"
+        raise NotSupported(f"on_error={on_error!r} for a DataFrame", why, hint)
     engine = FrameEngine(frame)
     table = Table.open(name, options, warehouse=warehouse, branch=branch, runtime=Runtime(given_engine=engine))
     timezone = arrow_timezone(str(frame.sparkSession.conf.get("spark.sql.session.timeZone")))
-    return table.write(FrameRows(timezone), **write)
+    summary = table.write(FrameRows(timezone), **write)
+    if summary.already_committed and _may_be_of_stream(frame):
+        frame.write.format("noop").mode("overwrite").save()
+    return summary
+
+
+def _may_be_of_stream(frame: DataFrame) -> bool:
+    """Whether the DataFrame may be a micro-batch in `foreachBatch`.
+
+    Its rows must be computed even if they were committed before: only that stores the state of an aggregation or a join, and
+    without it the query fails for good. A session of Spark Connect does not know in which query it is.
+    """
+    context = classic_context(frame.sparkSession)
+    return context is None or context.getLocalProperty(QUERY) is not None
 
 
 class FrameEngine(SessionEngine):

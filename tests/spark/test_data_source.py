@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+import pyspark_paimon
 from paimon_cli import Table, spark
 from paimon_cli.errors import BadInput
 from tests.tables import data_files, live_files, make_table
@@ -279,3 +282,12 @@ def test_temporary_files_of_a_failed_write_are_deleted(session: SparkSession, tm
         rows.write.format("paimon").mode("append").save(table.url)
     assert table.snapshots() == []
     assert list((tmp_path / "t").glob("**/bucket-*")) == []
+
+
+def test_a_source_that_cannot_be_imported_leaves_the_others_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "DefaultSource" in runpy.run_path(pyspark_paimon.__file__)
+    monkeypatch.setitem(sys.modules, "paimon_cli.spark.data_source", None)
+    assert "DefaultSource" not in runpy.run_path(pyspark_paimon.__file__)
+    assert "Spark will not find the data source paimon, which cannot be imported: " in capsys.readouterr().err

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from paimon_cli import Table
+from paimon_cli import Table, spark
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.source_writing import StreamWriter, stream_writer
 from paimon_cli.spark.stream_reading import PaimonStreamReader
@@ -72,6 +73,33 @@ def test_a_batch_that_spark_repeats_counts_once(query: Query) -> None:
     assert len({snapshot.commit_user for snapshot in snapshots}) == 1
     assert data_files(query.table.context) == live_files(query.table.context)
     assert query.table.verify(level="full").errors == 0
+
+
+def test_a_repeated_batch_of_an_aggregation_keeps_its_state(session: SparkSession, tmp_path: Path) -> None:
+    """Spark ends a query for good if `foreachBatch` does not compute all rows of a batch: their state is not stored."""
+    events = Table.open(make_table(tmp_path / "events", {"k": "BIGINT", "n": "BIGINT"}, [], bucket=-1).url)
+    totals = Table.open(make_table(tmp_path / "totals", {"k": "BIGINT NOT NULL", "n": "BIGINT"}, ["k"]).url)
+    url = totals.url
+
+    def upsert(rows: DataFrame, batch: int) -> None:
+        spark.write(rows, url, commit_user="totals", commit_id=batch)
+
+    def run() -> None:
+        counted = session.readStream.format("paimon").load(events.url).groupBy("k").agg(F.sum("n").alias("n"))
+        writer = counted.writeStream.outputMode("update").foreachBatch(upsert)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+        writer.start().awaitTermination()
+
+    events.write(pa.table({"k": [1, 2], "n": [10, 20]}))
+    run()
+    events.write(pa.table({"k": [2], "n": [1]}))
+    run()
+    for name in ("1", ".1.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    events.write(pa.table({"k": [2, 3], "n": [4, 5]}))
+    run()
+    assert totals.scan(order_by="k").to_arrow().to_pydict() == {"k": [1, 2, 3], "n": [10, 25, 5]}
+    assert [snapshot.commit_identifier for snapshot in reversed(totals.snapshots())] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("bucket", [1, -1])
