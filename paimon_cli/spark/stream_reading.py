@@ -8,6 +8,7 @@ values of rows are shown only with the option `row_kind`, which adds a first col
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,8 +20,9 @@ from paimon_cli.api.table import Table
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.tags_and_branches import ChangelogHistory
-from paimon_cli.jobs.row_scan import ROW_KIND
+from paimon_cli.jobs.row_scan import ROW_KIND, RowScan
 from paimon_cli.jobs.spark.tasks import called_by_spark
+from paimon_cli.metadata.table_mode import FULL_COMPACTION, LOOKUP
 from paimon_cli.read.time_travel import POSITION_OPTIONS, parse_moment
 from paimon_cli.spark.reading import check_types, read_partition, split_partitions
 from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceOptions
@@ -140,11 +142,11 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         table, where = self._options.table(), self._options.get("where")
         columns = [quoted_name(name) for name in self._schema.names if name != ROW_KIND]
         if begin == NOTHING_READ:
-            scan = table.scan(columns, where, snapshot=last, row_kind=True)
+            rows = _with_changelog_before(table.scan(columns, where, snapshot=last, row_kind=True).rows)
         else:
-            scan = table.changelog(begin + 1, last, columns=columns, where=where)
-        check_types(_with_kind(self._schema), scan.rows)
-        return split_partitions(scan.rows)
+            rows = table.changelog(begin + 1, last, columns=columns, where=where).rows
+        check_types(_with_kind(self._schema), rows)
+        return split_partitions(rows)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         shows_kinds = self._options.shows_kinds
@@ -161,6 +163,17 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if consumer is not None and begin not in (NOTHING_READ, self._recorded):
             table.consumers.reset(consumer, next_snapshot=begin + 1)
             self._recorded = begin
+
+
+def _with_changelog_before(scan: RowScan) -> RowScan:
+    """The scan without files whose rows a later changelog shows, when a compaction reads them (Java's DataTableStreamScan)."""
+    options = scan.context.options
+    lowest = {LOOKUP: 1, FULL_COMPACTION: options.num_levels - 1}.get(options.changelog_producer, 0)
+    if lowest == 0 or not scan.context.mode.has_keys:
+        return scan
+    buckets = ((split, tuple(file for file in split.bucket.files if file.level >= lowest)) for split in scan.plan.splits)
+    splits = tuple(replace(split, bucket=replace(split.bucket, files=files)) for split, files in buckets if files)
+    return replace(scan, plan=replace(scan.plan, splits=splits))
 
 
 MAX_IDS = 10**9

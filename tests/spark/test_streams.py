@@ -177,6 +177,20 @@ def test_a_stream_begins_with_the_table_and_goes_on_with_its_changes(session: Sp
     assert batches(session, table, checkpoint) == []
 
 
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+def test_rows_that_await_a_changelog_are_shown_once(session: SparkSession, tmp_path: Path, producer: str) -> None:
+    """The changelog of a compaction shows them; so the stream, which begins before it, must not."""
+    columns, options = {"id": "BIGINT NOT NULL", "n": "BIGINT"}, {"changelog-producer": producer, "write-only": "true"}
+    table = Table.open(make_table(tmp_path / "t", columns, ["id"], options=options).url)
+    table.write(pa.table({"id": [1, 2], "n": [1, 2]}))
+    table.compact()
+    table.write(pa.table({"id": [2, 3], "n": [22, 3]}))
+    checkpoint, kinds = tmp_path / "checkpoint", {"row_kind": "true"}
+    assert batches(session, table, checkpoint, **kinds) == [[("+I", 1, 1), ("+I", 2, 2)]]
+    table.compact()
+    assert batches(session, table, checkpoint, **kinds) == [[("+I", 3, 3), ("+U", 2, 22), ("-U", 2, 2)]]
+
+
 def test_starts_row_kinds_and_limits(session: SparkSession, table: Table, tmp_path: Path) -> None:
     table.delete("id = 1")
     changes = [[("+I", 1, 1), ("+I", 2, 2), ("+I", 3, 3)], [("+I", 2, 22)], [("-D", 1, 1)]]
