@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_cli.datatypes.data_type import STRING, DataField
 from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.jobs.process import usable_cores
+from paimon_cli.lsm.sorted_runs import pack_starts
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
 from paimon_cli.options.option_catalog import SCAN
 from paimon_cli.read.increments import AUTO, CHANGES, IncrementRange, increment_by_option, increment_context, plan_increment
@@ -35,6 +38,10 @@ if TYPE_CHECKING:
 ROW_KIND = "rowkind"
 """The column with the row kind in results. Paimon reserves this name, so that no table has a column of it."""
 KIND_FIELD = DataField(-1, ROW_KIND, STRING)
+LEAST_PARTS = 32
+"""Splits are packed into fewer parts only where a part would weigh less than opening a file, `source.split.open-file-cost`."""
+MOST_BYTES = 1 << 40
+"""The weight of greater splits, so that sums fit into 64 bits even if a damaged manifest gives absurd sizes."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +85,18 @@ class RowScan:
         return (*((KIND_FIELD,) if self.request.keep_kinds else ()), *self.selection.fields)
 
     def parts(self) -> list[RowScan]:
-        """The scan of each split, to be read by one thread of a task. Picklable; limit and order hold only within a part."""
-        context = replace(self.context, read_threads=1)
-        return [replace(self, context=context, plan=replace(self.plan, splits=(split,))) for split in self.plan.splits]
+        """The scan in parts, each to be read by one thread of a task. Picklable; limit and order hold only within a part.
+
+        A part has one split or several small ones: a task costs more than reading a small bucket.
+        """
+        context, splits = replace(self.context, read_threads=1), tuple(self.plan.splits)
+        options = context.options
+        opening = min(options.split_open_file_cost, MOST_BYTES)
+        weights = np.array([min(max(split.size, opening), MOST_BYTES) for split in splits], dtype=np.int64)
+        limit = min(max(int(weights.sum()) // LEAST_PARTS, opening), options.split_target_size)
+        starts = pack_starts(np.zeros_like(weights), weights, limit).tolist()
+        packs = (splits[start:end] for start, end in pairwise([*starts, len(splits)]))
+        return [replace(self, context=context, plan=replace(self.plan, splits=pack)) for pack in packs]
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The requested rows, row kinds as texts."""

@@ -40,6 +40,12 @@ MAX_MERGED_ROWS = 16_000_000
 workers merge, in parallel.
 """
 
+FEW_FILES = 32
+SMALL_FILE = 10_000
+"""In rows. If rows of more than a few files must be left out, and these are so small on average, Python workers read them faster:
+Spark and the driver need some milliseconds for each file.
+"""
+
 
 @dataclass(frozen=True)
 class NativeFile:
@@ -93,7 +99,8 @@ class _NativeSplits:
         self._has_nested_floats = any(_has_floats(column.type) for column in self._fields if isinstance(column.type, RowType))
         self._bounds = TableBounds(scan.context)
         self._object_stores = object_stores
-        self._merges_keys = _is_worth_a_merge_of_keys(scan)
+        self._hides_rows = _is_worth_leaving_out_rows(scan)
+        self._merges_keys = self._hides_rows and _is_worth_a_merge_of_keys(scan)
         self._names: dict[int, tuple[str | None, ...] | None] = {}
         self._word_bytes = 0
         self._hidden_sizes: Counter[int] = Counter()
@@ -101,6 +108,8 @@ class _NativeSplits:
     def files_of(self, split: Split) -> list[NativeFile] | None:
         """The files of the split; None if one of them needs this package."""
         if split.before is not None or split.is_changelog or (split.needs_merge and not self._merges_keys_of(split)):
+            return None
+        if split.bucket.index_files and not self._hides_rows:
             return None
         found = [file for file in (self._file(split, file) for file in split.files) if file is not None]
         if len(found) < len(split.files) or self._word_bytes + sum(file.rows for file in found) // 8 > MAX_WORD_BYTES:
@@ -161,6 +170,16 @@ class _NativeSplits:
             old = {column.id: column for column in self._context.schemas.get(schema_id).fields}
             self._names[schema_id] = _matched(self._fields, old)
         return self._names[schema_id]
+
+
+def _is_worth_leaving_out_rows(scan: RowScan) -> bool:
+    """Whether the files with rows to leave out are few, or large enough."""
+    files = rows = 0
+    for split in scan.plan.splits:
+        if split.needs_merge or split.bucket.index_files:
+            files += len(split.files)
+            rows += split.row_count
+    return files <= FEW_FILES or rows >= files * SMALL_FILE
 
 
 def _is_worth_a_merge_of_keys(scan: RowScan) -> bool:

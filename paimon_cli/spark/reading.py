@@ -10,11 +10,14 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import reduce
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +35,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.row_scan import RowScan
-from paimon_cli.jobs.spark.submit import check_running, send_package
+from paimon_cli.jobs.spark.submit import check_running, classic_context, send_package
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.metadata.data_file_schema import INSERT, UPDATE_AFTER, VALUE_KIND
 from paimon_cli.read.scan_plan import Split
@@ -59,6 +62,9 @@ WITHOUT_BOUNDS = {"parquet.filter.stats.enabled": "false", "parquet.filter.colum
 """Options with which Spark's reader skips no row group by bounds. In files that Arrow wrote these ignore NaN, which in Spark is
 the greatest number: `x > 5` would lose it.
 """
+LISTED_BY_JOB = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+MAX_LISTED_FILES = 32
+"""The setting for the number of files above which Spark finds their sizes in a job, with a task for each; and its default."""
 V1_SOURCES = "spark.sql.sources.useV1SourceList"
 OTHER_FILE = "a data file has another size, or more rows, than its manifest says; read it with native=False"
 
@@ -171,7 +177,9 @@ def _parquet(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) ->
     if files[0].has_retractions:
         schema = schema.add(VALUE_KIND, T.ByteType())
     options = AS_WRITTEN | (WITHOUT_BOUNDS if files[0].may_hold_nan else {})
-    rows = spark.read.schema(schema).options(**options).parquet(*(file.path for file in files))
+    paths = [file.path for file in files]
+    with _listed_by_driver(spark, paths):
+        rows = spark.read.schema(schema).options(**options).parquet(*paths)
     if files[0].has_retractions:
         rows = rows.where(f"{VALUE_KIND} IN ({INSERT}, {UPDATE_AFTER})")
     if files[0].hidden is not None:
@@ -179,6 +187,30 @@ def _parquet(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) ->
     if not files[0].has_retractions and old_names == tuple(column.name for column in fields):
         return rows
     return rows.select(*(_column(column, old) for column, old in zip(fields, old_names, strict=True)))
+
+
+_listing = Lock()
+
+
+@contextmanager
+def _listed_by_driver(spark: SparkSession, paths: Sequence[str]) -> Iterator[None]:
+    """In the block, Spark finds the sizes of local files without a job, whose tasks take much longer than the calls themselves.
+
+    Not over Connect, where Spark finds them when the query runs.
+    """
+    if len(paths) <= MAX_LISTED_FILES or not paths[0].startswith("file:") or classic_context(spark) is None:
+        yield
+        return
+    with _listing:
+        before = spark.conf.get(LISTED_BY_JOB, None)
+        spark.conf.set(LISTED_BY_JOB, len(paths))
+        try:
+            yield
+        finally:
+            if before is None:
+                spark.conf.unset(LISTED_BY_JOB)
+            else:
+                spark.conf.set(LISTED_BY_JOB, before)
 
 
 def _column(column: DataField, old_name: str | None) -> Column | str:
@@ -219,14 +251,16 @@ def _merged_frame(spark: SparkSession, scan: RowScan, splits: Sequence[Split]) -
     if not splits:
         return spark.createDataFrame([], schema)
     send_package(spark)
-    tasks = replace(scan, plan=replace(scan.plan, splits=tuple(splits))).parts()
+    tasks = [pickle.dumps(part) for part in replace(scan, plan=replace(scan.plan, splits=tuple(splits))).parts()]
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_reading(tasks, to_arrow_schema(schema, timezone="UTC")), schema)
 
 
-def _reading(tasks: Sequence[RowScan], schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _reading(tasks: Sequence[bytes], schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function of all tasks: a task receives all parts of the scan, and unpickles only its own."""
+
     def read_tasks(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (n for batch in numbers for n in batch.column(0).to_pylist()):
-            yield from _spark_rows(tasks[number], schema)
+            yield from _spark_rows(pickle.loads(tasks[number]), schema)
 
     return read_tasks
 

@@ -209,7 +209,7 @@ class _Writing:
         for seconds in (0, TASK_END_SECONDS):
             self.plan.context.clock.sleep(seconds)
             for stamp in {*stamps, *(message.stamp for message in _given(messages))}:
-                NewFiles(self.plan.context, stamp).delete_all_but(())
+                delete_unused(self.plan.context, stamp, ())
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):

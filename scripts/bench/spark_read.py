@@ -3,7 +3,8 @@
     python -m scripts.bench.spark_read [--rows 2000000] [--rounds 5] [--master local[2]] [--only TEXT]
 
 There are two compacted tables. In one, 5 % of the rows were deleted after it was compacted, so its files have deletion vectors.
-The floor is `spark.read.parquet` of the same columns of the files, which includes deleted rows.
+A third has a tenth of the rows in 300 buckets, and half of them were replaced later, so that all files must be merged. The floor
+is `spark.read.parquet` of the same columns of the files, which includes deleted and replaced rows.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ CONFS = {**SPARKS_OWN_JVM, ROWS_OF_BATCH: "10000"}
 DELETED = 0.05
 WARM_UPS = 8
 WHOLE, NARROW, SELECTIVE = tuple(COLUMNS), ("a",), "a = 7"
+SMALL_BUCKETS = 300
 ROWS_OF_SOURCE, ONE_BY_SCHEMA = "format, all columns", "format, one column by user schema"
 
 
@@ -42,6 +44,15 @@ def new_table(folder: Path, given: Path, options: dict[str, str]) -> Table:
 def with_deleted_rows(table: Table, rows: int) -> Table:
     ids = np.random.default_rng(5).choice(rows, int(rows * DELETED), replace=False)
     table.write(pa.table({"id": ids}), op="delete")
+    return table
+
+
+def small_buckets(folder: Path, rows: int) -> Table:
+    table = Table.create(str(folder), columns=["id bigint", "a int", "s string"], primary_key=["id"], bucket=SMALL_BUCKETS)
+    for step in (1, 2):
+        ids = np.arange(0, rows, step)
+        texts = pa.array(ids).cast(pa.string())
+        table.write(pa.table({"id": ids, "a": ids.astype(np.int32), "s": texts}), compact="none")
     return table
 
 
@@ -79,6 +90,10 @@ def comparisons(session: SparkSession, folder: Path, rows: int) -> Iterator[Comp
     yield against("read, 5 % deleted, one column", marked, lambda: read(session, marked.url, NARROW), NARROW, None, 3.5)
     source_rows = session.read.format("paimon")
     yield against(ROWS_OF_SOURCE, plain, lambda: source_rows.load(plain.url), WHOLE, None, 2.0)
+    small = small_buckets(folder / "small", rows // 10)
+    columns = tuple(small.context.schema.field_names)
+    yield against("read, small buckets", small, lambda: read(session, small.url), columns, None, 1.0)
+    yield against("format, small buckets", small, lambda: source_rows.load(small.url), columns, None, 1.0)
     yield against(ONE_BY_SCHEMA, plain, lambda: session.read.format("paimon").schema("a int").load(plain.url), NARROW, None, 2.5)
 
 

@@ -279,6 +279,48 @@ def test_keys_are_merged_on_the_driver_only_if_that_is_quick(tmp_path: Path, mon
     assert not divided(table.scan().rows, None)[0]
 
 
+def many_small_buckets(folder: Path, options: dict[str, str]) -> Table:
+    """40 compacted buckets of about 100 rows each, of which some were replaced later."""
+    columns = ["id BIGINT", "n INT"]
+    table = Table.create(str(folder / "t"), columns=columns, primary_key=["id"], bucket=40, options=options)
+    table.write(pa.table({"id": range(4000), "n": range(4000)}), compact="none")
+    table.compact(strategy="full")
+    table.write(pa.table({"id": range(0, 4000, 9), "n": [-1] * 445}))
+    return table
+
+
+@pytest.mark.parametrize("options", [{"write-only": "true"}, {"deletion-vectors.enabled": "true"}])
+def test_many_small_files_with_rows_to_leave_out_are_read_by_workers(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+) -> None:
+    table = many_small_buckets(tmp_path, options)
+    assert not divided(table.scan().rows, None)[0]
+    check(spark.read(session, table.url), table.scan().to_arrow())
+    monkeypatch.setattr(division, "SMALL_FILE", 10)
+    files, splits = divided(table.scan().rows, None)
+    assert len([file for file in files if file.hidden is not None]) > 30 and not splits
+    check(spark.read(session, table.url), table.scan().to_arrow())
+
+
+@pytest.mark.parametrize("threshold", [None, "7"])
+def test_spark_runs_no_job_to_list_files(session: SparkSession, tmp_path: Path, threshold: str | None) -> None:
+    table = many_small_buckets(tmp_path, {"write-only": "true"})
+    table.compact(strategy="full")
+    context, setting = session.sparkContext, reading.LISTED_BY_JOB
+    if threshold is not None:
+        session.conf.set(setting, threshold)
+    try:
+        context.setJobGroup("listing", "")
+        frame = spark.read(session, table.url)
+        assert not context.statusTracker().getJobIdsForGroup("listing")
+        assert session.conf.get(setting, None) == threshold
+    finally:
+        session.conf.unset(setting)
+        context.setJobGroup("others", "")
+    assert len(frame.inputFiles()) == 40
+    check(frame, table.scan().to_arrow())
+
+
 @pytest.mark.parametrize("most_literal_files", [16, 0])
 def test_marked_rows_of_files_in_many_pieces(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_literal_files: int

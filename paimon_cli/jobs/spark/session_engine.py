@@ -106,9 +106,12 @@ class SessionEngine:
 
     def parallelism(self) -> int:
         """The number of partitions that Spark creates by default, as an estimate of how many tasks it runs at a time."""
+        context = classic_context(self.session)
+        if context is not None:
+            return int(context.defaultParallelism)
         numbers = self.session.range(0, MAX_PARTITIONS).select(F.spark_partition_id().alias("number"))
         with self.one_job():
-            return int(numbers.distinct().count())
+            return 1 + int(numbers.agg(F.max("number").alias("last")).collect()[0].last)
 
     def _results_of(self, outcomes: DataFrame) -> Iterable[Row]:
         """Stream the rows over Spark Connect; collect them in a classic session, which would stream one task after the other."""
@@ -185,12 +188,16 @@ def connected(url: str, confs: Mapping[str, str]) -> SparkSession:
 
 
 def _outcomes_of(function: Callable[[T], R], tasks: Sequence[T]) -> Task:
-    """A function from task numbers to pickled outcomes. A `PaimonError` is an outcome, so that Spark does not retry the task."""
+    """A function from task numbers to pickled outcomes. A `PaimonError` is an outcome, so that Spark does not retry the task.
+
+    Each Spark task receives all tasks, and unpickles only its own.
+    """
+    pickled = [pickle.dumps(task) for task in tasks]
 
     def run(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_modules()
         for number in (n for batch in numbers for n in batch.column(0).to_pylist()):
-            outcome = pickle.dumps(outcome_of(function, tasks[number]))
+            outcome = pickle.dumps(outcome_of(function, pickle.loads(pickled[number])))
             yield pa.record_batch([pa.array([number]), pa.array([outcome], pa.binary())], names=["number", "outcome"])
 
     return run
