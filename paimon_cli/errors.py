@@ -127,6 +127,12 @@ class BucketsConflict(FilesConflict):
     code = "PC-CONFLICT-BUCKETS"
 
 
+class SnapshotExpired(Conflict):
+    """The snapshot at which this job was planned has expired, and files that it needs were deleted with it."""
+
+    code = "PC-CONFLICT-EXPIRED"
+
+
 class DataConflict(Conflict):
     """Another commit, newer than the snapshot that this job has read, wrote to the same partition, bucket, key range or keys."""
 

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import BadInput, BucketsConflict, Conflict, PaimonError, StorageUnavailable
+from paimon_cli.errors import (
+    BadInput,
+    BucketsConflict,
+    Conflict,
+    DamagedFile,
+    PaimonError,
+    SnapshotExpired,
+    StorageUnavailable,
+)
 from paimon_cli.history.partition_spec import PartitionValues, pairs_of
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import RejectFile, RejectingTally, Tally
@@ -44,7 +52,9 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.compact_job import CompactSummary
 
 MAX_ASSIGNMENTS = 10
-"""How often rows are written again because other jobs have assigned keys of the same partitions to dynamic buckets."""
+"""How often rows are written again because other jobs have assigned keys of the same partitions to dynamic buckets, or have let
+the snapshot expire that the write was planned at.
+"""
 ASSIGNED_MEANWHILE = "run it again, or keep other writers away from these partitions for a while"
 """The hint of the error after the last of them."""
 
@@ -139,7 +149,8 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         return _already_committed(context, request, engine, progress)
     attempts = _Attempts(context, committer, request, identity, splits_of(request), engine, progress)
     with overlapping_writes(context.storage):
-        done, _ = again_on_conflict(context, attempts.run, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, (BucketsConflict,))
+        repeated = (BucketsConflict, SnapshotExpired)
+        done, _ = again_on_conflict(context, attempts.run, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, repeated)
     if done.result.already_committed:
         return replace(_already_committed(context, request, engine, progress), attempts=done.result.attempts)
     summary = WriteSummary.of(engine, done, (context.clock.now_millis() - started) / 1000)
@@ -167,9 +178,20 @@ class _Attempts:
         request = self.request if self.rows is None else replace(self.request, read_snapshot=self.read_snapshot)
         plan = plan_write(self.context, request, self.identity.user, self.splits)
         self.engine.prepare(work_of(request.source, self.splits), self.progress)
-        written, found = write_input(plan, request, self.engine, self.progress, self.rows)
+        try:
+            written, found = write_input(plan, request, self.engine, self.progress, self.rows)
+        except DamagedFile as error:
+            raise self._expired_or_damaged(plan, error) from error
         self.read_snapshot, self.rows = plan.read_snapshot_id or 0, found.rows
         return _Done(written, found, *commit_rows(self.committer, plan, written.messages, request, self.identity))
+
+    def _expired_or_damaged(self, plan: WritePlan, error: DamagedFile) -> PaimonError:
+        """The error for a file that cannot be read: `SnapshotExpired` if its snapshot no longer exists, otherwise `error`."""
+        number = plan.read_snapshot_id
+        is_planned_there = self.rows is None and self.request.read_snapshot is None
+        if number is None or not is_planned_there or self.context.storage.exists(self.context.layout.snapshot(number)):
+            return error
+        return SnapshotExpired(f"snapshot {number} of {self.context.address} has expired while rows were written", error.message)
 
 
 def _already_committed(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:

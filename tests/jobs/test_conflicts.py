@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.errors import DataConflict, FilesConflict, NotFound, StorageUnavailable, UsageError
+from paimon_cli.errors import DamagedFile, DataConflict, FilesConflict, NotFound, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs import write_job
+from paimon_cli.maintain.expire_snapshots import Retention, expire_snapshots
 from tests.rivals import RivalStorage, beside, files_of
 from tests.tables import compact, data_files, live_files, make_table, rows, write
 
@@ -222,3 +225,46 @@ def test_a_write_that_died_after_its_publication_is_not_repeated(table: TableCon
     before = files_of(table)
     assert write(table, [row], commit_user="job", commit_id=3).already_committed
     assert files_of(table) == before
+
+
+@pytest.mark.parametrize(("bucket", "options"), [(1, {"deletion-vectors.enabled": "true"}), (-1, {"write-only": "true"})])
+def test_a_write_whose_snapshot_expired_starts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int, options: dict[str, str]
+) -> None:
+    """Its writers read deletion vectors to compact, or hash indexes to find buckets: both are gone with the snapshot."""
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], bucket=bucket, options=options)
+
+    def upsert(numbers: range, value: str) -> None:
+        write(context, [{"k": number, "v": value} for number in numbers])
+
+    upsert(range(1000), "old")
+    upsert(range(0, 1000, 300), "new")
+    write_input = write_job.write_input
+    starts, expired = iter((10, 11)), []
+
+    def after_expiry(*given: Any) -> Any:
+        if (start := next(starts, None)) is not None:
+            with monkeypatch.context() as undisturbed:
+                undisturbed.setattr(write_job, "write_input", write_input)
+                upsert(range(start, 1300, 300), "rival")  # the last key is new
+            compact(context)
+            expired.append(expire_snapshots(context, Retention(1, 1, 0, None)).snapshots)
+        return write_input(*given)
+
+    monkeypatch.setattr(write_job, "write_input", after_expiry)
+    write(context, [{"k": 7, "v": "ours"}, {"k": 5000, "v": "ours"}])
+    assert len(expired) == 2 and all(expired)
+    found = {row["k"]: row["v"] for row in rows(context)}
+    assert len(found) == 1003 and (found[7], found[5000], found[10], found[311]) == ("ours", "ours", "rival", "rival")
+    assert data_files(context) == live_files(context)
+    assert not list(check_table(context, rows=True))
+
+
+def test_damage_is_no_expiry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=-1)
+    write(context, [{"k": 1}])
+    for path in (tmp_path / "t" / "index").iterdir():
+        path.unlink()
+    with pytest.raises(DamagedFile, match="is missing"):
+        write(context, [{"k": 2}])
+    assert len(context.snapshots.ids()) == 1
