@@ -13,7 +13,8 @@ from paimon_cli.errors import DamagedFile, DataConflict, FilesConflict, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import write_job
-from paimon_cli.maintain.expire_snapshots import Retention, expire_snapshots
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention
 from tests.rivals import RivalStorage, beside, files_of
 from tests.tables import compact, data_files, live_files, make_table, rows, write
 
