@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.opened_table import check_positive
-from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError, importing
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ def plan_scan(
     """Plan a scan: find the snapshot, and check columns and condition against its schema."""
     from paimon_cli.jobs.row_scan import ReadRequest
 
-    select = columns if columns is None or isinstance(columns, str) else ",".join(map(_selected, columns))
+    select = columns if columns is None or isinstance(columns, str) else tuple(columns)
     moment = as_of.isoformat() if isinstance(as_of, datetime) else as_of if as_of is None else str(as_of)
     request = ReadRequest(select, where, limit, snapshot, tag, moment, row_kind, increment, order_by)
     return _planned(table, request)
@@ -242,7 +241,7 @@ def _request_of_changes(
         raise UsageError(f"snapshot {begin} is after snapshot {end}", "changes are read from the older to the newer", "swap them")
     if limit is not None and limit < 0:
         raise UsageError(f"--limit {limit}", "the number of rows cannot be negative")
-    select = columns if columns is None or isinstance(columns, str) else ",".join(map(_selected, columns))
+    select = columns if columns is None or isinstance(columns, str) else tuple(columns)
     return ReadRequest(select, where, limit, keep_kinds=True)
 
 
@@ -255,12 +254,6 @@ class Changes:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Batches of changes as they are committed, with `rowkind` as the first column."""
         return self.rows.rows()
-
-
-def _selected(name: str) -> str:
-    """A name for `--select`: quoted if needed; fields (`a.b`) and quoted names are unchanged."""
-    plain = name.replace(".", "").replace("_", "").isalnum()
-    return name if plain or name[:1] in ('"', "`") else quoted_name(name)
 
 
 def increment_of(text: str, mode: str) -> Increment:

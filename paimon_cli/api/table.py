@@ -178,11 +178,11 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
     ) -> Scan:
         """Plan a read of the rows, merged by key; the methods of the result read them.
 
-        `columns`: names, including nested fields (`a.b`); `where`: a SQL condition such as `id > 7 AND name LIKE 'a%'`.
-        The table is read at its latest snapshot, at a `snapshot` id, a `tag`, or `as_of` a time (RFC 3339, epoch millis
-        or a datetime; UTC if it has no zone). `incremental`: read the changes after A up to and including B, given as
-        `A..B` with ids, tags or times. `row_kind`: include deleted keys, and add `rowkind` as the first column. Raises
-        `NotFound` for a missing snapshot, `UsageError` for invalid arguments.
+        `columns`: names, including nested fields (`a.b`); a name may be in quotes, unless a column of a list is called so.
+        `where`: a SQL condition such as `id > 7 AND name LIKE 'a%'`. The table is read at its latest snapshot, at a `snapshot`
+        id, a `tag`, or `as_of` a time (RFC 3339, epoch millis or a datetime; UTC if it has no zone). `incremental`: read the
+        changes after A up to and including B, given as `A..B` with ids, tags or times. `row_kind`: include deleted keys, and
+        add `rowkind` as the first column. Raises `NotFound` for a missing snapshot, `UsageError` for invalid arguments.
         """
         from paimon_cli.api.scan import increment_of, plan_scan
 

@@ -55,9 +55,9 @@ class Increment:
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """What to read: column names separated by commas, a SQL predicate, and at most one of snapshot, tag, time and increment."""
+    """What to read: column names as in `selected`, a SQL predicate, and at most one of snapshot, tag, time and increment."""
 
-    select: str | None = None
+    select: str | tuple[str, ...] | None = None
     where: str | None = None
     limit: int | None = None
     snapshot: int | None = None

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, SpillDirectory, SpilledRun
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.datatypes.type_text import quoted_names
+from paimon_cli.datatypes.type_text import quoted_name, quoted_names
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.expressions import ColumnValue, SortKey
@@ -46,10 +46,15 @@ class Selection:
         return [value.stored(batch) for value in self.values]
 
 
-def selected(schema: TableSchema, text: str | None) -> Selection:
-    """Parse a list of column names (None: all columns). `a.b` is a field, unless there is such a column. Raises `UsageError`."""
-    if text is None:
+def selected(schema: TableSchema, columns: str | Sequence[str] | None) -> Selection:
+    """Parse column names: a text with commas, or a list (None: all columns). Raises `UsageError`.
+
+    `a.b` is a field, unless there is such a column. In a list, a name in quotes is read as one in a text, unless there is a
+    column that is called so, quotes included.
+    """
+    if columns is None:
         return Selection(tuple(ColumnValue(field.name, field.type) for field in schema.fields))
+    text = columns if isinstance(columns, str) else ",".join(_listed(name, schema) for name in columns)
     try:
         names = quoted_names(text)
     except UsageError:
@@ -68,6 +73,12 @@ def selected(schema: TableSchema, text: str | None) -> Selection:
     if len(set(selection.names)) < len(values):
         raise UsageError("a column is selected twice", ", ".join(selection.names))
     return selection
+
+
+def _listed(name: str, schema: TableSchema) -> str:
+    """An element of a list of names as text: quoted, unless it is a field (`a.b`) or in quotes already."""
+    plain = name.replace(".", "").replace("_", "").isalnum() or name[:1] in ('"', "`")
+    return name if plain and schema.find(name) is None else quoted_name(name)
 
 
 SORT_BYTES = 128 << 20

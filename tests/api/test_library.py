@@ -238,6 +238,19 @@ def test_odd_column_names(tmp_path: Path) -> None:
     assert table.scan(["a b", "e`f"]).to_arrow().to_pylist() == [{"a b": 7, "e`f": None}]
 
 
+def test_a_column_in_a_list_is_itself_even_if_its_name_has_quotes(tmp_path: Path) -> None:
+    names = ["key", '"q"', "q", "`t`", '"a.b"', "a.b"]
+    table = Table.create(
+        str(tmp_path / "t"), schema=pa.schema([(name, pa.int32()) for name in names]), primary_key="key", bucket=1
+    )
+    table.write(pa.table({name: pa.array([number], pa.int32()) for number, name in enumerate(names)}))
+    for number, name in enumerate(names):
+        assert table.scan([name]).to_arrow().to_pylist() == [{name: number}]
+        assert table.changelog(1, columns=["key", name][number == 0 :]).to_arrow().column(name).to_pylist() == [number]
+    assert table.scan('"q"').to_arrow().to_pylist() == [{"q": 2}]
+    assert table.scan(['"key"', "`q`"]).to_arrow().to_pylist() == [{"key": 0, "q": 2}]
+
+
 def test_updates_accept_expressions(tmp_path: Path) -> None:
     table = example_table(tmp_path)
     table.update({"price": "price * 2", "name": "'it''s'"}, where="id = 1")
