@@ -33,6 +33,23 @@ CASES: dict[str, tuple[dict[str, str], list[Rows], Rows]] = {
         [[row(1, 1, "x", "+I"), row(2, 2, "x", "+I")], [row(1, None, None, "-D")], [row(1, None, "new", "+I")]],
         [row(1, None, "new"), row(2, 2, "x")],
     ),
+    "partial-update, a row after a removal goes on from the values of the -D": (
+        {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
+        [
+            [row(1, 1, "x", "+I"), row(1, 5, None, "-D"), row(1, None, "new", "+I"), row(2, 2, "x", "+I"), row(3, 3, "x", "+I")],
+            [row(2, 4, None, "-D"), row(3, None, "gone", "-D")],
+            [row(2, None, "new", "+I")],
+        ],
+        [row(1, 5, "new"), row(2, 4, "new")],
+    ),
+    "partial-update, nulls of a newer sequence": (
+        {"merge-engine": "partial-update", "fields.s.sequence-group": "a"},
+        [
+            [row(1, 1, "x", s=1), row(2, 2, "x", s=2), row(3, 3, "x", s=None)],
+            [row(1, None, None, s=2), row(2, None, "y", s=1)],
+        ],
+        [row(1, None, "x", s=2), row(2, 2, "y", s=2), row(3, 3, "x", s=None)],
+    ),
     "aggregation": (
         {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum", "fields.b.aggregate-function": "listagg"},
         [[row(1, 1, "x"), row(1, 2, "y"), row(2, 5, None)], [row(1, 10, "z"), row(2, None, "q")]],
@@ -64,7 +81,8 @@ CASES: dict[str, tuple[dict[str, str], list[Rows], Rows]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_engine_from_write_to_compaction(case: str, tmp_path: Path) -> None:
     options, commits, expected = CASES[case]
-    context = make_table(tmp_path / "t", COLUMNS, ["k"], options=options)
+    columns = {**COLUMNS, "s": "INT"} if "s" in expected[0] else COLUMNS
+    context = make_table(tmp_path / "t", columns, ["k"], options=options)
     for commit in commits:
         write(context, commit)
     assert rows(context) == expected
