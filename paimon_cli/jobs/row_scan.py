@@ -39,7 +39,7 @@ ROW_KIND = "rowkind"
 """The column with the row kind in results. Paimon reserves this name, so that no table has a column of it."""
 KIND_FIELD = DataField(-1, ROW_KIND, STRING)
 LEAST_PARTS = 32
-"""Splits are packed into fewer parts only where a part would weigh less than opening a file, `source.split.open-file-cost`."""
+"""Splits share a part only as long as there are at least this many parts, so that enough tasks can run at a time."""
 MOST_BYTES = 1 << 40
 """The weight of greater splits, so that sums fit into 64 bits even if a damaged manifest gives absurd sizes."""
 
@@ -87,13 +87,14 @@ class RowScan:
     def parts(self) -> list[RowScan]:
         """The scan in parts, each to be read by one thread of a task. Picklable; limit and order hold only within a part.
 
-        A part has one split or several small ones: a task costs more than reading a small bucket.
+        A part has one split or several small ones, because a task costs more than reading a small bucket. A split weighs at least
+        `source.split.open-file-cost`, a part at most `source.split.target-size`.
         """
         context, splits = replace(self.context, read_threads=1), tuple(self.plan.splits)
         options = context.options
         opening = min(options.split_open_file_cost, MOST_BYTES)
         weights = np.array([min(max(split.size, opening), MOST_BYTES) for split in splits], dtype=np.int64)
-        limit = min(max(int(weights.sum()) // LEAST_PARTS, opening), options.split_target_size)
+        limit = min(int(weights.sum()) // LEAST_PARTS, options.split_target_size)
         starts = pack_starts(np.zeros_like(weights), weights, limit).tolist()
         packs = (splits[start:end] for start, end in pairwise([*starts, len(splits)]))
         return [replace(self, context=context, plan=replace(self.plan, splits=pack)) for pack in packs]

@@ -55,7 +55,7 @@ MAX_ASSIGNMENTS = 10
 """How often rows are written again because other jobs have assigned keys of the same partitions to dynamic buckets, or have let
 the snapshot expire that the write was planned at.
 """
-ASSIGNED_MEANWHILE = "run it again, or keep other writers away from these partitions for a while"
+ASSIGNED_MEANWHILE = "run it again, or keep other jobs away from these partitions for a while"
 """The hint of the error after the last of them."""
 
 

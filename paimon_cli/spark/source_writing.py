@@ -199,17 +199,18 @@ class _Writing:
         return [] if done.already_committed else messages
 
     def delete_written(self, messages: Sequence[WriterCommitMessage | None], *stamps: str) -> None:
-        """After a failure: delete the files with these stamps, or with the stamp of a message.
+        """After a failure: delete the files with these stamps, or with the stamp of a message, unless a version refers to them.
 
-        Deletes nothing if all tasks have succeeded, because then a commit was attempted. A task that fails deletes its own files.
-        Spark does not wait for the other tasks, which may go on writing until their Python processes are killed.
+        A version may, because two attempts of a batch, one of them committed, can have the same stamp. Deletes nothing if all
+        tasks have succeeded, because then a commit was attempted. A task that fails deletes its own files. Spark does not wait
+        for the other tasks, which may go on writing until their Python processes are killed.
         """
         if messages and all(message is not None for message in messages):
             return
         for seconds in (0, TASK_END_SECONDS):
             self.plan.context.clock.sleep(seconds)
             for stamp in {*stamps, *(message.stamp for message in _given(messages))}:
-                delete_unused(self.plan.context, stamp, ())
+                delete_unused(self.plan.context, stamp)
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
@@ -275,13 +276,13 @@ def in_order_of_partitions(batches: Iterable[pa.RecordBatch], partition: int) ->
             )
 
 
-def delete_unused(context: TableContext, batch: str, committed: Sequence[CommitMessage]) -> None:
-    """Delete the files of earlier attempts of a batch, unless a snapshot, changelog or tag refers to them.
+def delete_unused(context: TableContext, stamp: str, committed: Sequence[CommitMessage] = ()) -> None:
+    """Delete the files whose stamp begins with `stamp`, unless a snapshot, changelog or tag refers to them.
 
-    Called after the batch was committed, so that no other attempt can still commit. Files of `committed` are kept.
+    No attempt with this stamp may still commit. Files of `committed` are kept.
     """
     with cleaning_up():
-        left = stamped_files(context, batch, {file.file_name for message in committed for file in message.created_files()})
+        left = stamped_files(context, stamp, {file.file_name for message in committed for file in message.created_files()})
         if left:
             used = UsedNames(context)
             used.refresh()  # after the files were listed: what is committed meanwhile counts as used

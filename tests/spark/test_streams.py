@@ -115,6 +115,7 @@ def test_an_abort_after_a_published_commit_deletes_nothing(tmp_path: Path, bucke
     writer, message = task(10)
     writer.commit([message], 0)
     writer.abort([message], 0)
+    writer.abort([message, None], 0)  # as if a later attempt, of which a task failed, had drawn the same stamp
     writer, message = task(10)
     writer.commit([message], 0)
     writer, message = task(5)
