@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date, datetime, time
+from numbers import Number
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from paimon_cli.api.arguments import checks_arguments
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 INLINE, ASYNC, AFTER, NO_COMPACTION = "inline", "async", "after", "none"
 FAIL, SKIP = "fail", "skip"
 OFF = "off"
+_WORDS = {"None": "NULL", "True": "TRUE", "False": "FALSE"}
 
 
 class Identity(TypedDict, total=False):
@@ -197,9 +201,9 @@ class Writing(OpenedTable):
     ) -> UpdateSummary:
         """Change the rows that match a condition, in one commit; start again if another commit changes the same buckets.
 
-        `set`: `"points = points + 1"`, a list of such assignments, or a mapping of columns to SQL expressions, in which
-        numbers, booleans and None are literals, and a text literal is written as `"'open'"`. Raises `Conflict` after
-        `max_attempts`.
+        `set`: `"points = points + 1"`, a list of such assignments, or a mapping of columns to values: texts are SQL
+        expressions, so that a text literal is written as `"'open'"`; numbers, booleans, dates, times, bytes and None
+        are themselves. Raises `Conflict` after `max_attempts`.
         """
         texts = tuple(_assignments(set))
         if not texts:
@@ -351,14 +355,24 @@ def _assignments(given: str | Sequence[str] | Mapping[str, Any]) -> Iterable[str
         return [given]
     if not isinstance(given, Mapping):
         return given
-    return [f"{_column(name)} = {_expression(value)}" for name, value in given.items()]
+    return [f"{quoted_name(name)} = {_expression(name, value)}" for name, value in given.items()]
 
 
-def _column(name: str) -> str:
-    return name if name.isidentifier() else quoted_name(name)
+def _expression(name: str, value: Any) -> str:
+    """A SQL expression as it is, another value as a literal. Raises `UsageError` for values that have no literal."""
+    from paimon_cli.sql.literals import Literal
 
-
-def _expression(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return str(value).upper().replace("NONE", "NULL")
-    return str(value)
+    text = str(value)
+    if isinstance(value, str):
+        return text
+    if isinstance(value, (datetime, date, time)):
+        keyword = "TIMESTAMP" if isinstance(value, datetime) else "DATE" if isinstance(value, date) else "TIME"
+        return str(Literal(value.isoformat(), keyword))
+    if isinstance(value, bytes):
+        return str(Literal(value))
+    if text in _WORDS:
+        return _WORDS[text]
+    if not isinstance(value, Number) or not math.isfinite(float(text)):
+        why = f"a value is an expression, a number, a boolean, a date, a time, bytes or None, not {type(value).__name__}"
+        raise UsageError(f"cannot set column '{name}' to {text}", why)
+    return text

@@ -173,7 +173,7 @@ class SnapshotHistory:
         if earliest is None or latest is None:
             return NotFound(what, "the table has no snapshots yet", "write to it first", snapshot_id=snapshot_id)
         why = f"the table has {f'only snapshot {latest}' if earliest == latest else f'snapshots {earliest} to {latest}'}"
-        if snapshot_id < earliest:
+        if 1 <= snapshot_id < earliest:
             why = f"it has probably expired: {why}"
         return NotFound(what, why, f"paimon-cli snapshots ls {self.layout.argument}", snapshot_id=snapshot_id)
 

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import warnings
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -263,6 +265,33 @@ def test_updates_accept_expressions(tmp_path: Path) -> None:
     ]
     with pytest.raises(UsageError, match="nothing to set"):
         table.update({}, where="true")
+
+
+def test_an_update_sets_columns_of_any_name_to_python_values(tmp_path: Path) -> None:
+    columns = "id INT; `select` INT; d DATE; ts TIMESTAMP; t TIME(3); b BYTES; `null` DECIMAL(5, 2); `True` BOOLEAN"
+    table = Table.create(str(tmp_path / "t"), columns=columns.split("; "), primary_key="id", bucket=1)
+    table.write(pa.table({"id": pa.array([1], pa.int32())}))
+    noon = datetime(2026, 1, 2, 12, 0, 0, 5)
+    values = {
+        "select": np.int64(7),
+        "d": noon.date(),
+        "ts": noon,
+        "t": time(1, 2, 3, 4000),
+        "b": b"\x00'",
+        "null": Decimal("1.25"),
+        "True": np.True_,
+    }
+    table.update(values, where="id = 1")
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, **values}]
+    table.update({"ts": pd.Timestamp("2027-01-01"), "True": None, "null": "`null` + 1"}, where="id = 1")
+    expected = [{"ts": datetime(2027, 1, 1), "True": None, "null": Decimal("2.25")}]
+    assert table.scan(["ts", "True", "null"]).to_arrow().to_pylist() == expected
+    # 2026-01-02 would be a subtraction, and nan the name of a column
+    with pytest.raises(UsageError, match="DATE '2026-01-02' is not a valid INT"):
+        table.update({"select": noon.date()}, where="id = 1")
+    for value in (float("nan"), [1], pd.NA):
+        with pytest.raises(UsageError, match=r"cannot set column 'select' to .*: a value is an expression, a number"):
+            table.update({"select": value}, where="id = 1")
 
 
 def test_time_travel_and_changes(tmp_path: Path) -> None:

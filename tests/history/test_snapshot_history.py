@@ -278,7 +278,9 @@ def test_the_latest_hint_is_returned_unchecked(tmp_path: Path) -> None:
 
 def test_a_missing_snapshot_is_reported_with_its_number_and_a_command(tmp_path: Path) -> None:
     past = history(tmp_path / "a b", [4, 5])
-    for number, why in ((3, "it has probably expired: the table has snapshots 4 to 5"), (6, "the table has snapshots 4 to 5")):
+    there = "the table has snapshots 4 to 5"
+    expired = f"it has probably expired: {there}"
+    for number, why in ((3, expired), (1, expired), (6, there), (0, there), (-1, there)):
         error = past.missing(number)
         assert (error.why, error.details) == (why, {"snapshot_id": number})
         assert error.hint == f"paimon-cli snapshots ls {past.layout.argument}"
