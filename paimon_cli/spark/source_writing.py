@@ -85,7 +85,9 @@ class TaskMessage(WriterCommitMessage):
 
 def batch_writer(options: SourceOptions, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
     """A writer for `df.write`. Raises the errors that `Table.write` raises before it reads rows."""
-    return BatchWriter(*_planned(options, schema, overwrite))
+    plan, request = _planned(options, schema, overwrite)
+    identity_of(plan.context, request.commit_user, request.commit_id, request.assume_new)
+    return BatchWriter(plan, request)
 
 
 def stream_writer(options: SourceOptions, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:

@@ -163,8 +163,8 @@ def test_rows_of_later_partitions_win(session: SparkSession, table: Table) -> No
     assert table.scan(["qty"], "id = 1").to_arrow().column("qty").to_pylist() == [20]
 
 
-def test_columns_are_checked_before_any_task_runs(session: SparkSession, table: Table) -> None:
-    """The only error is the one about the columns."""
+def test_columns_and_options_are_checked_before_any_task_runs(session: SparkSession, table: Table) -> None:
+    """The only error is the one about the columns or options. A commit that refused an option would leave files behind."""
     never = session.range(1).selectExpr("if(id >= 0, raise_error('a task ran'), id) AS id", "'a' AS name")
     for rows, message in (
         (never.withColumn("extra", never.name), "the DataFrame: the table has no column 'extra'"),
@@ -175,6 +175,14 @@ def test_columns_are_checked_before_any_task_runs(session: SparkSession, table: 
             rows.write.format("paimon").mode("append").save(table.url)
         with pytest.raises(BadInput, match=message):
             spark.write(rows, table.url)
+    files = data_files(table.context)
+    for options, message in (
+        ({"commit_id": "7"}, "without commit_user"),
+        ({"commit_user": "job", "commit_id": "-1"}, "is negative"),
+    ):
+        with pytest.raises(PySparkException, match=message):
+            never.write.format("paimon").options(**options).mode("append").save(table.url)
+    assert data_files(table.context) == files
 
 
 def test_instants_need_a_zone_for_a_column_without_one(session: SparkSession, tmp_path: Path) -> None:
