@@ -79,7 +79,11 @@ def as_kind(values: pa.Array, kind: str) -> pa.Array:
         return values if pa.types.is_decimal(t) else values.cast(pa.int64())
     if kind == DECIMAL:
         return values.cast(pa.decimal256(t.precision, t.scale) if pa.types.is_decimal(t) else WIDE_WHOLE)
-    return values.cast(pa.float64(), safe=False) if kind == FLOATING else values
+    if kind != FLOATING:
+        return values
+    # Arrow casts decimals by multiplying with an inexact power of ten, but finds the number nearest to a text
+    numbers = values.cast(pa.string()) if pa.types.is_decimal(t) else values
+    return numbers.cast(pa.float64(), safe=False)
 
 
 @dataclass(frozen=True)
