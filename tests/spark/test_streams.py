@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
 from paimon_cli import Table, spark
+from paimon_cli.errors import UsageError
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.source_writing import StreamWriter, stream_writer
 from paimon_cli.spark.stream_reading import PaimonStreamReader
@@ -21,6 +23,7 @@ from tests.tables import data_files, live_files, make_table, rows
 
 SUMS_COLUMNS = StructType([StructField("k", LongType(), False), StructField("n", LongType())])
 SUMS = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+TWO_NUMBERS = StructType([StructField("id", LongType()), StructField("n", LongType())])
 Rows = list[tuple[Any, ...]]
 
 
@@ -284,9 +287,52 @@ def test_a_stream_does_not_take_another_commit_with_the_same_id_for_read(
 
 def test_a_checkpoint_without_times_is_continued(table: Table) -> None:
     """Earlier versions of this package stored only snapshot ids."""
-    schema = StructType([StructField("id", LongType()), StructField("n", LongType())])
-    reader = PaimonStreamReader({"path": table.url}, schema)
+    reader = PaimonStreamReader({"path": table.url}, TWO_NUMBERS)
     table.write(pa.table({"id": [4], "n": [4]}))
     end = reader.latestOffset({"snapshot": 1}, ReadMaxRows(1))
     assert end == {"snapshot": 2, "committed": table.snapshot(2).time}
     assert reader.latestOffset({"snapshot": 3}, ReadAllAvailable()) == {"snapshot": 3}
+
+
+def _drop(table: Table) -> None:
+    table.alter.drop_column("n")
+
+
+def _rename(table: Table) -> None:
+    table.alter.rename_column("n", "m")
+
+
+def _replace(table: Table) -> None:
+    table.alter.drop_column("n")
+    table.alter.add_column("n STRING")
+
+
+@pytest.mark.parametrize(
+    ("change", "why", "later"),
+    [
+        (_drop, "no column 'n'", [(4,)]),
+        (_rename, "no column 'n'", [(4, None)]),
+        (_replace, "column n is read as bigint", [(4, None)]),
+    ],
+)
+def test_a_running_stream_stops_at_a_changed_column_and_a_restarted_one_goes_on(
+    session: SparkSession, table: Table, tmp_path: Path, change: Callable[[Table], None], why: str, later: Rows
+) -> None:
+    assert batches(session, table, tmp_path / "c") == [[(1, 1), (2, 22), (3, 3)]]
+    running = PaimonStreamReader({"path": table.url}, TWO_NUMBERS)
+    change(table)
+    table.refresh()
+    table.write(pa.table({"id": [4]}))
+    with pytest.raises(UsageError, match=why):
+        running.partitions({"snapshot": 2}, running.latestOffset({"snapshot": 2}, ReadAllAvailable()))
+    assert batches(session, table, tmp_path / "c") == [later]
+
+
+def test_a_running_stream_does_not_show_a_column_that_was_added(session: SparkSession, table: Table, tmp_path: Path) -> None:
+    running = PaimonStreamReader({"path": table.url}, TWO_NUMBERS)
+    assert batches(session, table, tmp_path / "c") == [[(1, 1), (2, 22), (3, 3)]]
+    table.alter.add_column("more INT", first=True)
+    table.write(pa.table({"more": pa.array([7], pa.int32()), "id": [4], "n": [4]}))
+    parts = running.partitions({"snapshot": 2}, {"snapshot": 3})
+    assert [row for part in parts for batch in running.read(part) for row in batch.to_pylist()] == [{"id": 4, "n": 4}]
+    assert batches(session, table, tmp_path / "c") == [[(7, 4, 4)]]
