@@ -93,7 +93,7 @@ class LookupMerge:
             if self.on_changes is None:
                 self._mark(self._found(batch))
             else:
-                for _ in self._resolved(with_level(self._order.in_merge(batch, file), 0)):
+                for _ in self._resolved(with_level(self._order.in_merge(batch, file), 0), merge_lone=False):
                     pass
 
     def merged(self, section: Section) -> Iterator[pa.RecordBatch]:
@@ -106,8 +106,11 @@ class LookupMerge:
         for rows in _chunks(merge_section(*parts, level_engine=KeepAllVersions())):
             yield from self._resolved(rows)
 
-    def _resolved(self, chunk: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Merge all versions of some keys with their old rows above the output level."""
+    def _resolved(self, chunk: pa.RecordBatch, merge_lone: bool = True) -> Iterator[pa.RecordBatch]:
+        """Merge all versions of some keys with their old rows above the output level.
+
+        `merge_lone`: also keys with a single row, as in Java. In a file that is upgraded such a row stays as it is.
+        """
         engine = self._engine
         rows = sorted_rows(chunk, self._keys, engine)
         if not isinstance(engine, FirstRow):
@@ -123,7 +126,7 @@ class LookupMerge:
                 self._mark(found)
                 rows = self._with_old_rows(rows, found)
         levels = rows.rows.column(LEVEL).to_numpy()
-        merging = replace(rows, rows=rows.rows.drop_columns([LEVEL]), merge_lone=True)
+        merging = replace(rows, rows=rows.rows.drop_columns([LEVEL]), merge_lone=merge_lone)
         for piece in merging.pieces_of(PIECE_BYTES):
             merged = engine.merge(piece)
             if self.on_changes is not None:

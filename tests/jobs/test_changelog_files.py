@@ -272,6 +272,26 @@ def test_full_compactions_at_every_nth_commit(tmp_path: Path) -> None:
     assert changelog(context, 8) == [("+I", 2, "x", 4)]
 
 
+def test_the_changelog_of_an_upgraded_file_shows_its_rows_as_they_are(tmp_path: Path) -> None:
+    """A merge would drop the value of a sequence group without a sequence; a row that is alone keeps it until it is merged."""
+    columns = {**COLUMNS, "g": "INT"}
+    options = {"merge-engine": "partial-update", "fields.g.sequence-group": "v", "changelog-producer": "lookup"}
+    context = make_table(tmp_path / "t", columns, ["k"], bucket=1, options=options)
+    write(context, [{"k": 1, "v": "alone", "g": None}, {"k": 2, "v": "a", "g": 1}])
+    compact(context, strategy="full")
+    assert rows(context) == [{"k": 1, "v": "alone", "g": None}, {"k": 2, "v": "a", "g": 1}]
+    assert [change[:4] for change in changelog(context, 2)] == [("+I", 1, "alone", None), ("+I", 2, "a", 1)]
+    write(context, [{"k": 1, "v": "merged", "g": None}])
+    compact(context, strategy="full")
+    assert rows(context)[0] == {"k": 1, "v": None, "g": None}
+    table = Table.open(context.url)
+    assert [tuple(change.values()) for change in table.changelog(3).to_arrow().to_pylist()] == [
+        ("-U", 1, "alone", None),
+        ("+U", 1, None, None),
+    ]
+    assert table.verify(level="full").errors == 0
+
+
 def test_lookups_begin_and_cease_where_one_level_holds_all(tmp_path: Path) -> None:
     options = {**ENGINES["aggregation"], "num-sorted-run.compaction-trigger": "2", "num-levels": "5"}
     columns = {"k": "INT NOT NULL", "v": "INT", "w": "INT"}
