@@ -65,6 +65,7 @@ the greatest number: `x > 5` would lose it.
 LISTED_BY_JOB = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 MAX_LISTED_FILES = 32
 """The setting for the number of files above which Spark finds their sizes in a job, with a task for each; and its default."""
+CASE_SENSITIVE = "spark.sql.caseSensitive"
 V1_SOURCES = "spark.sql.sources.useV1SourceList"
 OTHER_FILE = "a data file has another size, or more rows, than its manifest says; read it with native=False"
 
@@ -130,7 +131,7 @@ def frame_of(spark: SparkSession, scan: RowScan, *, native: bool | None = None) 
     if isinstance(scan.context.storage, ScratchStorage):
         _scratch_of_frames.append(scan.context.storage)
     files, splits = divided(scan, native)
-    if any(file.hidden is not None for file in files) and not _has_positions(spark):
+    if (any(file.hidden is not None for file in files) and not _has_positions(spark)) or not _distinguishes(spark, scan):
         files, splits = divided(scan, native=False)
     parts = [_native_frame(spark, scan, files)] if files else []
     if splits or not parts:
@@ -141,6 +142,12 @@ def frame_of(spark: SparkSession, scan: RowScan, *, native: bool | None = None) 
 def _has_positions(spark: SparkSession) -> bool:
     """Whether Spark's Parquet reader has the metadata columns with sizes and row numbers: version 2 of the source has not."""
     return "parquet" in str(spark.conf.get(V1_SOURCES)).lower().replace(" ", "").split(",")
+
+
+def _distinguishes(spark: SparkSession, scan: RowScan) -> bool:
+    """Whether Spark's Parquet reader distinguishes the columns of the table: some may differ only in upper and lower case."""
+    names = scan.context.schema.field_names
+    return len({name.lower() for name in names}) == len(names) or str(spark.conf.get(CASE_SENSITIVE)).lower() == "true"
 
 
 def _native_frame(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) -> DataFrame:

@@ -423,3 +423,17 @@ def test_names_and_columns_that_spark_cannot_have(session: SparkSession, tmp_pat
     assert frame.select("`a.b`").collect()[0][0] == 2
     with pytest.raises(NotFound):
         spark.read(session, str(tmp_path / "other"))
+
+
+@pytest.mark.parametrize("case_sensitive", ["true", "false"])
+def test_columns_that_differ_only_in_case(session: SparkSession, tmp_path: Path, case_sensitive: str) -> None:
+    columns = ["id INT NOT NULL", "n INT", "N STRING"]
+    table = Table.create(str(tmp_path / "t"), columns=columns, primary_key="id", bucket=1)
+    table.write(pa.table({"id": pa.array([1], pa.int32()), "n": pa.array([2], pa.int32()), "N": ["big"]}))
+    session.conf.set(reading.CASE_SENSITIVE, case_sensitive)
+    try:
+        assert [row.asDict() for row in spark.read(session, table.url).collect()] == [{"id": 1, "n": 2, "N": "big"}]
+        assert [row.asDict() for row in spark.read(session, table.url, columns=["N", "id"]).collect()] == [{"N": "big", "id": 1}]
+        assert spark.read(session, table.url, columns=["id", "n"], where="N = 'big'").select("n").collect() == [(2,)]
+    finally:
+        session.conf.unset(reading.CASE_SENSITIVE)
