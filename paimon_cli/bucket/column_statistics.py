@@ -45,15 +45,16 @@ def leaf_numbers(schema: pa.Schema) -> dict[str, int]:
     for field in schema:
         if not pa.types.is_nested(field.type):
             numbers[field.name] = leaves
-        leaves += _leaves(field.type)
+        leaves += leaf_count(field.type)
     return numbers
 
 
-def _leaves(t: pa.DataType) -> int:
+def leaf_count(t: pa.DataType) -> int:
+    """The number of leaves of a column of this type in a Parquet file."""
     if pa.types.is_map(t):
-        return _leaves(t.key_type) + _leaves(t.item_type)
+        return leaf_count(t.key_type) + leaf_count(t.item_type)
     if pa.types.is_nested(t):
-        return sum(_leaves(t.field(i).type) for i in range(t.num_fields))
+        return sum(leaf_count(t.field(i).type) for i in range(t.num_fields))
     return 1
 
 

@@ -13,6 +13,7 @@ from pyarrow import orc
 
 from paimon_cli.bucket.avro_rows import AvroRows, avro_record_field
 from paimon_cli.bucket.column_statistics import ColumnStatistics, ColumnTally, footer_statistics, leaf_numbers
+from paimon_cli.bucket.nan_bounds import ParquetSink, floating_leaves
 from paimon_cli.bucket.nanosecond_range import holds_early_digits, refuse_far_times
 from paimon_cli.bucket.orc_file import orc_column, orc_schema
 from paimon_cli.datatypes.data_type import NEWER_ROOTS, DataField, TimestampType
@@ -137,11 +138,14 @@ class ParquetEncoder:
     def __init__(self, sink: BinaryIO, layout: FileLayout, options: TableOptions, codec: str, sample: pa.RecordBatch) -> None:
         schema = layout.physical
         int96 = wants_int96(layout.schema.fields)
-        self.with_nan: set[str] = set()
-        """Columns that hold NaN, which the bounds in the footer ignore."""
+        self._sink = ParquetSink(sink)
+        self._floating = floating_leaves(schema)
+        self._groups = 0
+        self._with_nan: set[tuple[int, int]] = set()
+        """Row group and leaf of the chunks that hold NaN, for which Arrow's bounds are not valid."""
         self._leaves = leaf_numbers(schema)
         self._writer = pq.ParquetWriter(
-            sink,
+            self._sink,
             schema,
             compression=codec,
             compression_level=options.zstd_level if codec == "zstd" else None,
@@ -169,17 +173,27 @@ class ParquetEncoder:
         return True
 
     def write(self, rows: pa.Table) -> None:
-        for field in rows.schema:
-            if pa.types.is_floating(field.type) and pc.any(pc.is_nan(rows.column(field.name))).as_py():
-                self.with_nan.add(field.name)
+        self._with_nan.update((self._groups, leaf.number) for leaf in self._floating if leaf.holds_nan(rows))
         self._writer.write_table(rows, row_group_size=rows.num_rows)
+        self._groups += 1
 
     def close(self) -> None:
+        if not self._with_nan or not self._writer.is_open:
+            self._writer.close()
+            return
+        self._sink.hold()
         self._writer.close()
+        self._sink.release(self._with_nan)
+
+    @property
+    def with_nan(self) -> list[str]:
+        """The columns that hold NaN; those with NaN in the fields of a ROW are not listed."""
+        leaves = {leaf for _, leaf in self._with_nan}
+        return [name for name, leaf in self._leaves.items() if leaf in leaves]
 
     def statistics(self, fields: Sequence[DataField]) -> list[ColumnStatistics]:
-        footer = self._writer.writer.metadata
-        return [footer_statistics(footer, self._leaves.get(f.name), f.type, f.name in self.with_nan) for f in fields]
+        footer, with_nan = self._writer.writer.metadata, self.with_nan
+        return [footer_statistics(footer, self._leaves.get(f.name), f.type, f.name in with_nan) for f in fields]
 
 
 class _TalliedEncoder:

@@ -23,7 +23,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.metadata.compact_thrift import Number
 from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.encoded_footer import BLOOM, COLUMN_INDEX, OFFSET_INDEX, FooterFrame, Outside, StoredChunk, StoredGroup
-from paimon_cli.metadata.parquet_footer import MAGIC, TAIL, PageLocations, closed, ending
+from paimon_cli.metadata.parquet_footer import MAGIC, TAIL, PageLocations, closed, ending, without_bounds
 from paimon_cli.options.table_options import TableOptions
 
 MAX_GROUPS = 32_767
@@ -105,7 +105,9 @@ class StitchedFile:
         self._groups: list[_CopiedGroup | bytes] = []
         self._rows = 0
         self._footer = b""
-        self._without_bounds: set[str] = set()
+        self._leaves = leaf_numbers(layout.physical)
+        self._without_bounds: set[tuple[int, int]] = set()
+        """Row group and leaf of the chunks that may hold NaN."""
         sink.write(MAGIC)
         self._size = len(MAGIC)
 
@@ -128,8 +130,8 @@ class StitchedFile:
             self.copy(encoded, group, encoder.with_nan)
 
     def copy(self, file: StoredGroups, group: StoredGroup, without_bounds: Iterable[str]) -> None:
-        """Copy a row group of a file with the same frame. `without_bounds`: columns that hold NaN, which bounds in the footer
-        ignore.
+        """Copy a row group of a file with the same frame. `without_bounds`: columns that may hold NaN, for which bounds in its
+        footer are not valid.
         """
         if file.frame != self._frame:
             raise ValueError("it has another schema or writer")
@@ -148,9 +150,9 @@ class StitchedFile:
                 new.values += [(offset, offset.value + distance) for offset in chunk.offsets]
                 if chunk.outside:
                     new.outside += file.outside(chunk, distance)
+        self._without_bounds.update((len(self._groups), self._leaves[name]) for name in without_bounds)
         self._groups.append(new if new.outside else new.footer_entry())
         self._rows += group.rows
-        self._without_bounds.update(without_bounds)
 
     def close(self) -> None:
         """Write bloom filters, column indexes, offset indexes and the footer. Readers fetch all parts of one kind at once."""
@@ -166,12 +168,15 @@ class StitchedFile:
                         self._size += len(content)
         groups = [group.footer_entry() if isinstance(group, _CopiedGroup) else group for group in self._groups]
         self._footer = self._frame.around(self._rows, groups)
+        if self._without_bounds:
+            self._footer = without_bounds(self._footer, self._without_bounds)
         self._sink.write(self._footer + ending(self._footer))
 
     def statistics(self, fields: Sequence[DataField]) -> list[ColumnStatistics]:
         footer = pq.read_metadata(pa.BufferReader(closed([], self._footer)))
-        leaves = leaf_numbers(self._layout.physical)
-        return [footer_statistics(footer, leaves.get(f.name), f.type, f.name in self._without_bounds) for f in fields]
+        with_nan = {leaf for _, leaf in self._without_bounds}
+        leaves = [self._leaves.get(field.name) for field in fields]
+        return [footer_statistics(footer, leaf, f.type, leaf in with_nan) for leaf, f in zip(leaves, fields, strict=True)]
 
 
 def _contiguous(chunks: Sequence[StoredChunk]) -> Iterator[list[StoredChunk]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,6 +74,25 @@ class Footer:
     def chunk(self, group: int, leaf: int) -> Struct:
         """The `ColumnChunk` of a leaf in a row group, both given by index."""
         return decode(self.groups[group].elements(1)[leaf])
+
+
+_BOUNDS = (1, 2, 5, 6, 7, 8)
+"""Field numbers of `Statistics`: maximum and minimum, once for old readers, and whether they are exact."""
+_COLUMN_INDEX = (6, 7)
+"""Field numbers of `ColumnChunk`: offset and length of the bounds of its pages."""
+
+
+def without_bounds(footer: bytes, chunks: Collection[tuple[int, int]]) -> bytes:
+    """An encoded footer without the bounds of these chunks, pairs of row group and leaf, and of their pages."""
+    fields = decode(footer)
+    groups = fields.elements(4)
+    for group, leaf in chunks:
+        chunk = groups[group].elements(1)[leaf]
+        for field in _COLUMN_INDEX:
+            chunk.pop(field, None)
+        for field in _BOUNDS:
+            chunk.required(3).value(12, Struct()).pop(field, None)
+    return encode(fields)
 
 
 def _subtree(elements: Sequence[Struct], location: int, is_repeated: bool) -> tuple[int, list[Leaf]]:
