@@ -251,7 +251,7 @@ def _arrow_table(data: Any, schema: TableSchema) -> pa.Table:
         batches = list(data) if isinstance(data, Iterable) and not isinstance(data, Mapping) else []
         if batches and all(isinstance(batch, pa.RecordBatch) for batch in batches):
             return pa.Table.from_batches(batches)
-    except (pa.ArrowException, ValueError) as error:
+    except (pa.ArrowException, ValueError, TypeError) as error:
         raise BadInput(f"the {type(data).__name__} cannot be converted to Arrow", "; ".join(map(str, error.args))) from error
     raise UsageError(
         f"cannot write {type(data).__name__} data",
@@ -280,7 +280,7 @@ def check_positive(**numbers: int | None) -> None:
 
 
 def _from_pandas(frame: Any, schema: TableSchema) -> pa.Table:
-    """The DataFrame as an Arrow table.
+    """The DataFrame as an Arrow table. Raises `BadInput` if a column of the table is in the index, which is not written.
 
     Columns of Python objects with maps, which Arrow would infer as lists or structs, have the table's type. Columns without
     values have no type: pandas makes them floats.
@@ -289,6 +289,10 @@ def _from_pandas(frame: Any, schema: TableSchema) -> pa.Table:
 
     from paimon_cli.datatypes.arrow_types import arrow_type
 
+    for name in schema.field_names:
+        if name in frame.index.names and name not in frame.columns:
+            what = f"column '{name}' is in the index of the DataFrame"
+            raise BadInput(what, "only columns are written", "make the index a column: frame.reset_index()", column=name)
     types = {field.name: arrow_type(field.type) for field in schema.fields if field.name in frame.columns}
     maps = {name: column for name, column in types.items() if "map<" in str(column) and str(frame.dtypes[name]) == "object"}
     table = pa.Table.from_pandas(frame.drop(columns=list(maps)), preserve_index=False)

@@ -215,11 +215,30 @@ def test_nan_in_the_maps_of_a_pandas_frame_with_arrow_types_is_kept(tmp_path: Pa
     assert table.scan().to_arrow()["m"].chunk(0).items.null_count == 1
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame({"id": [1, 2], "s": ["a", 5]}), pd.DataFrame([[1, 2]], columns=["id", "id"])])
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"id": [1, 2], "s": ["a", 5]}),
+        pd.DataFrame([[1, 2]], columns=["id", "id"]),
+        pd.DataFrame({"id": pd.arrays.SparseArray([1])}),
+    ],
+)
 def test_frames_without_an_arrow_form_are_bad_input(tmp_path: Path, frame: pd.DataFrame) -> None:
     table = Table.create(str(tmp_path / "t"), columns=["id BIGINT NOT NULL", "s STRING"], primary_key="id", bucket=1)
     with pytest.raises(BadInput, match="the DataFrame cannot be converted"):
         table.write(frame)
+
+
+def test_columns_in_the_index_of_a_frame_are_not_left_out(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), columns=["id BIGINT NOT NULL", "s STRING"], primary_key="id", bucket=1)
+    frame = pd.DataFrame({"id": [1, 2, 2], "s": ["a", "b", "c"]})
+    for indexed, column in ((frame.groupby("id").max(), "id"), (frame.set_index("s"), "s"), (frame.set_index(["id", "s"]), "id")):
+        with pytest.raises(BadInput, match=f"column '{column}' is in the index of the DataFrame") as refused:
+            table.write(indexed)
+        assert refused.value.hint.endswith("frame.reset_index()")
+    assert table.write(frame.groupby("id").max().reset_index()).rows == 2
+    assert table.write(frame.set_index(pd.Index([7, 8, 9], name="other"))).rows == 2
+    assert table.write(frame.set_index("s", drop=False)).rows == 2
 
 
 def test_scans_stop_early_and_in_pandas(tmp_path: Path) -> None:
