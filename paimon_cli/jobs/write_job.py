@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,8 @@ the snapshot expire that the write was planned at.
 """
 ASSIGNED_MEANWHILE = "run it again, or keep other jobs away from these partitions for a while"
 """The hint of the error after the last of them."""
+OUTDATED = (BucketsConflict, SnapshotExpired)
+"""The conflicts after which they are written again."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +152,7 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         return _already_committed(context, request, engine, progress)
     attempts = _Attempts(context, committer, request, identity, splits_of(request), engine, progress)
     with overlapping_writes(context.storage):
-        repeated = (BucketsConflict, SnapshotExpired)
-        done, _ = again_on_conflict(context, attempts.run, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, repeated)
+        done, _ = again_on_conflict(context, attempts.run, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED)
     if done.result.already_committed:
         return replace(_already_committed(context, request, engine, progress), attempts=done.result.attempts)
     summary = WriteSummary.of(engine, done, (context.clock.now_millis() - started) / 1000)
@@ -178,20 +180,23 @@ class _Attempts:
         request = self.request if self.rows is None else replace(self.request, read_snapshot=self.read_snapshot)
         plan = plan_write(self.context, request, self.identity.user, self.splits)
         self.engine.prepare(work_of(request.source, self.splits), self.progress)
-        try:
+        with expiry_noticed(plan):
             written, found = write_input(plan, request, self.engine, self.progress, self.rows)
-        except DamagedFile as error:
-            raise self._expired_or_damaged(plan, error) from error
         self.read_snapshot, self.rows = plan.read_snapshot_id or 0, found.rows
         return _Done(written, found, *commit_rows(self.committer, plan, written.messages, request, self.identity))
 
-    def _expired_or_damaged(self, plan: WritePlan, error: DamagedFile) -> PaimonError:
-        """The error for a file that cannot be read: `SnapshotExpired` if its snapshot no longer exists, otherwise `error`."""
-        number = plan.read_snapshot_id
-        is_planned_there = self.rows is None and self.request.read_snapshot is None
-        if number is None or not is_planned_there or self.context.storage.exists(self.context.layout.snapshot(number)):
-            return error
-        return SnapshotExpired(f"snapshot {number} of {self.context.address} has expired while rows were written", error.message)
+
+@contextmanager
+def expiry_noticed(plan: WritePlan) -> Iterator[None]:
+    """Raise `SnapshotExpired` instead of `DamagedFile` if the snapshot at which the write was planned no longer exists."""
+    try:
+        yield
+    except DamagedFile as error:
+        context, number = plan.context, plan.planned_at
+        if number is None or context.storage.exists(context.layout.snapshot(number)):
+            raise
+        what = f"snapshot {number} of {context.address} has expired while rows were written"
+        raise SnapshotExpired(what, error.message) from error
 
 
 def _already_committed(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:

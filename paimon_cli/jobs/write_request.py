@@ -110,6 +110,7 @@ def plan_write(
         compaction=_compaction(context, request, snapshot, state, file_stamp),
         replaces_rows=request.overwrite,
         parallelism=request.parallelism,
+        planned_at=snapshot.id if snapshot else None,
     )
 
 

@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 from paimon_cli.bucket.stamped_files import remove_temporary_directories, stamped_files
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import BucketsConflict, NotSupported, cleaning_up
+from paimon_cli.errors import NotSupported, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.compact_job import show_level_0
@@ -39,7 +39,7 @@ from paimon_cli.jobs.postponed_rows import write_postponed
 from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.jobs.table_change import NewFiles, again_on_conflict, check_writable_table, identity_of
-from paimon_cli.jobs.write_job import ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, commit_rows
+from paimon_cli.jobs.write_job import ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED, commit_rows, expiry_noticed
 from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, plan_write
 from paimon_cli.maintain.mark_done import mark_written
 from paimon_cli.maintain.orphans import UsedNames
@@ -183,13 +183,13 @@ class _Writing:
         def attempt() -> list[CommitMessage]:
             planned = plan_write(context, request, splits=())
             plan = replace(planned, file_stamp=_stamp(first.batch, OF_COMMIT, planned))
-            with NewFiles(context, plan.file_stamp).deleted_on_failure():
+            with expiry_noticed(plan), NewFiles(context, plan.file_stamp).deleted_on_failure():
                 written = write_postponed(plan, postponed, self.engine, NoProgress())
             return self._committed(committer, plan, written.messages, identity)
 
         try:
             with overlapping_writes(context.storage):
-                return again_on_conflict(context, attempt, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, (BucketsConflict,))[0]
+                return again_on_conflict(context, attempt, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED)[0]
         finally:
             NewFiles(context, first.stamp).delete_all_but(())
 

@@ -168,9 +168,10 @@ class WritePlan:
     `first_sequences`: for each bucket with files, the highest committed sequence number + 1 (others: 0). A row gets that number
     plus its position in the order of arrival, so numbers increase, with gaps, whichever task writes the bucket.
 
-    `assignment`: None if the bucket of a row depends only on the row. `file_stamp`: 16 hex digits in the names of all data files
-    of this job. `compaction`: None if writers do not compact. `replaces_rows`: the rows replace older ones (overwrite); no
-    changelog file shows that, as in Java.
+    `assignment`: None if the bucket of a row depends only on the row. `read_snapshot_id`: commits after it may be refused as
+    conflicts. `file_stamp`: 16 hex digits in the names of all data files of this job. `compaction`: None if writers do not
+    compact. `replaces_rows`: the rows replace older ones (overwrite); no changelog file shows that, as in Java. `planned_at`: the
+    snapshot whose indexes and deletion vectors the writers read, which may be newer than the one of `read_snapshot_id`.
     """
 
     context: TableContext
@@ -185,6 +186,7 @@ class WritePlan:
     compaction: CompactionWhileWriting | None = None
     replaces_rows: bool = False
     parallelism: int | None = None
+    planned_at: int | None = None
 
     @property
     def postpones(self) -> bool:

@@ -261,6 +261,31 @@ def test_a_write_whose_snapshot_expired_starts_again(
     assert not list(check_table(context, rows=True))
 
 
+def test_a_write_whose_snapshot_expired_after_a_conflict_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later attempt is planned at a later snapshot than that which the first one has read."""
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=-1, options={"write-only": "true"})
+    write(context, [{"k": 1}])
+    write_input = write_job.write_input
+    attempts = iter((1, 2))
+
+    def disturbed(*given: Any) -> Any:
+        attempt = next(attempts, None)
+        written = write_input(*given) if attempt == 1 else None
+        if attempt is not None:
+            with monkeypatch.context() as undisturbed:
+                undisturbed.setattr(write_job, "write_input", write_input)
+                write(context, [{"k": 10 * attempt}])
+            assert attempt == 1 or expire_snapshots(context, Retention(1, 1, 0, None)).snapshots
+        return written or write_input(*given)
+
+    monkeypatch.setattr(write_job, "write_input", disturbed)
+    assert write(context, [{"k": 2}]).rows == 1
+    assert next(attempts, None) is None
+    assert sorted(row["k"] for row in rows(context)) == [1, 2, 10, 20]
+    assert data_files(context) == live_files(context)
+    assert not list(check_table(context, rows=True))
+
+
 def test_damage_is_no_expiry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=-1)
     write(context, [{"k": 1}])

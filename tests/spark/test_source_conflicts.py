@@ -16,10 +16,13 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from paimon_cli import Table
 from paimon_cli.errors import BucketsConflict, DataConflict
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.postponed_rows import write_postponed
+from paimon_cli.spark import source_writing
 from paimon_cli.spark.data_source import PaimonDataSource
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.source_writing import BatchWriter, StreamWriter, batch_writer
 from paimon_cli.storage.injected import SystemRandom
+from paimon_cli.write.write_plan import WritePlan
 from tests.rivals import RivalStorage, beside
 from tests.tables import data_files, make_table, named_files
 
@@ -164,6 +167,26 @@ def test_two_writes_that_have_planned_on_the_same_snapshot(table: Table) -> None
     second.commit([*others])
     ours = [(20, "second", 3), *((n, "first", 1) for n in range(21, 30)), *((n, "second", 2) for n in range(30, 45))]
     assert rows_of(table) == [*((n, "old", 0) for n in range(10)), *ours]
+    check_sound(table)
+
+
+def test_a_commit_whose_snapshot_has_expired_is_planned_again(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hash indexes, and files in which keys are looked up, are gone with their snapshot: the table is not damaged."""
+    writer, plans = writer_of(table), []
+    messages = [writer.written(batch(range(20, 40), "ours", 1))]
+
+    def after_expiry(plan: WritePlan, *given: Any) -> Any:
+        plans.append(plan)
+        if len(plans) == 1:
+            table.write(arrow(range(30, 45), "rival", 2))
+            table.compact()
+            assert table.expire(retain_max=1, retain_min=1, older_than="0 s").removed
+        return write_postponed(plan, *given)
+
+    monkeypatch.setattr(source_writing, "write_postponed", after_expiry)
+    writer.commit([*messages])
+    assert len(plans) == 2
+    assert rows_of(table) == EXPECTED
     check_sound(table)
 
 
