@@ -101,11 +101,19 @@ def travel(
     else:
         option = chosen_option(context.options.raw)
         if option is None:
-            return context, context.snapshots.latest()
+            return context, _latest(context)
         if option.key == MODE:
             return context, newest_compacted(context)
         snapshot = _by_option(context, option)
     return (context if snapshot is None else context.at_schema(snapshot.schema_id)), snapshot
+
+
+def _latest(context: TableContext) -> Snapshot | None:
+    """The latest snapshot, None for an empty table. Raises `NotFound` if the table was dropped after it was opened."""
+    latest = context.snapshots.latest()
+    if latest is None:
+        context.schemas.newest_id()
+    return latest
 
 
 def snapshot_or_tagged(context: TableContext, snapshot_id: int) -> Snapshot:

@@ -313,6 +313,17 @@ def test_an_update_sets_columns_of_any_name_to_python_values(tmp_path: Path) -> 
             table.update({"select": value}, where="id = 1")
 
 
+def test_a_table_that_was_dropped_is_not_read_as_an_empty_one(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    other = Table.open(table.url)
+    table.truncate()
+    assert other.scan().count() == 0
+    table.drop()
+    for each in (table, other):
+        with pytest.raises(NotFound, match="no table at"):
+            each.scan()
+
+
 def test_time_travel_and_changes(tmp_path: Path) -> None:
     table = example_table(tmp_path)
     table.delete(where="id = 1")
