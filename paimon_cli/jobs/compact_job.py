@@ -221,7 +221,8 @@ def _compact_buckets(
         else:
             tasks = [part.with_memory(memory) for task in plan.tasks for part in task.parts]
             with phase(progress, "Compacting buckets", len(tasks)) as done:
-                results = _per_bucket(run_traced(engine, new_files.context, compact_bucket, tasks, done))
+                sizes = [task.size for task in tasks]
+                results = _per_bucket(run_traced(engine, new_files.context, compact_bucket, tasks, done, sizes))
         appended = {task.bucket_id: task for task in plan.tasks if task.packs}
         return [_without_vectors(new_files, appended.get(result.bucket_id), result) for result in results]
 

@@ -108,9 +108,16 @@ class Engine(Protocol):
         """Whether a task may run twice, so that files of its first attempt may remain after a successful job."""
         ...
 
-    def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
+    def run_tasks(
+        self,
+        function: Callable[[T], R],
+        tasks: Sequence[T],
+        on_done: Callable[[R], None] | None = None,
+        sizes: Sequence[int] | None = None,
+    ) -> list[R]:
         """Run the tasks; returns their results in task order. `function`, tasks and results must be picklable.
 
+        `sizes`: the bytes that each task reads. With them, small tasks share a Spark task, which costs more than a small bucket.
         A task may run more than once. `on_done` is called in this thread with each result as soon as it is known, even
         if the call fails or is interrupted later. Raises `TasksFailed` if a task fails; other tasks may run to
         completion first. After any error no task is running.
@@ -147,7 +154,13 @@ class LocalEngine:
     def prepare(self, work: Work, progress: Progress) -> None:
         """Nothing to prepare."""
 
-    def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
+    def run_tasks(
+        self,
+        function: Callable[[T], R],
+        tasks: Sequence[T],
+        on_done: Callable[[R], None] | None = None,
+        sizes: Sequence[int] | None = None,
+    ) -> list[R]:
         if self._parallelism > 1 and len(tasks) > 1:
             return _run_in_threads(self._parallelism, function, tasks, on_done)
         results: list[R] = []
@@ -218,10 +231,11 @@ def run_traced(
     function: Callable[[TableContext, T], R],
     tasks: Sequence[T],
     on_done: Callable[[R], None] | None = None,
+    sizes: Sequence[int] | None = None,
 ) -> list[R]:
     """`Engine.run_tasks` for a function of one table; with `--trace`, shows the steps of the tasks wherever they run."""
     if not context.trace.is_on:
-        return engine.run_tasks(functools.partial(function, context), tasks, on_done)
+        return engine.run_tasks(functools.partial(function, context), tasks, on_done, sizes)
 
     def show(traced: _Traced[R]) -> None:
         context.trace.show(traced.steps)
@@ -229,7 +243,7 @@ def run_traced(
             on_done(traced.result)
 
     try:
-        traced = engine.run_tasks(functools.partial(_traced, function, context), tasks, show)
+        traced = engine.run_tasks(functools.partial(_traced, function, context), tasks, show, sizes)
     except TasksFailed as failed:
         failed.finished = [outcome.result for outcome in failed.finished]
         raise

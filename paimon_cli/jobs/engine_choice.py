@@ -164,8 +164,14 @@ class AutoEngine:
         self.choose(work)
         self._chosen.prepare(work, progress)
 
-    def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
-        return self._chosen.run_tasks(function, tasks, on_done)
+    def run_tasks(
+        self,
+        function: Callable[[T], R],
+        tasks: Sequence[T],
+        on_done: Callable[[R], None] | None = None,
+        sizes: Sequence[int] | None = None,
+    ) -> list[R]:
+        return self._chosen.run_tasks(function, tasks, on_done, sizes)
 
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         return self._chosen.write_rows(plan, tallies, progress)

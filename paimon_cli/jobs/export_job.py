@@ -295,7 +295,8 @@ def run_export(
     engine.prepare(Work.of(file for split in plan.splits for file in split.files), progress)
     unfinished = undone_on_failure(lambda: delete_all(storage, (path for path, _ in tasks)))
     with unfinished, phase(progress, "Reading splits", len(tasks)) as done:
-        files = engine.run_tasks(functools.partial(export_split, context, request), tasks, done)
+        sizes = [split.size for split in plan.splits]
+        files = engine.run_tasks(functools.partial(export_split, context, request), tasks, done, sizes)
     seconds = (context.clock.now_millis() - started) / 1000
     return ExportSummary(request.output_path, tuple(files), engine.name, engine.reason, seconds)
 

@@ -208,7 +208,7 @@ def _expect_nothing_left(context: TableContext, buckets: int) -> None:
 def _shown_rows(context: TableContext, splits: Sequence[Split], engine: Engine, progress: Progress) -> int:
     """The number of visible rows, counted separately to verify the rewrite."""
     with phase(progress, "Counting rows", len(splits)) as done:
-        return sum(engine.run_tasks(functools.partial(count_split, context), splits, done))
+        return sum(engine.run_tasks(functools.partial(count_split, context), splits, done, [split.size for split in splits]))
 
 
 def _commit(

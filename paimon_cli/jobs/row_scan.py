@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +19,7 @@ import pyarrow as pa
 from paimon_cli.datatypes.data_type import STRING, DataField
 from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.jobs.process import usable_cores
-from paimon_cli.lsm.sorted_runs import pack_starts
+from paimon_cli.lsm.sorted_runs import shares
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
 from paimon_cli.options.option_catalog import SCAN
 from paimon_cli.read.increments import AUTO, CHANGES, IncrementRange, increment_by_option, increment_context, plan_increment
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 ROW_KIND = "rowkind"
 """The column with the row kind in results. Paimon reserves this name, so that no table has a column of it."""
 KIND_FIELD = DataField(-1, ROW_KIND, STRING)
-LEAST_PARTS = 32
-"""Splits share a part only as long as there are at least this many parts, so that enough tasks can run at a time."""
 MOST_BYTES = 1 << 40
 """The weight of greater splits, so that sums fit into 64 bits even if a damaged manifest gives absurd sizes."""
 
@@ -94,9 +91,7 @@ class RowScan:
         options = context.options
         opening = min(options.split_open_file_cost, MOST_BYTES)
         weights = np.array([min(max(split.size, opening), MOST_BYTES) for split in splits], dtype=np.int64)
-        limit = min(int(weights.sum()) // LEAST_PARTS, options.split_target_size)
-        starts = pack_starts(np.zeros_like(weights), weights, limit).tolist()
-        packs = (splits[start:end] for start, end in pairwise([*starts, len(splits)]))
+        packs = (splits[share.start : share.stop] for share in shares(weights, options.split_target_size))
         return [replace(self, context=context, plan=replace(self.plan, splits=pack)) for pack in packs]
 
     def rows(self) -> Iterator[pa.RecordBatch]:

@@ -161,7 +161,8 @@ def _change_buckets(
         return []
     engine.prepare(Work.of(file for task in tasks for split in task.splits for file in split.files), progress)
     with phase(progress, "Changing rows", len(tasks)) as done:
-        return run_traced(engine, context, functools.partial(update_bucket, change=change), tasks, done)
+        sizes = [sum(split.size for split in task.splits) for task in tasks]
+        return run_traced(engine, context, functools.partial(update_bucket, change=change), tasks, done, sizes)
 
 
 def _moves_rows(context: TableContext, change: RowChange) -> bool:

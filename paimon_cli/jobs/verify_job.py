@@ -263,7 +263,8 @@ def _inside(
         engine.prepare(Work.of(entry.file for task in tasks if task.bucket_id is None for entry in task.entries), progress)
     check_file = functools.partial(check_one_file, context, request.level == FULL)
     with phase(progress, "Reading data files" if request.level == FULL else "Opening data files", len(tasks)) as done:
-        found = engine.run_tasks(check_file, tasks, done)
+        sizes = [sum(entry.file.file_size for entry in task.entries) for task in tasks]
+        found = engine.run_tasks(check_file, tasks, done, sizes)
     return [violation for violations in found for violation in violations]
 
 

@@ -15,6 +15,9 @@ import numpy.typing as npt
 from paimon_cli.datatypes.key_order import Key
 from paimon_cli.metadata.data_file import DataFileMeta
 
+LEAST_SHARES = 32
+"""Items share a task only as long as there are at least this many tasks, so that enough of them can run at a time."""
+
 KeyOf = Callable[[bytes], Key]
 """Decodes a serialised `_MIN_KEY` or `_MAX_KEY` into a comparable key."""
 
@@ -185,3 +188,12 @@ def pack_starts(buckets: _Ints, weights: _Ints, limit: int) -> _Ints:
         starts.append(item)
         item = steps[item]
     return np.array(starts, dtype=np.int64)
+
+
+def shares(weights: _Ints, limit: int) -> list[range]:
+    """The indexes of adjacent items in shares, each for one task: up to the total weight `limit`, or less to get `LEAST_SHARES`.
+
+    The sum of all weights must fit into 64 bits.
+    """
+    starts = pack_starts(np.zeros_like(weights), weights, min(int(weights.sum()) // LEAST_SHARES, limit)).tolist()
+    return [range(start, end) for start, end in pairwise([*starts, len(weights)])]

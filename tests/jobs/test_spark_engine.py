@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from pyspark import TaskContext
 
 from paimon_cli.errors import DamagedFile, PaimonError, UsageError
 from paimon_cli.jobs.engine import NoProgress, TasksFailed
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import SparkRequest
+from paimon_cli.jobs.spark.session_engine import SessionEngine
 from paimon_cli.write.write_plan import WritePlan
 
 
@@ -98,9 +101,31 @@ def test_a_module_that_executors_lack_is_named(spark_engine: SparkEngine) -> Non
     assert "'no_such_dependency'" in failed.value.error.what
 
 
-def test_many_small_tasks_share_spark_tasks(spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_tasks_share_spark_tasks(spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paimon_cli.jobs.spark.engine.MAX_PARTITIONS", 3)
     assert spark_engine.run_tasks(abs, [-n for n in range(100)]) == list(range(100))
+
+
+@pytest.mark.parametrize("in_session", [False, True])
+def test_small_tasks_share_spark_tasks(spark_engine: SparkEngine, in_session: bool) -> None:
+    """Each with its own result or error. Great tasks have a Spark task of their own."""
+
+    def task(number: int) -> tuple[int, int]:
+        context = TaskContext.get()
+        assert context is not None
+        if number == 77:
+            raise DamagedFile("number 77")
+        return number, context.partitionId()
+
+    engine = SessionEngine(spark_engine._spark().session) if in_session else spark_engine
+    sizes, finished = [1 << 40 if number == 50 else 1 for number in range(300)], list[tuple[int, int]]()
+    with pytest.raises(TasksFailed, match="number 77") as failed:
+        engine.run_tasks(task, range(300), finished.append, sizes)
+    assert sorted(finished) == failed.value.finished
+    assert [number for number, _ in sorted(finished)] == [*range(77), *range(78, 300)]
+    tasks = dict(finished)
+    by_task = Counter(tasks.values())
+    assert by_task[tasks[50]] == 1 and max(by_task.values()) == 8 and len(by_task) == 40
 
 
 def test_ctrl_c_leaves_no_task_running(spark_engine: SparkEngine, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.lsm.sorted_runs import key_sections, pack_starts, section_starts
+from paimon_cli.lsm.sorted_runs import LEAST_SHARES, key_sections, pack_starts, section_starts, shares
 from paimon_cli.metadata.data_file import DataFileMeta, SimpleStats
 
 INT = [parse_type("INT")]
@@ -50,3 +50,20 @@ def test_packs_are_filled_greedily(seed: int) -> None:
             filled = 0
         filled += weight
     assert pack_starts(np.array(buckets), np.array(weights, dtype=np.int64), limit).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("weights", "sizes"),
+    [
+        ([], []),
+        ([10], [1]),
+        ([1] * LEAST_SHARES, [1] * LEAST_SHARES),
+        ([1] * 2 * LEAST_SHARES, [2] * LEAST_SHARES),
+        ([1] * 8 * LEAST_SHARES, [5] * 51 + [1]),
+        ([7, 1, 1, 1, 1, 1, *[5] * 100], [1, 5, *[1] * 100]),
+    ],
+)
+def test_items_share_up_to_the_limit_if_there_are_enough_shares(weights: list[int], sizes: list[int]) -> None:
+    found = shares(np.array(weights, dtype=np.int64), 5)
+    assert [len(share) for share in found] == sizes
+    assert [index for share in found for index in share] == list(range(len(weights)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Generic, TypeVar
 
 from pyspark.accumulators import Accumulator
@@ -14,7 +15,7 @@ from paimon_cli.jobs.spark.exchange_files import exchange_directory, write_throu
 from paimon_cli.jobs.spark.job import Reports, SparkJob
 from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spark
 from paimon_cli.jobs.spark.submit import is_local
-from paimon_cli.jobs.spark.tasks import MAX_PARTITIONS, freeze_modules, outcome_of
+from paimon_cli.jobs.spark.tasks import MAX_PARTITIONS, freeze_modules, outcome_of, shared_tasks
 from paimon_cli.jobs.spark.write import (
     WRITTEN,
     Shuffle,
@@ -66,12 +67,19 @@ class SparkEngine:
         with phase(progress, "Starting Spark", None):
             self._spark()
 
-    def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
+    def run_tasks(
+        self,
+        function: Callable[[T], R],
+        tasks: Sequence[T],
+        on_done: Callable[[R], None] | None = None,
+        sizes: Sequence[int] | None = None,
+    ) -> list[R]:
         if not tasks:
             return []
         context = self._spark().context
         reports: Accumulator[list[Outcome[R]]] = context.accumulator([], Reports())
-        numbered = context.parallelize(list(enumerate(tasks)), min(len(tasks), self._most_partitions))
+        shares = [[(number, tasks[number]) for number in share] for share in shared_tasks(len(tasks), sizes)]
+        numbered = context.parallelize(shares, min(len(shares), self._most_partitions))
         job = SparkJob(context, "tasks", lambda: numbered.foreachPartition(_partition_task(function, reports)))
         seen = _Outcomes[R](reports, on_done)
         try:
@@ -181,12 +189,12 @@ class _WriteSteps:
 
 def _partition_task(
     function: Callable[[T], R], reports: Accumulator[list[Outcome[R]]]
-) -> Callable[[Iterable[tuple[int, T]]], None]:
+) -> Callable[[Iterable[list[tuple[int, T]]]], None]:
     """Report a `PaimonError` as the outcome of its task, so that Spark does not retry it; Spark handles other exceptions."""
 
-    def run(numbered: Iterable[tuple[int, T]]) -> None:
+    def run(shares: Iterable[list[tuple[int, T]]]) -> None:
         freeze_modules()
-        for number, task in numbered:
+        for number, task in chain.from_iterable(shares):
             reports.add([(number, outcome_of(function, task))])
 
     return run

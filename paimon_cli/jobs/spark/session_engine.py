@@ -1,6 +1,6 @@
 """The engine in an existing session, classic or Spark Connect: it uses only DataFrames, no SparkContext and no JVM access.
 
-A task is a row number; the tasks themselves are pickled with the function, and outcomes come back as rows.
+A row is the number of a task, or of several small ones. The tasks are pickled with the function, and outcomes come back as rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, impor
 from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.spark.exchange_files import exchange_directory
 from paimon_cli.jobs.spark.submit import classic_context, is_local, send_package
-from paimon_cli.jobs.spark.tasks import MAX_PARTITIONS, explained, freeze_modules, outcome_of
+from paimon_cli.jobs.spark.tasks import MAX_PARTITIONS, explained, freeze_modules, outcome_of, shared_tasks
 from paimon_cli.jobs.spark.write import Task, chunks_of_splits, shuffle_of, write_on_spark, write_where_read
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -55,12 +55,19 @@ class SessionEngine:
     def prepare(self, work: Work, progress: Progress) -> None:
         """Nothing to prepare: the session is running."""
 
-    def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
+    def run_tasks(
+        self,
+        function: Callable[[T], R],
+        tasks: Sequence[T],
+        on_done: Callable[[R], None] | None = None,
+        sizes: Sequence[int] | None = None,
+    ) -> list[R]:
         if not tasks:
             return []
         send_package(self.session)
-        count = min(len(tasks), MAX_PARTITIONS)
-        outcomes = self.session.range(0, len(tasks), 1, count).mapInArrow(_outcomes_of(function, tasks), OUTCOMES_SQL)
+        shares = shared_tasks(len(tasks), sizes)
+        numbers = self.session.range(0, len(shares), 1, min(len(shares), MAX_PARTITIONS))
+        outcomes = numbers.mapInArrow(_outcomes_of(function, tasks, shares), OUTCOMES_SQL)
         finished: dict[int, R] = {}
         errors: dict[int, PaimonError] = {}
         try:
@@ -187,16 +194,17 @@ def connected(url: str, confs: Mapping[str, str]) -> SparkSession:
         raise explained(failure) from failure
 
 
-def _outcomes_of(function: Callable[[T], R], tasks: Sequence[T]) -> Task:
-    """A function from task numbers to pickled outcomes. A `PaimonError` is an outcome, so that Spark does not retry the task.
+def _outcomes_of(function: Callable[[T], R], tasks: Sequence[T], shares: Sequence[range]) -> Task:
+    """A function from numbers of shares to the pickled outcomes of their tasks, with the numbers of these.
 
-    Each Spark task receives all tasks, and unpickles only its own.
+    A `PaimonError` is an outcome, so that Spark does not retry the task. Each Spark task receives all tasks, and unpickles only
+    its own.
     """
     pickled = [pickle.dumps(task) for task in tasks]
 
     def run(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_modules()
-        for number in (n for batch in numbers for n in batch.column(0).to_pylist()):
+        for number in (task for batch in numbers for share in batch.column(0).to_pylist() for task in shares[share]):
             outcome = pickle.dumps(outcome_of(function, pickle.loads(pickled[number])))
             yield pa.record_batch([pa.array([number]), pa.array([outcome], pa.binary())], names=["number", "outcome"])
 

@@ -143,7 +143,11 @@ class PaperEngine:
         """Needs no preparation."""
 
     def run_tasks(
-        self, function: Callable[[Any], Any], tasks: Sequence[Any], on_done: Callable[[Any], None] | None = None
+        self,
+        function: Callable[[Any], Any],
+        tasks: Sequence[Any],
+        on_done: Callable[[Any], None] | None = None,
+        sizes: Sequence[int] | None = None,
     ) -> list[Any]:
         context = function.args[0]  # type: ignore[attr-defined]
         return [_compacted(context, task) for task in tasks]

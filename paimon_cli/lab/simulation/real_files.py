@@ -135,7 +135,11 @@ class RealEngine(LocalEngine):
         self._rows = rows
 
     def run_tasks(
-        self, function: Callable[[Any], Any], tasks: Sequence[Any], on_done: Callable[[Any], None] | None = None
+        self,
+        function: Callable[[Any], Any],
+        tasks: Sequence[Any],
+        on_done: Callable[[Any], None] | None = None,
+        sizes: Sequence[int] | None = None,
     ) -> list[Any]:
         context = getattr(function, "args", (None,))[0]
         if not (isinstance(context, TableContext) and all(isinstance(task, CompactionTask) for task in tasks)):
