@@ -50,7 +50,8 @@ MAX_LITERAL_FILES = 8
 MAX_LITERAL_ROWS = 4_000_000
 """Up to these limits, bitmaps become literals of the query, which saves the 0.1 s that a broadcast takes."""
 SIZE, POSITION, WORDS = "_paimon_size", "_paimon_position", "_paimon_words"
-SIZE_OF_FILE, PLACE_IN_FILE = "_metadata.file_size", "_metadata.row_index"
+METADATA = "_metadata"
+SIZE_OF_FILE, PLACE_IN_FILE = f"{METADATA}.file_size", f"{METADATA}.row_index"
 AS_WRITTEN = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
@@ -131,7 +132,7 @@ def frame_of(spark: SparkSession, scan: RowScan, *, native: bool | None = None) 
     if isinstance(scan.context.storage, ScratchStorage):
         _scratch_of_frames.append(scan.context.storage)
     files, splits = divided(scan, native)
-    if (any(file.hidden is not None for file in files) and not _has_positions(spark)) or not _distinguishes(spark, scan):
+    if (any(file.hidden is not None for file in files) and not _has_positions(spark, files)) or not _distinguishes(spark, scan):
         files, splits = divided(scan, native=False)
     parts = [_native_frame(spark, scan, files)] if files else []
     if splits or not parts:
@@ -139,8 +140,13 @@ def frame_of(spark: SparkSession, scan: RowScan, *, native: bool | None = None) 
     return reduce(DataFrame.unionByName, parts)
 
 
-def _has_positions(spark: SparkSession) -> bool:
-    """Whether Spark's Parquet reader has the metadata columns with sizes and row numbers: version 2 of the source has not."""
+def _has_positions(spark: SparkSession, files: Sequence[NativeFile]) -> bool:
+    """Whether Spark's Parquet reader has the metadata columns with sizes and row numbers.
+
+    Version 2 of the source has not, and a column called `_metadata` hides them.
+    """
+    if any(name is not None and name.lower() == METADATA for file in files for name in file.old_names):
+        return False
     return "parquet" in str(spark.conf.get(V1_SOURCES)).lower().replace(" ", "").split(",")
 
 

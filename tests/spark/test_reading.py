@@ -451,3 +451,14 @@ def test_columns_that_differ_only_in_case(session: SparkSession, tmp_path: Path,
         assert spark.read(session, table.url, columns=["id", "n"], where="N = 'big'").select("n").collect() == [(2,)]
     finally:
         session.conf.unset(reading.CASE_SENSITIVE)
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_column_called_as_the_metadata_of_spark(session: SparkSession, tmp_path: Path, renamed: bool) -> None:
+    options = {"write-only": "true"}
+    table = Table.open(make_table(tmp_path / "t", {"id": "INT NOT NULL", "_metadata": "INT"}, ["id"], options=options).url)
+    for n in (1, 2):
+        table.write(pa.table({"id": pa.array([n, 3], pa.int32()), "_metadata": pa.array([n, n], pa.int32())}))
+    if renamed:
+        table.alter.rename_column("_metadata", "m")
+    assert sorted(tuple(row) for row in spark.read(session, table.url).collect()) == [(1, 1), (2, 2), (3, 2)]
