@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from paimon_cli.datatypes.data_type import STRING, DataField
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 ROW_KIND = "rowkind"
 """The column with the row kind in results. Paimon reserves this name, so that no table has a column of it."""
 KIND_FIELD = DataField(-1, ROW_KIND, STRING)
-MOST_BYTES = 1 << 40
-"""The weight of greater splits, so that sums fit into 64 bits even if a damaged manifest gives absurd sizes."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +85,9 @@ class RowScan:
         `source.split.open-file-cost`, a part at most `source.split.target-size`.
         """
         context, splits = replace(self.context, read_threads=1), tuple(self.plan.splits)
-        options = context.options
-        opening = min(options.split_open_file_cost, MOST_BYTES)
-        weights = np.array([min(max(split.size, opening), MOST_BYTES) for split in splits], dtype=np.int64)
-        packs = (splits[share.start : share.stop] for share in shares(weights, options.split_target_size))
+        sizes, options = [split.size for split in splits], context.options
+        found = shares(sizes, options.split_open_file_cost, options.split_target_size)
+        packs = (splits[share.start : share.stop] for share in found)
         return [replace(self, context=context, plan=replace(self.plan, splits=pack)) for pack in packs]
 
     def rows(self) -> Iterator[pa.RecordBatch]:

@@ -17,6 +17,8 @@ from paimon_cli.metadata.data_file import DataFileMeta
 
 LEAST_SHARES = 32
 """Items share a task only as long as there are at least this many tasks, so that enough of them can run at a time."""
+MOST_BYTES = 1 << 40
+"""The weight of larger items, so that sums fit into 64 bits even if a damaged manifest gives absurd sizes."""
 
 KeyOf = Callable[[bytes], Key]
 """Decodes a serialised `_MIN_KEY` or `_MAX_KEY` into a comparable key."""
@@ -190,10 +192,11 @@ def pack_starts(buckets: _Ints, weights: _Ints, limit: int) -> _Ints:
     return np.array(starts, dtype=np.int64)
 
 
-def shares(weights: _Ints, limit: int) -> list[range]:
-    """The indexes of adjacent items in shares, each for one task: up to the total weight `limit`, or less to get `LEAST_SHARES`.
+def shares(sizes: Iterable[int], least: int, limit: int) -> list[range]:
+    """The indexes of adjacent items in shares, each for one task: up to `limit` bytes, or less to get `LEAST_SHARES`.
 
-    The sum of all weights must fit into 64 bits.
+    Items smaller than `least` count as that.
     """
+    weights = np.array([min(max(size, least), MOST_BYTES) for size in sizes], dtype=np.int64)
     starts = pack_starts(np.zeros_like(weights), weights, min(int(weights.sum()) // LEAST_SHARES, limit)).tolist()
     return [range(start, end) for start, end in pairwise([*starts, len(weights)])]

@@ -64,6 +64,11 @@ def test_packs_are_filled_greedily(seed: int) -> None:
     ],
 )
 def test_items_share_up_to_the_limit_if_there_are_enough_shares(weights: list[int], sizes: list[int]) -> None:
-    found = shares(np.array(weights, dtype=np.int64), 5)
+    found = shares(weights, 0, 5)
     assert [len(share) for share in found] == sizes
     assert [index for share in found for index in share] == list(range(len(weights)))
+
+
+def test_small_items_count_as_the_least_and_absurd_sizes_do_not_overflow() -> None:
+    sizes = [1 << 62, *[1] * 100, 1 << 62]
+    assert [len(share) for share in shares(sizes, 10, 25)] == [1, *[2] * 50, 1]

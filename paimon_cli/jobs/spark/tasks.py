@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-import numpy as np
-
 from paimon_cli import errors
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
 from paimon_cli.lsm.sorted_runs import shares
@@ -28,8 +26,6 @@ MAX_PARTITIONS = 1000
 """The greatest number of Spark tasks in a job; each costs about 30 ms."""
 SHARED_BYTES, LEAST_BYTES = 32 << 20, 4 << 20
 """Small tasks share a Spark task until they read `SHARED_BYTES` together; one that reads less counts as `LEAST_BYTES`."""
-MOST_BYTES = 1 << 40
-"""The weight of greater tasks, so that sums fit into 64 bits even if a damaged manifest gives absurd sizes."""
 
 _SHOWN = re.compile(r"\bpaimon_cli\.errors\.(\w+): ([^\n]*)(?:\n\s*hint: ([^\n]*))?")
 _CARRIED = re.compile(r"paimon-cli-error<([A-Za-z0-9+/=]+)>")
@@ -160,8 +156,7 @@ def shared_tasks(count: int, sizes: Sequence[int] | None) -> list[range]:
     """The numbers of tasks in shares, each for one Spark task. `sizes`: bytes that each task reads; None: nothing is shared."""
     if sizes is None:
         return [range(number, number + 1) for number in range(count)]
-    weights = np.array([min(max(size, LEAST_BYTES), MOST_BYTES) for size in sizes], dtype=np.int64)
-    return shares(weights, SHARED_BYTES)
+    return shares(sizes, LEAST_BYTES, SHARED_BYTES)
 
 
 def outcome_of(function: Callable[[T], R], task: T) -> R | PaimonError:
