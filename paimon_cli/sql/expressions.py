@@ -238,7 +238,13 @@ def _infinite(values: pa.Array) -> np.ndarray:
 
 
 def _rounded(rounding: Callable[[pa.Array], pa.Array]) -> Callable[[list[pa.Array]], pa.Array]:
-    return lambda arguments: _as_integers(rounding(_with_spare_digit(arguments[0])))
+    """A function to integers. Integers stay as they are: Arrow would round them as doubles, and refuse those above 2^53."""
+
+    def of(arguments: list[pa.Array]) -> pa.Array:
+        values = arguments[0]
+        return values if pa.types.is_integer(values.type) else _as_integers(rounding(_with_spare_digit(values)))
+
+    return of
 
 
 def _with_spare_digit(values: pa.Array) -> pa.Array:
