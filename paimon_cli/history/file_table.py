@@ -138,7 +138,7 @@ class FileTable:
         """`ByteRanges.words` of a column of byte strings. `offsets`: one for all entries, or one per entry."""
         if isinstance(offsets, int):
             return _joined([ranges.words(offsets) for ranges in self.each(name)]).astype(np.int64)
-        parts = np.split(offsets, np.cumsum([len(ranges) for ranges in self.each(name)])[:-1])
+        parts = np.split(offsets, self._starts[1:])[:-1]  # the last is empty; there may be no piece
         return _joined([ranges.words(part) for ranges, part in zip(self.each(name), parts, strict=True)]).astype(np.int64)
 
     def entry(self, row: int) -> ManifestEntry:

@@ -96,6 +96,13 @@ def test_pruned_scans_of_random_tables(seed: int, tmp_path: Path) -> None:
     assert assert_pruning_changes_nothing(context, [_random_condition(source) for _ in range(15)]) > 0
 
 
+@pytest.mark.parametrize("key", ["INT", "STRING", "BYTES", "TIMESTAMP(6)", "DECIMAL(20, 2)", "DOUBLE"])
+def test_a_table_without_files_has_no_splits(key: str, tmp_path: Path) -> None:
+    """Neither before its first snapshot nor when all of its rows are gone, whatever the type of its key."""
+    context = make_table(tmp_path / "t", {"k": f"{key} NOT NULL"}, ("k",))
+    assert plan_scan(context, context.snapshots.latest()).splits == ()
+
+
 def test_an_older_row_that_matches_stays_hidden(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ("dt", "k"), ("dt",))
     write(context, [{"dt": "a", "k": k, "s": "old", "v": 1, "g": 1.0} for k in (1, 2)])
