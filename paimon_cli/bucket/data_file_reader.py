@@ -199,7 +199,7 @@ class _StoredRows:
     """Iterates over a part of a file in the file's own columns and types.
 
     Items are the position of a batch in the file, the batch, and the kind of all its rows if statistics show it; such a batch has
-    no column of kinds. `physical`: the columns to read, at least one. `skipped`: rows in row groups that were not read.
+    no column of kinds. `physical`: the columns to read, if any. `skipped`: rows in row groups that were not read.
     """
 
     def __init__(
@@ -327,8 +327,10 @@ class _StoredRows:
             yield from checked_int96(batches, again, wide, self._batch_rows, groups)
 
     def _whole_file(self, source: BinaryIO, form: str) -> Iterator[pa.RecordBatch]:
-        """The batches of an ORC or Avro file."""
-        context, file, physical = self._context, self._file, self._physical
+        """The batches of an ORC or Avro file. They have a column even if none is read: it tells how many rows they have."""
+        context, file = self._context, self._file
+        schema = context.schemas.get(file.schema_id)
+        physical = self._physical or [schema.fields[0].name]
         if form == "orc":
             stripes = OrcFile(source)
             names = [name for name in physical if not name.startswith(KEY_PREFIX) or name in stripes.schema.names]
@@ -336,7 +338,7 @@ class _StoredRows:
                 rows = pa.Table.from_batches([stripes.read_stripe(number, columns=names)]).select(names)
                 yield from _without_padding(context, file, rows).to_batches(max_chunksize=self._batch_rows)
         elif form == "avro":
-            yield from avro_batches(source, physical, context.schemas.get(file.schema_id), self._batch_rows)
+            yield from avro_batches(source, physical, schema, self._batch_rows)
         else:
             raise NotSupported(f"data file {self._path}", f"its format {form} is not parquet, orc or avro")
 

@@ -24,6 +24,7 @@ from paimon_cli.bucket.file_encoders import CODECS, codec_of
 from paimon_cli.bucket.merged_rows import MERGE_BYTES, RecordExpiry, batch_rows, max_merged_runs, without_retractions
 from paimon_cli.bucket.spilled_runs import SpillDirectory, merge_in_passes
 from paimon_cli.bucket.stamped_files import DataFileNames, delete_stamped_files
+from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
@@ -75,6 +76,19 @@ def test_files_know_how_many_rows_they_hold(tmp_path: Path, form: str) -> None:
         stored_row_count(context, bucket.bucket_id, other)
     with pytest.raises(NotSupported, match="its format lance"):
         list(read_data_file(context, bucket.bucket_id, other, ["k"], 100))
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
+def test_a_column_that_no_file_has_is_null_in_all_rows(tmp_path: Path, form: str) -> None:
+    """Without a column to decode, readers of ORC and Avro return no rows."""
+    context = make_table(tmp_path / "t", {"k": "INT", "v": "STRING"}, (), (), -1, {"file.format": form})
+    write(context, [{"k": number, "v": "v"} for number in range(5)])
+    added = DataField(2, "w", parse_sql_type("INT"))
+    context.schemas.commit(replace(context.schema, id=1, fields=(*context.schema.fields, added), highest_field_id=2))
+    context = TableContext.open(context.url)
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    found = [batch["w"].to_pylist() for batch in read_data_file(context, bucket.bucket_id, bucket.files[0], ["w"], 3)]
+    assert found == [[None] * 3, [None] * 2]
 
 
 @pytest.mark.parametrize("form", CODECS)
