@@ -99,7 +99,8 @@ class Scan(ReadableRows):
         import pyarrow as pa
 
         schema = self.schema
-        return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in self.rows.rows()))
+        nested = [number for number, t in enumerate(schema.types) if _has_struct_in_struct(t)]
+        return pa.RecordBatchReader.from_batches(schema, (_with_copies(batch.cast(schema), nested) for batch in self.rows.rows()))
 
     def to_duckdb(self, connection: Any = None) -> Any:
         """A DuckDB relation over the rows, in `connection` or DuckDB's default connection.
@@ -158,6 +159,23 @@ class Scan(ReadableRows):
         request = ExportRequest(output_path, scan.selection, scan.request.where, scan.request.keep_kinds, options)
         with runtime.engine_running() as engine:
             return run_export(scan.context, scan.plan, request, engine, runtime.new_progress())
+
+
+def _has_struct_in_struct(t: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    parts = [t.field(number).type for number in range(t.num_fields)]
+    return (pa.types.is_struct(t) and any(map(pa.types.is_struct, parts))) or any(map(_has_struct_in_struct, parts))
+
+
+def _with_copies(batch: pa.RecordBatch, numbers: Sequence[int]) -> pa.RecordBatch:
+    """The batch, with copies of these columns if they are slices: DuckDB loses the offset of a struct in a struct."""
+    import pyarrow as pa
+
+    for number in numbers:
+        if batch.column(number).offset:
+            batch = batch.set_column(number, batch.schema.field(number), pa.concat_arrays([batch.column(number)]))
+    return batch
 
 
 def installed(name: str, extra: str = "") -> Any:

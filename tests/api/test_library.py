@@ -629,6 +629,20 @@ def test_polars_and_duckdb_read_and_write_every_type(tmp_path: Path) -> None:
     assert pa.table(copy.scan()).to_pydict() == {"id": [1, 2, 3], "name": ["a", None, "c"]}
 
 
+def test_duckdb_reads_structs_in_structs_of_merged_rows(tmp_path: Path) -> None:
+    """A merge yields slices of batches. DuckDB refuses a slice of a struct in a struct, and older releases read other rows."""
+    nested = pa.array([{"x": number, "inner": {"y": number, "z": [number]}} for number in range(100)])
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", nested.type), ("l", pa.list_(nested.type))])
+    table = Table.create(str(tmp_path / "t"), schema=columns, primary_key=["id"], bucket=1, options={"write-only": "true"})
+    table.write(pa.table({"id": range(100), "s": nested, "l": [[cell] for cell in nested]}))
+    table.write(pa.table({"id": [5], "s": nested.slice(5, 1)}))
+    expected = table.scan().to_arrow()
+    assert expected["s"].to_pylist() == nested.to_pylist()
+    assert sorted(table.scan().to_duckdb().fetchall()) == sorted(tuple(row.values()) for row in expected.to_pylist())
+    query = f"SELECT s.inner.y AS y FROM '{table.url}' WHERE id % 10 = 7 ORDER BY y"
+    assert Catalog(str(tmp_path)).sql(query).to_arrow()["y"].to_pylist() == list(range(7, 100, 10))
+
+
 def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(UsageError, match="polars is not installed") as raised:
