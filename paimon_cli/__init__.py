@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog
     from paimon_cli.api.opened_table import Runtime
     from paimon_cli.api.table import Table
+    from paimon_cli.ingest.text_form import TextForm
 
 __version__ = "0.1.0"
-__all__ = ["Catalog", "Runtime", "Table", "__version__"]
+__all__ = ["Catalog", "Runtime", "Table", "TextForm", "__version__"]
 
 _MODULES = {
     "Catalog": "paimon_cli.api.catalog",
     "Runtime": "paimon_cli.api.opened_table",
     "Table": "paimon_cli.api.table",
+    "TextForm": "paimon_cli.ingest.text_form",
 }
 
 

@@ -81,6 +81,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     api = (tmp_path / "python-api.html").read_text(encoding="utf-8")
     for name in ("table.Table.expire", "scan.Scan.to_batches", "versions.Tags.create", "catalog.Catalog.sql"):
         assert f'id="paimon_cli.api.{name}"' in api, name
+    assert 'id="paimon_cli.ingest.text_form.TextForm"' in api, "the type of an argument"
     assert "&gt;&gt;&gt;" not in api.replace('<span class="gp">&gt;&gt;&gt; </span>', ""), "an example outside of a code block"
 
 

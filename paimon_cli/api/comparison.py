@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from paimon_cli.errors import NotFound, UsageError
-from paimon_cli.ingest.text_form import PLAIN
+from paimon_cli.ingest.text_form import given_form
 from paimon_cli.options.option_text import plain_number
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def compare_sides(
             "name a table on one side",
         )
     here, there = (
-        side if side is not None else _file_side(catalog, name, table, format, form or PLAIN)
+        side if side is not None else _file_side(catalog, name, table, format, given_form(form))
         for name, side in zip(names, found, strict=True)
     )
     progress = catalog.runtime.new_progress()

@@ -111,11 +111,11 @@ def arrow_schema(schema: Any) -> pa.Schema | str | None:
 
 def _inferred(source: Columns, storage_options: Mapping[str, str]) -> InferredColumns | None:
     """The columns of `from_file`; None without one. Raises `UsageError` for file options without a file."""
-    from paimon_cli.ingest.text_form import TextForm
+    from paimon_cli.ingest.text_form import PLAIN, given_form
 
-    form = source.form or TextForm()
+    form = given_form(source.form)
     if source.from_file is None:
-        if form != TextForm() or source.format is not None:
+        if form != PLAIN or source.format is not None:
             raise UsageError("options for input files without --from-file", "there is no file to read", "pass them to `write`")
         return None
     from paimon_cli.ingest.inference import columns_of_file

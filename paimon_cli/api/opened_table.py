@@ -210,7 +210,7 @@ def row_source(
 ) -> RowSource:
     """The rows of a write: files in `format` and `form`, or Arrow data. Raises `UsageError` for other data and options."""
     from paimon_cli.ingest.row_sources import ArrowRows, FileRows, RowSource
-    from paimon_cli.ingest.text_form import text_form
+    from paimon_cli.ingest.text_form import TextForm, given_form
 
     if isinstance(data, RowSource):
         return data
@@ -218,10 +218,10 @@ def row_source(
     if paths is None:
         if format is not None or form is not None:
             raise UsageError("format and form need files", "the data is in memory", "remove them")
-        return ArrowRows(_arrow_table(data, schema), timezone=text_form(timezone=timezone).timezone)
+        return ArrowRows(_arrow_table(data, schema), timezone=TextForm(timezone=timezone).timezone)
     if form is not None and timezone is not None:
         raise UsageError("timezone cannot be combined with form", "a form has its own time zone", "set it in the form")
-    return FileRows(paths, format, form or text_form(timezone=timezone), store_options)
+    return FileRows(paths, format, TextForm(timezone=timezone) if form is None else given_form(form), store_options)
 
 
 def _file_paths(data: Any) -> tuple[str, ...] | None:

@@ -100,7 +100,7 @@ class Writing(OpenedTable):
           `DataConflict`.
         - `compact`: `inline`, `async`, `after` the commit, or `none`. Default `inline`, or `none` for write-only tables.
         - `stage`: a file. Write only the data files; `table.stage.commit(file)` commits them.
-        - `format`, `form`: the format of files.
+        - `format`: of files, default by extension. `form`: a `TextForm` for CSV and JSON.
         - `on_written`: called with the summary when the rows are committed or staged, before a compaction `after` the commit.
 
         Raises `BadInput` for rows that do not fit.

@@ -35,23 +35,41 @@ FLAG_OF = {"header": "--no-header", "null_values": "--null-value", "timestamp_fo
 
 @dataclass(frozen=True)
 class TextForm:
-    """The syntax of text input.
+    """The syntax of text input, such as `TextForm(delimiter=";", null_values=["NA"])`.
 
-    `delimiter`: None for tab or comma, by the file's extension. `quote`, `escape`: '' for none. `columns`: names that replace
-    those of the header. `null_values`: texts that mean null, besides the empty CSV cell. `timestamp_formats`: strptime formats,
-    tried in order before the ISO format. `timezone`: converts texts without an offset to instants, and texts with one to the
-    wall clock of columns without time zone; None: such texts are refused.
+    `delimiter`: None for tab or comma, by the file's extension. `quote`, `escape`: '' for none. `header`: whether CSV files begin
+    with the names of their columns. `columns`: names that replace those of the header. `null_values`: texts that mean null,
+    besides the empty CSV cell. `timestamp_formats`: strptime formats, tried in order before the ISO format. `timezone`: converts
+    texts without an offset to instants, and texts with one to the wall clock of columns without time zone; None: such texts are
+    refused. Raises `UsageError` for values that cannot be used.
     """
 
     delimiter: str | None = None
     quote: str = '"'
     escape: str = ""
     header: bool = True
-    columns: tuple[str, ...] = ()
-    null_values: tuple[str, ...] = ()
-    timestamp_formats: tuple[str, ...] = ()
+    columns: Sequence[str] = ()
+    null_values: Sequence[str] = ()
+    timestamp_formats: Sequence[str] = ()
     timezone: str | None = None
     encoding: str = UTF_8
+
+    def __post_init__(self) -> None:
+        checked = {
+            "delimiter": None if self.delimiter is None else _character("--delimiter", self.delimiter),
+            "quote": _character("--quote", self.quote, allow_empty=True),
+            "escape": _character("--escape", self.escape, allow_empty=True),
+            "columns": _column_names(_texts("--columns", self.columns)),
+            "null_values": tuple(dict.fromkeys(_texts("--null-value", self.null_values))),
+            "timestamp_formats": tuple(map(_checked_format, _texts("--timestamp-format", self.timestamp_formats))),
+            "timezone": None if self.timezone is None else _timezone(self.timezone),
+            "encoding": _encoding(self.encoding),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        special = [c for c in (self.delimiter or ",", self.quote, self.escape) if c]
+        if len(set(special)) < len(special):
+            raise UsageError("--delimiter, --quote and --escape must differ", f"{special[0]!r} cannot mean two things")
 
     def check_used_by(self, formats: set[str]) -> None:
         """Raise `UsageError` for a setting that applies to none of these formats, rather than ignore it."""
@@ -64,7 +82,11 @@ class TextForm:
                 )
 
 
-PLAIN = TextForm()
+def given_form(form: TextForm | None) -> TextForm:
+    """The form that a caller passed, or `PLAIN`. Raises `UsageError` for a value of another type."""
+    if isinstance(form, TextForm | None):
+        return form or PLAIN
+    raise UsageError(f"form of type {type(form).__name__}", "it must be a paimon_cli.TextForm")
 
 
 def text_form(
@@ -79,22 +101,18 @@ def text_form(
     timezone: str | None = None,
     encoding: str | None = None,
 ) -> TextForm:
-    """The form from the user's options. Raises `UsageError`."""
-    form = TextForm(
-        delimiter=None if delimiter is None else _character("--delimiter", delimiter),
-        quote='"' if quote is None else _character("--quote", quote, allow_empty=True),
-        escape="" if escape is None else _character("--escape", escape, allow_empty=True),
+    """The form from the options of a command. Raises `UsageError`."""
+    return TextForm(
+        delimiter=delimiter,
+        quote='"' if quote is None else quote,
+        escape="" if escape is None else escape,
         header=header,
-        columns=_column_names(column_names),
-        null_values=tuple(dict.fromkeys(null_values or ())),
-        timestamp_formats=tuple(_checked_format(format) for format in timestamp_formats or ()),
-        timezone=None if timezone is None else _timezone(timezone),
-        encoding=UTF_8 if encoding is None else _encoding(encoding),
+        columns=() if column_names is None else column_names.split(","),
+        null_values=null_values or (),
+        timestamp_formats=timestamp_formats or (),
+        timezone=timezone,
+        encoding=UTF_8 if encoding is None else encoding,
     )
-    special = [c for c in (form.delimiter or ",", form.quote, form.escape) if c]
-    if len(set(special)) < len(special):
-        raise UsageError("--delimiter, --quote and --escape must differ", f"{special[0]!r} cannot mean two things")
-    return form
 
 
 def _character(flag: str, text: str, *, allow_empty: bool = False) -> str:
@@ -109,11 +127,19 @@ def null_value_flag(text: str) -> str:
     return f"--null-value {shlex.quote(text)}" if "'" in text else f"--null-value '{text}'"
 
 
-def _column_names(text: str | None) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",")) if text is not None else ()
+def _texts(flag: str, texts: Sequence[str]) -> tuple[str, ...]:
+    """The texts. A single one is not taken for the list of its characters."""
+    if isinstance(texts, str):
+        raise UsageError(f"{flag} {texts!r}", "it must be a list of texts")
+    return tuple(texts)
+
+
+def _column_names(given: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in given)
     repeated = [name for name in names if names.count(name) > 1]
     if "" in names or repeated:
-        raise UsageError(f"--columns {text}", f"'{repeated[0]}' appears twice" if repeated and repeated[0] else "a name is empty")
+        shown = f"--columns {','.join(given)}"
+        raise UsageError(shown, f"'{repeated[0]}' appears twice" if repeated and repeated[0] else "a name is empty")
     return names
 
 
@@ -145,6 +171,8 @@ def _encoding(text: str) -> str:
         raise UsageError(f"{text!r} does not encode text", hint="such as latin1, cp1252 or utf-16")
     return UTF_8 if found.name in ("utf-8", "utf-8-sig", "ascii") else found.name
 
+
+PLAIN = TextForm()
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 FULL_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"

@@ -11,7 +11,7 @@ from paimon_cli.api.opened_table import check_choice
 from paimon_cli.api.table import Table
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.ingest.faults import FAIL, SKIP
-from paimon_cli.ingest.text_form import text_form
+from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.read.time_travel import POSITION_OPTIONS
 from paimon_cli.storage.catalog_options import is_catalog_option
 
@@ -127,7 +127,7 @@ class SourceOptions:
     @property
     def timezone(self) -> str | None:
         """The zone for times without an offset, and for instants in columns without time zone. Raises `UsageError` if unknown."""
-        return text_form(timezone=self.get("timezone")).timezone
+        return TextForm(timezone=self.get("timezone")).timezone
 
     def is_true(self, name: str) -> bool:
         """The value of a boolean option, by default false. Raises `UsageError` for other values than `true` and `false`."""

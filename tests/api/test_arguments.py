@@ -50,6 +50,12 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
         lambda t: t.write(pa.table({"id": [1]}), commit_user="u", commit_id="4"),
         "commit_id '4': it must be a whole number",
     ),
+    ("write", lambda t: t.write("a.csv", form={"delimiter": ";"}), "form of type dict: it must be a paimon_cli.TextForm"),
+    (
+        "create",
+        lambda t: type(t).create("other", from_file="a.csv", form="csv"),
+        "form of type str: it must be a paimon_cli.TextForm",
+    ),
     ("compact", lambda t: t.compact(bucket="0"), "bucket '0': it must be a list or None"),
     ("expire", lambda t: t.expire(retain_max="x"), "retain_max 'x': it must be a whole number or None"),
     ("expire", lambda t: t.expire(older_than=dt.timedelta(1)), "it must be a string or None"),

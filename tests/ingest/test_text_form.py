@@ -17,7 +17,7 @@ from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest import json_rows, row_sources
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
-from paimon_cli.ingest.text_form import text_form
+from paimon_cli.ingest.text_form import TextForm, text_form
 from tests.ingest.input_files import one_column, rows_of, text_file
 
 LTZ = "TIMESTAMP(6) WITH LOCAL TIME ZONE"
@@ -218,3 +218,31 @@ def test_a_wrong_delimiter_is_guessed(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="1 column, the table has 2") as caught:
         values("STRING", text_file(tmp_path, "1;2\n", "a.csv"), header=False)
     assert caught.value.hint.startswith("--delimiter ';'")
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ({"null_values": "NA"}, "null_value 'NA': it must be a list of texts"),
+        ({"columns": "a,b"}, "columns 'a,b': it must be a list of texts"),
+        ({"columns": ["a", "a"]}, "'a' appears twice"),
+        ({"timestamp_formats": "%d.%m.%Y"}, "it must be a list of texts"),
+        ({"timestamp_formats": ["%Q"]}, "unknown directive"),
+        ({"delimiter": ";;"}, "is not one ASCII character"),
+        ({"delimiter": ";", "quote": ";"}, "must differ"),
+        ({"timezone": "Mars/Olympus"}, "no time zone"),
+        ({"encoding": "nonsense"}, "no encoding"),
+    ],
+)
+def test_a_form_made_in_python_is_checked_when_it_is_made(form: dict[str, Any], message: str) -> None:
+    """Otherwise the characters of a single text would each be a null value, and a wrong encoding would fail in a job."""
+    with pytest.raises(UsageError, match=message):
+        TextForm(**form)
+
+
+def test_a_form_made_in_python_takes_lists_and_names_of_characters(tmp_path: Path) -> None:
+    form = TextForm(delimiter="tab", null_values=["NA", "-", "NA"])
+    assert form == text_form(delimiter=r"\t", null_values=["NA", "-"]) and hash(form)
+    source = text_file(tmp_path, "k\tv\n1\tNA\n2\t-\n3\tx\n", "a.csv")
+    incoming = IncomingRows(one_column("STRING"), source=FileRows(form=form))
+    assert [row["v"] for row in rows_of(incoming, source, form=form)] == [None, None, "x"]
