@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import OpenedTable
+from paimon_cli.api.opened_table import OpenedTable, option_texts
 from paimon_cli.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def create_table(
     from paimon_cli.catalog import create_table as creation
     from paimon_cli.catalog.option_values import refuse_unknown
 
-    given = {key: str(value) for key, value in (options or {}).items()}
+    given = dict(options or {})
     inferred = _inferred(source, location.storage_options)
     definition = _definition(source, inferred)
     merged = {**definition.options, **given}
@@ -197,14 +197,14 @@ class Alter:
     def __init__(self, table: OpenedTable) -> None:
         self._table = table
 
-    def set(self, options: Mapping[str, str], *, strict_options: bool = False) -> AlteredTable:
+    def set(self, options: Mapping[str, Any], *, strict_options: bool = False) -> AlteredTable:
         """Set options. `strict_options`: raise `UsageError` for options unknown to Paimon."""
         from paimon_cli.catalog.column_changes import SetOption
         from paimon_cli.catalog.option_values import refuse_unknown
 
         if strict_options:
             refuse_unknown(options)
-        return self._change([SetOption(key, str(value)) for key, value in options.items()])
+        return self._change([SetOption(key, value) for key, value in option_texts(options).items()])
 
     def unset(self, *keys: str) -> AlteredTable:
         """Remove options, so that their defaults apply again."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import Runtime
+from paimon_cli.api.opened_table import Runtime, option_texts
 from paimon_cli.api.table import Table, check_table_options
 from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metastore.settings import find_metastore
-from paimon_cli.storage.catalog_options import split_options
+from paimon_cli.storage.catalog_options import redact, split_options
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,7 +29,7 @@ class OpenedCatalog:
     def __init__(
         self,
         url: str | None = None,
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
         *,
         branch: str | None = None,
         strict_options: bool = False,
@@ -37,9 +37,12 @@ class OpenedCatalog:
         runtime: Runtime | None = None,
     ) -> None:
         self.url, self.branch, self.runtime = url, branch, runtime or Runtime()
-        self._options, self._table_options = split_options({key: str(value) for key, value in (options or {}).items()})
+        self._options, self._table_options = split_options(option_texts(options))
         self._allow_unsafe_commit = allow_unsafe_commit
         check_table_options(self._table_options, self.runtime, strict=strict_options)
+
+    def __repr__(self) -> str:
+        return f"Catalog({'' if self.url is None else repr(redact(self.url, self._options))})"
 
     @classmethod
     def at(

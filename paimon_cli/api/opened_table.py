@@ -200,6 +200,14 @@ def partition_list(partitions: Partitions | None) -> list[PartitionValues]:
     return [{key: None if value is None else str(value) for key, value in partition.items()} for partition in several]
 
 
+def option_texts(options: Mapping[str, Any] | None) -> dict[str, str]:
+    """Options as Paimon stores them: `true` for True. Raises `UsageError` for None, which is no value of any option."""
+    for key, value in (options or {}).items():
+        if value is None:
+            raise UsageError(f"option {key}: None", "it is not the value of an option", "leave the option out")
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (options or {}).items()}
+
+
 def row_source(
     data: Any,
     format: str | None,

@@ -14,7 +14,7 @@ from paimon_cli.api.history import History
 from paimon_cli.api.inspection import Inspection
 from paimon_cli.api.integrity import Integrity
 from paimon_cli.api.maintenance import Maintenance, Planned
-from paimon_cli.api.opened_table import Runtime, check_choice
+from paimon_cli.api.opened_table import Runtime, check_choice, option_texts
 from paimon_cli.api.writing import Writing
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import TableLocation, locate_table
@@ -98,7 +98,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         `strict_options`: raise `UsageError` for unknown options instead of warning. Raises `NotFound` if there is no
         such table or branch.
         """
-        catalog_options, table_options = split_options({key: str(value) for key, value in (options or {}).items()})
+        catalog_options, table_options = split_options(option_texts(options))
         runtime = runtime or Runtime()
         check_table_options(table_options, runtime, strict=strict_options)
         location = locate_table(os.fspath(name), warehouse, catalog_options, branch)
@@ -142,7 +142,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         """
         from paimon_cli.api.definition import Columns, arrow_schema, create_table
 
-        catalog_options, table_options = split_options({key: str(value) for key, value in (options or {}).items()})
+        catalog_options, table_options = split_options(option_texts(options))
         runtime = runtime or Runtime()
         name = os.fspath(name)
         location = replace(locate_table(name, warehouse, catalog_options, is_new=True), allow_unsafe_commit=allow_unsafe_commit)

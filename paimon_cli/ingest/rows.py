@@ -190,7 +190,7 @@ class IncomingRows:
         name = missing[0] if missing else unknown[0]
         nearest = _nearest(name, unknown if missing else [column for column in known if column not in names])
         if missing:
-            why = f"it is {self._requirements[name]}; the input has {', '.join(names)}; names are case-sensitive"
+            why = f"it is {self._requirements[name]}; the input has {', '.join(names) or 'no columns'}; names are case-sensitive"
             null = "--missing-columns null makes it null" if name in self._optional else ""
             hint = f"rename column '{nearest}' of the input to '{name}'" if nearest else null
             raise BadInput(f"{split.name}: column '{name}' is missing", why, hint, source=split.name, column=name)

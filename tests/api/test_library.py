@@ -629,6 +629,28 @@ def test_polars_and_duckdb_read_and_write_every_type(tmp_path: Path) -> None:
     assert pa.table(copy.scan()).to_pydict() == {"id": [1, 2, 3], "name": ["a", None, "c"]}
 
 
+def test_options_that_are_python_values_are_stored_as_paimon_writes_them(tmp_path: Path) -> None:
+    """Some readers take only `true` for a truth value, not Python's `True`."""
+    table = Table.create(tmp_path / "t", columns=["id INT"], options={"write-only": True, "bucket": -1})
+    table.alter.set({"deletion-vectors.enabled": False, "target-file-row-num": 7})
+    stored = {"write-only": "true", "bucket": "-1", "deletion-vectors.enabled": "false", "target-file-row-num": "7"}
+    assert stored.items() <= table.options.items()
+    assert Table.open(table.url, {"write-only": False}).context.options.write_only is False
+    for call in (
+        lambda: table.alter.set({"write-only": None}),
+        lambda: Table.open(table.url, {"write-only": None}),
+        lambda: Catalog(options={"warehouse": None}),
+        lambda: Table.create(tmp_path / "u", columns=["id INT"], options={"bucket": None}),
+    ):
+        with pytest.raises(UsageError, match="None: it is not the value of an option"):
+            call()
+
+
+def test_a_catalog_shows_its_warehouse_without_secrets() -> None:
+    assert repr(Catalog()) == "Catalog()"
+    assert repr(Catalog("s3://key:word@lake/bronze")) == "Catalog('s3://lake/bronze')"
+
+
 def test_duckdb_reads_structs_in_structs_of_merged_rows(tmp_path: Path) -> None:
     """A merge yields slices of batches. DuckDB refuses a slice of a struct in a struct, and older releases read other rows."""
     nested = pa.array([{"x": number, "inner": {"y": number, "z": [number]}} for number in range(100)])
