@@ -258,7 +258,8 @@ class _BinaryRows:
 
     @property
     def is_uniform(self) -> bool:
-        return len(self.counts) > 0 and len(self.words) == len(self.counts) * int(self.counts[0])
+        """Whether all rows are of equal length."""
+        return bool((self.counts == self.counts[:1]).all())
 
 
 def _binary_rows(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> _BinaryRows:

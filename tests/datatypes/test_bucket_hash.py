@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import random
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -123,6 +124,16 @@ def test_columns_agree_with_single_rows(seed: int) -> None:
     assert encode_rows(arrays, types).to_pylist() == [serialize_row(row, types) for row in rows]
     sliced = [array.slice(17, 50) for array in arrays]
     assert hash_rows(sliced, types).tolist() == [row_hash(encode_row(row, types)) for row in rows[17:67]]
+
+
+@pytest.mark.parametrize("text", ["STRING", "BYTES"])
+@pytest.mark.parametrize("rows", [2, 3, 4])
+def test_a_few_rows_of_all_lengths(text: str, rows: int) -> None:
+    """Among them are batches in which the first row has the mean length, though others are shorter and longer."""
+    t = parse_type(text)
+    for lengths in product((2, 8, 19, 60), repeat=rows):
+        column = ["x" * length if text == "STRING" else b"x" * length for length in lengths]
+        assert hash_rows([values_to_arrow(column, t)], [t]).tolist() == [row_hash(encode_row([value], [t])) for value in column]
 
 
 @pytest.mark.parametrize("text", TYPES)
