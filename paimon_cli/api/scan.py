@@ -157,7 +157,7 @@ class Scan(ReadableRows):
             )
         options = self._table.catalog_table.store_options
         request = ExportRequest(output_path, scan.selection, scan.request.where, scan.request.keep_kinds, options)
-        with runtime.engine_running() as engine:
+        with runtime.engine_running() as engine, scan.of_existing_snapshot():
             return run_export(scan.context, scan.plan, request, engine, runtime.new_progress())
 
 

@@ -95,7 +95,15 @@ def verify(
         _show_text(found, table, call.pasted(table))
     else:
         results = [{"check": r.check, "result": r.result, "findings": r.findings} for r in found.checks]
-        call.show(Listing("VerifyFindingList", table, Violation, found.violations, summary={"checks": results}))
+        call.show(
+            Listing(
+                "VerifyFindingList",
+                table,
+                Violation,
+                found.violations,
+                summary={"checks": results, "expired_files": found.expired_files},
+            )
+        )
     if found.errors or (found.warnings and fail_on == "warn"):
         raise typer.Exit(FINDINGS_EXIT_CODE)
 
@@ -192,6 +200,8 @@ def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
         more = count - SHOWN_PER_CODE + found.omitted.get(code, 0)
         if more > 0:
             say(f"         {code}  and {more:,} more{'' if code in found.omitted else ', see -o json'}")
+    if found.expired_files:
+        say(f"{counted(found.expired_files, 'file')} expired during the verification and could not be checked")
     took = ran(found) if found.engine else f"{found.seconds:.1f} s"
     say(f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')} in {took}")
     if any(violation.check == SCHEMAS for violation in found.violations):

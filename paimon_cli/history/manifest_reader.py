@@ -178,6 +178,13 @@ class ManifestReader:
         except DamagedFile:
             return True
 
+    def delta_manifests(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        """The manifests that the commit of this snapshot added."""
+        try:
+            return self._delta_list(snapshot)
+        except DamagedFile as error:
+            raise self.gone_or_damaged(snapshot, error) from error
+
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """The entries that the commit of this snapshot added: its ADDs and DELETEs."""
         try:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.data_file import ManifestFileMeta
@@ -101,8 +103,11 @@ def snapshot_rows(
 ) -> list[SnapshotRow]:
     """The snapshots, newest first, of one commit kind or user if given. Reads the delta lists of the selected ones only."""
     chosen = (s for s in table.snapshots.newest_first() if kind in (None, s.commit_kind) and user in (None, s.commit_user))
-    tags = tags_by_snapshot(table)
-    return [SnapshotRow(**_columns(table, snapshot, tags)) for snapshot in islice(chosen, limit)]
+    tags, rows = tags_by_snapshot(table), list[SnapshotRow]()
+    for snapshot in islice(chosen, limit):
+        with suppress(SnapshotGone):  # it has expired since it was listed
+            rows.append(SnapshotRow(**_columns(table, snapshot, tags)))
+    return rows
 
 
 def snapshot_details(table: CatalogTable, snapshot: Snapshot) -> SnapshotDetails:
@@ -123,7 +128,7 @@ def snapshot_details(table: CatalogTable, snapshot: Snapshot) -> SnapshotDetails
 
 
 def _columns(table: CatalogTable, snapshot: Snapshot, tags: Mapping[int, tuple[str, ...]]) -> dict[str, Any]:
-    delta = table.manifests.manifest_list(snapshot.delta_manifest_list)
+    delta = table.manifests.delta_manifests(snapshot)
     return {
         "id": snapshot.id,
         "kind": snapshot.commit_kind,

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from paimon_cli.bucket.data_file_reader import decoding, file_format, read_data_file
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.casts.column_cast import same_type
+from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.sorted_runs import key_sections
@@ -66,6 +67,16 @@ class ForeignReadReport:
 def foreign_read_report(context: TableContext, snapshot: Snapshot | None, argument: str | None = None) -> ForeignReadReport:
     """Examine the metadata of all live files, and their footers if row kinds matter. `argument`: the table in hints."""
     report = ForeignReadReport(None if snapshot is None else snapshot.id, True)
+    if snapshot is None:
+        return report
+    try:
+        _examine(report, context, snapshot, argument)
+    except DamagedFile as error:
+        raise context.manifests.gone_or_damaged(snapshot, error) from error
+    return report
+
+
+def _examine(report: ForeignReadReport, context: TableContext, snapshot: Snapshot, argument: str | None) -> None:
     found: dict[str, ForeignFinding] = {}
     for bucket in bucket_files(context, snapshot).values():
         for file in bucket.files:
@@ -80,7 +91,6 @@ def foreign_read_report(context: TableContext, snapshot: Snapshot | None, argume
             known.rows += rows
     report.findings = [found[code] for code in MEANINGS if code in found]
     report.is_safe = not found
-    return report
 
 
 def _problems(context: TableContext, bucket: BucketFiles) -> Iterator[tuple[str, DataFileMeta, int]]:

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, SnapshotExpired
 from paimon_cli.history.snapshot_history import LONGEST_GAP, gaps
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.hash_indexes import RebuiltIndex, rebuilt_partitions
@@ -66,12 +66,23 @@ class RepairPlan:
 def plan_repair(context: TableContext, only: Sequence[str] = (), min_age_millis: int = 0) -> RepairPlan:
     """Look for damage that can be repaired; `only`: kinds of steps, empty for all.
 
-    Lost commits younger than `min_age_millis` are left alone, because their writer may still be running.
+    Lost commits younger than `min_age_millis` are left alone, because their writer may still be running. Raises
+    `SnapshotExpired` if snapshots disappear meanwhile, since their files would look lost.
     """
+    listed = context.snapshots.ids()
+    plan = _damage_found(context, listed, only, min_age_millis)
+    for number in (*listed[:1], *listed[-1:]) if plan.steps else ():
+        if not context.storage.exists(context.layout.snapshot(number)):
+            what = f"snapshot {number} of {context.address} was deleted while the table was examined"
+            raise SnapshotExpired(what, "files that were deleted with it would look lost", "run it again")
+    return plan
+
+
+def _damage_found(context: TableContext, listed: Sequence[int], only: Sequence[str], min_age_millis: int) -> RepairPlan:
+    """The plan for a table with the `listed` snapshots."""
     wanted = set(only) or set(KINDS)
     newest = _newest_readable(context)
     plan = RepairPlan(None if newest is None else newest.id)
-    listed = context.snapshots.ids()
     damaged = damaged_versions(context, listed)
     if VERSIONS in wanted:
         _plan_set_aside(plan, damaged)
@@ -253,9 +264,12 @@ def _plan_hash_indexes(version: Version, plan: RepairPlan, read_rows: bool) -> N
 def _damage(version: Version, entry: ManifestEntry, read: bool) -> str | None:
     """Why an existing file is damaged; None if it is intact or missing. `read`: check every row, not only the size."""
     bucket_id = entry.bucket_id
-    if entry.file.external_path is not None or _is_missing(version, bucket_id, entry.file):
+    if entry.file.external_path is not None:
         return None
-    size = version.context.storage.file_size(version.context.data_file_path(*bucket_id, entry.file))
+    try:
+        size = version.context.storage.file_size(version.context.data_file_path(*bucket_id, entry.file))
+    except FileNotFoundError:
+        return None
     if size != entry.file.file_size:
         return f"it has {size} bytes, but its metadata says {entry.file.file_size}"
     found = file_holds_its_rows(version, entry) if read else ()

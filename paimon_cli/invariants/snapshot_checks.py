@@ -35,11 +35,7 @@ def snapshots_are_readable(context: TableHistory) -> Iterator[Violation]:
 
 def hints_are_not_ahead(context: TableHistory) -> Iterator[Violation]:
     """PV003. LATEST and EARLIEST may be missing or lag, but never name a snapshot that does not exist yet or hide one."""
-    ids = context.snapshots.ids()
-    for path, limit, what in (
-        (context.layout.latest_hint, max(ids, default=0), "newest"),
-        (context.layout.earliest_hint, min(ids, default=0), "oldest"),
-    ):
+    for path, limit_of, what in ((context.layout.latest_hint, max, "newest"), (context.layout.earliest_hint, min, "oldest")):
         try:
             text = context.storage.read_bytes(path)
         except FileNotFoundError:
@@ -48,6 +44,8 @@ def hints_are_not_ahead(context: TableHistory) -> Iterator[Violation]:
             yield Violation("PV003", path, f"cannot be read: {error.why}")
             continue
         hint = parse_hint(text)
+        ids = context.snapshots.ids()  # listed after the hint was read: other jobs may commit and expire meanwhile
+        limit = limit_of(ids, default=0)
         if hint is None:
             yield Violation("PV003", path, f"holds {text.strip()[:20].decode(errors='replace')!r}, which is not a snapshot id")
         elif hint > limit:

@@ -20,6 +20,10 @@ class Invariant:
     severity: str = ERROR
 
 
+OF_MISSING_FILES = frozenset(
+    {"PV005", "PV012", "PV015", "PV031", "PV040", "PV043", "PV050", "PV051", "PV054", "PV055", "PV056", "PV058"}
+)
+"""Reported for files that cannot be read; their path is that of the file."""
 MERGE_DISORDER = "PV023"
 """Reported for live files only: once a compaction has merged them, the rows that readers see no longer change."""
 METADATA, CHAIN, HINTS, SCHEMAS, REFERENCES = "metadata", "chain", "hints", "schemas", "references"

@@ -31,6 +31,7 @@ from paimon_cli.lsm.append_compaction import in_order
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, DataFileMeta, FileFilter, file_facts
 from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.index_files import DeletionVector
+from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import plan_scan
@@ -59,9 +60,10 @@ class ChangedFiles:
     marked: Mapping[str, Any] | None = None
 
 
-def change_files(context: TableContext, change: RowChange, stamp: str, engine: Engine, progress: Progress) -> list[ChangedBucket]:
-    """Change the matching rows of the latest snapshot; returns what to commit in each bucket."""
-    snapshot = context.snapshots.latest()
+def change_files(
+    context: TableContext, snapshot: Snapshot, change: RowChange, stamp: str, engine: Engine, progress: Progress
+) -> list[ChangedBucket]:
+    """Change the matching rows of the snapshot; returns what to commit in each bucket."""
     scanned = [split.bucket for split in plan_scan(context, snapshot, change.where).splits]
     partitions = {bucket.partition for bucket in scanned}
     numbers = {bucket.bucket for bucket in scanned}
@@ -76,8 +78,7 @@ def change_files(context: TableContext, change: RowChange, stamp: str, engine: E
     for result in [*dropped, *results]:
         if result.rows:
             by_bucket.setdefault(result.bucket_id, []).append(result)
-    read = None if snapshot is None else snapshot.id
-    return [_changed_bucket(context, buckets[bucket_id], parts, stamp, read) for bucket_id, parts in by_bucket.items()]
+    return [_changed_bucket(context, buckets[bucket_id], parts, stamp, snapshot.id) for bucket_id, parts in by_bucket.items()]
 
 
 def _split_off_dropped_files(
@@ -124,7 +125,7 @@ def _tasks(
 
 
 def _changed_bucket(
-    context: TableContext, bucket: BucketFiles, parts: Sequence[ChangedFiles], stamp: str, read_snapshot_id: int | None
+    context: TableContext, bucket: BucketFiles, parts: Sequence[ChangedFiles], stamp: str, read_snapshot_id: int
 ) -> ChangedBucket:
     """One commit message for all tasks of a bucket, with the bucket's updated deletion vectors."""
     vectors = ChangedVectors(context, bucket, stamp)

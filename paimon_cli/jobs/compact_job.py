@@ -21,7 +21,7 @@ from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY
 from paimon_cli.compact.compaction_task import CompactionTask, SkippedBucket
-from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, UsageError
+from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, SnapshotExpired, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_results, drop_conflicting, try_commit
 from paimon_cli.jobs.compact_request import MIN_MEMORY, RETRY, SKIP, CompactionPlan, CompactRequest, States, plan_compaction
@@ -30,12 +30,13 @@ from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
 from paimon_cli.jobs.process import container_memory
 from paimon_cli.jobs.sort_job import sort_partitions
-from paimon_cli.jobs.table_change import NewFiles, Shield, Summary
+from paimon_cli.jobs.table_change import NewFiles, Shield, Summary, expiry_noticed
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.storage.storage import overlapping_writes
+from paimon_cli.write.sorted_write import SortOrder
 
 MAX_REPLANS = 10
 
@@ -126,7 +127,8 @@ class _Compaction:
         """Run a stage, and replan conflicting buckets as often as the request allows."""
         allowed = MAX_REPLANS if self.request.on_conflict == RETRY and self.request.at_snapshot is None else 0
         try:
-            done, plan, replans = _run_with_replans(stage, allowed)
+            with expiry_noticed(self.context, None):
+                done, plan, replans = _run_with_replans(stage, allowed)
         except PaimonError as error:
             _note_distributed_rows(error, self.total)
             raise
@@ -217,7 +219,7 @@ def _compact_buckets(
     with new_files.deleted_on_failure():
         results: Sequence[CommitMessage | FailedBucket]
         if request.order is not None:
-            results = sort_partitions(new_files, plan.tasks, request.order, memory, engine, progress)
+            results = _sort(new_files, request.order, plan, memory, engine, progress)
         else:
             tasks = [part.with_memory(memory) for task in plan.tasks for part in task.parts]
             with phase(progress, "Compacting buckets", len(tasks)) as done:
@@ -225,6 +227,17 @@ def _compact_buckets(
                 results = _per_bucket(run_traced(engine, new_files.context, compact_bucket, tasks, done, sizes))
         appended = {task.bucket_id: task for task in plan.tasks if task.packs}
         return [_without_vectors(new_files, appended.get(result.bucket_id), result) for result in results]
+
+
+def _sort(
+    new_files: NewFiles, order: SortOrder, plan: CompactionPlan, memory: int | None, engine: Engine, progress: Progress
+) -> Sequence[CommitMessage | FailedBucket]:
+    """Sort all partitions of the plan; if its snapshot expires meanwhile, none is sorted."""
+    try:
+        with expiry_noticed(new_files.context, plan.snapshot_id):
+            return sort_partitions(new_files, plan.tasks, order, memory, engine, progress)
+    except SnapshotExpired as expired:
+        return [FailedBucket(task, expired) for task in plan.tasks]
 
 
 def _distribute_rows(
@@ -235,7 +248,13 @@ def _distribute_rows(
     if not plan.postponed or plan.snapshot_id is None:
         return outcome
     partitions = frozenset(rows.partition for rows in plan.postponed)
-    distributed = distribute(new_files, partitions, context.snapshots.get(plan.snapshot_id), request.strategy, engine, progress)
+    try:
+        with expiry_noticed(context, plan.snapshot_id):
+            snapshot = context.snapshots.get(plan.snapshot_id)
+            distributed = distribute(new_files, partitions, snapshot, request.strategy, engine, progress)
+    except SnapshotExpired as expired:
+        outcome.conflicts = {BucketId(partition, POSTPONE_BUCKET): expired for partition in partitions}
+        return outcome
     with new_files.shield():
         conflict = _commit_distributed(new_files, distributed, outcome)
         if conflict is None:

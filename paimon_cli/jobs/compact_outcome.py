@@ -68,7 +68,9 @@ def commit_results(new_files: NewFiles, results: Sequence[CommitMessage | Failed
         new_files.delete_all_but(messages)
     for bucket in failed:
         bucket_id = bucket.task.bucket_id
-        if _replaced_buckets(new_files.context, {bucket_id: _Base(bucket.task.files)}):
+        if isinstance(bucket.error, Conflict):
+            outcome.conflicts[bucket_id] = bucket.error
+        elif _replaced_buckets(new_files.context, {bucket_id: _Base(bucket.task.files)}):
             why = f"its files were replaced while they were read ({bucket.error})"
             outcome.conflicts[bucket_id] = FilesConflict(f"bucket {bucket.task.bucket} was compacted by another job", why)
         else:

@@ -21,7 +21,7 @@ from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, pa
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
-from paimon_cli.jobs.table_change import NewFiles, Summary, check_writable_table, write_files
+from paimon_cli.jobs.table_change import NewFiles, Summary, check_writable_table, expiry_noticed, write_files
 from paimon_cli.metadata.data_file import CommitMessage, FileFilter
 from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
@@ -167,9 +167,10 @@ def run_rescale(table: CatalogTable, plan: RescalePlan, engine: Engine, progress
 def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engine: Engine, progress: Progress) -> RescaleSummary:
     chosen = {partition.key for partition in plan.partitions}
     context, hides_level_0 = context.with_level_0(), context.mode.hides_level_0
-    splits = [split for split in plan_scan(context, snapshot).splits if split.bucket.partition in chosen]
-    engine.prepare(Work.of(file for split in splits for file in split.files), progress)
-    shown = _shown_rows(context, splits, engine, progress)
+    with expiry_noticed(context, snapshot.id):
+        splits = [split for split in plan_scan(context, snapshot).splits if split.bucket.partition in chosen]
+        engine.prepare(Work.of(file for split in splits for file in split.files), progress)
+        shown = _shown_rows(context, splits, engine, progress)
     scaled, stamp = _with_buckets(context, plan.buckets), new_stamp(context)
     job = WritePlan(
         context=scaled,
@@ -182,7 +183,7 @@ def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engin
         replaces_rows=True,
     )
     new_files = NewFiles(scaled, job.file_stamp)
-    with new_files.deleted_on_failure():
+    with expiry_noticed(context, snapshot.id), new_files.deleted_on_failure():
         messages = write_files(job, engine, progress).messages
         files = [file for message in messages for file in message.new_files]
         rows = sum(file.row_count for file in files)

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
@@ -29,7 +29,19 @@ from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.commit.commit_messages import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import CommitResult
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
-from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError, UsageError, cleaning_up, undone_on_failure
+from paimon_cli.errors import (
+    Conflict,
+    DamagedFile,
+    DataConflict,
+    FilesConflict,
+    NotFound,
+    PaimonError,
+    SnapshotExpired,
+    UsageError,
+    cleaning_up,
+    undone_on_failure,
+)
+from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.lsm.merge_engine import merge_engine
@@ -153,7 +165,7 @@ def again_on_conflict(
     attempt: Callable[[], T],
     hint: str,
     max_attempts: int = MAX_ATTEMPTS,
-    conflicts: tuple[type[Conflict], ...] = (DataConflict, FilesConflict),
+    conflicts: tuple[type[Conflict], ...] = (DataConflict, FilesConflict, SnapshotExpired),
 ) -> tuple[T, int]:
     """Repeat `attempt` after a conflict; returns its result and the number of attempts. Raises the last conflict.
 
@@ -168,6 +180,24 @@ def again_on_conflict(
                 raise _given_up(conflict, number, hint) from conflict
             _wait_before_retry(context, number)
     raise AssertionError("attempts are counted without end")
+
+
+@contextmanager
+def expiry_noticed(context: TableContext, planned_at: int | None) -> Iterator[None]:
+    """Raise `SnapshotExpired` if files are missing because the snapshot at which the job was planned no longer exists.
+
+    `planned_at`: None while the job is being planned.
+    """
+    hint = "run it again, or keep snapshots longer"
+    try:
+        yield
+    except SnapshotGone as gone:
+        raise SnapshotExpired(gone.what, gone.why, hint) from gone
+    except (DamagedFile, NotFound) as error:
+        if planned_at is None or context.storage.exists(context.layout.snapshot(planned_at)):
+            raise
+        what = f"snapshot {planned_at} of {context.address} has expired while the job was reading it"
+        raise SnapshotExpired(what, "its files were deleted with it", hint) from error
 
 
 def _given_up(conflict: Conflict, attempts: int, hint: str) -> Conflict:

@@ -34,6 +34,7 @@ from paimon_cli.jobs.table_change import (
     Summary,
     again_on_conflict,
     check_writable_table,
+    expiry_noticed,
     identity_of,
     write_files,
 )
@@ -127,12 +128,15 @@ def _attempt(
     context: TableContext, change: RowChange, identity: CommitIdentity, engine: Engine, progress: Progress
 ) -> UpdateSummary:
     """Plan at the latest snapshot, change the rows of each bucket, and commit."""
-    new_files = NewFiles(context, new_stamp(context))
     change_rows = _change_buckets if context.mode.has_keys else change_files
     if _moves_rows(context, change):
         change_rows = _move_rows
-    with new_files.deleted_on_failure():
-        changed = change_rows(context, change, new_files.stamp, engine, progress)
+    snapshot = context.snapshots.latest()
+    if snapshot is None:
+        return UpdateSummary()
+    new_files = NewFiles(context, new_stamp(context))
+    with expiry_noticed(context, snapshot.id), new_files.deleted_on_failure():
+        changed = change_rows(context, snapshot, change, new_files.stamp, engine, progress)
     messages = [bucket.message for bucket in changed if bucket.message is not None]
     new_files.delete_repeated(engine, messages)
     if not messages:
@@ -153,10 +157,10 @@ def _attempt(
 
 
 def _change_buckets(
-    context: TableContext, change: RowChange, stamp: str, engine: Engine, progress: Progress
+    context: TableContext, snapshot: Snapshot, change: RowChange, stamp: str, engine: Engine, progress: Progress
 ) -> list[ChangedBucket]:
     """Write the changed rows of each bucket to level 0."""
-    tasks = plan_update(context, change, stamp)
+    tasks = plan_update(context, snapshot, change, stamp)
     if not tasks:
         return []
     engine.prepare(Work.of(file for task in tasks for split in task.splits for file in split.files), progress)
@@ -195,10 +199,12 @@ class ChangedRows:
             tally.rows += batch.num_rows
 
 
-def _move_rows(context: TableContext, change: RowChange, stamp: str, engine: Engine, progress: Progress) -> list[ChangedBucket]:
+def _move_rows(
+    context: TableContext, snapshot: Snapshot, change: RowChange, stamp: str, engine: Engine, progress: Progress
+) -> list[ChangedBucket]:
     """Write the changed rows like the input of a write, whose routing deletes them in the partitions that they leave."""
-    snapshot = context.snapshots.latest()
-    if snapshot is None or not (splits := plan_scan(context, snapshot, change.where).splits):
+    splits = plan_scan(context, snapshot, change.where).splits
+    if not splits:
         return []
     engine.prepare(Work.of(file for split in splits for file in split.files), progress)
     buckets, tallies = bucket_files(context, snapshot), Tallies()
@@ -217,11 +223,8 @@ def _move_rows(context: TableContext, change: RowChange, stamp: str, engine: Eng
     return [ChangedBucket(0 if number else rows, message) for number, message in enumerate(messages)]
 
 
-def plan_update(context: TableContext, change: RowChange, stamp: str = "") -> list[UpdateTask]:
-    """One task for each bucket of the latest snapshot that may hold matching rows."""
-    snapshot = context.snapshots.latest()
-    if snapshot is None:
-        return []
+def plan_update(context: TableContext, snapshot: Snapshot, change: RowChange, stamp: str) -> list[UpdateTask]:
+    """One task for each bucket of the snapshot that may hold matching rows."""
     _refuse_postponed_rows(context, snapshot, change.where)
     splits: dict[BucketId, list[Split]] = {}
     for split in plan_scan(context, snapshot, change.where).splits:

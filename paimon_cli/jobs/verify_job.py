@@ -7,14 +7,25 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext, TableHistory
 from paimon_cli.invariants import changelog_checks, check, hash_indexes, row_checks, snapshot_checks
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import BY_CODE, CHECKS, FILES, FULL, MERGE_DISORDER, META, WARNING, Violation
+from paimon_cli.invariants.violation import (
+    BY_CODE,
+    CHECKS,
+    FILES,
+    FULL,
+    MERGE_DISORDER,
+    META,
+    OF_MISSING_FILES,
+    WARNING,
+    Violation,
+)
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
+from paimon_cli.maintain.needed_files import NeededFiles
 from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 
@@ -85,6 +96,8 @@ class VerifyReport:
     violations: list[Violation] = field(default_factory=list)
     omitted: dict[str, int] = field(default_factory=dict)
     """The number of further findings of each code, beyond the first thousand."""
+    expired_files: int = 0
+    """Files that could not be checked, because they were deleted with their snapshot or tag during the verification."""
     request: VerifyRequest = field(default_factory=VerifyRequest, repr=False)
 
     @property
@@ -134,6 +147,7 @@ def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, pr
         if request.level == FULL and request.wants("PV058"):
             _keep(report, _replayed(context, request, engine, progress))
         report.engine, report.engine_reason = engine.name, engine.reason
+    _leave_out_expired(context, report)
     report.data_files = sum(len(task.entries) for task in gathered.tasks if task.bucket_id is None)
     report.size = sum(task.size for task in gathered.tasks if task.bucket_id is None)
     report.seconds = (context.clock.now_millis() - started) / 1000
@@ -163,6 +177,22 @@ def _keep(report: VerifyReport, violations: Iterable[Violation]) -> None:
             report.violations.append(violation)
         else:
             report.omitted[violation.code] = report.omitted.get(violation.code, 0) + 1
+
+
+def _leave_out_expired(context: TableContext, report: VerifyReport) -> None:
+    """Drop findings about missing files that no version needs any more: they have expired since the verification began."""
+    found = [violation for violation in report.violations if violation.code in OF_MISSING_FILES]
+    missing = {violation.path for violation in found if not context.storage.exists(violation.path)}
+    if not missing:
+        return
+    needed = NeededFiles()
+    try:
+        needed.need_history(context)
+    except (DamagedFile, NotFound):
+        return  # a version that cannot be read may need the files
+    expired = missing - needed.metadata - {context.data_file_path_of(*key) for key in needed.data}
+    report.violations = [violation for violation in report.violations if violation not in found or violation.path not in expired]
+    report.expired_files = len(expired)
 
 
 def _of_the_table(context: TableContext, request: VerifyRequest) -> Iterator[Violation]:

@@ -8,8 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,6 @@ from paimon_cli.errors import (
     BadInput,
     BucketsConflict,
     Conflict,
-    DamagedFile,
     PaimonError,
     SnapshotExpired,
     StorageUnavailable,
@@ -33,7 +31,15 @@ from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.postponed_rows import write_counted
-from paimon_cli.jobs.table_change import NewFiles, Summary, again_on_conflict, check_writable_table, identity_of, write_files
+from paimon_cli.jobs.table_change import (
+    NewFiles,
+    Summary,
+    again_on_conflict,
+    check_writable_table,
+    expiry_noticed,
+    identity_of,
+    write_files,
+)
 from paimon_cli.jobs.write_request import (
     NO_COMPACTION,
     WriteRequest,
@@ -178,25 +184,13 @@ class _Attempts:
 
     def run(self) -> _Done:
         request = self.request if self.rows is None else replace(self.request, read_snapshot=self.read_snapshot)
-        plan = plan_write(self.context, request, self.identity.user, self.splits)
+        with expiry_noticed(self.context, None):
+            plan = plan_write(self.context, request, self.identity.user, self.splits)
         self.engine.prepare(work_of(request.source, self.splits), self.progress)
-        with expiry_noticed(plan):
+        with expiry_noticed(plan.context, plan.planned_at):
             written, found = write_input(plan, request, self.engine, self.progress, self.rows)
         self.read_snapshot, self.rows = plan.read_snapshot_id or 0, found.rows
         return _Done(written, found, *commit_rows(self.committer, plan, written.messages, request, self.identity))
-
-
-@contextmanager
-def expiry_noticed(plan: WritePlan) -> Iterator[None]:
-    """Raise `SnapshotExpired` instead of `DamagedFile` if the snapshot at which the write was planned no longer exists."""
-    try:
-        yield
-    except DamagedFile as error:
-        context, number = plan.context, plan.planned_at
-        if number is None or context.storage.exists(context.layout.snapshot(number)):
-            raise
-        what = f"snapshot {number} of {context.address} has expired while rows were written"
-        raise SnapshotExpired(what, error.message) from error
 
 
 def _already_committed(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:

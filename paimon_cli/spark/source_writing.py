@@ -38,8 +38,8 @@ from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.postponed_rows import write_postponed
 from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.spark.tasks import called_by_spark
-from paimon_cli.jobs.table_change import NewFiles, again_on_conflict, check_writable_table, identity_of
-from paimon_cli.jobs.write_job import ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED, commit_rows, expiry_noticed
+from paimon_cli.jobs.table_change import NewFiles, again_on_conflict, check_writable_table, expiry_noticed, identity_of
+from paimon_cli.jobs.write_job import ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED, commit_rows
 from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, plan_write
 from paimon_cli.maintain.mark_done import mark_written
 from paimon_cli.maintain.orphans import UsedNames
@@ -181,9 +181,10 @@ class _Writing:
         request = replace(self.request, read_snapshot=first.read_snapshot_id or 0)
 
         def attempt() -> list[CommitMessage]:
-            planned = plan_write(context, request, splits=())
+            with expiry_noticed(context, None):
+                planned = plan_write(context, request, splits=())
             plan = replace(planned, file_stamp=_stamp(first.batch, OF_COMMIT, planned))
-            with expiry_noticed(plan), NewFiles(context, plan.file_stamp).deleted_on_failure():
+            with expiry_noticed(context, plan.planned_at), NewFiles(context, plan.file_stamp).deleted_on_failure():
                 written = write_postponed(plan, postponed, self.engine, NoProgress())
             return self._committed(committer, plan, written.messages, identity)
 

@@ -103,9 +103,11 @@ def test_a_change_follows_every_earlier_one(table: TableContext) -> None:
 
 
 def test_one_task_for_each_bucket_that_can_match(table: TableContext) -> None:
-    change = RowChange(parse_predicate("id = 3 AND dt = 'a'", table.schema), None)
-    assert len(plan_update(table, change)) == 1
-    assert len(plan_update(table, RowChange(parse_predicate("points > 0", table.schema), None))) == 4
+    snapshot = table.snapshots.latest()
+    assert snapshot is not None
+    for where, tasks in (("id = 3 AND dt = 'a'", 1), ("points > 0", 4)):
+        change = RowChange(parse_predicate(where, table.schema), None)
+        assert len(plan_update(table, snapshot, change, "stamp")) == tasks
 
 
 @pytest.mark.parametrize(
