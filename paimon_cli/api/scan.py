@@ -38,6 +38,7 @@ class ReadableRows(ABC):
     def to_pandas(self, **options: Any) -> Any:
         """All rows as a pandas DataFrame; `options` are passed to `pyarrow.Table.to_pandas`.
 
+        Integer columns with nulls become floats, which are exact below 2^53; `types_mapper=pandas.ArrowDtype` keeps them.
         Raises `UsageError` if pandas is not installed.
         """
         installed("pandas")

@@ -98,9 +98,13 @@ def _cast(array: pa.Array, t: DataType, accepted: bool, why: str) -> pa.Array:
 
 
 def _integers(array: pa.Array, t: DataType) -> pa.Array:
-    """Whole numbers may come as floating-point numbers: pandas keeps integers so where some are missing."""
+    """Whole numbers may come as floating-point numbers: pandas keeps integers so, and rounds them, where some are missing."""
     if pa.types.is_floating(array.type):
-        return _cast(array, t, True, f"it is not a whole number in the range of {t.root}")
+        whole = _cast(array, t, True, f"it is not a whole number in the range of {t.root}")
+        bits = np.finfo(array.type.to_pandas_dtype()).nmant + 1
+        is_exact = pc.less(pc.abs(array), float(2**bits))
+        require(array, is_exact, f"it may have been rounded: such numbers are exact below 2^{bits}; in pandas use Int64")
+        return whole
     return _cast(array, t, pa.types.is_integer(array.type), f"it is outside the range of {t.root}")
 
 
