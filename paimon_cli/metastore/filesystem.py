@@ -69,7 +69,9 @@ class FileSystemMetastore(Metastore):
         storage, root = self.open_directory(self.database(name).url or "")
         if storage.list_directory(root) and not remove_empty_directory(storage, root):
             raise UsageError(
-                f"database {name} is not empty", f"{root} contains files that belong to no table", "move them, then try again"
+                f"database {name} is not empty",
+                f"{root} contains files or directories that belong to no table",
+                "move them, then try again",
             )
         remove_empty_directory(storage, root)
 

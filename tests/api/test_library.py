@@ -646,6 +646,17 @@ def test_options_that_are_python_values_are_stored_as_paimon_writes_them(tmp_pat
             call()
 
 
+def test_a_database_that_holds_more_than_tables_is_not_dropped(tmp_path: Path) -> None:
+    """An interrupted write to a dropped table, for example, leaves empty directories."""
+    catalog = Catalog(str(tmp_path))
+    catalog.create_database("shop")
+    (tmp_path / "shop.db" / "orders" / "bucket-0").mkdir(parents=True)
+    with pytest.raises(UsageError, match="is not empty") as refused:
+        catalog.drop_database("shop", cascade=True)
+    assert refused.value.why == f"{tmp_path}/shop.db contains files or directories that belong to no table"
+    assert (tmp_path / "shop.db" / "orders" / "bucket-0").is_dir()
+
+
 def test_a_catalog_shows_its_warehouse_without_secrets() -> None:
     assert repr(Catalog()) == "Catalog()"
     assert repr(Catalog("s3://key:word@lake/bronze")) == "Catalog('s3://lake/bronze')"
