@@ -32,6 +32,7 @@ NUMERIC = (WHOLE, DECIMAL, FLOATING)
 """Each of these kinds converts implicitly to those after it."""
 
 WIDE_WHOLE = pa.decimal256(19, 0)
+MAX_PRECISION = 76
 QUOTIENT_DIGITS = 12
 """Decimal dividends are extended to at least this scale; their quotients have a larger one."""
 
@@ -206,7 +207,7 @@ class SortKey:
 
 def _with_digits(values: pa.Array, digits: int) -> pa.Array:
     more = max(0, digits - values.type.scale)
-    return values.cast(pa.decimal256(values.type.precision + more, values.type.scale + more))
+    return values.cast(_decimal(values.type.precision + more, values.type.scale + more))
 
 
 def with_common_type(values: list[pa.Array], kind: str) -> list[pa.Array]:
@@ -217,8 +218,14 @@ def with_common_type(values: list[pa.Array], kind: str) -> list[pa.Array]:
     shaped = [as_kind(value, DECIMAL) for value in shaped]
     types = [value.type for value in shaped]
     scale = max(t.scale for t in types)
-    common = pa.decimal256(max(t.precision - t.scale for t in types) + scale, scale)
+    common = _decimal(max(t.precision - t.scale for t in types) + scale, scale)
     return [value.cast(common) for value in shaped]
+
+
+def _decimal(precision: int, scale: int) -> pa.DataType:
+    if precision > MAX_PRECISION:
+        raise pa.ArrowInvalid(f"a decimal of {precision} digits; {MAX_PRECISION} are possible")
+    return pa.decimal256(precision, scale)
 
 
 def _whole_operands(left: pa.Array, right: pa.Array, *, exact: bool) -> list[pa.Array]:
@@ -250,7 +257,7 @@ def _rounded(rounding: Callable[[pa.Array], pa.Array]) -> Callable[[list[pa.Arra
 def _with_spare_digit(values: pa.Array) -> pa.Array:
     """Decimals with one more digit of precision, which rounding up may need."""
     t = values.type
-    return values.cast(pa.decimal256(min(t.precision + 1, 76), t.scale)) if pa.types.is_decimal(t) else values
+    return values.cast(pa.decimal256(min(t.precision + 1, MAX_PRECISION), t.scale)) if pa.types.is_decimal(t) else values
 
 
 def _as_integers(values: pa.Array) -> pa.Array:

@@ -234,6 +234,8 @@ REFUSED = [
     ("k IN ()", "not supported"),
     ("12 / k = 4", "12 / k = 4 cannot be evaluated for every row"),
     ("k + 9223372036854775807 > 0", "cannot be evaluated"),
+    ("k * 1.5 * k * k > n + 0.00000000000000000000000000000000000001", "cannot be evaluated"),
+    ("(k * 1.5 * k * k + 0.5) * n / 2.5 > 0", "cannot be evaluated"),
 ]
 
 POINTED = [
