@@ -69,19 +69,20 @@ ChangesOn = Callable[[Snapshot | None], SnapshotChanges]
 
 
 def append_changes(messages: Sequence[CommitMessage], check_files: bool) -> SnapshotChanges:
-    """The changes in the append halves of messages: an APPEND, or with deletes or deletion vectors an OVERWRITE, as in Java
-    1.3.
+    """The changes in the append halves of messages: an APPEND, or with deletes or deletion vectors, new ones as in Java 1.3 or
+    removed ones, an OVERWRITE.
     """
-
     deleted = _entries(DELETE, messages, lambda m: m.deleted_files)
     new_indexes = _indexes(ADD, messages, lambda m: m.new_index_files)
-    rewrites = bool(deleted) or any(entry.index_file.index_type == DELETION_VECTORS for entry in new_indexes)
+    deleted_indexes = _indexes(DELETE, messages, lambda m: m.deleted_index_files)
+    indexes = (*new_indexes, *deleted_indexes)
+    rewrites = bool(deleted) or any(entry.index_file.index_type == DELETION_VECTORS for entry in indexes)
     return SnapshotChanges(
         kind=OVERWRITE if rewrites else APPEND,
         entries=deleted + _entries(ADD, messages, lambda m: m.new_files),
         changelog=_entries(ADD, messages, lambda m: m.changelog_files),
         new_indexes=new_indexes,
-        deleted_indexes=_indexes(DELETE, messages, lambda m: m.deleted_index_files),
+        deleted_indexes=deleted_indexes,
         check_files=check_files or rewrites,
         read_snapshot_id=oldest_read(messages),
         read_hash_indexes=frozenset((m.partition, m.read_hash_index) for m in messages if m.read_hash_index is not None),

@@ -144,7 +144,8 @@ def test_deletes_and_vectors_make_an_overwrite() -> None:
     assert (append_changes([plain], False).kind, append_changes([plain], False).check_files) == ("APPEND", False)
     assert (append_changes([plain], True).kind, append_changes([plain], True).check_files) == ("APPEND", True)
     vectors = replace(plain, new_index_files=(index("v", "DELETION_VECTORS"),))
-    for one in (vectors, replace(plain, deleted_files=(data_file("b"),))):
+    restored = CommitMessage(DAYS[0], 0, 2, deleted_index_files=vectors.new_index_files)
+    for one in (vectors, restored, replace(plain, deleted_files=(data_file("b"),))):
         assert (append_changes([plain, one], False).kind, append_changes([plain, one], False).check_files) == ("OVERWRITE", True)
 
 

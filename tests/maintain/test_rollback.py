@@ -9,8 +9,9 @@ import pytest
 
 from paimon_cli.errors import Conflict, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.metadata_jobs import RolledBack, find_target, run_restore, run_rollback
+from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import measured
@@ -108,6 +109,18 @@ def test_as_a_new_snapshot(tmp_path: Path) -> None:
         assert files_on_disk(context) == named_files(context)
     write(context, [{"k": 1, "v": "on"}])
     compact(context)
+    check_versions(context)
+
+
+def test_as_new_to_rows_that_were_only_marked_since(tmp_path: Path) -> None:
+    """No file comes or goes, only a deletion vector; streams must not take this for an append without rows."""
+    context = make_table(tmp_path / "t", {"k": "INT"}, [], [], -1, {"deletion-vectors.enabled": "true"})
+    write(context, [{"k": k} for k in range(5)])
+    run_update(context, UpdateRequest("k < 2"), LocalEngine(), NoProgress())
+    assert [row["k"] for row in rows(context)] == [2, 3, 4]
+    done = run_restore(context, find_target(context, "1").snapshot)
+    assert len(rows(context)) == 5
+    assert context.snapshots.get(done.snapshot).commit_kind == "OVERWRITE"
     check_versions(context)
 
 
