@@ -68,6 +68,10 @@ class TableHistory:
 
         return ManifestCache(self.manifests)
 
+    def expect_existing(self) -> None:
+        """Raise `NotFound` if the table was dropped after it was opened, so that it only looks like one without snapshots."""
+        self.schemas.newest_id()
+
 
 @dataclass(frozen=True)
 class TableContext(TableHistory):

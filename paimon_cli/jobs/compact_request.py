@@ -176,6 +176,7 @@ def plan_compaction(
     at_snapshot = request.at_snapshot
     snapshot = context.snapshots.latest_to_plan() if at_snapshot is None else context.snapshots.get(at_snapshot)
     if snapshot is None:
+        context.expect_existing()
         if not request.unknown_buckets_allowed:
             expect_buckets(context, request.buckets, ())
         return CompactionPlan(None)

@@ -133,6 +133,7 @@ def _attempt(
         change_rows = _move_rows
     snapshot = context.snapshots.latest()
     if snapshot is None:
+        context.expect_existing()
         return UpdateSummary()
     new_files = NewFiles(context, new_stamp(context))
     with expiry_noticed(context, snapshot.id), new_files.deleted_on_failure():

@@ -112,7 +112,7 @@ def _latest(context: TableContext) -> Snapshot | None:
     """The latest snapshot, None for an empty table. Raises `NotFound` if the table was dropped after it was opened."""
     latest = context.snapshots.latest()
     if latest is None:
-        context.schemas.newest_id()
+        context.expect_existing()
     return latest
 
 
