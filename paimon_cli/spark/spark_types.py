@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import date
 from functools import reduce
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column
@@ -159,12 +161,17 @@ def spark_condition(condition: Condition) -> Column | None:
     elif term.type.root not in COMPARED_ROOTS:
         return None
     elif isinstance(condition, OneOf):
-        found = column.isin(*condition.scalars.to_pylist())
+        found = column.isin(*map(_literal, condition.scalars.to_pylist()))
     elif condition.op in _COMPARISONS:
-        found = _COMPARISONS[condition.op](column, F.lit(condition.scalar.as_py()))
+        found = _COMPARISONS[condition.op](column, _literal(condition.scalar.as_py()))
     else:
         return None
     return ~found if condition.negated else found
+
+
+def _literal(value: Any) -> Column:
+    """The value in Spark. Dates go there as text: on Linux, PySpark cannot pass those of years before 1000."""
+    return F.lit(value.isoformat()).cast("date") if isinstance(value, date) else F.lit(value)
 
 
 def _joined(condition: And | Or) -> Column | None:

@@ -101,6 +101,7 @@ CONDITIONS = {
     "qty IS NULL OR name = 'n3'": True,
     "name IN ('n1', 'n2') AND NOT (id IN (1, 2, 8))": True,
     "day >= DATE '2022-01-20' AND price < 5.25": True,
+    "day > DATE '0001-01-01' AND day IN (DATE '0999-12-31', DATE '2022-01-20')": True,
     "name IS NOT NULL AND NOT (name = 'n1' OR qty < 10)": True,
     "qty BETWEEN 3 AND 9": True,
     "score > 3": False,
