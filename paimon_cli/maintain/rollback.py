@@ -180,7 +180,11 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
 
 
 def remove_snapshots(context: TableContext, snapshots: Sequence[int], target: int) -> None:
-    """Delete these snapshot files, newest first; if a new commit appears above the target, restore them and raise."""
+    """Delete these snapshot files, newest first. If a new commit appears above the target, restore those below it and raise.
+
+    A commit in place of a deleted snapshot was built on the one before it. The deleted ones above do not contain its files, so to
+    restore them would lose it.
+    """
     storage, layout = context.storage, context.layout
     gone: list[tuple[int, bytes]] = []
     for number in snapshots:
@@ -195,13 +199,19 @@ def remove_snapshots(context: TableContext, snapshots: Sequence[int], target: in
     probed = [gone[0][0] + 1, target + 1] if gone else []
     newer += [number for number in probed if number not in newer and storage.exists(layout.snapshot(number))]
     if newer:
+        first = min(newer)
         for number, content in reversed(gone):
-            storage.put_if_absent(layout.snapshot(number), content)
+            if number < first:
+                storage.put_if_absent(layout.snapshot(number), content)
+        is_whole = not gone or first > gone[0][0]
+        outcome = (
+            "the history is unchanged" if is_whole else f"it follows snapshot {first - 1}, since later ones had been removed"
+        )
         raise Conflict(
             f"{context.address} was not rolled back to snapshot {target}",
-            f"snapshot {min(newer)} was committed meanwhile; the history is unchanged",
+            f"snapshot {first} was committed meanwhile; {outcome}",
             "stop the writers, then try again",
-            snapshot_id=min(newer),
+            snapshot_id=first,
         )
 
 

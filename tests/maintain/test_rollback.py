@@ -19,6 +19,7 @@ from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import FileStatus
 from tests.commit.commit_tables import SteppingClock
 from tests.goldens import expected_rows, golden, golden_table
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
@@ -77,20 +78,34 @@ def test_branches_keep_what_they_began_with(tmp_path: Path) -> None:
     check_versions(context)
 
 
-def test_a_commit_in_between_puts_the_history_together_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("removed", "left"), [(5, 6), (4, 5), (3, 4), (2, 3)])
+def test_a_commit_in_between_stays_in_a_sound_history(tmp_path: Path, removed: int, left: int) -> None:
+    """A writer commits when the snapshots above `removed` have been removed."""
     context = table_of_five(tmp_path)
 
     class Rival(LocalStorage):
-        """A writer that has seen snapshot 5 commits while the snapshots are removed."""
+        acts = True
+
+        def list_directory(self, path: str) -> list[FileStatus]:
+            gone = not (tmp_path / "t" / "snapshot" / f"snapshot-{removed + 1}").exists()
+            if self.acts and removed < 5 and gone:
+                self.act()
+            return super().list_directory(path)
 
         def delete(self, path: str) -> None:
-            if path.endswith("snapshot-5"):
-                write(context, [{"k": 77, "v": "rival"}])
+            if self.acts and path.endswith(f"snapshot-{removed}"):
+                self.act()
             super().delete(path)
 
-    with pytest.raises(Conflict, match="not rolled back"):
+        def act(self) -> None:
+            self.acts = False
+            write(context, [{"k": 77, "v": "rival"}])
+
+    with pytest.raises(Conflict, match="not rolled back") as refusal:
         back(replace(context, storage=Rival()), "2")
-    assert context.snapshots.ids() == [1, 2, 3, 4, 5, 6] and {"k": 77, "v": "rival"} in rows(context)
+    expected = "the history is unchanged" if removed == 5 else f"it follows snapshot {removed}, since later ones had been removed"
+    assert refusal.value.why == f"snapshot {left} was committed meanwhile; {expected}"
+    assert context.snapshots.ids() == [*range(1, left + 1)] and {"k": 77, "v": "rival"} in rows(context)
     check_versions(context)
 
 
