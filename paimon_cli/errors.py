@@ -88,7 +88,14 @@ def undone_on_failure(undo: Callable[[], object]) -> Iterator[None]:
 
 
 class Unpublished(KeyboardInterrupt):
-    """An interrupt before the commit was published: the table is certainly unchanged."""
+    """An interrupt before the commit was published: the table is unchanged, but for the first half of a commit of two.
+
+    `details`: as those of a `PaimonError`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.details: dict[str, Any] = {}
 
 
 class UsageError(PaimonError):

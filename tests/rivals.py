@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from paimon_cli import Table
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import FileStatus, PutOutcome
@@ -91,3 +95,62 @@ def raising(error: Exception) -> Act:
         raise error
 
     return act
+
+
+class Busy(LocalStorage):
+    """A storage on which another job acts before call number `number`."""
+
+    def __init__(self, number: int, act: Act) -> None:
+        super().__init__()
+        self._left, self._act = number, act
+
+    @property
+    def has_acted(self) -> bool:
+        return self._left <= 0
+
+    def _met(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._act()
+
+    def read_bytes(self, path: str) -> bytes:
+        self._met()
+        return super().read_bytes(path)
+
+    def exists(self, path: str) -> bool:
+        self._met()
+        return super().exists(path)
+
+    def list_directory(self, path: str) -> Any:
+        self._met()
+        return super().list_directory(path)
+
+    def open_input(self, *given: Any, **named: Any) -> Any:
+        self._met()
+        return super().open_input(*given, **named)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        self._met()
+        return super().put_if_absent(path, data)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        self._met()
+        super().overwrite(path, data)
+
+    def delete(self, path: str) -> None:
+        self._met()
+        super().delete(path)
+
+
+def on_storage(table: Table, storage: Busy) -> Table:
+    """The table on this storage."""
+    seen = Table.open(table.url)
+    seen.catalog_table = replace(seen.catalog_table, storage=storage)
+    return seen
+
+
+def copies(folder: Path, step: int) -> Iterator[tuple[Table, int]]:
+    """Copies of the table t in the folder, and the numbers of the calls before which another job is to act."""
+    for number in range(1, 1000, step):
+        yield Table.open(shutil.copytree(folder / "t", folder / str(number))), number
+    raise AssertionError("the command never ends")

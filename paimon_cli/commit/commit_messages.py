@@ -210,13 +210,15 @@ def _changed_by_others(context: TableContext, entry: IndexManifestEntry) -> File
     )
 
 
-def delete_created_files(context: TableContext, messages: Sequence[CommitMessage]) -> int:
-    """Delete the data, changelog and index files of messages whose commit failed. Returns how many were deleted.
+def delete_created_files(
+    context: TableContext, messages: Sequence[CommitMessage], refusal: PaimonError | Unpublished | None = None
+) -> int:
+    """Delete the data, changelog and index files of messages whose commit failed with `refusal`. Returns how many were deleted.
 
     Files that a snapshot names stay, because a commit of two halves may have published the first one. Must not be called after
     `CommitUnknown`, since a snapshot might still appear.
     """
-    named = files_named_since(context, messages)
+    named = files_named_since(context, messages, () if refusal is None else refusal.details.get("published_snapshots", ()))
     files = [path for name, path in created_files(context, messages) if name not in named]
     delete_all(context.storage, files)
     return len(files)
@@ -235,7 +237,7 @@ def removed_on_refusal(
     except (PaimonError, Unpublished) as refusal:
         if not isinstance(refusal, (CommitUnknown, keep_on or CommitUnknown)):
             with cleaning_up(refusal):
-                delete_created_files(context, messages)
+                delete_created_files(context, messages, refusal)
         raise
 
 
@@ -251,12 +253,13 @@ def created_files(context: TableContext, messages: Sequence[CommitMessage]) -> l
     return files
 
 
-def files_named_since(context: TableContext, messages: Sequence[CommitMessage]) -> set[str]:
+def files_named_since(context: TableContext, messages: Sequence[CommitMessage], published: Sequence[int] = ()) -> set[str]:
     """Names of all files that were added to the table after the oldest snapshot that a writer of the messages has read.
 
-    If that snapshot has expired, they include the live files of the oldest existing snapshot.
+    If that snapshot has expired, they include the live files of the oldest existing snapshot. `published`: snapshots that name
+    files of the messages; after a rollback, their ids may be below those that were read.
     """
-    ids = [message.read_snapshot_id for message in messages]
+    ids = [*(message.read_snapshot_id for message in messages), *(number - 1 for number in published)]
     begin = min((number for number in ids if number is not None), default=0) if None not in ids else 0
     named: set[str] = set()
     oldest = None

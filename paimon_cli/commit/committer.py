@@ -50,7 +50,7 @@ from paimon_cli.commit.prepared_snapshot import (
     prepare_snapshot,
 )
 from paimon_cli.commit.snapshot_publish import announce, publish
-from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable, Unpublished
+from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, Unpublished
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, CommitMessage
@@ -198,7 +198,7 @@ class Committer:
         for step in steps:
             try:
                 result = result.followed_by(self._publish(step, deduplication, watermark, work_begin_millis))
-            except (Conflict, StorageUnavailable) as refusal:
+            except (PaimonError, Unpublished) as refusal:
                 refusal.details["published_snapshots"] = [snapshot.id for snapshot in result.snapshots]
                 raise
             self.published = result.snapshots

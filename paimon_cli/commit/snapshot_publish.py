@@ -140,7 +140,13 @@ def _is_replaced(context: TableContext, snapshot: Snapshot, before: int) -> bool
 
 
 def _withdrawn(context: TableContext, snapshot: Snapshot) -> bool:
-    """Delete our snapshot, because the one that it was built on was rolled back. Always returns false."""
+    """Delete our snapshot, because the one that it was built on was rolled back. Always returns false.
+
+    A rollback that removes ours as well deletes its files, too, so that they cannot be committed again; if it is refused, it puts
+    ours back. `CommitUnknown` leaves the files to it.
+    """
+    if not context.storage.exists(context.layout.snapshot(snapshot.id)):
+        raise _unknown(context, snapshot, "a rollback has removed it")
     if context.storage.exists(context.layout.snapshot(snapshot.id + 1)):
         raise _unknown(context, snapshot, "the history was rolled back meanwhile, and another commit already builds on this one")
     context.storage.delete(context.layout.snapshot(snapshot.id))

@@ -118,7 +118,7 @@ class NewFiles:
     def delete_created(self, messages: Sequence[CommitMessage], failure: PaimonError | None = None) -> None:
         """Delete the files of messages that were not committed, because of `failure` or because another run made the commit."""
         with cleaning_up(failure):
-            delete_created_files(self.context, messages)
+            delete_created_files(self.context, messages, failure)
 
 
 def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Tallies | None = None) -> Written:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
+from paimon_cli.errors import Conflict, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import (
     DeleteFiles,
@@ -116,7 +116,10 @@ def plan_expiry(context: TableContext, retention: Retention, on_read: OnRead | N
     expiring, resurrected = expiring_range(context, retention), tuple(context.snapshots.resurrected_ids())
     kept = context.snapshots.find(expiring.stop) if expiring else None
     if kept is not None:
-        return replace(_plan_of(context, expiring, kept, on_read), resurrected=resurrected)
+        try:
+            return replace(_plan_of(context, expiring, kept, on_read), resurrected=resurrected)
+        except DamagedFile as error:
+            raise context.manifests.gone_or_damaged(kept, error) from error
     oldest = context.snapshots.earliest_id() if resurrected else None
     kept = None if oldest is None else context.snapshots.find(oldest)
     return None if kept is None else ExpiryPlan((), kept, {}, [], [], resurrected)
@@ -182,18 +185,38 @@ def _delete_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
 
     They are deleted one by one, oldest first: a slow writer takes the snapshot before its own as a sign that its own has not
     expired (`snapshot_publish`), and a gap would make readers take the older snapshots for resurrected ones.
+
+    A concurrent rollback may remove the snapshot that is to stay. It checks afterwards that its target still exists, as this
+    function does for the snapshot to stay, so that one of them sees the other. Raises `Conflict`.
     """
     storage, layout = context.storage, context.layout
+    kept = layout.snapshot(plan.kept.id)
+    gone: list[Snapshot] = []
     for number in sorted({*plan.resurrected} & {*context.snapshots.resurrected_ids()}):
         storage.delete(layout.snapshot(number))
     for snapshot in plan.snapshots:
+        if not storage.exists(kept):
+            break
         if context.options.changelogs_outlive_snapshots:
             storage.overwrite(layout.changelog(snapshot.id), snapshot.to_json().encode())
         storage.delete(layout.snapshot(snapshot.id))
+        gone.append(snapshot)
+    if not storage.exists(kept):
+        _put_back(context, gone)
+        what = f"snapshots of {context.address} were not expired"
+        raise Conflict(what, f"a rollback has removed snapshot {plan.kept.id}, the oldest one that was to stay", "run it again")
     if context.options.changelogs_outlive_snapshots and plan.snapshots:
         storage.overwrite(layout.latest_changelog_hint, str(plan.snapshots[-1].id).encode())
     if plan.snapshots:
         point_at_earliest(context, plan.kept.id)
+
+
+def _put_back(context: TableContext, gone: Sequence[Snapshot]) -> None:
+    """Publish the deleted snapshots again, up to the target of the rollback, which it has written into the LATEST hint first."""
+    target = context.snapshots.latest_hint()
+    for snapshot in reversed(gone):
+        if target is None or snapshot.id <= target:
+            context.storage.put_if_absent(context.layout.snapshot(snapshot.id), snapshot.to_json().encode())
 
 
 def _plan_of(context: TableContext, expiring: range, kept: Snapshot, on_read: OnRead | None = None) -> ExpiryPlan:

@@ -166,7 +166,11 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
         _restore_snapshot(context, plan.target, plan.restored)
     # A hint below the newest snapshot is harmless, one above it hides the table from Java.
     storage.overwrite(layout.latest_hint, str(target).encode())
-    remove_snapshots(context, plan.snapshots, target)
+    removed = remove_snapshots(context, plan.snapshots, target)
+    if not storage.exists(layout.snapshot(target)):  # an expiry that was planned before has deleted it, and sees what is left
+        _put_back(context, removed)
+        what = f"{context.address} was not rolled back to snapshot {target}"
+        raise Conflict(what, "it has expired meanwhile; later snapshots are unchanged", "choose a later one")
     storage.overwrite(layout.latest_hint, str(target).encode())  # a commit just before may have written another id
     for name in plan.tags:
         storage.delete(layout.tag(name))
@@ -179,8 +183,10 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
     return count
 
 
-def remove_snapshots(context: TableContext, snapshots: Sequence[int], target: int) -> None:
-    """Delete these snapshot files, newest first. If a new commit appears above the target, restore those below it and raise.
+def remove_snapshots(context: TableContext, snapshots: Sequence[int], target: int) -> list[tuple[int, bytes]]:
+    """Delete these snapshot files, newest first; returns their ids and contents.
+
+    If a new commit appears above the target, those below it are put back, and `Conflict` is raised.
 
     A commit in place of a deleted snapshot was built on the one before it. The deleted ones above do not contain its files, so to
     restore them would lose it.
@@ -200,9 +206,7 @@ def remove_snapshots(context: TableContext, snapshots: Sequence[int], target: in
     newer += [number for number in probed if number not in newer and storage.exists(layout.snapshot(number))]
     if newer:
         first = min(newer)
-        for number, content in reversed(gone):
-            if number < first:
-                storage.put_if_absent(layout.snapshot(number), content)
+        _put_back(context, [(number, content) for number, content in gone if number < first])
         is_whole = not gone or first > gone[0][0]
         outcome = (
             "the history is unchanged" if is_whole else f"it follows snapshot {first - 1}, since later ones had been removed"
@@ -213,6 +217,12 @@ def remove_snapshots(context: TableContext, snapshots: Sequence[int], target: in
             "stop the writers, then try again",
             snapshot_id=first,
         )
+    return gone
+
+
+def _put_back(context: TableContext, removed: Sequence[tuple[int, bytes]]) -> None:
+    for number, content in reversed(removed):
+        context.storage.put_if_absent(context.layout.snapshot(number), content)
 
 
 def _restore_snapshot(context: TableContext, target: Snapshot, text: bytes) -> None:

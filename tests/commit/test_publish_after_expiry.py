@@ -176,6 +176,7 @@ def test_a_successor_that_does_not_show_our_changes_decides_nothing(tmp_path: Pa
         "snapshot_id": 2,
         "commit_user": "me",
         "commit_identifier": "7",
+        "published_snapshots": [],
     }
     assert ours.exists() and len(context.manifests.delta_entries(context.snapshots.get(2))) == 1, "nothing was deleted"
 

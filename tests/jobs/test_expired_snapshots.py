@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from paimon_cli import Table
 from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, SnapshotExpired
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.jobs.engine import LocalEngine
-from paimon_cli.storage.local_storage import LocalStorage
+from tests.rivals import Busy, copies, on_storage
 from tests.tables import data_files, live_files, named_files
 
 VECTORS, LOOKUP = {"deletion-vectors.enabled": "true"}, {"changelog-producer": "lookup"}
@@ -144,53 +142,6 @@ def test_a_missing_file_of_an_existing_snapshot_is_damage(tmp_path: Path, at_fir
     at_first_task(lost.unlink)
     with pytest.raises(DamagedFile, match=lost.name):
         table.update({"n": "-7"}, where="n IS NOT NULL")
-
-
-class Busy(LocalStorage):
-    """A storage on which another job acts before call number `number` of methods that read."""
-
-    def __init__(self, number: int, act: Callable[[], object]) -> None:
-        super().__init__()
-        self._left, self._act = number, act
-
-    @property
-    def has_acted(self) -> bool:
-        return self._left <= 0
-
-    def _met(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self._act()
-
-    def read_bytes(self, path: str) -> bytes:
-        self._met()
-        return super().read_bytes(path)
-
-    def exists(self, path: str) -> bool:
-        self._met()
-        return super().exists(path)
-
-    def list_directory(self, path: str) -> Any:
-        self._met()
-        return super().list_directory(path)
-
-    def open_input(self, *given: Any, **named: Any) -> Any:
-        self._met()
-        return super().open_input(*given, **named)
-
-
-def on_storage(table: Table, storage: Busy) -> Table:
-    """The table on this storage."""
-    seen = Table.open(table.url)
-    seen.catalog_table = replace(seen.catalog_table, storage=storage)
-    return seen
-
-
-def copies(folder: Path, step: int) -> Iterator[tuple[Table, int]]:
-    """Copies of the table t in the folder, and the numbers of the calls before which another job is to act."""
-    for number in range(1, 1000, step):
-        yield Table.open(shutil.copytree(folder / "t", folder / str(number))), number
-    raise AssertionError("the command never ends")
 
 
 @pytest.mark.parametrize("kind", ["vectors", "lookup", "append"])

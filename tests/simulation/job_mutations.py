@@ -35,7 +35,7 @@ def abort_deletes_what_was_to_be_replaced() -> Patch:
     def replaced_too(self: CommitMessage) -> Any:
         return self.new_files + self.compact_before + self.compact_after
 
-    names: Patch = patch.object(commit_messages, "files_named_since", lambda context, messages: set())
+    names: Patch = patch.object(commit_messages, "files_named_since", lambda *given: set())
     return both(patch.object(CommitMessage, "created_files", replaced_too), names)
 
 
