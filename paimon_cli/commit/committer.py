@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paimon_cli.commit.commit_messages import (
     ChangesOn,
@@ -54,7 +54,7 @@ from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, Unpublis
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, CommitMessage
-from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.snapshot import OVERWRITE, Snapshot
 from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.options.option_catalog import COMMIT
 
@@ -104,6 +104,7 @@ class Committer:
         watermark: int | None = None,
         check_append_files: bool = False,
         keeps_numbers: bool = False,
+        restores: bool = False,
         rows_are_new: bool = False,
         work_begin_millis: int | None = None,
     ) -> CommitResult:
@@ -111,12 +112,15 @@ class Committer:
 
         Raises `FilesConflict` or `DataConflict` if other commits contradict this one (the caller then deletes its data files, see
         `commit_messages`), `StorageUnavailable` if all attempts lost the race, `CommitUnknown` if the outcome is unknown.
-        `keeps_numbers`: the files were committed before, and keep their position in the order of snapshots. `rows_are_new`: the
-        compact halves contain rows that were not in their buckets before, so that newer rows of other commits are a conflict.
+        `keeps_numbers`: the files were committed before, and keep their position in the order of snapshots. `restores`: they
+        bring an older state back, in an OVERWRITE snapshot, which streams skip. `rows_are_new`: the compact halves contain rows
+        that were not in their buckets before, so that newer rows of other commits are a conflict.
         `work_begin_millis`: when the job started, to be recorded in the snapshots.
         """
         context, steps = self._context, list[CommitStep]()
         append, compact = append_changes(messages, check_append_files), compact_changes(messages)
+        if restores:
+            append = replace(append, kind=OVERWRITE)
         appends, compacts = not append.is_empty, not compact.is_empty
         if appends or (not compacts and context.options.commit_force_create_snapshot):
             checks = []

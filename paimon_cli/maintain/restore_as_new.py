@@ -69,7 +69,8 @@ def restore_as_new(context: TableContext, latest: Snapshot, found: Iterable[Buck
     with removed_on_refusal(context, messages):
         for difference in found:
             _copy_into(context, difference, latest, messages)
-        return Committer(checked).commit(messages, fresh_identity(context), check_append_files=True, keeps_numbers=True)
+        identity = fresh_identity(context)
+        return Committer(checked).commit(messages, identity, check_append_files=True, keeps_numbers=True, restores=True)
 
 
 def _copy_into(context: TableContext, found: BucketDifference, latest: Snapshot, messages: list[CommitMessage]) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.errors import Conflict, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.metadata_jobs import RolledBack, find_target, run_restore, run_rollback
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
@@ -137,6 +139,19 @@ def test_as_new_to_rows_that_were_only_marked_since(tmp_path: Path) -> None:
     assert len(rows(context)) == 5
     assert context.snapshots.get(done.snapshot).commit_kind == "OVERWRITE"
     check_versions(context)
+
+
+def test_as_new_to_rows_that_were_only_removed_since(tmp_path: Path) -> None:
+    """Streams must not read the rows that come back as new ones; no changelog shows them."""
+    options = {"write-only": "true", "merge-engine": "first-row", "changelog-producer": "lookup"}
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT"}, ["k"], options=options)
+    write(context, [{"k": 1, "v": 1}, {"k": 2, "v": 2}])
+    compact(context)
+    Table.open(context.url).truncate()
+    done = run_restore(context, find_target(context, "2").snapshot)
+    assert len(rows(context)) == 2
+    assert context.snapshots.get(done.snapshot).commit_kind == "OVERWRITE"
+    assert not list(check_table(context, rows=True))
 
 
 def test_as_new_to_another_number_of_buckets(tmp_path: Path) -> None:
