@@ -190,18 +190,17 @@ def _delete_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
     function does for the snapshot to stay, so that one of them sees the other. Raises `Conflict`.
     """
     storage, layout = context.storage, context.layout
-    kept = layout.snapshot(plan.kept.id)
     gone: list[Snapshot] = []
     for number in sorted({*plan.resurrected} & {*context.snapshots.resurrected_ids()}):
         storage.delete(layout.snapshot(number))
     for snapshot in plan.snapshots:
-        if not storage.exists(kept):
+        if not context.snapshots.exists(plan.kept.id):
             break
         if context.options.changelogs_outlive_snapshots:
             storage.overwrite(layout.changelog(snapshot.id), snapshot.to_json().encode())
         storage.delete(layout.snapshot(snapshot.id))
         gone.append(snapshot)
-    if not storage.exists(kept):
+    if _is_rolled_back(context, plan.kept.id):
         _put_back(context, gone)
         what = f"snapshots of {context.address} were not expired"
         raise Conflict(what, f"a rollback has removed snapshot {plan.kept.id}, the oldest one that was to stay", "run it again")
@@ -209,6 +208,11 @@ def _delete_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
         storage.overwrite(layout.latest_changelog_hint, str(plan.snapshots[-1].id).encode())
     if plan.snapshots:
         point_at_earliest(context, plan.kept.id)
+
+
+def _is_rolled_back(context: TableContext, snapshot_id: int) -> bool:
+    """Whether a rollback has removed the snapshot. Another expiry that removes it leaves a later one."""
+    return not context.snapshots.exists(snapshot_id) and (context.snapshots.latest_id() or 0) < snapshot_id
 
 
 def _put_back(context: TableContext, gone: Sequence[Snapshot]) -> None:

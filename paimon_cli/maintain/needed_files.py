@@ -200,6 +200,8 @@ class NeededFiles:
             except DamagedFile as error:
                 raise context.manifests.gone_or_damaged(snapshot, error) from error
             before = snapshot.id
+        if ids and not context.snapshots.exists(ids[0]):  # later snapshots inherit files of those that have just expired
+            raise SnapshotGone(f"snapshot {ids[0]} of {context.address} has expired while it was being read")
         for name, tag in context.tags.all().items():
             if up_to is not None and tag.snapshot.id > up_to:
                 continue

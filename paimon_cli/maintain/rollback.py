@@ -167,7 +167,7 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
     # A hint below the newest snapshot is harmless, one above it hides the table from Java.
     storage.overwrite(layout.latest_hint, str(target).encode())
     removed = remove_snapshots(context, plan.snapshots, target)
-    if not storage.exists(layout.snapshot(target)):  # an expiry that was planned before has deleted it, and sees what is left
+    if context.snapshots.latest_id() is None:  # an expiry that was to keep one of the removed snapshots has deleted the target
         _put_back(context, removed)
         what = f"{context.address} was not rolled back to snapshot {target}"
         raise Conflict(what, "it has expired meanwhile; later snapshots are unchanged", "choose a later one")
@@ -186,12 +186,12 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
 def remove_snapshots(context: TableContext, snapshots: Sequence[int], target: int) -> list[tuple[int, bytes]]:
     """Delete these snapshot files, newest first; returns their ids and contents.
 
-    If a new commit appears above the target, those below it are put back, and `Conflict` is raised.
-
-    A commit in place of a deleted snapshot was built on the one before it. The deleted ones above do not contain its files, so to
-    restore them would lose it.
+    If a new commit appears above the target, those below it are put back, and `Conflict` is raised. A commit in place of a
+    deleted snapshot was built on the one before it; the deleted ones above do not contain its files, so to put them back would
+    lose it.
     """
     storage, layout = context.storage, context.layout
+    had_target = context.snapshots.exists(target)
     gone: list[tuple[int, bytes]] = []
     for number in snapshots:
         try:
@@ -204,25 +204,31 @@ def remove_snapshots(context: TableContext, snapshots: Sequence[int], target: in
     newer = [number for number in context.snapshots.ids() if number > target]
     probed = [gone[0][0] + 1, target + 1] if gone else []
     newer += [number for number in probed if number not in newer and storage.exists(layout.snapshot(number))]
-    if newer:
-        first = min(newer)
+    if not newer:
+        return gone
+    first = min(newer)
+    if had_target and not context.snapshots.exists(target):
+        outcome = "older ones have expired"  # with their files
+    else:
         _put_back(context, [(number, content) for number, content in gone if number < first])
         is_whole = not gone or first > gone[0][0]
         outcome = (
             "the history is unchanged" if is_whole else f"it follows snapshot {first - 1}, since later ones had been removed"
         )
-        raise Conflict(
-            f"{context.address} was not rolled back to snapshot {target}",
-            f"snapshot {first} was committed meanwhile; {outcome}",
-            "stop the writers, then try again",
-            snapshot_id=first,
-        )
-    return gone
+    raise Conflict(
+        f"{context.address} was not rolled back to snapshot {target}",
+        f"snapshot {first} was committed meanwhile; {outcome}",
+        "stop the writers, then try again",
+        snapshot_id=first,
+    )
 
 
 def _put_back(context: TableContext, removed: Sequence[tuple[int, bytes]]) -> None:
+    """Publish snapshots again, but for those that have expired meanwhile."""
+    earliest = context.snapshots.earliest_hint() or 1
     for number, content in reversed(removed):
-        context.storage.put_if_absent(context.layout.snapshot(number), content)
+        if number >= earliest:
+            context.storage.put_if_absent(context.layout.snapshot(number), content)
 
 
 def _restore_snapshot(context: TableContext, target: Snapshot, text: bytes) -> None:

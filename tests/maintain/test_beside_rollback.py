@@ -45,6 +45,13 @@ def compact(table: Table) -> None:
     table.compact()
 
 
+def compact_and_expire(table: Table) -> None:
+    """A commit on whatever is there, and the expiry of everything before it."""
+    table.write(OURS.slice(0, 0), overwrite=False)
+    table.compact_manifests()
+    expire(table)
+
+
 def made(folder: Path, kind: str) -> Table:
     """Four commits or more, the second of which is the target of rollbacks."""
     arguments: dict[str, Any] = {"primary_key": ["id"], **KINDS[kind]}
@@ -103,8 +110,16 @@ def test_an_expiry_beside_a_rollback_leaves_the_target(tmp_path: Path, kind: str
         assert shown(table) in states
 
 
+def test_of_two_expiries_neither_puts_anything_back(tmp_path: Path) -> None:
+    table = made(tmp_path, "fixed buckets")
+    rows = shown(table)
+    for table, _ in tables_after(tmp_path, expire, compact_and_expire, 1):
+        assert shown(table) == rows
+        assert len(table.snapshots()) == 1
+
+
 @pytest.mark.parametrize("kind", ["fixed buckets", "vectors"])
-@pytest.mark.parametrize("rival", [expire, write, compact])
+@pytest.mark.parametrize("rival", [expire, write, compact, compact_and_expire])
 def test_a_rollback_beside_other_jobs(tmp_path: Path, kind: str, rival: Job) -> None:
     made(tmp_path, kind)
     for table, succeeded in tables_after(tmp_path, roll_back, rival, 2):
