@@ -181,8 +181,8 @@ def _keep(report: VerifyReport, violations: Iterable[Violation]) -> None:
 
 def _leave_out_expired(context: TableContext, report: VerifyReport) -> None:
     """Drop findings about missing files that no version needs any more: they have expired since the verification began."""
-    found = [violation for violation in report.violations if violation.code in OF_MISSING_FILES]
-    missing = {violation.path for violation in found if not context.storage.exists(violation.path)}
+    paths = {violation.path for violation in report.violations if violation.code in OF_MISSING_FILES}
+    missing = {path for path in paths if not context.storage.exists(path)}
     if not missing:
         return
     needed = NeededFiles()
@@ -191,7 +191,7 @@ def _leave_out_expired(context: TableContext, report: VerifyReport) -> None:
     except (DamagedFile, NotFound):
         return  # a version that cannot be read may need the files
     expired = missing - needed.metadata - {context.data_file_path_of(*key) for key in needed.data}
-    report.violations = [violation for violation in report.violations if violation not in found or violation.path not in expired]
+    report.violations = [v for v in report.violations if v.code not in OF_MISSING_FILES or v.path not in expired]
     report.expired_files = len(expired)
 
 

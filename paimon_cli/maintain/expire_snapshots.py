@@ -194,13 +194,13 @@ def _delete_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
     for number in sorted({*plan.resurrected} & {*context.snapshots.resurrected_ids()}):
         storage.delete(layout.snapshot(number))
     for snapshot in plan.snapshots:
-        if not context.snapshots.exists(plan.kept.id):
+        if context.snapshots.find(plan.kept.id) != plan.kept:
             break
         if context.options.changelogs_outlive_snapshots:
             storage.overwrite(layout.changelog(snapshot.id), snapshot.to_json().encode())
         storage.delete(layout.snapshot(snapshot.id))
         gone.append(snapshot)
-    if _is_rolled_back(context, plan.kept.id):
+    if _is_rolled_back(context, plan.kept):
         _put_back(context, gone)
         what = f"snapshots of {context.address} were not expired"
         raise Conflict(what, f"a rollback has removed snapshot {plan.kept.id}, the oldest one that was to stay", "run it again")
@@ -210,9 +210,13 @@ def _delete_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
         point_at_earliest(context, plan.kept.id)
 
 
-def _is_rolled_back(context: TableContext, snapshot_id: int) -> bool:
-    """Whether a rollback has removed the snapshot. Another expiry that removes it leaves a later one."""
-    return not context.snapshots.exists(snapshot_id) and (context.snapshots.latest_id() or 0) < snapshot_id
+def _is_rolled_back(context: TableContext, kept: Snapshot) -> bool:
+    """Whether a rollback has removed the snapshot, so that the plan is void: files that are dead there may be live now.
+
+    Another commit may have its number by now. An expiry that removes it leaves a later one.
+    """
+    found = context.snapshots.find(kept.id)
+    return found != kept if found is not None else (context.snapshots.latest_id() or 0) < kept.id
 
 
 def _put_back(context: TableContext, gone: Sequence[Snapshot]) -> None:

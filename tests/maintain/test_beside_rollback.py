@@ -110,6 +110,20 @@ def test_an_expiry_beside_a_rollback_leaves_the_target(tmp_path: Path, kind: str
         assert shown(table) in states
 
 
+def test_an_expiry_that_was_planned_before_a_rollback_deletes_nothing(tmp_path: Path) -> None:
+    """Files that the plan calls dead are live again, and another snapshot has the number of the one to stay."""
+    table = made(tmp_path, "fixed buckets")
+    planned = table.plan_expire(retain_max=1, retain_min=1, older_than="0 s")
+    roll_back(table)
+    for _ in range(5):
+        write(table)
+    rows, snapshots = shown(table), table.snapshots()
+    with pytest.raises(Conflict, match="a rollback has removed snapshot 5"):
+        planned.run()
+    assert (shown(table), table.snapshots()) == (rows, snapshots)
+    assert table.verify("full", all_snapshots=True).errors == 0
+
+
 def test_of_two_expiries_neither_puts_anything_back(tmp_path: Path) -> None:
     table = made(tmp_path, "fixed buckets")
     rows = shown(table)
