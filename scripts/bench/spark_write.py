@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -124,7 +125,7 @@ def comparisons(session: SparkSession, folder: Path, rows: int) -> Iterator[Comp
 
 @contextmanager
 def started_spark(master: str, confs: Mapping[str, str] | None = None) -> Iterator[RunningSpark]:
-    """A session that all engines in this process use. Prints what its start took."""
+    """A session that all engines in this process use, in a JVM of its own. Prints what its start took."""
     cpu, wall = tree_cpu_seconds(), time.perf_counter()
     running = start_spark(SparkRequest(master, confs or {}))
     seconds = {"wall": round(time.perf_counter() - wall, 2), "cpu": round(tree_cpu_seconds() - cpu, 2)}
@@ -134,6 +135,17 @@ def started_spark(master: str, confs: Mapping[str, str] | None = None) -> Iterat
         yield running
     finally:
         running.stop()
+        _end_jvm()
+
+
+def _end_jvm() -> None:
+    """End the JVM, which PySpark would use for the next session of this process, with all that it has compiled."""
+    gateway = SparkContext._gateway
+    assert gateway is not None, "a session was started"
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def main() -> None:
