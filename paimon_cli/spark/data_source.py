@@ -68,6 +68,14 @@ class PaimonDataSource(DataSource):
         return stream_writer(SourceOptions.of(self.options), schema, overwrite)
 
 
+class SecondName(PaimonDataSource):
+    """The data source under the name `paimon-cli`: if Paimon's own jar is on the class path, `paimon` is the jar's."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "paimon-cli"
+
+
 class PaimonReader(DataSourceReader):
     """Reads the columns of `schema`, in its order, with one task for each split."""
 

@@ -299,3 +299,14 @@ def test_a_source_that_cannot_be_imported_leaves_the_others_alone(
     monkeypatch.setitem(sys.modules, "paimon_cli.spark.data_source", None)
     assert "DefaultSource" not in runpy.run_path(pyspark_paimon.__file__)
     assert "Spark will not find the data source paimon, which cannot be imported: " in capsys.readouterr().err
+
+
+def test_the_second_name_serves_where_the_first_is_taken(session: SparkSession, table: Table, tmp_path: Path) -> None:
+    session.range(10, 13).selectExpr("id", "'x' AS name", "1 AS qty").write.format("paimon-cli").mode("append").save(table.url)
+    session.sql(f"CREATE OR REPLACE TEMPORARY VIEW second USING `paimon-cli` OPTIONS (path '{table.url}')")
+    assert session.sql("SELECT count(*), sum(qty) FROM second WHERE id >= 9").collect()[0][:] == (4, 12)
+    copy = Table.open(make_table(tmp_path / "copy", COLUMNS, ["id"], bucket=2).url)
+    stream = session.readStream.format("paimon-cli").load(table.url).writeStream.format("paimon-cli")
+    started = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start(copy.url)
+    started.awaitTermination()
+    assert copy.scan().to_arrow() == table.scan().to_arrow()
