@@ -69,8 +69,9 @@ ChangesOn = Callable[[Snapshot | None], SnapshotChanges]
 
 
 def append_changes(messages: Sequence[CommitMessage], check_files: bool) -> SnapshotChanges:
-    """The changes in the append halves of messages: an APPEND, or with deletes or deletion vectors, new ones as in Java 1.3 or
-    removed ones, an OVERWRITE.
+    """The changes in the append halves of messages.
+
+    An APPEND; an OVERWRITE if files are deleted, or deletion vectors added (as in Java 1.3) or removed.
     """
     deleted = _entries(DELETE, messages, lambda m: m.deleted_files)
     new_indexes = _indexes(ADD, messages, lambda m: m.new_index_files)

@@ -194,9 +194,7 @@ class _Attempts:
 
 
 def _already_committed(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
-    """Finish a write that an earlier run has committed: if that run crashed afterwards, its rows may still be hidden at level
-    0.
-    """
+    """Finish a write that an earlier run has committed: if that run crashed afterwards, level 0 may still hide its rows."""
     lost = None if request.compaction == NO_COMPACTION else show_level_0(context, (), engine, progress)
     return WriteSummary(already_committed=True, engine=engine.name, compaction_lost=lost)
 

@@ -23,8 +23,9 @@ _BLOCK = 8 << 20
 
 @dataclass(frozen=True)
 class BucketDifference:
-    """Files that one bucket has in addition to an older state, and files that it lacks; `total_buckets` is that of the older
-    state.
+    """Files that one bucket has in addition to an older state, and files that it lacks.
+
+    `total_buckets`: that of the older state.
     """
 
     bucket_id: BucketId

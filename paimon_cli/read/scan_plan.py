@@ -243,8 +243,9 @@ def column_splits(context: TableContext, live: LazyBuckets, pruning: Pruning) ->
 
 
 def _packs(context: TableContext, table: FileTable, files: _Ints, firsts: _Ints, of_section: _Ints) -> _Ints:
-    """The first section of each split: adjacent sections are packed up to `source.split.target-size`; opening a file has a
-    cost.
+    """The first section of each split: adjacent sections are packed up to `source.split.target-size`.
+
+    Opening a file has a cost.
     """
     sizes = np.clip(table.numbers("sizes")[files], 0, _MAX // max(len(files), 1))
     weights = np.add.reduceat(sizes, firsts) if len(firsts) else firsts
