@@ -162,10 +162,21 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     if done.result.already_committed:
         return replace(_already_committed(context, request, engine, progress), attempts=done.result.attempts)
     summary = WriteSummary.of(engine, done, (context.clock.now_millis() - started) / 1000)
-    if request.overwrite and context.mode.bucket_mode is BucketMode.CROSS_PARTITION and request.compaction != NO_COMPACTION:
-        # The writers compact nothing themselves, because they do not know which partitions they replace.
+    if request.compaction != NO_COMPACTION and _may_hide_rows(context, request, summary):
         return replace(summary, compaction_lost=show_level_0(context, summary.touched, engine, progress))
     return summary
+
+
+def _may_hide_rows(context: TableContext, request: WriteRequest, summary: WriteSummary) -> bool:
+    """Whether readers may not see the rows before another compaction of their buckets.
+
+    If another job compacted the same files, the compactions of the writers were refused. In an overwrite of a table whose keys
+    may be in any partition they compact nothing, because they do not know which partitions they replace.
+    """
+    if not context.mode.awaits_compaction or not context.options.lookup_wait:
+        return False
+    moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
+    return summary.compaction_lost is not None or (request.overwrite and moves_rows)
 
 
 @dataclass
