@@ -40,7 +40,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     By T (milliseconds since the epoch) a restarted query recognises the snapshot: ids are used again after a rollback. T is
     missing if snapshot N did not exist when the stream began.
-    `start`: `full` (default), `latest`, the id of the first snapshot to read, or a time, after which all snapshots are read.
+    `start`: `full` (default), `latest`, the id of the first snapshot to read, or a time, from which on all snapshots are read.
     If the first ones have expired, the stream starts at the oldest that is left, as in Java.
     `consumer`: a name under which the table stores the progress, and which keeps unread snapshots from expiring; if it has
     progress, `start` is ignored.
@@ -149,9 +149,13 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return split_partitions(rows)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition. The batch with the whole table has no deletes, since nothing was shown before it."""
         shows_kinds = self._options.shows_kinds
+        is_whole_table = partition.value is not None and partition.value.request.increment is None
         for rows in read_partition(partition, _with_kind(self._schema)):
-            yield rows if shows_kinds else rows.filter(pc.is_in(rows.column(ROW_KIND), ADDED)).select(self._schema.names)
+            if is_whole_table or not shows_kinds:
+                rows = rows.filter(pc.is_in(rows.column(ROW_KIND), ADDED))
+            yield rows.select(self._schema.names)
 
     def _record(self, table: Table, begin: int) -> None:
         """Record in the consumer that everything up to `begin` has been read.
@@ -196,10 +200,10 @@ def _oldest(table: Table) -> int:
 
 
 def _at_time(table: Table, millis: int) -> int:
-    """The last snapshot committed until then. If all that can be read are newer, the one before them."""
-    until = table.catalog_table.snapshots.at_time(millis)
-    kept = _kept_changelogs(table).all() if until is None else [until]
-    return max((one.id for one in kept if one.time_millis <= millis), default=_oldest(table) - 1)
+    """The last snapshot committed before then. If all that can be read are newer, the one before them."""
+    before = table.catalog_table.snapshots.at_time(millis - 1)
+    kept = _kept_changelogs(table).all() if before is None else [before]
+    return max((one.id for one in kept if one.time_millis < millis), default=_oldest(table) - 1)
 
 
 def _kept_changelogs(table: Table) -> ChangelogHistory:

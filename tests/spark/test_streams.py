@@ -197,13 +197,15 @@ def test_rows_that_await_a_changelog_are_shown_once(session: SparkSession, tmp_p
 
 def test_starts_row_kinds_and_limits(session: SparkSession, table: Table, tmp_path: Path) -> None:
     table.delete("id = 1")
+    assert batches(session, table, tmp_path / "all", row_kind="true") == [[("+I", 2, 22), ("+I", 3, 3)]], "it never showed row 1"
     changes = [[("+I", 1, 1), ("+I", 2, 2), ("+I", 3, 3)], [("+I", 2, 22)], [("-D", 1, 1)]]
     one_by_one = {"start": "1", "row_kind": "true", "maxRowsPerTrigger": "1"}
     assert batches(session, table, tmp_path / "a", **one_by_one) == changes
     assert batches(session, table, tmp_path / "b", start="2", row_kind="true", where="id = 2") == [[("+I", 2, 22)]]
     assert batches(session, table, tmp_path / "c", start="latest") == []
-    made = table.snapshots()[-1].time
-    assert batches(session, table, tmp_path / "d", start=str(made)) == [[(2, 22)]]
+    made = table.snapshots()[1].time
+    assert batches(session, table, tmp_path / "d", start=str(made)) == [[(2, 22)]], "the snapshot of that very moment is read"
+    assert batches(session, table, tmp_path / "f", start=str(made + 1)) == []
     assert batches(session, table, tmp_path / "e", start="2020-01-01T00:00:00Z") == [[(1, 1), (2, 2), (2, 22), (3, 3)]]
 
 
@@ -258,7 +260,7 @@ def test_changelogs_that_outlive_their_snapshots_are_read(session: SparkSession,
     assert list(table.snapshot_ids()) == [4]
     assert batches(session, table, tmp_path / "a", start="2", maxRowsPerTrigger="1") == [[(1, 1)], [(2, 2)], [(3, 3)]]
     assert batches(session, table, tmp_path / "b", start="2020-01-01") == [[(0, 0), (1, 1), (2, 2), (3, 3)]]
-    assert batches(session, table, tmp_path / "c", start=str(times[-2])) == [[(2, 2), (3, 3)]]
+    assert batches(session, table, tmp_path / "c", start=str(times[-3])) == [[(2, 2), (3, 3)]]
 
 
 def test_a_stream_that_is_ahead_of_its_table_says_so(session: SparkSession, table: Table, tmp_path: Path) -> None:
