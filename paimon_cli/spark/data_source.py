@@ -10,6 +10,7 @@ would also remove rows of others. `paimon_cli.spark.read` has no such limits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,11 +19,15 @@ from pyspark.sql.types import StructType
 
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.jobs.spark.tasks import called_by_spark
+from paimon_cli.read.time_travel import POSITION_OPTIONS
 from paimon_cli.spark.reading import check_types, read_partition, split_partitions
-from paimon_cli.spark.source_options import SourceOptions
+from paimon_cli.spark.source_options import TRAVEL_OPTIONS, SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, DataSourceStreamReader
+
+    from paimon_cli.api.table import Table
+    from paimon_cli.jobs.row_scan import RowScan
 
 
 class PaimonDataSource(DataSource):
@@ -76,8 +81,18 @@ class SecondName(PaimonDataSource):
         return "paimon-cli"
 
 
+@dataclass(frozen=True)
+class PlannedInTask:
+    """A partition with all rows of the table, at this snapshot unless the options say otherwise.
+
+    If waiting rows are merged in, the plan distributes them into files on local disk, which last as long as its process.
+    """
+
+    snapshot: int | None
+
+
 class PaimonReader(DataSourceReader):
-    """Reads the columns of `schema`, in its order, with one task for each split."""
+    """Reads the columns of `schema`, in its order, with one task for each split, or one that also plans."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -85,10 +100,20 @@ class PaimonReader(DataSourceReader):
 
     @called_by_spark()
     def partitions(self) -> Sequence[InputPartition]:
+        table = self._options.table()
+        if table.context.mode.merges_postponed and not table.catalog_table.read_optimized:
+            return [InputPartition(PlannedInTask(table.catalog_table.snapshots.latest_id()))]
+        return split_partitions(self._scan(table))
+
+    def _scan(self, table: Table, snapshot: int | None = None) -> RowScan:
+        """Plan the read. `snapshot`: which one to read if no option says it."""
         arguments = self._options.scan_arguments()
-        scan = self._options.table().scan(**{**arguments, "columns": self._columns(arguments)}).rows
+        options = {**table.context.schema.options, **table.catalog_table.options}
+        if arguments.keys().isdisjoint(TRAVEL_OPTIONS) and options.keys().isdisjoint(POSITION_OPTIONS):
+            arguments["snapshot"] = snapshot
+        scan = table.scan(**{**arguments, "columns": self._columns(arguments)}).rows
         check_types(self._schema, scan)
-        return split_partitions(scan)
+        return scan
 
     def _columns(self, arguments: dict[str, Any]) -> list[str]:
         """The columns of the schema but `rowkind`, quoted."""
@@ -96,4 +121,7 @@ class PaimonReader(DataSourceReader):
         return [quoted_name(name) for name in names]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition.value, PlannedInTask):
+            with called_by_spark():
+                partition = InputPartition(self._scan(self._options.table(), partition.value.snapshot))
         return read_partition(partition, self._schema)

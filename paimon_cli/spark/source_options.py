@@ -16,7 +16,8 @@ from paimon_cli.read.time_travel import POSITION_OPTIONS
 from paimon_cli.storage.catalog_options import is_catalog_option
 
 TABLE_OPTIONS = ("path", "branch", "warehouse")
-SCAN_OPTIONS = ("columns", "where", "snapshot", "tag", "as_of", "incremental", "incremental_mode", "row_kind")
+TRAVEL_OPTIONS = ("snapshot", "tag", "as_of", "incremental")
+SCAN_OPTIONS = ("columns", "where", *TRAVEL_OPTIONS, "incremental_mode", "row_kind")
 WRITE_OPTIONS = ("op", "op_column", "on_error", "missing_columns", "timezone", "commit_user", "commit_id", "assume_new")
 STREAM_OPTIONS = ("start", "consumer", "maxrowspertrigger")
 OPTIONS_OF_SPARK = ("checkpointlocation",)

@@ -75,7 +75,11 @@ class ScratchStorage(WrappedStorage):
     def _own(self, path: str) -> str | None:
         own = self._directory / path.rpartition("/")[2]
         if not self._directory.exists():
-            raise NotSupported(f"{own} is on another machine", "scratch files are local to one machine", "use --engine local")
+            raise NotSupported(
+                f"{own} is on another machine",
+                "scratch files are local to one machine",
+                "compact the table, or use --engine local",
+            )
         return str(own) if own.exists() else None
 
     def open_output(self, path: str) -> BinaryIO:

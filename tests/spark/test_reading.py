@@ -246,6 +246,11 @@ def test_rows_that_wait_for_their_buckets_are_merged(session: SparkSession, tmp_
     frame = spark.read(session, context.url)
     gc.collect()
     assert sorted(map(tuple, frame.collect())) == [(0, "a"), (1, "a"), (2, "b"), (3, "a")]
+    by_format = session.read.format("paimon").load(context.url)
+    write(context, [{"id": 1, "s": "c"}])
+    assert [by_format.count(), by_format.where("s = 'b'").count()] == [4, 1]
+    older = session.read.format("paimon").schema("s STRING").option("snapshot", "1").load(context.url)
+    assert [row.s for row in older.collect()] == ["a"] * 4
 
 
 @pytest.mark.parametrize("max_literal_files", [16, 0])
