@@ -55,6 +55,8 @@ def source_files(
     file_format = _checked_format(format)
     files: list[SourceFile] = []
     for source in sources:
+        if not source:
+            raise UsageError("the path of an input file is empty", "it would mean the current directory", "name it: .")
         try:
             files += [_spooled_stdin(file_format)] if source == STDIN else _files_of(source, file_format, storage_options)
         except NoFiles:

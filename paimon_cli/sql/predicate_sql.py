@@ -60,7 +60,7 @@ class _Reader:
             return And(parts) if isinstance(node, exp.And) != negated else Or(parts)
         if type(node) in COMPARISONS:
             return self._comparison(node.this, COMPARISONS[type(node)], node.args["expression"], node, negated)
-        if isinstance(node, exp.Between):
+        if isinstance(node, exp.Between) and not node.args.get("symmetric"):
             low = self._comparison(node.this, ">=", node.args["low"], node, negated)
             high = self._comparison(node.this, "<=", node.args["high"], node, negated)
             return Or((low, high)) if negated else And((low, high))

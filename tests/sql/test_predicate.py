@@ -232,6 +232,7 @@ REFUSED = [
     ("isnan(k)", "cannot compute isnan(k)"),
     ("k + 1", "not supported in the condition: k + 1"),
     ("k IN ()", "not supported"),
+    ("k BETWEEN SYMMETRIC 3 AND 1", "not supported in the condition: k BETWEEN SYMMETRIC 3 AND 1"),
     ("12 / k = 4", "12 / k = 4 cannot be evaluated for every row"),
     ("k + 9223372036854775807 > 0", "cannot be evaluated"),
     ("k * 1.5 * k * k > n + 0.00000000000000000000000000000000000001", "cannot be evaluated"),
