@@ -196,3 +196,9 @@ def importing(what: str, extra: str, error_class: type[PaimonError] = UsageError
         if (missing.name or "").startswith("paimon_cli"):
             raise
         raise error_class(what, str(missing).split("\n", 1)[0], install_command(extra)) from None
+
+
+def of_system(error: OSError) -> StorageUnavailable:
+    """The error for a failed call of the operating system, such as a full disk. A commit before it stays valid."""
+    where = error.filename or "the output, or a temporary file"
+    return StorageUnavailable(f"cannot write or read {where}", error.strerror or str(error))

@@ -1,8 +1,9 @@
 """Checks the arguments of the library's methods against their annotations, before a call does anything.
 
 A method of a class with `@checks_arguments` raises `UsageError` for an argument of another type, such as `limit='x'`, instead of
-an error from within. Only plain types are checked: strings, numbers, booleans, times, mappings, and sequences of these. The
-keywords of a `TypedDict` (`**options: Unpack[CompactOptions]`) are checked like parameters.
+an error from within. Checked are strings, numbers, booleans, times, mappings, sequences of these, functions, and classes of this
+package. The keywords of a `TypedDict` (`**options: Unpack[CompactOptions]`) are checked like parameters. Integers of numpy become
+plain ones, and paths become strings where a string is expected. Errors of the operating system become `StorageUnavailable`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from inspect import Parameter, isfunction, signature
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import UsageError, of_system
 
 MAX_SHOWN = 60
 """Characters of an argument that a message shows."""
@@ -32,6 +33,7 @@ _DESCRIBED = {
     os.PathLike: "a path",
     Sequence: "a list",
     Mapping: "a dict with strings as keys",
+    Callable: "a function",
     type(None): "None",
 }
 Class = TypeVar("Class", bound=type)
@@ -39,9 +41,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def checks_arguments(described: Class) -> Class:
-    """Class decorator: check the arguments of all public methods."""
+    """Class decorator: check the arguments of the constructor and all public methods."""
     for name, member in list(vars(described).items()):
-        if name.startswith("_"):
+        if name.startswith("_") and name != "__init__":
             continue
         if isinstance(member, classmethod):
             setattr(described, name, classmethod(checks_call(member.__func__)))
@@ -55,23 +57,50 @@ def checks_call(function: Function) -> Function:
 
     @wraps(function)
     def checking(*positional: Any, **named: Any) -> Any:
-        _check(function, positional, named)
-        return function(*positional, **named)
+        positional, named = _checked(function, positional, named)
+        try:
+            return function(*positional, **named)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise of_system(error) from error
 
     return typing.cast(Function, checking)
 
 
-def _check(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for an argument of a wrong type, `TypeError` for a keyword that a `TypedDict` does not declare."""
+def _checked(
+    function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments in the declared types. `positional` may have more than there are parameters, for Python to complain about.
+
+    Raises `UsageError` for an argument of a wrong type, `TypeError` for a keyword that a `TypedDict` does not declare.
+    """
     names, hints, takes_declared_keywords = _parameters(function)
-    for name, value in (*zip(names, positional, strict=False), *named.items()):
-        if name in hints and not _fits(value, hints[name]):
-            shown = repr(value)
-            if len(shown) > MAX_SHOWN or "\n" in shown:
-                shown = f"of type {type(value).__name__}"
-            raise UsageError(f"--{name.replace('_', '-')} {shown}", f"it must be {_described(hints[name])}")
-        if name not in hints and takes_declared_keywords:
-            raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument '{name}'")
+    if takes_declared_keywords and (unknown := next((name for name in named if name not in hints), None)) is not None:
+        raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument '{unknown}'")
+    known = [_converted(name, value, hints.get(name, Any)) for name, value in zip(names, positional, strict=False)]
+    by_name = {name: _converted(name, value, hints.get(name, Any)) for name, value in named.items()}
+    return (*known, *positional[len(known) :]), by_name
+
+
+def _converted(name: str, value: Any, hint: Any) -> Any:
+    """The value of a parameter in the declared type. Raises `UsageError` if it has another one."""
+    types_of_hint = [typing.get_origin(part) or part for part in _parts(hint)]
+    if int in types_of_hint and _fits(value, int):
+        return int(value)
+    if str in types_of_hint and os.PathLike not in types_of_hint and isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if _fits(value, hint):
+        return value
+    shown = repr(value)
+    if len(shown) > MAX_SHOWN or "\n" in shown:
+        shown = f"of type {type(value).__name__}"
+    raise UsageError(f"--{name.replace('_', '-')} {shown}", f"it must be {_described(hint)}")
+
+
+def _parts(hint: Any) -> Sequence[Any]:
+    """The alternatives of a union, or the type itself."""
+    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
 @cache
@@ -124,7 +153,7 @@ def _fits(value: Any, hint: Any) -> bool:
     """Whether the value has this type; True for types that are not plain."""
     origin = typing.get_origin(hint) or hint
     if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, part) for part in typing.get_args(hint))
+        return any(_fits(value, part) for part in _parts(hint))
     if hint is None or hint is type(None):
         return value is None
     if origin is bool:
@@ -138,12 +167,23 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is Mapping:
         key, _ = typing.get_args(hint) or (Any, Any)
         return isinstance(value, Mapping) and all(_fits(one, key) for one in value)
-    if origin in (str, datetime, os.PathLike):
+    if origin is Callable:
+        return callable(value)
+    if origin in (str, datetime, os.PathLike) or _is_class_of_package(origin):
         return isinstance(value, origin)
     return True
 
 
+def _is_class_of_package(hint: Any) -> bool:
+    if not isinstance(hint, type) or hint is _Other or getattr(hint, "_is_protocol", False):
+        return False
+    return hint.__module__.startswith("paimon_cli.")
+
+
 def _described(hint: Any) -> str:
-    parts = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    named = [_DESCRIBED.get(typing.get_origin(part) or part, "") for part in parts]
+    named = [_description(typing.get_origin(part) or part) for part in _parts(hint)]
     return " or ".join(dict.fromkeys(filter(None, named)))
+
+
+def _description(part: Any) -> str:
+    return f"a {part.__name__}" if _is_class_of_package(part) else _DESCRIBED.get(part, "")

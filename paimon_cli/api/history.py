@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import OpenedTable, check_choice
+from paimon_cli.api.opened_table import OpenedTable, check_choice, check_limit
 
 if TYPE_CHECKING:
     from paimon_cli.inspect.compaction_history import CompactedBucketRow, CompactionRow
@@ -26,7 +26,11 @@ class History(OpenedTable):
         """Snapshots, newest first: at most `limit`, and only of one `kind` (APPEND, COMPACT, OVERWRITE, ANALYZE) or `user`."""
         from paimon_cli.inspect.version_report import snapshot_rows
 
-        return snapshot_rows(self.catalog_table, limit, kind, user)
+        check_limit(limit)
+        found = snapshot_rows(self.catalog_table, limit, kind, user)
+        if not found:
+            self._expect_existing()
+        return found
 
     def snapshot(self, snapshot: int | str = "latest") -> SnapshotDetails:
         """All fields of one snapshot, named by its id, `latest` or `earliest`."""
@@ -38,6 +42,7 @@ class History(OpenedTable):
         """The compactions recorded by snapshots, newest first: at most `limit`, and only of one `user`."""
         from paimon_cli.inspect.compaction_history import compaction_rows
 
+        check_limit(limit)
         return compaction_rows(self.context, limit, user)
 
     def compaction(self, snapshot: int | str = "latest") -> list[CompactedBucketRow]:
@@ -60,6 +65,7 @@ class History(OpenedTable):
         """The rows that differ between two snapshots (`snapshots diff --rows`), read lazily."""
         from paimon_cli.read.difference import row_changes
 
+        check_limit(limit)
         one, other = (self.catalog_table.named_snapshot(str(name)) for name in (before, after))
         return islice(row_changes(self.context, one, other), limit)
 

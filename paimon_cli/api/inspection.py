@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import OpenedTable, Partitions, Runtime, check_positive
+from paimon_cli.api.opened_table import Buckets, OpenedTable, Partitions, Runtime, bucket_list, check_positive
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from paimon_cli.history.live_files import BucketNumbers
     from paimon_cli.inspect.advice_rules import Advice
     from paimon_cli.inspect.bucket_report import BucketRow, PartitionRow
     from paimon_cli.inspect.compaction_scenarios import LsmExplanation, ScenarioRow
@@ -59,7 +58,7 @@ class Inspection(OpenedTable):
         *,
         snapshot: int | None = None,
         partition: Partitions | None = None,
-        bucket: BucketNumbers | None = None,
+        bucket: Buckets | None = None,
         level: int | None = None,
         kind: Literal["data", "changelog"] = "data",
     ) -> list[FileRow]:
@@ -98,12 +97,12 @@ class Inspection(OpenedTable):
         return rows(self.context, self._snapshot(snapshot), self._partitions(partition))
 
     def lsm(
-        self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: BucketNumbers | None = None
+        self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: Buckets | None = None
     ) -> list[LsmRow]:
         """The sorted runs of each bucket, newest first, and the next compaction (`lsm show`)."""
         from paimon_cli.inspect.lsm_report import lsm_rows
 
-        return lsm_rows(self.context, self._snapshot(snapshot), self._partitions(partition), bucket)
+        return lsm_rows(self.context, self._snapshot(snapshot), self._partitions(partition), bucket_list(bucket))
 
     def explain_lsm(self, *, snapshot: int | None = None) -> LsmExplanation:
         """Compare universal and leveled compaction by simulation with the table's own figures (`lsm explain`)."""
@@ -112,7 +111,7 @@ class Inspection(OpenedTable):
         return explain_lsm(self.context, self._snapshot(snapshot))
 
     def indexes(
-        self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: BucketNumbers | None = None
+        self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: Buckets | None = None
     ) -> list[IndexRow]:
         """The index files of a snapshot by partition and bucket."""
         from paimon_cli.inspect.index_report import index_rows
@@ -124,7 +123,7 @@ class Inspection(OpenedTable):
         *,
         snapshot: int | None = None,
         partition: Partitions | None = None,
-        bucket: BucketNumbers | None = None,
+        bucket: Buckets | None = None,
         dangling: bool = False,
     ) -> list[VectorRow]:
         """The deletion vectors of a snapshot: deleted rows per data file, and the index file that stores the vector.
@@ -144,12 +143,14 @@ class Inspection(OpenedTable):
         """
         from paimon_cli.jobs.doctor_job import examine_table
 
+        self._expect_existing()
         return list(examine_table(self.context, argument or self.catalog_table.layout.argument))
 
     def health(self, *, argument: str | None = None) -> HealthRow:
         """Figures, a verdict and findings, without writing anything. `argument`: the table's name in commands."""
         from paimon_cli.inspect.health_report import health_of
 
+        self._expect_existing()
         return health_of(self.context, self.name, argument or self.catalog_table.layout.argument)
 
     def state(self) -> TableState:

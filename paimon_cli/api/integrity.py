@@ -76,6 +76,7 @@ class Integrity(OpenedTable):
             raise UsageError("--snapshot cannot be combined with --all-snapshots")
         request = VerifyRequest(level, snapshot, all_snapshots, tuple(only))
         check_request(request)
+        self._expect_existing()
         # PV007 reports unreadable schemas. Without it, a check with an older schema or none would look clean.
         context = self.catalog_table.readable_context if request.wants("PV007") else self.context
         if context is None:

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 
 from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.api.opened_table import OpenedTable, Partitions, check_choice, check_names, check_positive, partition_list
+from paimon_cli.api.opened_table import (
+    Buckets,
+    OpenedTable,
+    Partitions,
+    bucket_list,
+    check_choice,
+    check_names,
+    check_positive,
+    partition_list,
+)
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 
 if TYPE_CHECKING:
@@ -65,7 +74,7 @@ class CompactOptions(TypedDict, total=False):
     """
 
     partition: Partitions | None
-    bucket: Sequence[int | range] | None
+    bucket: Buckets | None
     on_conflict: str
     idle_time: str | None
     if_snapshot: int | None
@@ -317,7 +326,7 @@ def compact_request(strategy: str, options: CompactOptions) -> CompactRequest:
     return CompactRequest(
         strategy,
         tuple(partition_list(options.get("partition"))),
-        tuple(options.get("bucket") or ()),
+        tuple(bucket_list(options.get("bucket"))),
         on_conflict,
         RoundLimits(None if max_bytes is None else parse_size(max_bytes), max_buckets),
         None if idle_time is None else parse_duration(idle_time),

@@ -7,8 +7,10 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.errors import BadInput, UsageError, in_python
 from paimon_cli.storage.injected import NoTrace, Trace
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from paimon_cli.catalog.table import CatalogTable
-    from paimon_cli.history.live_files import BucketNumbers
     from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.ingest.row_sources import RowSource
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
 
 Partitions = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """One partition as a mapping of keys to values (None is null), or several; some of the keys select all matching partitions."""
+Buckets = int | range | Sequence[int | range]
+"""A bucket by its number, a range of them, or several of these."""
 
 
 def _warn_in_python(message: str) -> None:
     warnings.warn(in_python(message), UserWarning, stacklevel=2)
 
 
+@checks_arguments
 @dataclass(frozen=True)
 class Runtime:
     """How calls run.
@@ -179,11 +183,16 @@ class OpenedTable:
         return PartitionSpec.parse_any(self.context, partition_list(partitions))
 
     @staticmethod
-    def _buckets(buckets: BucketNumbers | None) -> frozenset[int] | None:
+    def _buckets(buckets: Buckets | None) -> frozenset[int] | None:
         """The selected bucket numbers; None for all."""
         from paimon_cli.history.live_files import bucket_numbers
 
-        return bucket_numbers(buckets)
+        return bucket_numbers(bucket_list(buckets))
+
+    def _expect_existing(self) -> None:
+        """Raise `NotFound` if the table was dropped after it was opened: it would look like a healthy one without snapshots."""
+        if self.catalog_table.snapshots.latest_id() is None:
+            self.catalog_table.expect_existing()
 
 
 def partition_list(partitions: Partitions | None) -> list[PartitionValues]:
@@ -198,6 +207,23 @@ def partition_list(partitions: Partitions | None) -> list[PartitionValues]:
         why = "an empty selection does not mean all partitions"
         raise UsageError("no partition is named", why, "name the keys and values of a partition, or omit the selection")
     return [{key: None if value is None else str(value) for key, value in partition.items()} for partition in several]
+
+
+def bucket_list(buckets: Buckets | None) -> list[int | range]:
+    """Buckets by number; empty for None, which means all buckets.
+
+    Raises `UsageError` for an empty selection, so that it is never mistaken for all buckets.
+    """
+    if buckets is None:
+        return []
+    several = list(buckets) if isinstance(buckets, Iterable) and not isinstance(buckets, (str, range)) else [buckets]
+    if not several:
+        why = "an empty selection does not mean all buckets"
+        raise UsageError("no bucket is named", why, "name buckets by their numbers, or omit the selection")
+    for bucket in several:
+        if type(bucket) is bool or not isinstance(bucket, (Integral, range)):
+            raise UsageError(f"--bucket {bucket!r}", "it must be a whole number, a range, or a list of these")
+    return [bucket if isinstance(bucket, range) else int(bucket) for bucket in several]
 
 
 def option_texts(options: Mapping[str, Any] | None) -> dict[str, str]:
@@ -285,6 +311,12 @@ def check_positive(**numbers: int | None) -> None:
     for name, number in numbers.items():
         if number is not None and number < 1:
             raise UsageError(f"--{name.replace('_', '-')} {number}", "the minimum is 1")
+
+
+def check_limit(limit: int | None) -> None:
+    """Raise `UsageError` if the limit is not a number of rows."""
+    if limit is not None and not 0 <= limit < 1 << 63:
+        raise UsageError(f"--limit {limit}", "the number of rows cannot be negative" if limit < 0 else "the maximum is 2^63 - 1")
 
 
 def _from_pandas(frame: Any, schema: TableSchema) -> pa.Table:

@@ -10,7 +10,8 @@ from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.opened_table import check_positive
+from paimon_cli.api.arguments import checks_arguments
+from paimon_cli.api.opened_table import check_limit, check_positive
 from paimon_cli.errors import UsageError, importing
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class ReadableRows(ABC):
         return self.to_batches().__arrow_c_stream__(requested_schema)
 
 
+@checks_arguments
 class Scan(ReadableRows):
     """Rows of a table at one snapshot, planned by `Table.scan`, and read by each method of the scan.
 
@@ -258,8 +260,7 @@ def _request_of_changes(
     check_positive(begin=begin, end=end)
     if end is not None and begin > end:
         raise UsageError(f"snapshot {begin} is after snapshot {end}", "changes are read from the older to the newer", "swap them")
-    if limit is not None and limit < 0:
-        raise UsageError(f"--limit {limit}", "the number of rows cannot be negative")
+    check_limit(limit)
     select = columns if columns is None or isinstance(columns, str) else tuple(columns)
     return ReadRequest(select, where, limit, keep_kinds=True)
 

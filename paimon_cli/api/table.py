@@ -14,7 +14,7 @@ from paimon_cli.api.history import History
 from paimon_cli.api.inspection import Inspection
 from paimon_cli.api.integrity import Integrity
 from paimon_cli.api.maintenance import Maintenance, Planned
-from paimon_cli.api.opened_table import Runtime, check_choice, option_texts
+from paimon_cli.api.opened_table import Runtime, check_choice, check_limit, option_texts
 from paimon_cli.api.writing import Writing
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import TableLocation, locate_table
@@ -195,8 +195,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
             raise UsageError(
                 "--incremental cannot be combined with --snapshot, --tag or --as-of", "it names the snapshots itself"
             )
-        if limit is not None and limit < 0:
-            raise UsageError(f"--limit {limit}", "the number of rows cannot be negative")
+        check_limit(limit)
         increment = None if incremental is None else increment_of(incremental, incremental_mode)
         return plan_scan(self, columns, where, limit, order_by, snapshot, tag, as_of, increment, row_kind)
 

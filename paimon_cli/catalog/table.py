@@ -147,8 +147,14 @@ class CatalogTable(TableHistory):
         )
 
     def snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:
-        """The snapshot with this id, or the latest; None if the table has no snapshots. Raises `NotFound` for an unknown id."""
-        return self.snapshots.latest() if snapshot_id is None else self.snapshots.get(snapshot_id)
+        """The snapshot with this id, or the latest; None if the table has no snapshots.
+
+        Raises `NotFound` for an unknown id, and if the table was dropped after it was opened.
+        """
+        found = self.snapshots.latest() if snapshot_id is None else self.snapshots.get(snapshot_id)
+        if found is None:
+            self.expect_existing()
+        return found
 
     def named_snapshot(self, name: str) -> Snapshot:
         """The snapshot named `latest`, `earliest` or by its id. Raises `NotFound` if it does not exist."""

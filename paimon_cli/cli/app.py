@@ -19,7 +19,7 @@ from paimon_cli.cli.command_groups import CommandsOnDemand, HelpfulGroup
 from paimon_cli.cli.next_step import command_path
 from paimon_cli.cli.results import ARGUMENTS, printable
 from paimon_cli.cli.terminal import discard_stdout, flush_stderr, flush_stdout, is_traced, prepare_streams
-from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
+from paimon_cli.errors import PaimonError, UsageError, of_system
 from paimon_cli.jobs.process import end_as_interrupted, keep_pandas_out
 from paimon_cli.storage.catalog_options import without_user_info
 
@@ -67,10 +67,7 @@ def _as_shown(error: Exception) -> PaimonError:
     if isinstance(error, COMMAND_LINE_ERROR):
         return _command_line_error(error)
     if isinstance(error, OSError) and error.strerror:
-        where = error.filename or "the output, or a temporary file"
-        return StorageUnavailable(
-            f"cannot write or read {where}", error.strerror, "a commit of this command stays valid: see `paimon-cli snapshots ls`"
-        )
+        return of_system(error)
     what = f"{type(error).__name__}: {error}".split("\n")[0]
     return PaimonError(what, "this is a bug of paimon-cli", "--trace for details")
 

@@ -245,8 +245,8 @@ _BUCKETS = re.compile(r"(-?\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 MAX_BUCKETS = 1 << 20
 
 
-def split_buckets(texts: Iterable[str] | None) -> list[int | range]:
-    """Parse `['3', '0-999,5']` as a number, a range and a number. Raises `UsageError`."""
+def split_buckets(texts: Iterable[str] | None) -> list[int | range] | None:
+    """Parse `['3', '0-999,5']` as a number, a range and a number; None, which selects all buckets. Raises `UsageError`."""
     found: list[int | range] = []
     for text in (part.strip() for given in texts or () for part in given.split(",")):
         match = _BUCKETS.fullmatch(text)
@@ -256,7 +256,7 @@ def split_buckets(texts: Iterable[str] | None) -> list[int | range]:
         if last >= MAX_BUCKETS:
             raise UsageError(f"--bucket {text} is too high", f"no table has more than {MAX_BUCKETS:,} buckets")
         found.append(range(first, last + 1) if match[2] else first)
-    return found
+    return found or None
 
 
 def split_partitions(texts: Iterable[str] | None, flag: str = "--partition") -> list[dict[str, str]] | None:

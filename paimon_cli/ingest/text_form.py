@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from zoneinfo import ZoneInfo
 
@@ -116,6 +116,8 @@ def text_form(
 
 
 def _character(flag: str, text: str, *, allow_empty: bool = False) -> str:
+    if not isinstance(text, str):
+        raise UsageError(f"{flag} {text!r}", "it must be a string")
     character = NAMED_CHARACTERS.get(text.lower(), text)
     if (not character and allow_empty) or (len(character) == 1 and character.isascii() and character not in "\r\n\0"):
         return character
@@ -129,8 +131,8 @@ def null_value_flag(text: str) -> str:
 
 def _texts(flag: str, texts: Sequence[str]) -> tuple[str, ...]:
     """The texts. A single one is not taken for the list of its characters."""
-    if isinstance(texts, str):
-        raise UsageError(f"{flag} {texts!r}", "it must be a list of texts")
+    if isinstance(texts, str) or not isinstance(texts, Iterable) or not all(isinstance(text, str) for text in texts):
+        raise UsageError(f"{flag} {texts!r}", "it must be a list of strings")
     return tuple(texts)
 
 

@@ -64,6 +64,8 @@ class FileForm:
         stem, _, last = path.rstrip("/").rpartition("/")[2].rpartition(".")
         compression = last if last in COMPRESSIONS else ""
         ending = stem.rpartition(".")[2] if compression else last if stem else ""
+        if format_name is not None and format_name not in FORMATS.values():
+            raise UsageError(f"--format {format_name}", f"choose one of {', '.join(dict.fromkeys(FORMATS.values()))}")
         found = format_name or FORMATS.get(ending.lower())
         if found is None and path == STANDARD_OUTPUT:
             raise UsageError("--output - needs --format", "standard output has no extension", "add --format csv, or another")

@@ -147,7 +147,8 @@ class RowScan:
             return sum(batch.num_rows for batch in self.batches())
         count = 0
         for split in self.plan.splits:
-            count += count_split(self.context, split, self.predicate)
+            with self.of_existing_snapshot():
+                count += count_split(self.context, split, self.predicate)
             if self.request.limit is not None and count >= self.request.limit:
                 return self.request.limit
         return count

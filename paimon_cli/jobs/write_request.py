@@ -84,6 +84,8 @@ def plan_write(
 ) -> WritePlan:
     """Plan a write at the latest snapshot. `splits`: those of the source, if they are already known."""
     snapshot = context.snapshots.latest_to_plan()
+    if snapshot is None:
+        context.expect_existing()
     moves_rows = context.mode.bucket_mode is BucketMode.CROSS_PARTITION
     state = bucket_files(context, None if request.overwrite and not moves_rows else snapshot)
     committed = committed_state(state)

@@ -46,6 +46,7 @@ from paimon_cli.maintain.orphans import UsedNames
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
+from paimon_cli.options.option_text import counted
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows
 from paimon_cli.storage.storage import delete_all, overlapping_writes
@@ -162,7 +163,7 @@ class _Writing:
                 new_files.delete_all_but(written)
                 committed = self._committed(committer, plan, written, identity)
             if skipped := sum(message.skipped for message in messages):
-                log.warning("%s rows that do not fit the table were skipped", f"{skipped:,}")
+                log.warning("%s skipped, because values do not fit the table", counted(skipped, "row"))
         if first.batch:
             delete_unused(context, first.batch, committed)
         if (hidden := show_level_0(context, (), self.engine, NoProgress())) is not None:

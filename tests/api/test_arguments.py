@@ -13,9 +13,9 @@ import polars
 import pyarrow as pa
 import pytest
 
-from paimon_cli import Catalog, Table
+from paimon_cli import Catalog, Runtime, Table, TextForm
 from paimon_cli.api.arguments import checks_call
-from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.errors import NotFound, StorageUnavailable, UsageError
 from tests.api.test_examples import example_table
 
 if TYPE_CHECKING:
@@ -56,7 +56,21 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
         lambda t: type(t).create("other", from_file="a.csv", form="csv"),
         "form of type str: it must be a paimon_cli.TextForm",
     ),
-    ("compact", lambda t: t.compact(bucket="0"), "bucket '0': it must be a list or None"),
+    ("compact", lambda t: t.compact(bucket="0"), "bucket '0': it must be a whole number, a range, or a list of these"),
+    ("compact", lambda t: t.compact(bucket=["0"]), "bucket '0': it must be a whole number, a range, or a list of these"),
+    ("compact", lambda t: t.compact(bucket=[]), "no bucket is named: an empty selection does not mean all buckets"),
+    ("files", lambda t: t.files(bucket=[]), "no bucket is named: an empty selection does not mean all buckets"),
+    ("write", lambda t: t.write(pa.table({"id": [1]}), on_written=5), "on_written 5: it must be a function or None"),
+    ("write", lambda t: t.write(""), "the path of an input file is empty: it would mean the current directory"),
+    ("write_file", lambda t: t.scan().write_file("rows.csv", format="xls"), "format xls: choose one of parquet, csv, arrow, ndjson"),
+    ("write_file", lambda t: t.scan().write_file("rows/", file_size=5), "file_size 5: it must be a string or None"),
+    ("snapshots", lambda t: t.snapshots(limit=-1), "limit -1: the number of rows cannot be negative"),
+    ("scan", lambda t: t.scan(limit=2**80), "the maximum is 2^63 - 1"),
+    ("open", lambda t: type(t).open(t.url, runtime="spark"), "runtime 'spark': it must be a Runtime or None"),
+    ("Runtime", lambda t: call(Runtime, spark_threshold=5), "spark_threshold 5: it must be a string or None"),
+    ("Catalog", lambda t: call(Catalog, options=5), "options 5: it must be a dict with strings as keys or None"),
+    ("TextForm", lambda t: call(TextForm, delimiter=1), "delimiter 1: it must be a string"),
+    ("TextForm", lambda t: call(TextForm, null_values=[1]), "null_value [1]: it must be a list of strings"),
     ("expire", lambda t: t.expire(retain_max="x"), "retain_max 'x': it must be a whole number or None"),
     ("expire", lambda t: t.expire(older_than=dt.timedelta(1)), "it must be a string or None"),
     ("to_duckdb", lambda t: t.scan().to_duckdb("x"), "connection of type str: it must be a connection of DuckDB or None"),
@@ -97,6 +111,26 @@ def test_numbers_and_lists_of_other_libraries_are_taken(tmp_path: Path) -> None:
     assert table.scan(as_of=time).count() == table.scan(as_of=str(time)).count() == table.scan().count()
     with pytest.raises(NotFound):
         table.scan(as_of=1)
+
+
+def test_integers_of_numpy_and_paths_are_taken_wherever_plain_ones_are(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    done = call(table.write, pa.table({"id": [9]}), commit_user="n", commit_id=np.int64(7))
+    assert done.snapshots[0].commit_identifier == 7
+    assert {file.bucket for file in call(table.files, bucket=np.int64(0))} == {0}
+    assert call(table.compact, bucket=np.array([0])).buckets == 1
+    call(table.consumers.reset, "c", next_snapshot=np.int64(1))
+    call(table.scan().write_file, tmp_path / "rows.csv")
+    assert (tmp_path / "rows.csv").exists()
+    call(Table.create, "shop.t", columns=["id INT"], warehouse=tmp_path / "lake")
+    assert [row.table for row in call(Catalog, tmp_path / "lake").tables()] == ["shop.t"]
+
+
+def test_errors_of_the_system_are_errors_of_the_library(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageUnavailable, match="cannot write or read .*No such file or directory"):
+        table.scan().export(str(tmp_path / "file" / "rows"))
 
 
 def test_unknown_keywords_name_the_method(tmp_path: Path) -> None:

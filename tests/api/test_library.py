@@ -321,10 +321,31 @@ def test_a_table_that_was_dropped_is_not_taken_for_an_empty_one(tmp_path: Path) 
     table.truncate()
     assert other.scan().count() == 0
     table.drop()
-    uses: tuple[Callable[[Table], object], ...] = (Table.scan, lambda t: t.delete("id = 1"), Table.compact)
+    uses: tuple[Callable[[Table], object], ...] = (
+        Table.scan,
+        lambda t: t.delete("id = 1"),
+        lambda t: t.write(pa.table({"id": [1]})),
+        Table.compact,
+        Table.verify,
+        Table.health,
+        Table.doctor,
+        Table.files,
+        Table.snapshots,
+    )
     for use, each in product(uses, (table, other)):
         with pytest.raises(NotFound, match="no table at"):
             use(each)
+    assert not Path(table.url).exists(), "a failed write leaves no directories"
+
+
+def test_a_count_of_an_expired_snapshot_says_so(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    scan = table.scan(where="id > 1", snapshot=1)
+    table.truncate()
+    table.expire(retain_max=1, retain_min=1, older_than="0 s")
+    for read in (scan.count, scan.to_arrow):
+        with pytest.raises(NotFound, match="snapshot 1 .* no longer exists"):
+            read()
 
 
 def test_time_travel_and_changes(tmp_path: Path) -> None:

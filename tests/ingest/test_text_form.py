@@ -223,10 +223,10 @@ def test_a_wrong_delimiter_is_guessed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("form", "message"),
     [
-        ({"null_values": "NA"}, "null_value 'NA': it must be a list of texts"),
-        ({"columns": "a,b"}, "columns 'a,b': it must be a list of texts"),
+        ({"null_values": "NA"}, "null_value 'NA': it must be a list of strings"),
+        ({"columns": "a,b"}, "columns 'a,b': it must be a list of strings"),
         ({"columns": ["a", "a"]}, "'a' appears twice"),
-        ({"timestamp_formats": "%d.%m.%Y"}, "it must be a list of texts"),
+        ({"timestamp_formats": "%d.%m.%Y"}, "it must be a list of strings"),
         ({"timestamp_formats": ["%Q"]}, "unknown directive"),
         ({"delimiter": ";;"}, "is not one ASCII character"),
         ({"delimiter": ";", "quote": ";"}, "must differ"),
