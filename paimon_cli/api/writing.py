@@ -45,6 +45,7 @@ _WORDS = {"None": "NULL", "True": "TRUE", "False": "FALSE"}
 class Identity(TypedDict, total=False):
     """The identity of a commit. A commit with the same `commit_user` and `commit_id` is made only once, even if it is repeated.
 
+    The identifiers of a user must increase: a commit is taken for repeated if a later one of its user was made.
     `assume_new`: commit even if it can no longer be determined whether the commit was already made.
     """
 
