@@ -16,7 +16,7 @@ from paimon_cli.bucket.column_statistics import ColumnStatistics, ColumnTally, f
 from paimon_cli.bucket.nan_bounds import ParquetSink, floating_leaves
 from paimon_cli.bucket.nanosecond_range import holds_early_digits, refuse_far_times
 from paimon_cli.bucket.orc_file import orc_column, orc_schema
-from paimon_cli.datatypes.data_type import NEWER_ROOTS, DataField, TimestampType
+from paimon_cli.datatypes.data_type import NEWER_ROOTS, DataField, RowType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.avro_writer import CODECS as AVRO_CODECS
@@ -81,6 +81,7 @@ def check_encodable(columns: Sequence[DataField], options: TableOptions) -> None
         wants_differences(options)
         page_rows(options)
         _refuse_mixed_timestamps(columns)
+        _refuse_empty_rows(columns)
 
 
 def _check_storable(columns: Sequence[DataField]) -> None:
@@ -89,6 +90,14 @@ def _check_storable(columns: Sequence[DataField]) -> None:
         newer = next((part.root for part in column.type.parts() if part.root in NEWER_ROOTS), None)
         if newer is not None:
             raise NotSupported(f"cannot write column '{column.name}'", f"only the newest versions of Paimon can read {newer}")
+
+
+def _refuse_empty_rows(columns: Sequence[DataField]) -> None:
+    """Raise `NotSupported` for a ROW without fields, which Parquet cannot store."""
+    for column in columns:
+        if any(isinstance(part, RowType) and not part.fields for part in column.type.parts()):
+            hint = "give the ROW a field, or use --option file.format=orc"
+            raise NotSupported(f"cannot write column '{column.name}'", "Parquet has no ROW without fields", hint)
 
 
 def _formats_and_codecs(options: TableOptions) -> set[tuple[str, str]]:

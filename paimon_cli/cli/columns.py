@@ -270,8 +270,8 @@ SHOWN = {
     "engine_reason seconds",
     "Violation": "code severity check path message",
     "WriteSummary": "rows_read rows delete_rows files size buckets snapshots attempts already_committed compacted "
-    "compaction_lost stalls stall_seconds skipped_rows bad_cells missing_columns compaction_wait_seconds buffer_size "
-    "buffer_peak flushes spills spilled_size preemptions engine engine_reason seconds",
+    "compaction_lost compaction_repeated stalls stall_seconds skipped_rows bad_cells missing_columns compaction_wait_seconds "
+    "buffer_size buffer_peak flushes spills spilled_size preemptions engine engine_reason seconds",
 }
 """Columns of dataclasses whose columns are not simply their fields in order."""
 

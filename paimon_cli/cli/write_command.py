@@ -162,6 +162,10 @@ def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, o
     call.show(Item("WriteSummary", opened.name, summary), _summary_text(summary))
     if summary.compaction_lost:
         note(f"note: the rows are committed, but the writer's compaction failed: {summary.compaction_lost}")
+        if opened.context.mode.awaits_compaction:
+            note(
+                f"hint: readers see the rows after the next compaction: paimon-cli compact {opened.catalog_table.layout.argument}"
+            )
 
 
 def _static_partition(partition: list[str] | None) -> dict[str, str] | None:

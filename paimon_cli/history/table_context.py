@@ -70,7 +70,8 @@ class TableHistory:
 
     def expect_existing(self) -> None:
         """Raise `NotFound` if the table was dropped after it was opened, so that it only looks like one without snapshots."""
-        self.schemas.newest_id()
+        if not self.schemas.ids():
+            self.schemas.newest_id()
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,8 @@ class WriteSummary(Summary):
 
     `skipped_rows`: rows with the `bad_cells`; `missing_columns`: columns that are null in rows that lack them. `compacted`:
     number of buckets that were compacted; `compaction_lost`: why compactions were dropped or refused, although the rows are
-    committed. `stalls`, `stall_seconds`: how often and how long buckets waited for a compaction before they could take more runs;
+    committed; `compaction_repeated`: why buckets were compacted once more after the commit, so that readers see the rows.
+    `stalls`, `stall_seconds`: how often and how long buckets waited for a compaction before they could take more runs;
     `compaction_wait_seconds`: how long they waited for compactions at the end. `compaction`: the job after the commit, if one was
     requested. The other fields show the use of write buffers, as in `BufferUse`.
     """
@@ -103,6 +104,7 @@ class WriteSummary(Summary):
     touched: tuple[BucketId, ...] = field(default=(), repr=False)
     compacted: int = 0
     compaction_lost: str | None = None
+    compaction_repeated: str | None = None
     stalls: int = 0
     stall_seconds: float = 0.0
     compaction_wait_seconds: float = 0.0
@@ -163,7 +165,8 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         return replace(_already_committed(context, request, engine, progress), attempts=done.result.attempts)
     summary = WriteSummary.of(engine, done, (context.clock.now_millis() - started) / 1000)
     if request.compaction != NO_COMPACTION and _may_hide_rows(context, request, summary):
-        return replace(summary, compaction_lost=show_level_0(context, summary.touched, engine, progress))
+        lost = show_level_0(context, summary.touched, engine, progress)
+        return replace(summary, compaction_lost=lost, compaction_repeated=summary.compaction_lost)
     return summary
 
 

@@ -59,6 +59,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = SourceOptions.of(self._source_options)
         options.refuse(NOT_OF_STREAMS, "a stream")
         options.refuse((*POSITION_OPTIONS, "consumer-id"), "a stream", "the options start and consumer say where a stream begins")
+        options.refuse(("scan.bounded", "scan.bounded.watermark"), "a stream", "trigger(availableNow=True) ends the query")
         return options
 
     @called_by_spark()

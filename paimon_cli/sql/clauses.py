@@ -19,7 +19,7 @@ from paimon_cli.datatypes.data_type import DataField, DecimalType, NestedType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.sql.expression_sql import ExpressionReader, SqlText, is_column, sql_of
+from paimon_cli.sql.expression_sql import ASSIGNMENT, ExpressionReader, SqlText, is_column, sql_of
 from paimon_cli.sql.expressions import NUMERIC, WHOLE, ColumnValue, Expression, SortKey, as_kind, can_become, kind_of
 
 
@@ -90,7 +90,7 @@ def assignments_of(texts: Sequence[str], schema: TableSchema) -> tuple[Assignmen
     """
     found: list[Assignment] = []
     for text in texts:
-        sql = SqlText(text, "assignment", UPDATE)
+        sql = SqlText(text, ASSIGNMENT, UPDATE)
         found += [_assignment(node, sql, schema) for node in _nodes(sql)]
     names = [assignment.column.name for assignment in found]
     for name in names:

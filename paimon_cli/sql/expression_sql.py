@@ -136,6 +136,8 @@ def _bytes(node: exp.HexString) -> bytes:
 OPERATORS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 TEXT_FUNCTIONS: dict[type[exp.Expr], str] = {exp.Upper: "upper", exp.Lower: "lower"}
 ROUNDINGS: dict[type[exp.Expr], str] = {exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil"}
+ASSIGNMENT = "assignment"
+"""What messages call the text of one assignment of an update."""
 SUPPORTED = (
     "a value is a column, a field such as a.b, a literal, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, "
     "round, floor or ceil"
@@ -206,13 +208,14 @@ class ExpressionReader:
         return STRING
 
     def _unknown_column(self, name: exp.Identifier) -> UsageError:
-        columns = f"columns: {', '.join(self._schema.field_names)}"
+        hint = f"columns: {', '.join(self._schema.field_names)}"
         why = "the table has no such column"
+        in_quotes = f"write strings in single quotes: '{name.name.replace(chr(39), 2 * chr(39))}'"
         if name.quoted and self.sql.part(name).startswith('"'):
-            text = "'" + name.name.replace("'", "''") + "'"
-            columns = f"write strings in single quotes: {text}"
-            why = "double quotes enclose column names"
-        return UsageError(f"no column '{name.name}' in the {self.sql.what}: {self.sql.text}", why, columns, column=name.name)
+            why, hint = "double quotes enclose column names", in_quotes
+        elif self.sql.what == ASSIGNMENT:
+            hint = f"{hint}; {in_quotes}"
+        return UsageError(f"no column '{name.name}' in the {self.sql.what}: {self.sql.text}", why, hint, column=name.name)
 
     def _unknown_field(self, names: Sequence[exp.Identifier], t: DataType, field: str, inner: dict[str, DataType]) -> UsageError:
         whole = ".".join(name.name for name in names)

@@ -62,7 +62,11 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
     ("files", lambda t: t.files(bucket=[]), "no bucket is named: an empty selection does not mean all buckets"),
     ("write", lambda t: t.write(pa.table({"id": [1]}), on_written=5), "on_written 5: it must be a function or None"),
     ("write", lambda t: t.write(""), "the path of an input file is empty: it would mean the current directory"),
-    ("write_file", lambda t: t.scan().write_file("rows.csv", format="xls"), "format xls: choose one of parquet, csv, arrow, ndjson"),
+    (
+        "write_file",
+        lambda t: t.scan().write_file("rows.csv", format="xls"),
+        "format xls: choose one of parquet, csv, arrow, ndjson",
+    ),
     ("write_file", lambda t: t.scan().write_file("rows/", file_size=5), "file_size 5: it must be a string or None"),
     ("snapshots", lambda t: t.snapshots(limit=-1), "limit -1: the number of rows cannot be negative"),
     ("scan", lambda t: t.scan(limit=2**80), "the maximum is 2^63 - 1"),
@@ -129,7 +133,7 @@ def test_integers_of_numpy_and_paths_are_taken_wherever_plain_ones_are(tmp_path:
 def test_errors_of_the_system_are_errors_of_the_library(tmp_path: Path) -> None:
     table = example_table(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(StorageUnavailable, match="cannot write or read .*No such file or directory"):
+    with pytest.raises(StorageUnavailable, match=r"cannot write or read .*No such file or directory"):
         table.scan().export(str(tmp_path / "file" / "rows"))
 
 

@@ -344,7 +344,7 @@ def test_a_count_of_an_expired_snapshot_says_so(tmp_path: Path) -> None:
     table.truncate()
     table.expire(retain_max=1, retain_min=1, older_than="0 s")
     for read in (scan.count, scan.to_arrow):
-        with pytest.raises(NotFound, match="snapshot 1 .* no longer exists"):
+        with pytest.raises(NotFound, match=r"snapshot 1 .* no longer exists"):
             read()
 
 

@@ -232,6 +232,7 @@ REFUSED: list[tuple[dict[str, str], dict[str, str], type[PaimonError], str]] = [
         "lzo is not available for parquet",
     ),
     ({}, {"v": "VARIANT"}, NotSupported, "column 'v'.* newest versions of Paimon can read VARIANT"),
+    ({}, {"v": "ARRAY<ROW<>>"}, NotSupported, "column 'v'.* Parquet has no ROW without fields"),
     ({}, {"v": "ARRAY<VARIANT>"}, NotSupported, "column 'v'.* newest versions of Paimon can read VARIANT"),
     ({}, {"v": "ROW<a INT, b MAP<INT, VARIANT>>"}, NotSupported, "column 'v'.* newest versions of Paimon can read VARIANT"),
 ]

@@ -16,10 +16,10 @@ from paimon_cli.errors import UsageError
         (["0-1,3", " 7 "], [range(2), 3, 7]),
         (["5-5"], [range(5, 6)]),
         (["-2"], [-2]),
-        ([], []),
+        ([], None),
     ],
 )
-def test_buckets_are_numbers_and_ranges(given: list[str], numbers: list[int | range]) -> None:
+def test_buckets_are_numbers_and_ranges(given: list[str], numbers: list[int | range] | None) -> None:
     assert split_buckets(given) == numbers
 
 

@@ -246,3 +246,10 @@ def test_a_clause_travels_to_tasks_as_its_text() -> None:
     again = pickle.loads(pickle.dumps(clause))
     assert again == clause
     assert b"upper(s)" in pickle.dumps(clause)
+
+
+def test_an_unknown_name_may_be_a_string_without_quotes() -> None:
+    """In `update({"s": "open"})` the quotes of Python look like those of SQL."""
+    with pytest.raises(UsageError, match="no column 'open'") as raised:
+        parse_set_clause(["s = open"], SCHEMA)
+    assert raised.value.hint.endswith("write strings in single quotes: 'open'")

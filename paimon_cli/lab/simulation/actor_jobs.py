@@ -133,8 +133,8 @@ def end_of(actor: Actor, job: Callable[[], object]) -> str:
 
 def _judge_summary(actor: Actor, summary: object) -> None:
     """Report the compactions that were refused although the job succeeded."""
-    if isinstance(summary, WriteSummary) and summary.compaction_lost:
-        actor.oracle.lost_compaction(actor.number, summary.compaction_lost)
+    if isinstance(summary, WriteSummary) and (why := summary.compaction_repeated or summary.compaction_lost):
+        actor.oracle.lost_compaction(actor.number, why)
     if isinstance(summary, CompactSummary) and summary.conflicts:
         actor.oracle.lost_compaction(actor.number, "other jobs have changed its buckets")
 
