@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,7 +34,11 @@ Buckets = int | range | Sequence[int | range]
 
 
 def _warn_in_python(message: str) -> None:
-    warnings.warn(in_python(message), UserWarning, stacklevel=2)
+    """Issue a warning at the line that called this package."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("paimon_cli."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(in_python(message), UserWarning, stacklevel=level)
 
 
 @checks_arguments

@@ -201,7 +201,7 @@ def _marked(bucket: BucketFiles) -> str | None:
 
 
 def _warnings(table: CatalogTable, old: TableSchema, new: TableSchema, changes: Sequence[SchemaChange]) -> list[str]:
-    """Warnings about the options that were set, about new limits of paimon-cli, and about concurrent writes."""
+    """Warnings about the options that were set, about new limits of paimon-cli, and about writes before and beside the change."""
     limits = [limit for limit in writing_limits(new) if limit not in writing_limits(old)]
     found = [*odd_options(_set_options(changes)), *(f"this version can no longer write the table: {limit}" for limit in limits)]
     try:
@@ -209,6 +209,10 @@ def _warnings(table: CatalogTable, old: TableSchema, new: TableSchema, changes: 
         _check_lookup_switch(table, old, new)
     except UsageError as problem:
         found.append(f"another job wrote to the table while the option was changed: {problem.why}; {problem.hint}")
+    sets_buckets = any(isinstance(change, SetOption) and change.key == "bucket" and not change.fits_files for change in changes)
+    if sets_buckets and min(old.typed_options.bucket, new.typed_options.bucket) > 0 and table.snapshots.latest_id() is not None:
+        remedy = f"`paimon-cli rescale {table.layout.argument}` moves their rows"
+        found.append(f"writers refuse partitions that have another number of buckets, until {remedy}")
     return found
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.catalog.alter_table import alter_table, altered_schema
 from paimon_cli.catalog.column_changes import (
     AddColumn,
@@ -194,3 +197,20 @@ def test_an_overtaken_writer_starts_from_the_new_schema(tmp_path: Path) -> None:
     assert not alter_table(table, [SetOption("theirs-1", "1")]).changed
     with pytest.raises(StorageUnavailable, match="were published first"):
         alter_table(CatalogTable("t", str(path), _Overtaking(path, 99)), [SetOption("a", "b")])
+
+
+def test_another_number_of_buckets_is_warned_about_once_there_is_data(tmp_path: Path) -> None:
+    table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL"}, ["id"], bucket=1).url)
+    with warnings.catch_warnings(record=True) as none_yet:
+        warnings.simplefilter("always")
+        table.alter.set({"bucket": "2"})
+        assert not none_yet
+    table.refresh()
+    table.write(pa.table({"id": [1]}))
+    with pytest.warns(UserWarning, match=r"another number of buckets, until .* rescale") as warned:
+        table.alter.set({"bucket": "4"})
+    assert warned[0].filename == __file__, "warnings point at the caller"
+    with warnings.catch_warnings(record=True) as by_rescale:
+        warnings.simplefilter("always")
+        assert Table.open(table.url).rescale().buckets == 4
+        assert not by_rescale
