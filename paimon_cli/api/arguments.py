@@ -60,7 +60,7 @@ def checks_call(function: Function) -> Function:
         positional, named = _checked(function, positional, named)
         try:
             return function(*positional, **named)
-        except BrokenPipeError:
+        except ConnectionError:  # a closed pipe of the terminal, or a JVM that has ended
             raise
         except OSError as error:
             raise of_system(error) from error
