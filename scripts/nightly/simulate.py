@@ -50,11 +50,12 @@ TWO_ACTORS = (
     "upgrades",
     "upgrades-expiry",
     "slow-writer",
-    "slow-writer-restart",
 )
 THREE_ACTORS = ("three-writers", "writers-compactor", "writer-compactors")
 """Scenarios that are searched completely without faults, and with one fault and two interruptions."""
 BOUNDED = {"writer-compactor-expiry": 2, "writers-compactor-expiry": 1, "checked-writers-compactor": 2, "checked-counter": 2}
+RESTARTS = "slow-writer-restart"
+"""Two actors, one of which may crash and run again: 34 million schedules in every order, so searched with three interruptions."""
 RANDOM = (*THREE_ACTORS, *BOUNDED)
 
 
@@ -116,6 +117,7 @@ def tasks(schedules: int, vector_schedules: int, kind_schedules: int, store_sche
         yield Task("simulation: bounded interruptions", name, switches=2, faults=1)
     for name, switches in BOUNDED.items():
         yield Task("simulation: bounded interruptions", name, switches=switches, faults=0)
+    yield Task("simulation: bounded interruptions", RESTARTS, switches=3)
     for mutation in MUTATIONS:
         yield Task("simulation: planted bugs", mutation.name)
     for name in ON_STORES:
