@@ -210,7 +210,8 @@ class ExpressionReader:
     def _unknown_column(self, name: exp.Identifier) -> UsageError:
         hint = f"columns: {', '.join(self._schema.field_names)}"
         why = "the table has no such column"
-        in_quotes = f"write strings in single quotes: '{name.name.replace(chr(39), 2 * chr(39))}'"
+        text = "'" + name.name.replace("'", "''") + "'"
+        in_quotes = f"write strings in single quotes: {text}"
         if name.quoted and self.sql.part(name).startswith('"'):
             why, hint = "double quotes enclose column names", in_quotes
         elif self.sql.what == ASSIGNMENT:
