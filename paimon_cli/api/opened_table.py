@@ -211,6 +211,9 @@ def partition_list(partitions: Partitions | None) -> list[PartitionValues]:
     if not several or not all(several):
         why = "an empty selection does not mean all partitions"
         raise UsageError("no partition is named", why, "name the keys and values of a partition, or omit the selection")
+    for partition in several:
+        if not isinstance(partition, Mapping):
+            raise UsageError(f"--partition {partition!r}", "it must be a dict of keys and values, or a list of these")
     return [{key: None if value is None else str(value) for key, value in partition.items()} for partition in several]
 
 

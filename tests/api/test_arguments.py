@@ -59,6 +59,7 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
     ("compact", lambda t: t.compact(bucket="0"), "bucket '0': it must be a whole number, a range, or a list of these"),
     ("compact", lambda t: t.compact(bucket=["0"]), "bucket '0': it must be a whole number, a range, or a list of these"),
     ("compact", lambda t: t.compact(bucket=[]), "no bucket is named: an empty selection does not mean all buckets"),
+    ("files", lambda t: t.files(partition={"x"}), "partition 'x': it must be a dict of keys and values, or a list of these"),
     ("files", lambda t: t.files(bucket=[]), "no bucket is named: an empty selection does not mean all buckets"),
     ("write", lambda t: t.write(pa.table({"id": [1]}), on_written=5), "on_written 5: it must be a function or None"),
     ("write", lambda t: t.write(""), "the path of an input file is empty: it would mean the current directory"),
