@@ -2,8 +2,9 @@
 
 A method of a class with `@checks_arguments` raises `UsageError` for an argument of another type, such as `limit='x'`, instead of
 an error from within. Checked are strings, numbers, booleans, times, mappings, sequences of these, functions, and classes of this
-package. The keywords of a `TypedDict` (`**options: Unpack[CompactOptions]`) are checked like parameters. Integers of numpy become
-plain ones, and paths become strings where a string is expected. Errors of the operating system become `StorageUnavailable`.
+package; where a class is imported for type checkers only, plain values are refused. The keywords of a `TypedDict`
+(`**options: Unpack[CompactOptions]`) are checked like parameters. Integers of numpy become plain ones, and paths become strings
+where a string is expected. An error of the operating system becomes `StorageUnavailable`, a NUL character in a path `UsageError`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, wraps
 from inspect import Parameter, isfunction, signature
-from numbers import Integral, Real
+from numbers import Integral, Number, Real
 from typing import Any, TypeVar
 
 from paimon_cli.errors import UsageError, of_system
 
 MAX_SHOWN = 60
 """Characters of an argument that a message shows."""
+_NO_FILE_NAME = ("embedded null byte", "embedded null character")
+"""What Python says of a path with a NUL character."""
 _DESCRIBED = {
     str: "a string",
     int: "a whole number",
@@ -64,6 +67,10 @@ def checks_call(function: Function) -> Function:
             raise
         except OSError as error:
             raise of_system(error) from error
+        except ValueError as error:
+            if str(error) not in _NO_FILE_NAME:
+                raise
+            raise UsageError("a name or path holds a NUL character", "no file or directory can have such a name") from error
 
     return typing.cast(Function, checking)
 
@@ -113,7 +120,7 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[str], dict[str, Any]
         if typing.is_typeddict(keywords):
             declared = typing.get_type_hints(keywords, localns=_Names(keywords.__module__))
     positional = [one.name for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
-    return positional, {"self": _Other, "cls": _Other, **hints, **declared}, bool(declared)
+    return positional, {"self": Any, "cls": Any, **hints, **declared}, bool(declared)
 
 
 class _Stand(type):
@@ -122,14 +129,14 @@ class _Stand(type):
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return cls
+        return type(name, (_Other,), {})
 
     def __getitem__(cls, parameters: Any) -> Any:
         return cls
 
 
 class _Other(metaclass=_Stand):
-    """Stands for what only type checkers import; every value has this type."""
+    """Stands for a class that only type checkers import; every value that is not plain has this type."""
 
 
 class _Declared:
@@ -146,7 +153,7 @@ class _Names(dict[str, Any]):
         super().__init__({**vars(builtins), **vars(sys.modules[module]), "Unpack": _Declared})
 
     def __missing__(self, name: str) -> type[_Other]:
-        return _Other
+        return type(name, (_Other,), {})
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -169,13 +176,19 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, Mapping) and all(_fits(one, key) for one in value)
     if origin is Callable:
         return callable(value)
+    if _is_other(origin):
+        return not isinstance(value, (type(None), str, bytes, Number))
     if origin in (str, datetime, os.PathLike) or _is_class_of_package(origin):
         return isinstance(value, origin)
     return True
 
 
+def _is_other(hint: Any) -> bool:
+    return isinstance(hint, _Stand)
+
+
 def _is_class_of_package(hint: Any) -> bool:
-    if not isinstance(hint, type) or hint is _Other or getattr(hint, "_is_protocol", False):
+    if not isinstance(hint, type) or _is_other(hint) or getattr(hint, "_is_protocol", False):
         return False
     return hint.__module__.startswith("paimon_cli.")
 
@@ -186,4 +199,6 @@ def _described(hint: Any) -> str:
 
 
 def _description(part: Any) -> str:
-    return f"a {part.__name__}" if _is_class_of_package(part) else _DESCRIBED.get(part, "")
+    if not _is_class_of_package(part) and not _is_other(part):
+        return _DESCRIBED.get(part, "")
+    return f"{'an' if part.__name__[0] in 'AEIOU' else 'a'} {part.__name__}"

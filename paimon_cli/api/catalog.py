@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.catalog_compaction import Compaction
+from paimon_cli.api.comparison import Versions
 from paimon_cli.api.maintenance import Planned
 from paimon_cli.api.table import Table, TableDropped, plan_drop_of_entry
 from paimon_cli.catalog.table_location import TableLocation, locate_table
@@ -22,7 +23,6 @@ from paimon_cli.options.option_text import counted
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from paimon_cli.api.comparison import Versions
     from paimon_cli.api.sql_query import SqlResult
     from paimon_cli.catalog.table_listing import DatabaseRow, TableRow
     from paimon_cli.ingest.text_form import TextForm

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest
     from paimon_cli.jobs.compaction_service import ServedTable, ServiceWatcher, TableRound
+    from paimon_cli.jobs.engine import Engine
     from paimon_cli.jobs.table_change import Shield
     from paimon_cli.metastore.metastore import Metastore
 
@@ -70,36 +71,44 @@ class Compaction(OpenedCatalog):
         dedicated: bool = False,
         parallelism: int | None = None,
         shield: Shield = nullcontext,
+        on_compacted: Callable[[TableRound], None] | None = None,
         **options: Unpack[CompactOptions],
-    ) -> Iterator[TableRound]:
-        """Compact tables, databases or the whole warehouse, one table after the other; yields the result of each table.
+    ) -> list[TableRound]:
+        """Compact tables, databases or the whole warehouse, one table after the other; returns the result of each table.
 
         The failure of a table is in its result and does not stop the others. `include`, `exclude`: regular expressions
         that match full table names. `dedicated`: warn if writers may compact too, unless new rows become visible that
-        way. `shield`: holds signals back during a commit.
+        way. `shield`: holds signals back during a commit. `on_compacted`: called with each result as soon as it is known.
         """
-        from paimon_cli.jobs.compact_job import run_compact
-        from paimon_cli.jobs.compaction_service import COMPACTED, FAILED, NOTHING, TableRound
+        from paimon_cli.jobs.compaction_service import FAILED, TableRound
 
         choice = TableChoice.of(tables, database, all_tables, include, exclude)
         request, found = _request(choice, strategy, options), self._locations(choice, self._metastore)
+        finished: list[TableRound] = []
+        with self.runtime.engine_running(parallelism) as engine:
+            for location in found:
+                try:
+                    done = self._compacted(location, request, engine, shield, dedicated=dedicated)
+                except PaimonError as error:
+                    done = TableRound(location.name, FAILED, error=error)
+                finished.append(done)
+                if on_compacted is not None:
+                    on_compacted(done)
+        return finished
 
-        def rounds() -> Iterator[TableRound]:
-            with self.runtime.engine_running(parallelism) as engine:
-                for location in found:
-                    try:
-                        table = self._open_to_compact(location)
-                        if dedicated and not (table.context.mode.awaits_compaction or table.context.mode.postpones_rows):
-                            self._warn_of_other_compactors(table)
-                        context = table.context
-                        summary = run_compact(context, request, engine, self.runtime.new_progress(), shield=shield)
-                    except PaimonError as error:
-                        yield TableRound(location.name, FAILED, error=error)
-                    else:
-                        state = COMPACTED if summary.buckets else NOTHING
-                        yield TableRound(location.name, state, summary, standing=summary.plan.standing)
+    def _compacted(
+        self, location: TableLocation, request: CompactRequest, engine: Engine, shield: Shield, *, dedicated: bool
+    ) -> TableRound:
+        """Compact one table."""
+        from paimon_cli.jobs.compact_job import run_compact
+        from paimon_cli.jobs.compaction_service import COMPACTED, NOTHING, TableRound
 
-        return rounds()
+        table = self._open_to_compact(location)
+        mode = table.context.mode
+        if dedicated and not (mode.awaits_compaction or mode.postpones_rows):
+            self._warn_of_other_compactors(table)
+        summary = run_compact(table.context, request, engine, self.runtime.new_progress(), shield=shield)
+        return TableRound(location.name, COMPACTED if summary.buckets else NOTHING, summary, standing=summary.plan.standing)
 
     def watch(
         self,

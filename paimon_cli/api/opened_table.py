@@ -104,6 +104,7 @@ class Runtime:
 Self = TypeVar("Self", bound="OpenedTable")
 
 
+@checks_arguments
 class OpenedTable:
     """The base of all parts of `Table`: the table, its context, and the checks before a commit.
 

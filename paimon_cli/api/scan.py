@@ -15,6 +15,9 @@ from paimon_cli.api.opened_table import check_limit, check_positive
 from paimon_cli.errors import UsageError, importing
 
 if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
     from paimon_cli.api.opened_table import OpenedTable
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 FILE_SIZE = "128 mb"
 
 
+@checks_arguments
 class ReadableRows(ABC):
     """Rows that can be converted for several libraries, and read by any that supports the Arrow PyCapsule interface."""
 
@@ -36,7 +40,7 @@ class ReadableRows(ABC):
         """All rows as an Arrow table."""
         return self.to_batches().read_all()
 
-    def to_pandas(self, **options: Any) -> Any:
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
         """All rows as a pandas DataFrame; `options` are passed to `pyarrow.Table.to_pandas`.
 
         Integer columns with nulls become floats, which are exact below 2^53; `types_mapper=pandas.ArrowDtype` keeps them.
@@ -45,7 +49,7 @@ class ReadableRows(ABC):
         installed("pandas")
         return self.to_arrow().to_pandas(**options)
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> pl.DataFrame:
         """All rows as a polars DataFrame. Raises `UsageError` if polars is not installed."""
         return installed("polars").from_arrow(self.to_arrow())
 
@@ -105,17 +109,17 @@ class Scan(ReadableRows):
         nested = [number for number, t in enumerate(schema.types) if _has_struct_in_struct(t)]
         return pa.RecordBatchReader.from_batches(schema, (_with_copies(batch.cast(schema), nested) for batch in self.rows.rows()))
 
-    def to_duckdb(self, connection: Any = None) -> Any:
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """A DuckDB relation over the rows, in `connection` or DuckDB's default connection.
 
         Nothing is read before the relation is used; each use reads the same snapshot again, in bounded memory. DuckDB
         applies filters of the relation after the read: pass conditions that should skip files to `Table.scan`. Raises
         `UsageError` if duckdb is not installed.
         """
-        duckdb = installed("duckdb")
-        if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
+        module = installed("duckdb")
+        if connection is not None and not isinstance(connection, module.DuckDBPyConnection):
             raise UsageError(f"connection of type {type(connection).__name__}", "it must be a connection of DuckDB or None")
-        return (connection or duckdb).from_arrow(self)
+        return (connection or module).from_arrow(self)
 
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()

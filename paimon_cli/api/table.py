@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments
+from paimon_cli.api.definition import Names
 from paimon_cli.api.history import History
 from paimon_cli.api.inspection import Inspection
 from paimon_cli.api.integrity import Integrity
@@ -25,7 +26,7 @@ from paimon_cli.storage.catalog_options import split_options
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from paimon_cli.api.definition import Alter, Names
+    from paimon_cli.api.definition import Alter
     from paimon_cli.api.scan import Changes, Scan
     from paimon_cli.api.versions import Branches, Consumers, Tags
     from paimon_cli.ingest.text_form import TextForm

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -271,8 +271,8 @@ def compact(
         return has_work
     if not watch and service.is_plain:
         with StopSignals() as signals:
-            rounds = catalog.compact(**tables, **settings, parallelism=parallelism, shield=signals.shield)
-            _show_rounds(call, rounds, single=bool(targets.tables))
+            once = partial(catalog.compact, **tables, **settings, parallelism=parallelism, shield=signals.shield)
+            _compact_and_show(call, once, single=bool(targets.tables))
         return None
     from paimon_cli.cli.compact_watch import Outlook, run_once, run_service
 
@@ -282,20 +282,20 @@ def compact(
         run_service(call, outlook, catalog, start)
     else:
         once = partial(catalog.compact, **tables, **settings, parallelism=parallelism)
-        run_once(outlook, catalog, once, partial(_show_rounds, call, single=bool(targets.tables)))
+        run_once(outlook, catalog, once, partial(_compact_and_show, call, single=bool(targets.tables)))
     return None
 
 
-def _show_rounds(call: Call, rounds: Iterator[TableRound], *, single: bool) -> None:
-    """Print a line for each table when it is done, or all summaries at the end; then raise the failures."""
+def _compact_and_show(call: Call, compact: Callable[..., list[TableRound]], *, single: bool) -> None:
+    """Call `Catalog.compact`, print a line for each table when it is done, or all summaries at the end; raise the failures."""
     from paimon_cli.cli.compact_view import CompactedTable, summary_line
     from paimon_cli.jobs.compaction_service import raise_failures
 
-    finished: list[TableRound] = []
-    for done in rounds:
-        finished.append(done)
+    def say_done(done: TableRound) -> None:
         if done.error is None and call.is_for_people:
             say(summary_line(done.table, done.summary))
+
+    finished = compact(on_compacted=say_done)
     rows = [CompactedTable(done.table, done.summary) for done in finished if done.error is None]
     if rows and not call.is_for_people:
         if single and len(finished) == 1:

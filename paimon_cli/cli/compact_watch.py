@@ -311,10 +311,10 @@ def run_service(call: Call, outlook: Outlook, catalog: Catalog, watch: Callable[
 def run_once(
     outlook: Outlook,
     catalog: Catalog,
-    compact: Callable[..., Iterator[TableRound]],
-    show: Callable[[Iterator[TableRound]], None],
+    compact: Callable[..., list[TableRound]],
+    show: Callable[[Callable[..., list[TableRound]]], None],
 ) -> None:
-    """Call `Catalog.compact` as a single round with log and metrics; `show` prints the results."""
+    """Call `Catalog.compact` as a single round with log and metrics; `show` makes the call and prints the results."""
     from paimon_cli.jobs.compaction_service import ServiceRound
     from paimon_cli.jobs.process import StopSignals
 
@@ -323,17 +323,20 @@ def run_once(
     began = _now()
     done: list[TableRound] = []
 
-    def observed(rounds: Iterator[TableRound], watcher: ServiceWatcher) -> Iterator[TableRound]:
-        try:
-            for table in rounds:
+    with StopSignals() as signals, _measured(outlook, log) as watcher:
+
+        def observed(on_compacted: Callable[[TableRound], None]) -> list[TableRound]:
+            def observe(table: TableRound) -> None:
                 done.append(table)
                 watcher.table_done(table)
-                yield table
-        finally:
-            watcher.round_done(ServiceRound(1, began, (_now() - began) / 1000, tuple(done)), None)
+                on_compacted(table)
 
-    with StopSignals() as signals, _measured(outlook, log) as watcher:
-        show(observed(compact(shield=signals.shield), watcher))
+            try:
+                return compact(shield=signals.shield, on_compacted=observe)
+            finally:
+                watcher.round_done(ServiceRound(1, began, (_now() - began) / 1000, tuple(done)), None)
+
+        show(observed)
 
 
 @contextlib.contextmanager

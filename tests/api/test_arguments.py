@@ -21,9 +21,6 @@ from tests.api.test_examples import example_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-if TYPE_CHECKING:
-    pass
-
 
 def call(function: Any, *positional: Any, **named: Any) -> Any:
     """Call a function with arguments of types that a type checker would refuse."""
@@ -54,7 +51,7 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
     (
         "create",
         lambda t: type(t).create("other", from_file="a.csv", form="csv"),
-        "form of type str: it must be a paimon_cli.TextForm",
+        "form 'csv': it must be a TextForm or None",
     ),
     ("compact", lambda t: t.compact(bucket="0"), "bucket '0': it must be a whole number, a range, or a list of these"),
     ("compact", lambda t: t.compact(bucket=["0"]), "bucket '0': it must be a whole number, a range, or a list of these"),
@@ -78,7 +75,29 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
     ("TextForm", lambda t: call(TextForm, null_values=[1]), "null_value [1]: it must be a list of strings"),
     ("expire", lambda t: t.expire(retain_max="x"), "retain_max 'x': it must be a whole number or None"),
     ("expire", lambda t: t.expire(older_than=dt.timedelta(1)), "it must be a string or None"),
-    ("to_duckdb", lambda t: t.scan().to_duckdb("x"), "connection of type str: it must be a connection of DuckDB or None"),
+    ("to_duckdb", lambda t: t.scan().to_duckdb("x"), "connection 'x': it must be a DuckDBPyConnection or None"),
+    ("to_duckdb", lambda t: t.scan().to_duckdb([]), "connection of type list: it must be a connection of DuckDB or None"),
+    (
+        "create",
+        lambda t: type(t).create("other", columns=["id INT"], primary_key=0),
+        "primary_key 0: it must be a string or a list",
+    ),
+    ("with_options", lambda t: t.with_options(None), "options None: it must be a dict with strings as keys"),
+    ("orphan_rows", lambda t: t.orphan_rows(None), "orphans None: it must be an Orphans"),
+    ("stage", lambda t: t.stage.write(None, "file"), "request None: it must be a WriteRequest"),
+    (
+        "compare",
+        lambda t: call(Catalog().compare, t.url, t.url, snapshot_a="x"),
+        "snapshot_a 'x': it must be a whole number or None",
+    ),
+    ("tags", lambda t: t.tags.show("a\0b"), "a name or path holds a NUL character"),
+    ("open", lambda t: type(t).open("a\0b"), "a name or path holds a NUL character"),
+    ("stage", lambda t: t.stage.show("a\0b"), "a name or path holds a NUL character"),
+    ("report", lambda t: t.report("a\0b"), "a name or path holds a NUL character"),
+    ("write", lambda t: t.write("a\0b"), "a name or path holds a NUL character"),
+    ("create", lambda t: type(t).create("other", from_file="a\0b"), "a name or path holds a NUL character"),
+    ("create", lambda t: type(t).create("other", ddl="a\0b"), "a name or path holds a NUL character"),
+    ("compact", lambda t: Catalog(t.url).compact(database="a\0b"), "a name or path holds a NUL character"),
     ("rescale", lambda t: t.rescale("x"), "buckets 'x': it must be a whole number or None"),
     ("tags", lambda t: t.tags.create(5), "name 5: it must be a string"),
     ("open", lambda t: type(t).open(None), "name None: it must be a string or a path"),
@@ -161,11 +180,13 @@ def test_a_schema_that_is_none_says_how_to_get_one(tmp_path: Path, schema: Any) 
     assert copy.scan().schema.names == ["id"]
 
 
-def test_a_type_that_is_not_plain_is_not_checked() -> None:
+def test_a_class_for_type_checkers_only_is_any_that_is_not_plain() -> None:
     @checks_call
     def takes(first: SparkSession, *rest: int, second: Sequence[SparkSession] | None = None) -> Any:
         return first, rest, second
 
-    assert call(takes, 1, 2, 3, second=["x"]) == (1, (2, 3), ["x"])
+    assert call(takes, [], 2, 3, second=[()]) == ([], (2, 3), [()])
+    with pytest.raises(UsageError, match="first 1: it must be a SparkSession"):
+        call(takes, 1)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'first'"):
         call(takes)

@@ -569,7 +569,9 @@ def test_a_catalog_compacts_several_tables(tmp_path: Path) -> None:
     catalog, missing = Catalog(str(tmp_path)), "shop.gone"
     plans = {table.name: len(plan.tasks) for table, plan in catalog.plan_compaction(database="shop", exclude=["ord.*"])}
     assert plans == {"shop.returns": 1}
-    rounds = list(catalog.compact(["shop.orders", missing]))
+    seen_rounds: list[Any] = []
+    rounds = catalog.compact(["shop.orders", missing], on_compacted=seen_rounds.append)
+    assert rounds == seen_rounds
     assert [(done.table, done.state) for done in rounds] == [("shop.orders", "compacted"), (missing, "failed")]
     assert isinstance(rounds[1].error, NotFound)
     seen: list[Any] = []
