@@ -89,6 +89,8 @@ def locate_table(
         raise UsageError("the table name is empty", hint="TABLE is a path, a URL or db.table")
     if _is_path(plain, metastore):
         url = os.path.expanduser(plain).rstrip("/") or "/"
+        if "://" in plain and "://" not in url:
+            raise UsageError(f"{plain} names no table", "nothing follows the scheme", "complete it, such as s3://bucket/db.db/t")
         location = TableLocation(url, without_user_info(plain), storage_options=metastore.storage_options, metastore=metastore)
     elif not metastore.has_names and os.path.isfile(plain):
         raise UsageError(f"{plain} is a file", "a table is a directory", f"paimon-cli write TABLE {shlex.quote(plain)}")

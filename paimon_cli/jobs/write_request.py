@@ -66,6 +66,12 @@ class WriteRequest:
             raise UsageError(f"--op {self.op}", f"choose one of {UPSERT}, {DELETE}")
         if self.op_column is not None and self.op != UPSERT:
             raise UsageError("--op cannot be combined with --op-column", "the column already determines what each row does")
+        if self.op == DELETE and self.overwrite:
+            raise UsageError(
+                "--op delete cannot be combined with --overwrite",
+                "the rows would only delete what the overwrite has replaced already",
+                "leave out one of the two; `delete` with a condition removes rows, `drop-partition` and `truncate` remove all",
+            )
 
     @property
     def reject_file(self) -> RejectFile | None:

@@ -60,6 +60,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options.refuse(NOT_OF_STREAMS, "a stream")
         options.refuse((*POSITION_OPTIONS, "consumer-id"), "a stream", "the options start and consumer say where a stream begins")
         options.refuse(("scan.bounded", "scan.bounded.watermark"), "a stream", "trigger(availableNow=True) ends the query")
+        options.refuse(("changelog-producer",), "a stream", "Table.alter changes it, for later commits")
         return options
 
     @called_by_spark()

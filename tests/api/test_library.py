@@ -431,6 +431,8 @@ def test_a_view_is_not_written(tmp_path: Path) -> None:
         (lambda table: table.write([1, 2]), "list data"),
         (lambda table: table.write(ROWS, format="csv"), "format and form need files"),
         (lambda table: table.write(ROWS, partition={"a": "b"}), "partition needs overwrite"),
+        (lambda table: table.write(ROWS, overwrite=True, op="delete"), "op delete cannot be combined with overwrite"),
+        (lambda table: Table.open("s3://"), "s3:// names no table: nothing follows the scheme"),
         (lambda table: table.write(ROWS, data_conflict_check="rows"), "rows"),
         (lambda table: table.compact("some"), "strategy some"),
         (lambda table: table.compact(on_conflict="x"), "on_conflict x"),

@@ -214,6 +214,7 @@ def test_starts_row_kinds_and_limits(session: SparkSession, table: Table, tmp_pa
     [
         ("snapshot", "1", "option snapshot has no meaning for a stream"),
         ("scan.snapshot-id", "1", r"scan.snapshot-id has no meaning for a stream(.|\n)*the options start and consumer"),
+        ("changelog-producer", "lookup", r"changelog-producer has no meaning for a stream"),
         ("scan.bounded.watermark", "1", r"scan.bounded.watermark has no meaning for a stream(.|\n)*availableNow"),
         ("start", "earliest", "it must be full, latest, a snapshot id or a time"),
         ("start", "99", r"no snapshot 99 to start a stream at: the latest snapshot of (.|\n)* is 2\nhint: start=latest"),
