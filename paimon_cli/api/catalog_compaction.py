@@ -104,9 +104,8 @@ class Compaction(OpenedCatalog):
         from paimon_cli.jobs.compaction_service import COMPACTED, NOTHING, TableRound
 
         table = self._open_to_compact(location)
-        mode = table.context.mode
-        if dedicated and not (mode.awaits_compaction or mode.postpones_rows):
-            self._warn_of_other_compactors(table)
+        if dedicated:
+            table.warn_of_other_compactors()
         summary = run_compact(table.context, request, engine, self.runtime.new_progress(), shield=shield)
         return TableRound(location.name, COMPACTED if summary.buckets else NOTHING, summary, standing=summary.plan.standing)
 
@@ -175,7 +174,7 @@ class Compaction(OpenedCatalog):
             if not (choice.is_listed and has_leases):
                 table.check_commit()
             if dedicated:
-                self._warn_of_other_compactors(table)
+                table.warn_of_other_compactors(is_service=True)
             checked.add(location.name)
             return context
 
@@ -208,10 +207,6 @@ class Compaction(OpenedCatalog):
         table = self._open(location)
         table.check_commit()
         return table
-
-    def _warn_of_other_compactors(self, table: Table) -> None:
-        if not table.context.options.write_only:
-            self.runtime.warn(f"{table.name} is not write-only, so its writers may compact too: set write-only=true")
 
 
 def _request(choice: TableChoice, strategy: str, options: CompactOptions) -> CompactRequest:

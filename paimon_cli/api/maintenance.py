@@ -103,19 +103,34 @@ class Maintenance(OpenedTable):
     """The methods of `Table` for maintenance. Partitions are given as `{"dt": "2026-11-20"}`, or a list of such mappings."""
 
     def compact(
-        self, strategy: str = "full", *, parallelism: int | None = None, **options: Unpack[CompactOptions]
+        self,
+        strategy: str = "full",
+        *,
+        dedicated: bool = False,
+        parallelism: int | None = None,
+        **options: Unpack[CompactOptions],
     ) -> CompactSummary:
         """Merge the sorted runs of buckets in one round, and drop rows that newer ones replace.
 
-        `strategy`: `full` (merge everything into the top level) or `minor` (what the triggers pick). Raises `Conflict`
-        or `PartialSuccess` for buckets that other jobs compacted in the meantime.
+        `strategy`: `full` (merge everything into the top level) or `minor` (what the triggers pick). `dedicated`: warn if
+        writers may compact too, unless new rows become visible that way. Raises `Conflict` or `PartialSuccess` for buckets
+        that other jobs compacted in the meantime.
         """
         from paimon_cli.jobs.compact_job import run_compact
 
         request = compact_request(strategy, options)
         self.check_commit()
+        if dedicated:
+            self.warn_of_other_compactors()
         with self.runtime.engine_running(parallelism) as engine:
             return run_compact(self.context, request, engine, self.runtime.new_progress())
+
+    def warn_of_other_compactors(self, *, is_service: bool = False) -> None:
+        """Warn if writers may compact too. A single compaction expects that where it is how new rows become visible."""
+        mode = self.context.mode
+        is_expected = not is_service and (mode.awaits_compaction or mode.postpones_rows)
+        if not self.context.options.write_only and not is_expected:
+            self.runtime.warn(f"{self.name} is not write-only, so its writers may compact too: set write-only=true")
 
     def plan_compaction(self, strategy: str = "full", **options: Unpack[CompactOptions]) -> CompactionPlan:
         """The plan of a compaction, bucket by bucket; changes nothing, and raises what a real run would raise."""

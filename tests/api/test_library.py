@@ -583,6 +583,16 @@ def test_a_catalog_compacts_several_tables(tmp_path: Path) -> None:
         catalog.compact(database="shop", include=["("])
 
 
+def test_a_dedicated_compaction_warns_of_writers_that_compact_too(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    with pytest.warns(UserWarning, match="its writers may compact too: set write-only=true"):
+        table.compact("minor", dedicated=True)
+    table.alter.set({"write-only": "true"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Table.open(table.url).compact("minor", dedicated=True)
+
+
 class Watcher:
     """Keeps what a service reports about its tables."""
 
