@@ -17,6 +17,7 @@ from paimon_cli.storage.injected import NoTrace, Trace
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
     from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
@@ -48,10 +49,10 @@ class Runtime:
 
     `engine`: `auto`, `local` or `spark`; `auto` runs small jobs in this process and jobs from `spark_threshold` on (a size,
     or a size and a number of files: `1 gb,1000`) on Spark. `master` (`spark://`, `yarn`, ... or a Spark Connect server,
-    `sc://host:port`) and `spark_conf` select and configure Spark. `given_engine`: a running engine to use instead, which is
-    not stopped. `profile`: the profile of `paimon.yaml` with the default of `spark_threshold`; None for that of the
-    environment or of the file. `progress`: creates the display for the phases of a job; `warn`: receives warnings;
-    `trace`: receives the steps.
+    `sc://host:port`) and `spark_conf` select and configure Spark. `session`: run all jobs in this Spark session, classic or
+    Spark Connect, which is not stopped. `given_engine`: a running engine to use instead. `profile`: the profile of
+    `paimon.yaml` with the default of `spark_threshold`; None for that of the environment or of the file. `progress`: creates
+    the display for the phases of a job; `warn`: receives warnings; `trace`: receives the steps.
     """
 
     engine: str = "auto"
@@ -61,6 +62,7 @@ class Runtime:
     progress: Callable[[], Progress] | None = None
     warn: Callable[[str], None] = _warn_in_python
     trace: Trace = field(default_factory=NoTrace, repr=False)
+    session: SparkSession | None = field(default=None, repr=False)
     given_engine: Engine | None = field(default=None, repr=False)
     profile: str | None = None
 
@@ -69,6 +71,15 @@ class Runtime:
             from paimon_cli.jobs.engine_choice import check_engine
 
             check_engine(self.engine)
+        if self.session is None:
+            return
+        check_session(self.session)
+        if self.engine == "local" or self.master is not None or self.spark_conf:
+            raise UsageError(
+                "session cannot be combined with engine='local', master or spark_conf",
+                "the session already determines where jobs run and how",
+                "leave out the others",
+            )
 
     def new_progress(self) -> Progress:
         if self.progress is not None:
@@ -81,6 +92,10 @@ class Runtime:
         """The engine, not started yet. `parallelism`: the most concurrent threads of this process, or tasks on Spark."""
         if self.given_engine is not None:
             return self.given_engine
+        if self.session is not None:
+            from paimon_cli.jobs.spark.session_engine import SessionEngine
+
+            return SessionEngine(self.session)
         from paimon_cli.jobs.engine_choice import AUTO, THRESHOLD_KEY, EngineRequest, Threshold, open_engine
         from paimon_cli.metastore.settings import catalog_setting
 
@@ -99,6 +114,12 @@ class Runtime:
             yield engine
         finally:
             engine.stop()
+
+
+def check_session(given: object) -> None:
+    """Raise `UsageError` unless this is a Spark session. A DataFrame of Spark Connect has any attribute, as a column."""
+    if not hasattr(type(given), "createDataFrame"):
+        raise UsageError(f"{type(given).__name__} is not a Spark session", "spark.read and the runtime of jobs need the session")
 
 
 Self = TypeVar("Self", bound="OpenedTable")

@@ -97,6 +97,8 @@ def open_engine(request: EngineRequest) -> Engine:
     return AutoEngine(request.threshold, local, lambda: _spark_engine(request))
 
 
+CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
+"""PySpark sets this variable for a Connect session and never removes it; while it is set, no classic session can start."""
 SPARK_IS_MISSING = "pyspark is not installed"
 
 
@@ -112,6 +114,11 @@ def _spark_engine(request: EngineRequest) -> Engine:
         from paimon_cli.jobs.spark.session_engine import ConnectEngine
 
         return ConnectEngine(request.master, request.spark_conf or {})
+    if request.master is None and not request.spark_conf and CONNECT_MODE in os.environ:
+        from paimon_cli.jobs.spark.session_engine import SessionEngine, connect_session_here
+
+        if (session := connect_session_here()) is not None:
+            return SessionEngine(session)
     from paimon_cli.jobs.spark.engine import SparkEngine
     from paimon_cli.jobs.spark.session import requested_spark
 

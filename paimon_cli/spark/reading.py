@@ -29,6 +29,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from paimon_cli.api.arguments import checks_call
+from paimon_cli.api.opened_table import check_session
 from paimon_cli.api.table import Table
 from paimon_cli.datatypes.arrow_types import retyped
 from paimon_cli.datatypes.data_type import DataField
@@ -103,9 +104,7 @@ def read(
     Raises `NotFound`, `UsageError`, and `NotSupported` for columns that Spark cannot hold, such as TIME. A query that runs
     after its snapshot has expired fails in Spark, because the files are gone.
     """
-    given: object = spark
-    if not hasattr(type(given), "createDataFrame"):  # a DataFrame of Spark Connect takes any attribute for a column
-        raise UsageError(f"{type(given).__name__} is not a Spark session", "the session comes first, then the name of the table")
+    check_session(spark)
     check_running(spark)
     table = Table.open(name, options, warehouse=warehouse, branch=branch)
     scan = table.scan(

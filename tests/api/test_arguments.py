@@ -27,6 +27,12 @@ def call(function: Any, *positional: Any, **named: Any) -> Any:
     return function(*positional, **named)
 
 
+class Frameless:
+    """What a runtime takes for a session."""
+
+    def createDataFrame(self) -> None: ...
+
+
 WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
     ("scan", lambda t: t.scan(limit="x"), "limit 'x': it must be a whole number or None"),
     ("scan", lambda t: t.scan(limit=2.5), "limit 2.5: it must be a whole number or None"),
@@ -70,6 +76,9 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
     ("scan", lambda t: t.scan(limit=2**80), "the maximum is 2^63 - 1"),
     ("open", lambda t: type(t).open(t.url, runtime="spark"), "runtime 'spark': it must be a Runtime or None"),
     ("Runtime", lambda t: call(Runtime, spark_threshold=5), "spark_threshold 5: it must be a string or None"),
+    ("Runtime", lambda t: call(Runtime, session="local[2]"), "session 'local[2]': it must be a SparkSession or None"),
+    ("Runtime", lambda t: call(Runtime, session=Frameless(), engine="local"), "session cannot be combined with engine='local'"),
+    ("Runtime", lambda t: call(Runtime, session=[]), "list is not a Spark session"),
     ("Catalog", lambda t: call(Catalog, options=5), "options 5: it must be a dict with strings as keys or None"),
     ("TextForm", lambda t: call(TextForm, delimiter=1), "delimiter 1: it must be a string"),
     ("TextForm", lambda t: call(TextForm, null_values=[1]), "null_value [1]: it must be a list of strings"),

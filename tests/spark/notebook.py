@@ -11,7 +11,7 @@ import polars
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from paimon_cli import Table, spark
+from paimon_cli import Runtime, Table, spark
 from tests.tables import data_files, named_files
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("item", pa.string()), ("qty", pa.int32())])
@@ -40,7 +40,10 @@ class Notebook:
         self.stream_through_a_function()
         self.check()
         self.stream_out()
-        self.table.compact(strategy="full")
+        in_session = Table.open(self.name, runtime=Runtime(session=self.session))
+        assert in_session.compact(strategy="full").engine == "spark"
+        assert in_session.verify(level="full").engine == "spark"
+        assert Table.open(self.name, runtime=Runtime(engine="spark")).rescale(2).engine == "spark"
         self.table.update({"qty": "qty + 1"}, where="id < 10")
         self.expected |= {key: (item, qty + 1) for key, (item, qty) in self.expected.items() if key < 10}
         self.check()

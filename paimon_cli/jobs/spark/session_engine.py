@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeVar, cast
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, importing
 from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
+from paimon_cli.jobs.engine_choice import CONNECT_MODE
 from paimon_cli.jobs.spark.exchange_files import exchange_directory
 from paimon_cli.jobs.spark.submit import classic_context, is_local, send_package
 from paimon_cli.jobs.spark.tasks import MAX_PARTITIONS, explained, freeze_modules, outcome_of, shared_tasks
@@ -32,8 +33,6 @@ from paimon_cli.write.write_plan import Tallies, WritePlan
 T = TypeVar("T")
 R = TypeVar("R")
 CONNECT_PORT, CONNECT_SECONDS = 15002, 10
-CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
-"""PySpark sets this variable for a Connect session and never removes it; while it is set, no classic session can start."""
 OUTCOMES_SQL = "number long, outcome binary"
 
 
@@ -166,6 +165,13 @@ class ConnectEngine(SessionEngine):
             opened.stop()
             if not self._is_connect_process:
                 os.environ.pop(CONNECT_MODE, None)
+
+
+def connect_session_here() -> SparkSession | None:
+    """The active Spark Connect session of a process in which PySpark starts no classic session; None if there is none."""
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    return cast("SparkSession | None", ConnectSession.getActiveSession())
 
 
 def connected(url: str, confs: Mapping[str, str]) -> SparkSession:
