@@ -171,7 +171,7 @@ def _lookup_buckets(context: TableContext, request: WriteRequest, snapshot: Snap
         raise NotSupported(
             f"an overwrite of the partitions that get rows, in a table with merge-engine={context.mode.merge_engine}",
             "rows go to the partition where their key lives, so the partitions to replace are not known in advance",
-            "name the partition with --partition, or overwrite the whole table: --option dynamic-partition-overwrite=false",
+            "overwrite the whole table by the option dynamic-partition-overwrite=false, or name the partition with --partition",
         )
     return bucket_files(context, snapshot)
 
