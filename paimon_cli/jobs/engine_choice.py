@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.engine import Engine, LocalEngine, Progress, Work
-from paimon_cli.jobs.process import let_pandas_in, usable_cores
+from paimon_cli.jobs.process import CONNECT_MODE, let_pandas_in, usable_cores
 from paimon_cli.options.option_text import human_size, parse_size
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -97,8 +97,6 @@ def open_engine(request: EngineRequest) -> Engine:
     return AutoEngine(request.threshold, local, lambda: _spark_engine(request))
 
 
-CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
-"""PySpark sets this variable for a Connect session and never removes it; while it is set, no classic session can start."""
 SPARK_IS_MISSING = "pyspark is not installed"
 
 

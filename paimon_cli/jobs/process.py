@@ -17,6 +17,9 @@ from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
+CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
+"""PySpark sets this variable for a Connect session and never removes it; while it is set, no classic session can start."""
+
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM: a supervisor stops this process."""

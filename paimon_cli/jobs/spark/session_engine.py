@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, importing
 from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
-from paimon_cli.jobs.engine_choice import CONNECT_MODE
+from paimon_cli.jobs.process import CONNECT_MODE
 from paimon_cli.jobs.spark.exchange_files import exchange_directory
 from paimon_cli.jobs.spark.submit import classic_context, is_local, send_package
 from paimon_cli.jobs.spark.tasks import MAX_PARTITIONS, explained, freeze_modules, outcome_of, shared_tasks
