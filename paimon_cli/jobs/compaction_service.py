@@ -246,7 +246,7 @@ class CompactionService:
         """Take the turn of one table, under its lease."""
         known = self._known[turn.table]
         try:
-            with self._leased(turn) as is_ours:
+            with self._leased(turn, shield) as is_ours:
                 if not is_ours:
                     return TableRound(turn.table, HELD, standing=turn.standing)
                 turn.turn_bytes = limit
@@ -258,18 +258,21 @@ class CompactionService:
         return TableRound(turn.table, COMPACTED if summary.buckets else NOTHING, summary, None, turn.standing, upkeep)
 
     @contextlib.contextmanager
-    def _leased(self, turn: Turn) -> Iterator[bool]:
+    def _leased(self, turn: Turn, shield: Shield) -> Iterator[bool]:
+        """Hold the lease of the table if it is free. Signals wait while it is taken or released, so that no file stays behind."""
         if self.leases is None:
             yield True
             return
         context = turn.context()
-        directory = context.layout.lease_directory
-        is_ours = self.leases.acquire(context.storage, directory)
+        directory, is_ours = context.layout.lease_directory, False
         try:
+            with shield():
+                is_ours = self.leases.acquire(context.storage, directory)
             yield is_ours
         finally:
             if is_ours:
-                self.leases.release(directory)
+                with shield():
+                    self.leases.release(directory)
 
     def _note(self, done: TableRound, interval: int) -> None:
         """Remember the outcome for a table and when it is due again, and report it."""

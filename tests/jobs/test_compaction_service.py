@@ -19,7 +19,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.compaction_service import CompactionService, ServedTable, ServiceRound
 from paimon_cli.jobs.engine import LocalEngine, TasksFailed
+from paimon_cli.jobs.leases import Leases
 from paimon_cli.jobs.process import StopSignals, Terminated
+from paimon_cli.storage.injected import SystemClock
+from paimon_cli.storage.storage import Storage
 from tests.rivals import beside
 from tests.tables import compact, make_table, write
 
@@ -64,7 +67,13 @@ def made(folder: Path, name: str, commits: int) -> TableContext:
     return context
 
 
-def serve(tables: dict[str, TableContext | Path], clock: Pause, rounds: int, on_conflict: str = "retry") -> Display:
+def serve(
+    tables: dict[str, TableContext | Path],
+    clock: Pause,
+    rounds: int,
+    on_conflict: str = "retry",
+    leases: Leases | None = None,
+) -> Display:
     display = Display()
 
     def served(name: str, table: TableContext | Path) -> ServedTable:
@@ -78,6 +87,7 @@ def serve(tables: dict[str, TableContext | Path], clock: Pause, rounds: int, on_
             clock,
             display,
             signals.shield,
+            leases,
         )
         service.run(1.0, rounds)
     return display
@@ -116,6 +126,34 @@ def test_a_table_that_cannot_be_compacted_decides_the_exit_of_the_last_round(tmp
     with pytest.raises(NotFound):
         TableContext.open(str(tmp_path / "none"))
     assert serve({"none": tmp_path / "none"}, Pause(), 1).rounds[0].tables[0].state == "gone"
+
+
+@pytest.mark.parametrize("moment", ["after it is created", "before it is deleted"])
+def test_a_signal_leaves_no_lease_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    context = made(tmp_path, "a", 2)
+    put, delete = Leases._put, Leases._delete
+
+    def terminate() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def put_lease(leases: Leases, storage: Storage, directory: str, number: int) -> bool:
+        created = put(leases, storage, directory, number)
+        if moment.startswith("after"):
+            terminate()
+        return created
+
+    def delete_lease(leases: Leases, storage: Storage, directory: str, number: int) -> None:
+        if number and moment.startswith("before"):
+            terminate()
+        delete(leases, storage, directory, number)
+
+    monkeypatch.setattr(Leases, "_put", put_lease)
+    monkeypatch.setattr(Leases, "_delete", delete_lease)
+    leases = Leases("compaction", "me", 60_000, SystemClock())
+    with pytest.raises(Terminated):
+        serve({"a": context}, Pause(), 1, leases=leases)
+    assert not leases.held
+    assert not context.storage.list_directory(context.layout.lease_directory)
 
 
 def test_signals_wait_for_the_end_of_the_outermost_shield() -> None:
