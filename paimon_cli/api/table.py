@@ -213,7 +213,8 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
 
         If the table has a changelog producer, they come from changelog files, and for overwrites from a comparison with
         the previous snapshot; otherwise they are the rows that each commit added, without those of overwrites unless the
-        option `streaming-read-overwrite` is set.
+        option `streaming-read-overwrite` is set. Changes of a snapshot in different buckets have no order, even if a key
+        has moved from one partition to another.
         """
         from paimon_cli.api.scan import plan_changes
 
