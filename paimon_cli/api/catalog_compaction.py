@@ -76,11 +76,13 @@ class Compaction(OpenedCatalog):
     ) -> list[TableRound]:
         """Compact tables, databases or the whole warehouse, one table after the other; returns the result of each table.
 
-        The failure of a table is in its result and does not stop the others. `include`, `exclude`: regular expressions
-        that match full table names. `dedicated`: warn if writers may compact too, unless new rows become visible that
-        way. `shield`: holds signals back during a commit. `on_compacted`: called with each result as soon as it is known.
+        The failure of a table does not stop the others: at the end the error of a single table, or one error for all
+        that failed (`PartialSuccess` if others did not), is raised. `on_compacted` is called with each result, also of a
+        failed table, as soon as it is known. `include`, `exclude`: regular expressions that match full table names.
+        `dedicated`: warn if writers may compact too, unless new rows become visible that way. `shield`: holds signals
+        back during a commit.
         """
-        from paimon_cli.jobs.compaction_service import FAILED, TableRound
+        from paimon_cli.jobs.compaction_service import FAILED, TableRound, raise_failures
 
         choice = TableChoice.of(tables, database, all_tables, include, exclude)
         request, found = _request(choice, strategy, options), self._locations(choice, self._metastore)
@@ -94,6 +96,7 @@ class Compaction(OpenedCatalog):
                 finished.append(done)
                 if on_compacted is not None:
                     on_compacted(done)
+        raise_failures(finished)
         return finished
 
     def _compacted(

@@ -13,7 +13,7 @@ from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, Buckets, Partitions, split_buckets, split_partitions
 from paimon_cli.cli.results import say
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import PaimonError, UsageError
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.compaction_service import TableRound
@@ -289,17 +289,24 @@ def compact(
 def _compact_and_show(call: Call, compact: Callable[..., list[TableRound]], *, single: bool) -> None:
     """Call `Catalog.compact`, print a line for each table when it is done, or all summaries at the end; raise the failures."""
     from paimon_cli.cli.compact_view import CompactedTable, summary_line
-    from paimon_cli.jobs.compaction_service import raise_failures
 
-    def say_done(done: TableRound) -> None:
+    finished: list[TableRound] = []
+
+    def note(done: TableRound) -> None:
+        finished.append(done)
         if done.error is None and call.is_for_people:
             say(summary_line(done.table, done.summary))
 
-    finished = compact(on_compacted=say_done)
+    failure: PaimonError | None = None
+    try:
+        compact(on_compacted=note)
+    except PaimonError as error:
+        failure = error
     rows = [CompactedTable(done.table, done.summary) for done in finished if done.error is None]
     if rows and not call.is_for_people:
         if single and len(finished) == 1:
             call.show(Item("CompactSummary", rows[0].table, rows[0]))
         else:
             call.show(Listing("CompactSummaryList", None, CompactedTable, rows))
-    raise_failures(finished)
+    if failure is not None:
+        raise failure

@@ -25,7 +25,7 @@ from paimon_cli import Catalog, Runtime, Table
 from paimon_cli.api.history import all_options
 from paimon_cli.api.inspection import examine_installation, simulate
 from paimon_cli.api.integrity import invariants
-from paimon_cli.errors import BadInput, NotFound, Refused, UsageError
+from paimon_cli.errors import BadInput, NotFound, PartialSuccess, Refused, UsageError
 from paimon_cli.jobs.write_job import WriteSummary
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.local_storage import LocalStorage
@@ -571,11 +571,14 @@ def test_a_catalog_compacts_several_tables(tmp_path: Path) -> None:
     catalog, missing = Catalog(str(tmp_path)), "shop.gone"
     plans = {table.name: len(plan.tasks) for table, plan in catalog.plan_compaction(database="shop", exclude=["ord.*"])}
     assert plans == {"shop.returns": 1}
-    seen_rounds: list[Any] = []
-    rounds = catalog.compact(["shop.orders", missing], on_compacted=seen_rounds.append)
-    assert rounds == seen_rounds
+    rounds: list[Any] = []
+    with pytest.raises(PartialSuccess, match=r"1 of 2 tables could not be compacted: there is no table shop\.gone"):
+        catalog.compact(["shop.orders", missing], on_compacted=rounds.append)
     assert [(done.table, done.state) for done in rounds] == [("shop.orders", "compacted"), (missing, "failed")]
     assert isinstance(rounds[1].error, NotFound)
+    with pytest.raises(NotFound):
+        catalog.compact([missing])
+    assert [done.state for done in catalog.compact(["shop.orders"])] == ["nothing to do"]
     seen: list[Any] = []
     catalog.watch(database="shop", watcher=Watcher(seen), strategy="full", max_rounds=1)
     assert [(done.table, done.state) for done in seen] == [("shop.orders", "nothing to do"), ("shop.returns", "compacted")]
