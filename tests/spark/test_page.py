@@ -37,7 +37,7 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path) -> N
         exec(source, names)
         return {row["id"]: row["price"] for row in table.scan().to_arrow().to_pylist()}
 
-    frames, batches, source, streams, notebook = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    frames, batches, source, streams, notebook, jobs = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     assert run(frames) == {2: 40.0, 3: 3.0}
     assert [tuple(row) for row in names["older"].orderBy("id").collect()] == [(1, 5.0), (2, 20.0)]
     assert run(batches) == {2: 40.0, 3: 3.0}
@@ -59,6 +59,11 @@ def test_the_python_of_the_page_runs(session: SparkSession, tmp_path: Path) -> N
     assert names["most"] == 100
     assert names["in_stock"] == [(990 * 10 + 8 * 9 + 6 + 100,)]
     assert dict(zip(names["few"]["id"], names["few"]["item"], strict=True))[1] == "tea"
+    for _ in range(2):
+        table.write(rows.toArrow(), compact="none")
+    before = table.snapshot_ids()
+    assert run(jobs) == {1: 5.0, 2: 20.0, 9: 9.0, 4: 4.0}
+    assert len(table.snapshot_ids()) == len(before) + 1
 
 
 def test_the_page_names_all_options_of_the_data_source() -> None:

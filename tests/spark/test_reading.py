@@ -233,7 +233,7 @@ def test_a_limit_counts_the_rows_of_all_files(session: SparkSession, tmp_path: P
 def test_a_session_is_expected(session: SparkSession, orders: Table) -> None:
     others: list[Any] = [None, session.range(1)]
     for given in others:
-        with pytest.raises(UsageError, match="is not a Spark session"):
+        with pytest.raises(UsageError, match=r"spark None: it must be a SparkSession|DataFrame is not a Spark session"):
             spark.read(given, orders.url)
 
 
