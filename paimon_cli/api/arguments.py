@@ -25,8 +25,8 @@ from paimon_cli.errors import UsageError, of_system
 
 MAX_SHOWN = 60
 """Characters of an argument that a message shows."""
-_NO_FILE_NAME = ("embedded null byte", "embedded null character")
-"""What Python says of a path with a NUL character."""
+_NUL_IN_PATH = "embedded null"
+"""What all versions of Python say of a path with a NUL character."""
 _DESCRIBED = {
     str: "a string",
     int: "a whole number",
@@ -68,7 +68,7 @@ def checks_call(function: Function) -> Function:
         except OSError as error:
             raise of_system(error) from error
         except ValueError as error:
-            if str(error) not in _NO_FILE_NAME:
+            if _NUL_IN_PATH not in str(error):
                 raise
             raise UsageError("a name or path holds a NUL character", "no file or directory can have such a name") from error
 
