@@ -8,13 +8,16 @@ import shlex
 import subprocess
 import sys
 import tarfile
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from paimon_cli import Table
 from paimon_cli.jobs.spark.java_runtime import find_java
-from paimon_cli.jobs.spark.submit import write_package_archive
+from paimon_cli.jobs.spark.submit import send_package, write_package_archive
 from tests.jobs.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -81,3 +84,24 @@ def test_the_line_for_a_cluster_runs(spark_cluster: SparkCluster, table: Table, 
     assert ran.returncode == 0, ran.stderr
     assert "2 rows" in ran.stdout and " on spark" in ran.stdout
     assert table.scan().count() == 2
+
+
+class ConnectSession:
+    """The part of a session over Spark Connect that takes the package, which takes a while."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    def addArtifacts(self, path: str, pyfile: bool) -> None:
+        self.sent.append(path)
+        time.sleep(0.2)
+
+
+def test_threads_that_begin_together_send_the_package_once() -> None:
+    given: Any = ConnectSession()
+    threads = [threading.Thread(target=send_package, args=(given,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(given.sent) == 1

@@ -10,6 +10,7 @@ import hashlib
 import io
 import os
 import sys
+import threading
 import zipfile
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -47,6 +48,7 @@ OWN_OPTIONS = {
 """Settings that have an option of their own in `spark-submit`."""
 _SENT = "_paimon_cli_was_sent"
 """Attribute that marks a context or Connect session that has the package."""
+_SENDING = threading.Lock()
 
 
 def package_files(root: Path) -> list[Path]:
@@ -91,14 +93,16 @@ def check_running(session: SparkSession) -> None:
 
 
 def send_package(session: SparkSession) -> None:
-    """Ship this package to the executors of a session, once."""
+    """Ship this package to the executors of a session, once, even if several threads begin jobs at the same time."""
     context = classic_context(session)
     if context is not None:
         send_to_executors(context)
-    elif not runs_from_archive() and not hasattr(session, _SENT):
-        with TemporaryDirectory() as directory:
-            session.addArtifacts(str(write_package_archive(Path(directory))), pyfile=True)
-        setattr(session, _SENT, True)
+        return
+    with _SENDING:
+        if not runs_from_archive() and not hasattr(session, _SENT):
+            with TemporaryDirectory() as directory:
+                session.addArtifacts(str(write_package_archive(Path(directory))), pyfile=True)
+            setattr(session, _SENT, True)
 
 
 def send_to_executors(context: SparkContext) -> None:
@@ -106,7 +110,9 @@ def send_to_executors(context: SparkContext) -> None:
     runs_here = is_local(str(context.master))
     if WORKERS_PYTHON_VARIABLE not in os.environ:  # PySpark would use the first python3 on the path and ignore its own setting
         context.pythonExec = context.getConf().get(WORKERS_PYTHON) or (sys.executable if runs_here else context.pythonExec)
-    if not runs_here and not runs_from_archive() and not hasattr(context, _SENT):
+    with _SENDING:
+        if runs_here or runs_from_archive() or hasattr(context, _SENT):
+            return
         directory = ScratchDirectory("package")
         context.addPyFile(str(write_package_archive(directory.path)))
         setattr(context, _SENT, directory)  # keeps the directory: executors that start later fetch the file from it
