@@ -113,8 +113,7 @@ class LookupMerge:
         """
         engine = self._engine
         rows = sorted_rows(chunk, self._keys, engine)
-        if not isinstance(engine, FirstRow):
-            rows = rows.lowest_level_above_0()
+        rows = self._without_later_rows(rows) if isinstance(engine, FirstRow) else rows.lowest_level_above_0()
         if self._above:
             is_new = self._old_rows(rows, _levels(rows)) == NO_ROW
             new_keys = chunk.take(pa.array(rows.order[rows.starts[is_new]])).select(list(self._keys))
@@ -150,6 +149,15 @@ class LookupMerge:
         if isinstance(self._engine, FirstRow):
             is_old &= (rows.rows.column(VALUE_KIND).to_numpy()[rows.order] & 1) == 0
         return np.asarray(np.maximum.reduceat(np.where(is_old, rows.order, NO_ROW), rows.starts))
+
+    def _without_later_rows(self, rows: SortedRows) -> SortedRows:
+        """First-row tables: the rows without those of level 0 whose key has a row above it, which readers have seen.
+
+        It stays, although writers that did not know of each other may have given the row of level 0 a lower sequence number.
+        """
+        levels = _levels(rows)
+        has_old = np.repeat(self._old_rows(rows, levels) != NO_ROW, rows.ends - rows.starts)
+        return rows.chosen((levels > 0) | ~has_old)
 
     def _found(self, keys: pa.RecordBatch) -> FoundRows:
         table = pa.Table.from_batches([keys])

@@ -17,6 +17,7 @@ from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
+from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.options.table_options import TableOptions
 from tests.commit.commit_tables import SteppingClock
@@ -208,6 +209,25 @@ def test_a_late_commit_of_older_rows_loses_to_the_file_above_it(tmp_path: Path) 
     compact(context, strategy="minor")
     assert len(levels(context)) > 1 and above.file_name in {found.file_name for found in the_bucket(context).files}
     assert [shown_value(context, key) for key in (1, 2, 3)] == [["newest"], [""], ["after"]]
+
+
+@pytest.mark.parametrize("strategy", ["minor", "full"])
+@pytest.mark.parametrize("producer", ["none", "lookup"])
+def test_the_row_of_a_key_that_readers_have_seen_stays_the_first(tmp_path: Path, producer: str, strategy: str) -> None:
+    """Two writers that plan at the same snapshot number their rows alike; the second one has the lower number of the key."""
+    context = make_table(
+        tmp_path / "t", COLUMNS, ("k",), bucket=1, options={"merge-engine": "first-row", "changelog-producer": producer}
+    )
+    late, file = tmp_path / "late.jsonl", StageFile(str(tmp_path / "late.json"))
+    late.write_text("".join(json.dumps(row(k, v="late")) + "\n" for k in (7, 8)))
+    stage_write(context, WriteRequest(FileRows((str(late),), "json")), file, LocalEngine(), NoProgress())
+    write(context, [row(k, v="first") for k in (3, 7, 2, 9, 7)])
+    assert shown_value(context, 7) == ["first"]
+    commit_stage(context, file, file.read())
+    compact(context, strategy=strategy)
+    assert [found["k"] for found in shown(context)] == [2, 3, 7, 8, 9]
+    assert [shown_value(context, k) for k in (7, 8)] == [["first"], ["late"]]
+    assert not run_verify(context, VerifyRequest("full", only=("PV058",)), LocalEngine(), NoProgress()).violations
 
 
 def test_a_delete_that_is_ignored_later_keeps_the_row_of_the_file_above(tmp_path: Path) -> None:
