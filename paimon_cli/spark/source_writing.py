@@ -37,7 +37,7 @@ from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.postponed_rows import write_postponed
 from paimon_cli.jobs.process import usable_cores
-from paimon_cli.jobs.spark.tasks import called_by_spark
+from paimon_cli.jobs.spark.tasks import TASK_END_SECONDS, called_by_spark
 from paimon_cli.jobs.table_change import NewFiles, again_on_conflict, check_writable_table, expiry_noticed, identity_of
 from paimon_cli.jobs.write_job import ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED, commit_rows
 from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, plan_write
@@ -58,8 +58,6 @@ log = logging.getLogger(__name__)
 
 ROWS_OF_TASK = 1 << 28
 """Sequence numbers reserved for each partition of a commit: few enough for one commit per second over years."""
-TASK_END_SECONDS = 3
-"""More than the time that the Python process of a cancelled task may still run (`spark.python.task.killTimeout`, default 2 s)."""
 QUERY = "sql.streaming.queryId"
 """Local property of the tasks of a micro-batch: the id of the query, which the checkpoint preserves across restarts."""
 BATCH = "streaming.sql.batchId"

@@ -56,6 +56,8 @@ def test_an_error_of_ours_comes_through_text() -> None:
         ("something else\nat all", PaimonError, "something else"),
         ("x\nCaused by: java.lang.OutOfMemoryError: Java heap space", StorageUnavailable, None),
         ("Lost task: ExecutorLostFailure (executor 1 exited) Reason: heartbeat\n", StorageUnavailable, None),
+        ("[SPARK_JOB_CANCELLED] Job 2 cancelled part of cancelled job group x SQLSTATE: XXKDA", StorageUnavailable, None),
+        ("An error occurred while calling o7.x.\n: java.lang.InterruptedException\n\tat java", StorageUnavailable, None),
         ("SparkException: Python worker exited unexpectedly (crashed)", StorageUnavailable, None),
         ("Answer from Java side is empty", StorageUnavailable, None),
         ("ModuleNotFoundError: No module named 'fastavro'", UsageError, None),
@@ -70,7 +72,7 @@ def test_other_failures_become_one_line(text: str, kind: type[PaimonError], why:
 
 
 def test_an_error_that_spark_shows_is_its_text_and_hint(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(HIDES_TRACEBACK, raising=False)
+    monkeypatch.setenv(HIDES_TRACEBACK, "")  # monkeypatch restores only what it has set
     with pytest.raises(DamagedFile) as raised, called_by_spark():
         raise DamagedFile("data file x is missing", "a snapshot refers to it", "run repair --only files")
     assert str(raised.value) == "data file x is missing: a snapshot refers to it\nhint: run repair only files"

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 import pyspark_paimon
 from paimon_cli import Table, spark
 from paimon_cli.errors import BadInput
+from tests.spark.beating_rows import BeatingRows
 from tests.tables import data_files, live_files, make_table
 
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "qty": "INT"}
@@ -135,6 +136,16 @@ def test_a_write_that_fails_changes_nothing_and_leaves_no_files(session: SparkSe
             session.range(1).write.format("paimon").option(option, value).mode("append").save(table.url)
     assert len(table.snapshots()) == 2
     assert data_files(table.context) == files == live_files(table.context)
+
+
+def test_no_task_goes_on_after_a_failure(session: SparkSession, tmp_path: Path) -> None:
+    beating = BeatingRows(tmp_path / "beats")
+    table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL"}, [], bucket=-1).url)
+    with pytest.raises(PySparkException, match="the first partition fails"):
+        beating.frame(session, first_fails=True).write.format("paimon").mode("append").save(table.url)
+    assert beating.have_ended()
+    assert table.snapshots() == []
+    assert data_files(table.context) == set()
 
 
 def test_rows_that_readers_would_not_see_are_compacted(session: SparkSession, tmp_path: Path) -> None:

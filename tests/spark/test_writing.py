@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from paimon_cli import Table, spark
-from paimon_cli.errors import BadInput, NotSupported, PaimonError, UsageError
+from paimon_cli.errors import BadInput, NotSupported, PaimonError, StorageUnavailable, UsageError
 from paimon_cli.ingest.typed_columns import local_times
 from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.spark.spark_types import JAVA_ZONES, arrow_timezone
+from tests.spark.beating_rows import BeatingRows
 from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
 
@@ -205,6 +208,36 @@ def test_a_failed_expression_is_shown_with_the_exception_of_spark(session: Spark
         spark.write(rows, table.url)
     assert "Spark's exception" in failed.value.hint
     assert isinstance(failed.value.__cause__, PySparkException)
+    assert table.snapshot_ids() == []
+    assert data_files(table.context) == set()
+
+
+@pytest.mark.parametrize("keys", [["id"], []])
+def test_no_task_goes_on_after_a_failure(session: SparkSession, tmp_path: Path, keys: list[str]) -> None:
+    beating = BeatingRows(tmp_path / "beats")
+    table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL"}, keys, bucket=2 if keys else -1).url)
+    with pytest.raises(PaimonError, match="the first partition fails"):
+        spark.write(beating.frame(session, first_fails=True), table.url)
+    assert beating.have_ended()
+    assert table.snapshot_ids() == []
+    assert data_files(table.context) == set()
+
+
+def test_a_job_that_another_thread_cancels(session: SparkSession, tmp_path: Path) -> None:
+    beating = BeatingRows(tmp_path / "beats")
+    table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL"}, [], bucket=-1).url)
+
+    def cancel() -> None:
+        while not beating.file.exists():
+            time.sleep(0.01)
+        session.sparkContext.cancelAllJobs()
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    with pytest.raises(StorageUnavailable, match="the Spark job was cancelled"):
+        spark.write(beating.frame(session, first_fails=False), table.url)
+    thread.join()
+    assert beating.have_ended()
     assert table.snapshot_ids() == []
     assert data_files(table.context) == set()
 

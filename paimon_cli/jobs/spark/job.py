@@ -1,4 +1,7 @@
-"""Runs Spark jobs that can be interrupted, on a classic SparkContext."""
+"""Runs Spark jobs that can be interrupted, on a classic SparkContext.
+
+A failed or cancelled job is over only when its tasks have ended, up to four seconds later: until then they may write files.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 from py4j.protocol import Py4JError
@@ -41,7 +45,7 @@ class SparkJob(threading.Thread, Generic[T]):
     def __init__(self, context: SparkContext, description: str, action: Callable[[], T]) -> None:
         super().__init__(name=f"spark-job-{description}", daemon=True)
         self._context = context
-        self._group = f"paimon-cli-{uuid.uuid4()}"
+        self._tag = _new_tag()
         self._description = description
         self._action = action
         self._results: list[T] = []
@@ -51,7 +55,8 @@ class SparkJob(threading.Thread, Generic[T]):
         try:
             # Cancelling does not interrupt tasks: an interrupted JVM task ends at once and leaves its Python process running,
             # whereas a task that is only marked as cancelled kills its Python process first.
-            self._context.setJobGroup(self._group, self._description, interruptOnCancel=False)
+            self._context.setJobGroup(self._tag, self._description, interruptOnCancel=False)
+            self._context.addJobTag(self._tag)
             self._results.append(self._action())
         except (Py4JError, PySparkException, OSError) as failure:
             self._failure = failure
@@ -84,21 +89,7 @@ class SparkJob(threading.Thread, Generic[T]):
 
     def end_tasks(self) -> None:
         """Cancel the job and wait until none of its tasks is running, the JVM is gone, or half a minute has passed."""
-        deadline = time.monotonic() + END_SECONDS
-        try:
-            while (self.is_alive() or self._has_active_tasks()) and time.monotonic() < deadline:
-                self._context.cancelJobGroup(self._group)  # again and again: the job may start only now
-                time.sleep(POLL_SECONDS)
-        except (Py4JError, OSError) as failure:
-            log.debug("the JVM does not answer any more: %s", failure)
-
-    def _has_active_tasks(self) -> bool:
-        """Whether tasks of the job are running. Spark's counts may lag until the job has ended."""
-        tracker = self._context.statusTracker()
-        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
-        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
-        is_running = any(job is not None and job.status == "RUNNING" for job in jobs)
-        return is_running or any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
+        end_tasks(self._context, self._tag, may_start=self.is_alive)
 
     def _warn_without_executors(self) -> None:
         """Warn if the job has no executors: a cluster without free resources lets a job wait forever."""
@@ -109,3 +100,53 @@ class SparkJob(threading.Thread, Generic[T]):
         master = str(self._context.master)
         if executors <= 1 and not master.startswith("local"):
             log.warning("still waiting: %s has given no executor yet (is there a free core, and enough free memory?)", master)
+
+
+@contextmanager
+def job_of_this_thread(context: SparkContext) -> Iterator[None]:
+    """Wrap one Spark job that this thread runs, in its job group. After a failure or an interrupt its tasks have ended, too.
+
+    Raises failures of Spark as `PaimonError`.
+    """
+    tag = _new_tag()
+    context.addJobTag(tag)
+    try:
+        yield
+    except BaseException as failure:
+        # Another thread has its own connection to the JVM: an interrupt may have left an unread answer in that of this thread.
+        ending = threading.Thread(target=end_tasks, args=(context, tag), daemon=True)
+        ending.start()
+        ending.join()
+        if isinstance(failure, Py4JError | PySparkException):
+            raise explained(failure) from failure
+        raise
+    finally:
+        with suppress(Py4JError, OSError):
+            context.removeJobTag(tag)
+
+
+def end_tasks(context: SparkContext, tag: str, may_start: Callable[[], bool] = lambda: False) -> None:
+    """Cancel the jobs with this tag and wait until none of their tasks is running, the JVM is gone, or half a minute has passed.
+
+    `may_start`: whether such a job may still start.
+    """
+    deadline = time.monotonic() + END_SECONDS
+    try:
+        while (may_start() or _has_active_tasks(context, tag)) and time.monotonic() < deadline:
+            context.cancelJobsWithTag(tag)  # again and again: the job may start only now
+            time.sleep(POLL_SECONDS)
+    except (Py4JError, OSError) as failure:
+        log.debug("the JVM does not answer any more: %s", failure)
+
+
+def _has_active_tasks(context: SparkContext, tag: str) -> bool:
+    """Whether tasks of jobs with this tag are running. Spark's counts may lag until the jobs have ended."""
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in context._jsc.sc().statusTracker().getJobIdsForTag(tag)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+    is_running = any(job is not None and job.status == "RUNNING" for job in jobs)
+    return is_running or any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
+
+
+def _new_tag() -> str:
+    return f"paimon-cli-{uuid.uuid4()}"

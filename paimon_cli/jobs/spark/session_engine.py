@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pickle
 import socket
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import TypeVar, cast
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -25,7 +26,7 @@ from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.process import CONNECT_MODE
 from paimon_cli.jobs.spark.exchange_files import exchange_directory
 from paimon_cli.jobs.spark.submit import classic_context, is_local, send_package
-from paimon_cli.jobs.spark.tasks import MAX_PARTITIONS, explained, freeze_modules, outcome_of, shared_tasks
+from paimon_cli.jobs.spark.tasks import MAX_PARTITIONS, TASK_END_SECONDS, explained, freeze_modules, outcome_of, shared_tasks
 from paimon_cli.jobs.spark.write import Task, chunks_of_splits, shuffle_of, write_on_spark, write_where_read
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -125,18 +126,16 @@ class SessionEngine:
 
     @contextmanager
     def one_job(self) -> Iterator[None]:
-        """Wrap one Spark job: its failures are raised as `PaimonError`, and an interrupt cancels it."""
-        tag = f"paimon-cli-{uuid.uuid4()}"
-        self.session.addTag(tag)
-        try:
+        """Wrap one Spark job: its failures are raised as `PaimonError`, an interrupt cancels it, and no task outlasts either."""
+        context = classic_context(self.session)
+        if context is None:
+            with _job_over_connect(self.session):
+                yield
+            return
+        from paimon_cli.jobs.spark.job import job_of_this_thread  # imports py4j, which a client of Spark Connect may lack
+
+        with job_of_this_thread(context):
             yield
-        except PySparkException as failure:
-            raise explained(failure) from failure
-        except BaseException:
-            self.session.interruptTag(tag)
-            raise
-        finally:
-            self.session.removeTag(tag)
 
 
 class ConnectEngine(SessionEngine):
@@ -198,6 +197,26 @@ def connected(url: str, confs: Mapping[str, str]) -> SparkSession:
             return builder.create()
     except PySparkException as failure:
         raise explained(failure) from failure
+
+
+@contextmanager
+def _job_over_connect(session: SparkSession) -> Iterator[None]:
+    """Wrap one Spark job. Its tasks cannot be watched from here, so a failure waits as long as they may still run."""
+    tag = f"paimon-cli-{uuid.uuid4()}"
+    session.addTag(tag)
+    try:
+        yield
+    except AnalysisException as failure:  # no task has started
+        raise explained(failure) from failure
+    except PySparkException as failure:
+        time.sleep(TASK_END_SECONDS)
+        raise explained(failure) from failure
+    except BaseException:
+        session.interruptTag(tag)
+        time.sleep(TASK_END_SECONDS)
+        raise
+    finally:
+        session.removeTag(tag)
 
 
 def _outcomes_of(function: Callable[[T], R], tasks: Sequence[T], shares: Sequence[range]) -> Task:

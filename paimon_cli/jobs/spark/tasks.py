@@ -24,6 +24,9 @@ R = TypeVar("R")
 
 MAX_PARTITIONS = 1000
 """The greatest number of Spark tasks in a job; each costs about 30 ms."""
+TASK_END_SECONDS = 5
+"""How long the Python process of a cancelled task may still run: Spark looks every two seconds for cancelled tasks, gives their
+processes two seconds (`spark.python.task.killTimeout`), and kills them."""
 SHARED_BYTES, LEAST_BYTES = 32 << 20, 4 << 20
 """Small tasks share a Spark task until they read `SHARED_BYTES` together; one that reads less counts as `LEAST_BYTES`."""
 
@@ -35,6 +38,7 @@ _JAVA_EXCEPTION = re.compile(r"^(?:Caused by|): (?:[\w$]+\.)*([\w$]+(?:Exception
 _LOST = re.compile(
     r"(ExecutorLostFailure[^\n]*|Master removed our application[^\n]*|Job \d+ cancelled because SparkContext[^\n]*)"
 )
+_CANCELLED = re.compile(r"\[SPARK_JOB_CANCELLED\]|\[OPERATION_CANCELED\]|^: java\.[\w.]*Interrupt\w*Exception", re.MULTILINE)
 
 
 class TaskError(Exception):
@@ -123,6 +127,10 @@ def _environment_error(text: str) -> PaimonError | None:
     if lost := _LOST.search(text):
         return StorageUnavailable(
             "Spark lost its executors", lost[1], "they usually run out of memory: raise spark.executor.memory"
+        )
+    if _CANCELLED.search(text):
+        return StorageUnavailable(
+            "the Spark job was cancelled", "another thread, Spark's web page or the end of its query did it", "run it again"
         )
     if "Python worker exited unexpectedly" in text:
         return StorageUnavailable(
