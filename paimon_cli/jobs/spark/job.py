@@ -117,7 +117,7 @@ def job_of_this_thread(context: SparkContext) -> Iterator[None]:
         ending = threading.Thread(target=end_tasks, args=(context, tag), daemon=True)
         ending.start()
         ending.join()
-        if isinstance(failure, Py4JError | PySparkException):
+        if isinstance(failure, Py4JError | PySparkException | ConnectionRefusedError):  # the last: the JVM has exited
             raise explained(failure) from failure
         raise
     finally:
