@@ -75,21 +75,17 @@ class SparkJob(threading.Thread, Generic[T]):
                 self.join(POLL_SECONDS)
                 on_poll()
         except BaseException:
-            self.end_tasks()
+            end_tasks(self._context, self._tag, may_start=self.is_alive)
             on_poll()
             raise
         finally:
             idle_warning.cancel()
         if self._failure is not None:
-            self.end_tasks()
+            end_tasks(self._context, self._tag, may_start=self.is_alive)
             on_poll()
             raise explained(self._failure) from self._failure
         on_poll()
         return self._results[0]
-
-    def end_tasks(self) -> None:
-        """Cancel the job and wait until none of its tasks is running, the JVM is gone, or half a minute has passed."""
-        end_tasks(self._context, self._tag, may_start=self.is_alive)
 
     def _warn_without_executors(self) -> None:
         """Warn if the job has no executors: a cluster without free resources lets a job wait forever."""

@@ -11,7 +11,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TypeVar, cast
 from urllib.parse import urlsplit
@@ -124,18 +124,14 @@ class SessionEngine:
         """Stream the rows over Spark Connect; collect them in a classic session, which would stream one task after the other."""
         return outcomes.collect() if classic_context(self.session) is not None else outcomes.toLocalIterator()
 
-    @contextmanager
-    def one_job(self) -> Iterator[None]:
+    def one_job(self) -> AbstractContextManager[None]:
         """Wrap one Spark job: its failures are raised as `PaimonError`, an interrupt cancels it, and no task outlasts either."""
         context = classic_context(self.session)
         if context is None:
-            with _job_over_connect(self.session):
-                yield
-            return
+            return _job_over_connect(self.session)
         from paimon_cli.jobs.spark.job import job_of_this_thread  # imports py4j, which a client of Spark Connect may lack
 
-        with job_of_this_thread(context):
-            yield
+        return job_of_this_thread(context)
 
 
 class ConnectEngine(SessionEngine):
