@@ -7,9 +7,8 @@ they become objects only if a condition must be compared with their statistics.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import overload
 
@@ -20,7 +19,7 @@ from paimon_cli.datatypes.key_order import key_words, ranks
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.sorted_runs import key_sections, pack_starts, section_starts
+from paimon_cli.lsm.sorted_runs import pack_starts, section_starts
 from paimon_cli.metadata.avro_columns import ABSENT
 from paimon_cli.metadata.data_file import DataFileMeta, KeepPartition, ManifestEntry
 from paimon_cli.metadata.manifest_table import ManifestTable
@@ -63,10 +62,6 @@ class Split:
         return sum(file.row_count for file in self.files)
 
 
-OrderFiles = Callable[[Sequence[DataFileMeta]], Sequence[DataFileMeta]]
-"""Sorts overlapping files by their sections and runs."""
-
-
 @dataclass(frozen=True)
 class PlannedSplits(Sequence[Split]):
     """The splits of a large plan as arrays; each `Split` is created when it is accessed. Equal to a tuple of the same splits.
@@ -80,7 +75,6 @@ class PlannedSplits(Sequence[Split]):
     starts: np.ndarray
     merges: np.ndarray
     total_buckets: np.ndarray
-    order_files: OrderFiles
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -96,18 +90,13 @@ class PlannedSplits(Sequence[Split]):
             return tuple(self[index] for index in range(*number.indices(len(self))))
         number = range(len(self))[number]
         end = self.starts[number + 1] if number + 1 < len(self) else len(self.files)
-        rows = self.files[self.starts[number] : end].tolist()
-        entries = [self.buckets.table.entry(row) for row in rows]
-        files: Sequence[DataFileMeta] = [entry.file for entry in entries]
-        merges = bool(self.merges[number])
-        bucket_id = entries[0].bucket_id
-        bucket = BucketFiles(
-            *bucket_id,
-            int(self.total_buckets[number]),
-            tuple(self.order_files(files) if merges else files),
-            self.buckets.index_files.get(bucket_id, ()),
-        )
-        return Split(bucket, merges)
+        rows, merges = self.files[self.starts[number] : end].tolist(), bool(self.merges[number])
+        entries = [
+            self.buckets.table.entry(row) for row in (sorted(rows) if merges else rows)
+        ]  # the oldest first, as in a bucket
+        files, bucket_id = tuple(entry.file for entry in entries), entries[0].bucket_id
+        index_files = self.buckets.index_files.get(bucket_id, ())
+        return Split(BucketFiles(*bucket_id, int(self.total_buckets[number]), files, index_files), merges)
 
     def __iter__(self) -> Iterator[Split]:
         return (self[number] for number in range(len(self)))
@@ -239,7 +228,7 @@ def column_splits(context: TableContext, live: LazyBuckets, pruning: Pruning) ->
     is_divided = not pruning.merges or (unmerged and len(firsts) <= MAX_SINGLE_FILE_SPLITS)
     packs = np.arange(len(firsts)) if is_divided else _packs(context, table, files, firsts, of_section)
     merges = np.logical_or.reduceat(members > 1, packs) if len(packs) else np.zeros(0, dtype=bool)
-    return PlannedSplits(live, files, firsts[packs], merges, buckets.counts[of_section[packs]], partial(_in_order, context))
+    return PlannedSplits(live, files, firsts[packs], merges, buckets.counts[of_section[packs]])
 
 
 def _packs(context: TableContext, table: FileTable, files: _Ints, firsts: _Ints, of_section: _Ints) -> _Ints:
@@ -331,7 +320,3 @@ def _by_age(table: FileTable, buckets: _Buckets, rows: _Ints, sorts: bool) -> _I
         return np.argsort(buckets.of[rows], kind="stable")
     created = table.numbers("creation_times")[rows]
     return np.lexsort((np.where(created == ABSENT, 0, created), table.numbers("min_sequences")[rows], buckets.of[rows]))
-
-
-def _in_order(context: TableContext, files: Sequence[DataFileMeta]) -> Sequence[DataFileMeta]:
-    return [file for section in key_sections(files, context.key_of) for run in section for file in run.files]

@@ -77,13 +77,16 @@ class PlainPlan:
                 filled = 0
             packs[-1].append(members)
             filled += weight
-        return [
-            Split(replace(bucket, files=tuple(f for members in pack for f in members)), any(len(members) > 1 for members in pack))
-            for pack in packs
-        ]
+        return [_split(bucket, pack) for pack in packs]
 
     def may_match(self, bounds: object) -> bool:
         return self.predicate is None or self.predicate.may_match(bounds)  # type: ignore[arg-type]
+
+
+def _split(bucket: BucketFiles, sections: list[list[DataFileMeta]]) -> Split:
+    """Files to be merged are in the order of the bucket, which decides between equal sequence numbers."""
+    files, merges = [file for members in sections for file in members], any(len(members) > 1 for members in sections)
+    return Split(replace(bucket, files=tuple(sorted(files, key=bucket.files.index) if merges else files)), merges)
 
 
 def assert_planned(context: TableContext, snapshot: Snapshot | None, where: str | None = None, **asked: object) -> ScanPlan:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.data_type import INT, BinaryType, DataField, DataType, NestedType
@@ -231,3 +232,21 @@ def _table(context: TableContext, plan: ScanPlan, names: list[str], predicate: P
     batches = [batch for split in plan.splits for batch in read_split(context, split, names, predicate)]
     schema = pa.schema([arrow_field(field) for field in context.schema.fields_of(names)])
     return pa.Table.from_batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches], schema)
+
+
+@pytest.mark.parametrize("keys", [((3, 5, 6, 9), (0, 3, 6, 8)), ((0, 3, 6, 8), (3, 5, 6, 9))])
+def test_between_equal_numbers_a_scan_and_a_compaction_choose_the_later_commit(
+    tmp_path: Path, keys: tuple[tuple[int, ...], ...]
+) -> None:
+    """Writers that plan at the same snapshot number their rows alike. Key 6 has the same number in both; keys do not decide."""
+    options = {"write-only": "true"}
+    table = Table.open(make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=options).url)
+    stages = [str(tmp_path / name) for name in ("first", "second")]
+    for stage, written in zip(stages, keys, strict=True):
+        table.write(pa.table({"k": pa.array(written, pa.int32()), "v": [Path(stage).name] * len(written)}), stage=stage)
+    for stage in stages:
+        table.stage.commit(stage)
+    shown = table.scan().to_arrow().to_pylist()
+    assert {row["k"]: row["v"] for row in shown}[6] == "second"
+    table.compact(strategy="full")
+    assert table.scan().to_arrow().to_pylist() == shown
