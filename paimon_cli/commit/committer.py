@@ -278,7 +278,9 @@ class Committer:
 
     def _checks_of_homes(self, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> list[CheckData]:
         moves_rows = self._context.mode.bucket_mode is BucketMode.CROSS_PARTITION
-        return [check_of_homes(self._context, identity, messages)] if moves_rows else []
+        if not (moves_rows and any(message.has_append for message in messages)):
+            return []
+        return [check_of_homes(self._context, identity, messages)]
 
     @property
     def _checks_data(self) -> bool:

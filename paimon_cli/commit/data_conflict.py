@@ -93,9 +93,9 @@ def check_of_buckets(
 
 
 def check_of_homes(context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> CheckData:
-    """The check that no key ends up in two buckets, for tables whose keys may live in any partition."""
+    """The check that no key ends up in two buckets, for tables whose keys may live in any partition. Some message has rows."""
     written = [message for message in messages if message.has_append]
-    read = min(((m.read_snapshot_id if m.keys_read_at is None else m.keys_read_at) or 0 for m in written), default=0)
+    read = min((m.read_snapshot_id if m.keys_read_at is None else m.keys_read_at) or 0 for m in written)
     return DataConflictCheck(context, identity, KeysElsewhere(context, written), read, error=BucketsConflict).check
 
 

@@ -112,6 +112,9 @@ class KeyPlacement:
     def _following_rows(self, v: Versions) -> tuple[Rows, Buckets]:
         """Partitions and buckets for deduplicate: a key moves to the partition of its newest row. A retraction goes where the key
         lives; one of an unknown key is dropped, unless the changelog records the input.
+
+        A key that returns to a partition gets the bucket that it had there. Elsewhere its deletion and its new row would be
+        changes of the same key in two buckets, which have no order.
         """
         rows = np.arange(len(v.partitions))
         last_add = np.maximum.accumulate(np.where(v.are_retractions, ABSENT, rows))
@@ -120,9 +123,17 @@ class KeyPlacement:
             without_add = np.where(without_add == ABSENT, v.partitions[v.starts], without_add)
         partitions = np.where(last_add >= v.starts[v.keys], v.partitions[last_add], without_add[v.keys])
         is_new = partitions != v.shifted(partitions, v.home_partitions)
-        chosen = self._choose(v, partitions, np.flatnonzero(is_new))
+        entering = np.flatnonzero(is_new)
+        stays = v.keys[entering] * len(self._partitions.names) + partitions[entering]
+        _, first, stay = np.unique(stays, return_index=True, return_inverse=True)
+        first = entering[first]  # the first row of each key in each partition
+        is_home = partitions[first] == v.home_partitions[v.keys[first]]
+        chosen = self._choose(v, partitions, first[~is_home])[first]
+        chosen[is_home] = v.home_buckets[v.keys[first[is_home]]]
+        buckets = np.full(len(rows), ABSENT, np.int32)
+        buckets[entering] = chosen[stay]
         last_new = np.maximum.accumulate(np.where(is_new, rows, ABSENT))
-        return partitions, np.where(last_new >= v.starts[v.keys], chosen[last_new], v.home_buckets[v.keys])
+        return partitions, np.where(last_new >= v.starts[v.keys], buckets[last_new], v.home_buckets[v.keys])
 
     def _at_home(self, v: Versions) -> tuple[Rows, Buckets]:
         """Partitions and buckets for engines that combine rows: all rows of a key go where its first row went."""

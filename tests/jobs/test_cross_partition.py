@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import CommitIdentity, fresh_identity
 from paimon_cli.errors import BadInput, BucketsConflict, DamagedFile, NotSupported, UsageError
@@ -129,6 +130,37 @@ def test_rows_of_another_partition_are_deleted_where_they_were(tmp_path: Path) -
     summary = write(context, [{"p": "b", "k": 1, "v": 9, "w": 0}])
     assert (summary.rows, summary.delete_rows, summary.buckets) == (2, 1, 2)
     assert [(row["p"], row["k"]) for row in rows(context)] == [("a", 0), ("a", 2), ("b", 1)]
+
+
+@pytest.mark.parametrize("producer", ["none", "input", "lookup"])
+def test_a_key_that_returns_to_a_partition_gets_the_bucket_that_it_had_there(tmp_path: Path, producer: str) -> None:
+    """Otherwise the changes of one commit would delete and insert the key in two buckets, and have no order."""
+    context = cross_table(tmp_path / "t", {"changelog-producer": producer, "dynamic-bucket.target-row-num": "2"})
+    write(context, [{"p": "a", "k": k, "v": 0, "w": 0} for k in range(6)])
+    roomy = replace(context, options=context.options.with_overrides({"dynamic-bucket.target-row-num": "100"}))
+    write(roomy, [{"p": p, "k": k, "v": v, "w": 0} for v, p in enumerate("bcbab", 1) for k in range(6) if v < 5 or k < 3])
+    table, copy = Table.open(context.url), dict[tuple[str, int], int]()
+    for change in table.changelog(1).to_arrow().to_pylist():
+        if change["rowkind"] in ("+I", "+U"):
+            copy[change["p"], change["k"]] = change["v"]
+        else:
+            copy.pop((change["p"], change["k"]), None)
+    assert copy == {**{("b", k): 5 for k in range(3)}, **{("a", k): 4 for k in range(3, 6)}}
+    assert copy == {(row["p"], row["k"]): row["v"] for row in table.scan().to_arrow().to_pylist()}
+    assert not list(check_table(context, rows=True))
+
+
+def test_partitions_are_dropped_after_the_first_snapshot_has_expired(tmp_path: Path) -> None:
+    context = cross_table(tmp_path / "t")
+    for p in "abc":
+        write(context, [{"p": p, "k": ord(p), "v": 0, "w": 0}])
+    table = Table.open(context.url)
+    table.expire(retain_max=1, retain_min=1, older_than="0s")
+    assert len(table.snapshot_ids()) == 1
+    table.drop_partition({"p": "a"})
+    assert [row["p"] for row in rows(context)] == ["b", "c"]
+    table.truncate()
+    assert rows(context) == []
 
 
 def test_deletes_need_the_primary_key_only(tmp_path: Path) -> None:
