@@ -147,7 +147,7 @@ class DataConflict(Conflict):
 
 
 class StorageUnavailable(PaimonError):
-    """The storage does not answer, a lock could not be acquired, or a commit has used up its retries."""
+    """The storage or Spark does not answer, a job was cancelled, no lock was acquired, or a commit has used up its retries."""
 
     code, exit_code = "PC-UNAVAILABLE", 6
 

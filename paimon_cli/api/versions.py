@@ -138,7 +138,11 @@ class Branches:
         return branch_row(self._table.catalog_table, name)
 
     def create(self, name: str, *, tag: str | None = None, snapshot: int | None = None) -> BranchRow:
-        """Create a branch from a tag or a snapshot, or an empty one with the table's schema."""
+        """Create a branch from a tag or a snapshot, or an empty one with the table's schema.
+
+        As in Paimon, a branch from a tag or a snapshot has the schema of that snapshot, without later changes of columns and
+        options. `rescale` changes the bucket count last: call it on a branch of its snapshot, too.
+        """
         from paimon_cli.maintain.branches import create_branch
 
         create_branch(self._table.context, name, tag, snapshot)

@@ -232,7 +232,8 @@ def write_input(
         try:
             written = (write_files if plan.buckets.known is None else write_counted)(plan, engine, progress, tallies)
         except BadInput as error:
-            raise with_all_faults(error, plan, engine, progress) from error
+            complete = with_all_faults(error, plan, engine, progress)
+            raise complete from (error.__cause__ if complete is error else error)
         found = Tally.of(tallies[number] for number in sorted(tallies))
         if rows_before not in (None, found.rows):
             why = f"it had {rows_before:,} rows, and then {found.rows:,}"

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame
 from paimon_cli.api.arguments import checks_call
 from paimon_cli.api.opened_table import Runtime
 from paimon_cli.api.table import Table
-from paimon_cli.errors import NotSupported, PaimonError, UsageError
+from paimon_cli.errors import BadInput, NotSupported, PaimonError, UsageError
 from paimon_cli.ingest.faults import FAIL, SKIP, Tally
 from paimon_cli.jobs.engine import Progress, phase
 from paimon_cli.jobs.spark.chunks import CHUNKS_SQL, end_marks, gathered, note_chunk, numbered_from_0
@@ -62,7 +62,7 @@ def write(
     In `foreachBatch` of a stream pass `commit_user` (the query id) and `commit_id` (the batch id), so that a batch that Spark
     repeats is written once. Its rows are computed nevertheless: otherwise Spark would lose the state of the query.
 
-    Raises `BadInput` for rows that do not fit the table, and the other errors of `Table.write`.
+    Raises `BadInput` for rows that do not fit the table or cannot be computed, and the other errors of `Table.write`.
     """
     given: object = frame
     if not isinstance(given, DataFrame):
@@ -127,9 +127,10 @@ class FrameEngine(SessionEngine):
             with super().one_job():
                 yield
         except PaimonError as error:
-            if type(error) is PaimonError:
-                error.set_hint("an expression or function of the DataFrame has probably failed: see Spark's exception, its cause")
-            raise
+            if type(error) is not PaimonError:
+                raise
+            hint = "an expression or function of the DataFrame has probably failed: see Spark's exception, its cause"
+            raise BadInput(error.what, error.why, hint) from error.__cause__
 
     def _end_marks(self, shuffle: Shuffle) -> DataFrame:
         """End marks from an additional partition, because a DataFrame may have no partitions."""

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from paimon_cli import Runtime, Table, spark
-from paimon_cli.errors import BadInput, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.errors import BadInput, StorageUnavailable, UsageError
 from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.jobs.spark.session_engine import ConnectEngine, connected
@@ -116,7 +116,7 @@ def test_a_notebook_over_connect(remote: SparkSession, tmp_path: Path) -> None:
 def test_no_task_goes_on_after_a_failure(remote: SparkSession, tmp_path: Path) -> None:
     beating = BeatingRows(tmp_path / "beats")
     table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL"}, [], bucket=-1).url)
-    with pytest.raises(PaimonError, match="the first partition fails"):
+    with pytest.raises(BadInput, match="the first partition fails"):
         spark.write(beating.frame(remote, first_fails=True), table.url)
     assert beating.have_ended()
     assert table.snapshot_ids() == []

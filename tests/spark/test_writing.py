@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from paimon_cli import Table, spark
-from paimon_cli.errors import BadInput, NotSupported, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.errors import BadInput, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.ingest.typed_columns import local_times
 from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.spark.spark_types import JAVA_ZONES, arrow_timezone
@@ -204,7 +204,7 @@ def test_only_spark_dataframes_are_accepted(tmp_path: Path) -> None:
 def test_a_failed_expression_is_shown_with_the_exception_of_spark(session: SparkSession, tmp_path: Path) -> None:
     table = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"]).url)
     rows = session.range(3).selectExpr("id", "'p' AS p", "if(id = 2, raise_error('no price'), id) AS n")
-    with pytest.raises(PaimonError, match="no price") as failed:
+    with pytest.raises(BadInput, match="no price") as failed:
         spark.write(rows, table.url)
     assert "Spark's exception" in failed.value.hint
     assert isinstance(failed.value.__cause__, PySparkException)
@@ -216,7 +216,7 @@ def test_a_failed_expression_is_shown_with_the_exception_of_spark(session: Spark
 def test_no_task_goes_on_after_a_failure(session: SparkSession, tmp_path: Path, keys: list[str]) -> None:
     beating = BeatingRows(tmp_path / "beats")
     table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL"}, keys, bucket=2 if keys else -1).url)
-    with pytest.raises(PaimonError, match="the first partition fails"):
+    with pytest.raises(BadInput, match="the first partition fails"):
         spark.write(beating.frame(session, first_fails=True), table.url)
     assert beating.have_ended()
     assert table.snapshot_ids() == []
