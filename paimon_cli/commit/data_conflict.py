@@ -93,7 +93,10 @@ def check_of_buckets(
 
 
 def check_of_homes(context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> CheckData:
-    """The check that no key ends up in two buckets, for tables whose keys may live in any partition. Some message has rows."""
+    """The check that no key ends up in two buckets, for tables whose keys may live in any partition.
+
+    At least one message adds files.
+    """
     written = [message for message in messages if message.has_append]
     read = min((m.read_snapshot_id if m.keys_read_at is None else m.keys_read_at) or 0 for m in written)
     return DataConflictCheck(context, identity, KeysElsewhere(context, written), read, error=BucketsConflict).check

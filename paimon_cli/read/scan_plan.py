@@ -91,9 +91,9 @@ class PlannedSplits(Sequence[Split]):
         number = range(len(self))[number]
         end = self.starts[number + 1] if number + 1 < len(self) else len(self.files)
         rows, merges = self.files[self.starts[number] : end].tolist(), bool(self.merges[number])
-        entries = [
-            self.buckets.table.entry(row) for row in (sorted(rows) if merges else rows)
-        ]  # the oldest first, as in a bucket
+        if merges:
+            rows.sort()  # the order of the bucket, oldest first, decides between equal sequence numbers
+        entries = [self.buckets.table.entry(row) for row in rows]
         files, bucket_id = tuple(entry.file for entry in entries), entries[0].bucket_id
         index_files = self.buckets.index_files.get(bucket_id, ())
         return Split(BucketFiles(*bucket_id, int(self.total_buckets[number]), files, index_files), merges)

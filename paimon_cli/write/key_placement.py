@@ -113,8 +113,8 @@ class KeyPlacement:
         """Partitions and buckets for deduplicate: a key moves to the partition of its newest row. A retraction goes where the key
         lives; one of an unknown key is dropped, unless the changelog records the input.
 
-        A key that returns to a partition gets the bucket that it had there. Elsewhere its deletion and its new row would be
-        changes of the same key in two buckets, which have no order.
+        A key that returns to a partition gets the bucket that it had there. In another one, its deletion and its new row would
+        have no order in the changelog.
         """
         rows = np.arange(len(v.partitions))
         last_add = np.maximum.accumulate(np.where(v.are_retractions, ABSENT, rows))
