@@ -113,7 +113,7 @@ class KeyPlacement:
         """Partitions and buckets for deduplicate: a key moves to the partition of its newest row. A retraction goes where the key
         lives; one of an unknown key is dropped, unless the changelog records the input.
 
-        A key that returns to a partition gets the bucket that it had there. In another one, its deletion and its new row would
+        A key that returns to a partition gets the bucket that it had there. In another bucket, its new row and its deletion would
         have no order in the changelog.
         """
         rows = np.arange(len(v.partitions))

@@ -100,9 +100,9 @@ class SparkJob(threading.Thread, Generic[T]):
 
 @contextmanager
 def job_of_this_thread(context: SparkContext) -> Iterator[None]:
-    """Wrap one Spark job that this thread runs, in its job group. After a failure or an interrupt its tasks have ended, too.
+    """Wrap one Spark job that this thread runs, in its job group. Raises failures of Spark as `PaimonError`.
 
-    Raises failures of Spark as `PaimonError`.
+    When the job fails or is interrupted, its tasks have ended before the error is raised.
     """
     tag = _new_tag()
     context.addJobTag(tag)
