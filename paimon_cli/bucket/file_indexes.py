@@ -162,7 +162,11 @@ def indexed_columns(schema: TableSchema, options: TableOptions) -> tuple[DataFie
     names = [name.strip() for name in options.raw.get(COLUMNS_OPTION, "").split(",") if name.strip()]
     fields = schema.fields_of(dict.fromkeys(names))
     for field in fields:
-        index_hashes(values_to_arrow([], field.type), field.type)
+        try:
+            index_hashes(values_to_arrow([], field.type), field.type)
+        except NotSupported as limit:
+            limit.why = f"{limit.why}; {COLUMNS_OPTION} names column '{field.name}'"
+            raise
     return fields
 
 

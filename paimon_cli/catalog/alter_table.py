@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,20 +18,24 @@ from paimon_cli.catalog.column_changes import (
     UnsetOption,
     request_steps,
 )
-from paimon_cli.catalog.create_table import writing_limits
+from paimon_cli.catalog.create_table import refuse_unwritable
 from paimon_cli.catalog.definition_check import check_definition
 from paimon_cli.catalog.option_values import odd_options, refuse_secrets, with_option, without_option
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_definition import TableDefinition, with_key_nullability
-from paimon_cli.errors import StorageUnavailable, UsageError
+from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import CURRENT_VERSION, TableSchema
+from paimon_cli.options.column_options import holders, named_columns, nested_holders, renamed_in_options, without_column
 from paimon_cli.options.option_text import counted
-from paimon_cli.options.table_options import VECTORS_ENABLED, renamed_in_options
+from paimon_cli.options.table_options import VECTORS_ENABLED
 from paimon_cli.storage.injected import Clock, SystemClock
+
+_OTHER_INDEX = re.compile(r"file-index\.(?!bloom-filter\.)[^.]+\.columns")
+"""Options for file indexes that paimon-cli does not write."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,8 @@ class AlteredTable:
 def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clock | None = None) -> AlteredTable:
     """Publish the next schema; if another writer published one in the meantime, try again on top of it.
 
-    Raises `UsageError` for a change that Paimon refuses; nothing is written then. Raises `StorageUnavailable` if other
+    Raises `UsageError` for a change that Paimon refuses, and `NotSupported` for one after which paimon-cli could not write the
+    table; nothing is written then. Raises `StorageUnavailable` if other
     writers were first in all attempts.
     """
     refuse_secrets(_set_options(changes))
@@ -57,6 +63,7 @@ def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clo
         _check_vectors_switch(table, old, new)
         _check_lookup_switch(table, old, new)
         _check_postponed(table, old, new)
+        refuse_unwritable(f"the schema of {table.name} cannot change like that", new, old)
         published = _published(table, new, changes)
         if published is not None:
             warnings = _warnings(table, old, published, changes)
@@ -95,13 +102,14 @@ def altered_schema(old: TableSchema, changes: Sequence[SchemaChange], has_snapsh
             comment = change.comment
         else:
             _change_columns(columns, change)
+            options = _options_after(options, change)
     new = TableSchema(
         id=old.id + 1,
         fields=with_key_nullability(columns.fields, columns.primary_keys, options),
         highest_field_id=columns.highest_field_id,
         partition_keys=old.partition_keys,
         primary_keys=columns.primary_keys,
-        options=renamed_in_options(options, columns.renamed) if columns.renamed else options,
+        options=options,
         comment=comment,
         time_millis=now_millis,
         version=CURRENT_VERSION,
@@ -119,6 +127,40 @@ def _change_columns(columns: ColumnChanges, change: AddColumn | DropColumn | Ren
         columns.rename(change)
     else:
         columns.alter(change)
+
+
+def _options_after(options: dict[str, str], change: AddColumn | DropColumn | RenameColumn | AlterColumn) -> dict[str, str]:
+    """The options once a column is renamed or dropped. Raises `UsageError` if an option keeps it from that."""
+    if isinstance(change, AlterColumn) and change.type is not None:
+        _refuse_new_type(options, change.path)
+    if not isinstance(change, (RenameColumn, DropColumn)):
+        return options
+    verb = "renamed" if isinstance(change, RenameColumn) else "dropped"
+    found = holders(options, change.path[0], verb) if len(change.path) == 1 else nested_holders(options, change.path)
+    if holder := next(found, None):
+        raise UsageError(
+            f"column '{'.'.join(change.path)}' cannot be {verb}",
+            f"the option {holder} names it: {options[holder]}",
+            f"set {holder} to other columns or unset it first, if the table can do without",
+            option=holder,
+        )
+    if len(change.path) > 1:
+        return options
+    if isinstance(change, RenameColumn):
+        return renamed_in_options(options, {change.path[0]: change.name})
+    return without_column(options, change.path[0])
+
+
+def _refuse_new_type(options: dict[str, str], path: tuple[str, ...]) -> None:
+    """Raise `NotSupported` for a column with an index of another kind than ours: Java opens no table with an odd one."""
+    for key, value in options.items():
+        if _OTHER_INDEX.fullmatch(key) and path[0] in named_columns(key, value):
+            raise NotSupported(
+                f"column '{'.'.join(path)}' cannot be given another type",
+                f"the option {key} names it, and this version does not know which types such an index takes",
+                f"take the column out of {key} first",
+                option=key,
+            )
 
 
 def _same(old: TableSchema, new: TableSchema) -> bool:
@@ -201,9 +243,8 @@ def _marked(bucket: BucketFiles) -> str | None:
 
 
 def _warnings(table: CatalogTable, old: TableSchema, new: TableSchema, changes: Sequence[SchemaChange]) -> list[str]:
-    """Warnings about the options that were set, about new limits of paimon-cli, and about writes before and beside the change."""
-    limits = [limit for limit in writing_limits(new) if limit not in writing_limits(old)]
-    found = [*odd_options(_set_options(changes)), *(f"this version can no longer write the table: {limit}" for limit in limits)]
+    """Warnings about the options that were set, and about writes before and beside the change."""
+    found = odd_options(_set_options(changes))
     try:
         _check_vectors_switch(table, old, new)
         _check_lookup_switch(table, old, new)

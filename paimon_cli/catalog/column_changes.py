@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paimon_cli.casts.column_cast import cast_of, may_cast, same_type
@@ -196,8 +196,6 @@ class ColumnChanges:
     schema: TableSchema
     fields: Fields = ()
     primary_keys: tuple[str, ...] = ()
-    renamed: dict[str, str] = field(default_factory=dict)
-    """New names of renamed top-level columns, by old name."""
 
     def __post_init__(self) -> None:
         self.fields, self.primary_keys = self.schema.fields, self.schema.primary_keys
@@ -249,7 +247,6 @@ class ColumnChanges:
 
         self.fields = edited(self.fields, change.path, set_name)
         if len(change.path) == 1:
-            self.renamed[change.path[0]] = change.name
             self.primary_keys = tuple(change.name if key == change.path[0] else key for key in self.primary_keys)
 
     def alter(self, change: AlterColumn) -> None:

@@ -58,7 +58,7 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
         history = SchemaHistory(storage, TableLayout(root))
         if history.ids():
             return False
-        _refuse_unwritable(location.name, schema)
+        refuse_unwritable(f"cannot create {location.name}", schema)
         warnings.extend(check_site(storage, root))
         return history.commit(schema)
 
@@ -66,7 +66,7 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
         is_created = publish()
     else:
         if not metastore.takes_files:
-            _refuse_unwritable(location.name, schema)
+            refuse_unwritable(f"cannot create {location.name}", schema)
         is_created = metastore.create_table(name, schema, publish)
     if is_created:
         return CreatedTable(schema, True, (*warnings, *odd_options(definition.options), *idle_levels(definition.options)))
@@ -76,16 +76,17 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
     return CreatedTable(SchemaHistory(storage, TableLayout(root)).latest(), False)
 
 
-def _refuse_unwritable(name: str, schema: TableSchema) -> None:
-    """Refuse a table that could be created but not written."""
-    limits = writing_limits(schema)
+def refuse_unwritable(what: str, schema: TableSchema, old: TableSchema | None = None) -> None:
+    """Raise `NotSupported` if paimon-cli could not write a table with this schema, for a reason that does not hold for `old`."""
+    known = () if old is None else _writing_limits(old)
+    limits = [limit for limit in _writing_limits(schema) if limit not in known]
     if not limits:
         return
     hint = TableMode.of(schema, schema.typed_options).hint(WRITE)
-    raise NotSupported(f"cannot create {name}", "; ".join(limits), hint or "change the definition, or use another Paimon engine")
+    raise NotSupported(what, "; ".join(limits), hint or "change the definition, or use another Paimon engine")
 
 
-def writing_limits(schema: TableSchema) -> list[str]:
+def _writing_limits(schema: TableSchema) -> list[str]:
     """Why paimon-cli could not write a table with this schema, as texts; other engines may."""
     mode = TableMode.of(schema, schema.typed_options)
     engine = engine_limit(schema) if mode.has_keys else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from paimon_cli.catalog.option_values import check_option_values
 from paimon_cli.catalog.table_definition import TableDefinition, split_names, to_schema
@@ -12,6 +12,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.column_options import named_columns
 from paimon_cli.options.table_options import HASHED, NULLABLE_KEYS, TableOptions
 
 
@@ -74,8 +75,8 @@ def _check_cross_partition(definition: TableDefinition) -> None:
 RESERVED_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
 RESERVED_PREFIX = "_KEY_"
 POSTPONE, DYNAMIC = -2, -1
-FIELD_OPTION_ARITY = 3
-"""Parts of a key such as `fields.COLUMN.aggregate-function`."""
+INDEX_OPTION_ARITY = 4
+"""Parts of a key such as `file-index.bloom-filter.COLUMN.fpp`."""
 
 
 def check_definition(definition: TableDefinition) -> None:
@@ -250,12 +251,26 @@ def _check_snapshot_ordering(definition: TableDefinition) -> None:
 
 
 def _check_columns_in_options(definition: TableDefinition) -> None:
-    for option in ("rowkind.field", "record-level.time-field"):
-        _expect_columns(option, split_names(definition.options.get(option, "")), definition)
-    for option in definition.options:
-        parts = option.split(".")
-        if parts[0] == "fields" and len(parts) == FIELD_OPTION_ARITY:
-            _expect_columns(f"option '{option}'", split_names(parts[1]), definition)
+    for key, value in definition.options.items():
+        _expect_columns(f"option '{key}'", named_columns(key, value), definition)
+    _check_indexed_columns(definition.options)
+
+
+def _check_indexed_columns(options: Mapping[str, str]) -> None:
+    """Refuse what Java does not open: a setting of an index on a column without the index (Java FileIndexOptions)."""
+    for key, value in options.items():
+        parts = key.split(".")
+        if parts[0] != "file-index":
+            continue
+        if parts[-1] == "columns" and not all(name.strip() for name in value.split(",")):
+            raise UsageError(f"option '{key}' names no column", f"its value is '{value}'", "name columns, separated by commas")
+        columns = f"{'.'.join(parts[:2])}.columns"
+        if len(parts) == INDEX_OPTION_ARITY and parts[2] not in named_columns(columns, options.get(columns, "")):
+            raise UsageError(
+                f"option '{key}' is about column '{parts[2]}', which has no such index",
+                "Java does not open a table with such an option",
+                f"add the column to {columns}, or leave the option out",
+            )
 
 
 def _check_option_values(definition: TableDefinition) -> None:

@@ -19,8 +19,9 @@ from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout, partition_path
 from paimon_cli.metadata.table_mode import LIMITED_WORK, TableMode, gates_of
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.column_options import renamed_in_options, without_sequence_fields
 from paimon_cli.options.option_catalog import OPEN, refuse
-from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions, renamed_in_options, without_sequence_fields
+from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions
 from paimon_cli.storage.injected import Clock, NoTrace, RandomSource, SystemClock, SystemRandom, Trace
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 from paimon_cli.errors import UsageError
@@ -328,38 +328,3 @@ TYPED_OPTIONS = {name: option for name, option in vars(TableOptions).items() if 
 _NAME_OF_KEY = {key: name for name, option in TYPED_OPTIONS.items() for key in (option.key, *option.older_keys)}
 _DEPENDENT = {name for name, option in TYPED_OPTIONS.items() if callable(option.default)}
 _DEFAULTS = {name: option.default for name, option in TYPED_OPTIONS.items() if name not in _DEPENDENT}
-
-OF_COLUMNS = "fields"
-SEQUENCE_FIELD = "sequence.field"
-LISTS_OF_COLUMNS = ("bucket-key", SEQUENCE_FIELD, "changelog-producer.row-deduplicate-ignore-fields")
-NAMED_BY_COLUMN = ("aggregate-function", "ignore-retract", "distinct", "list-agg-delimiter", "stats-mode")
-NAMED_AND_LISTING = ("sequence-group", "nested-key")
-
-
-def renamed_in_options(options: Mapping[str, str], renamed: Mapping[str, str]) -> dict[str, str]:
-    """The options with column names replaced, in values that list columns and in keys `fields.<column>.<name>`."""
-
-    def names(text: str) -> str:
-        return ",".join(renamed.get(name.strip(), name.strip()) for name in text.split(","))
-
-    return dict(_renamed_option(key, value, names) for key, value in options.items())
-
-
-def without_sequence_fields(options: Mapping[str, str], unknown: Collection[str]) -> dict[str, str]:
-    """The options for rows without some of the sequence fields, which are null in every row and so have no effect."""
-    names = options.get(SEQUENCE_FIELD, "").split(",")
-    known = [name for name in names if name.strip() not in unknown]
-    if len(known) == len(names):
-        return dict(options)
-    others = {key: value for key, value in options.items() if key != SEQUENCE_FIELD}
-    return {**others, SEQUENCE_FIELD: ",".join(known)} if known else others
-
-
-def _renamed_option(key: str, value: str, names: Callable[[str], str]) -> tuple[str, str]:
-    if key in LISTS_OF_COLUMNS:
-        return key, names(value)
-    prefix, _, rest = key.partition(".")
-    columns, _, what = rest.rpartition(".")
-    if prefix != OF_COLUMNS or what not in (*NAMED_BY_COLUMN, *NAMED_AND_LISTING):
-        return key, value
-    return f"{prefix}.{names(columns)}.{what}", names(value) if what in NAMED_AND_LISTING else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,6 +27,7 @@ from paimon_cli.catalog.column_changes import (
 )
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_definition import numbered
+from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type, type_to_sql
 from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
@@ -77,6 +79,49 @@ def test_renamed_columns_are_renamed_in_options_and_keys() -> None:
         "fields.r.sequence-group": "w",
     }
     assert columns(found)[3].startswith("r ROW<`aa` INT NOT NULL")
+
+
+def test_indexes_follow_their_columns() -> None:
+    options = {"file-index.bloom-filter.columns": "v,id", "file-index.bloom-filter.v.fpp": "0.1", "clustering.columns": "v"}
+    renamed = changed(RenameColumn(("v",), "w"), RenameColumn(("id",), "v"), options=options)
+    assert renamed.options == {
+        "bucket": "1",
+        "file-index.bloom-filter.columns": "w,v",
+        "file-index.bloom-filter.w.fpp": "0.1",
+        "clustering.columns": "w",
+    }
+    assert changed(DropColumn(("v",)), options=options).options == {"bucket": "1", "file-index.bloom-filter.columns": "id"}
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "holder"),
+    [
+        (DropColumn(("v",)), {"sequence.field": "v"}, "sequence.field"),
+        (DropColumn(("v",)), {"merge-engine": "partial-update", "fields.v.sequence-group": "r"}, "fields.v.sequence-group"),
+        (RenameColumn(("v",), "w"), {"orc.encrypt": "k:v"}, "orc.encrypt"),
+        (RenameColumn(("r", "a"), "w"), {"fields.r.nested-key": "a"}, "fields.r.nested-key"),
+        (SetOption("file-index.bitmap.columns", "nope"), {}, "unknown column 'nope'"),
+        (SetOption("file-index.bitmap.columns", "v,"), {}, "names no column"),
+        (SetOption("file-index.bloom-filter.v.fpp", "0.1"), {}, "has no such index"),
+    ],
+)
+def test_options_hold_columns_that_the_table_needs(change: SchemaChange, options: dict[str, str], holder: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(holder)):
+        changed(change, options=options)
+
+
+def test_columns_with_foreign_indexes_keep_their_type() -> None:
+    options = {"file-index.bitmap.columns": "v"}
+    with pytest.raises(NotSupported, match=r"file-index\.bitmap\.columns names it"):
+        changed(AlterColumn(("v",), parse_sql_type("DECIMAL(10, 2)")), options=options)
+
+
+def test_a_schema_that_could_not_be_written_is_not_saved(tmp_path: Path) -> None:
+    make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT"}, ["k"], options={"file-index.bloom-filter.columns": "v"})
+    table = CatalogTable.open(TableLocation(str(tmp_path / "t"), str(tmp_path / "t")), {})
+    with pytest.raises(NotSupported, match=r"file-index\.bloom-filter\.columns names column 'v'"):
+        alter_table(table, [AlterColumn(("v",), parse_sql_type("DECIMAL(10, 2)"))])
+    assert table.schemas.latest().id == 0
 
 
 def test_alter_columns() -> None:
