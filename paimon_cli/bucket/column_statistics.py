@@ -22,6 +22,9 @@ KEY_STATS_MODE = "truncate(128)"
 NO_MIN_MAX = frozenset({"BINARY", "VARBINARY", "ARRAY", "MAP", "MULTISET", "ROW", "VARIANT", "VECTOR"})
 """Types without bounds: old readers expect none for bytes, nested columns have none in the footer."""
 
+GROUP_BOUNDS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "VARCHAR", "DECIMAL"})
+"""Types whose bounds in a Parquet footer have the same meaning for all writers."""
+
 
 @dataclass(frozen=True)
 class ColumnStatistics:

@@ -6,6 +6,7 @@ Values are hashed to 64 bits: xxHash64 for bytes, Wang's mix for numbers (Java F
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_cli.datatypes.arrow_types import values_to_arrow
-from paimon_cli.datatypes.data_type import INTEGER_ROOTS, BinaryType, DataField, DataType, StringType, TimestampType
+from paimon_cli.datatypes.data_type import (
+    FLOATING_ROOTS,
+    INTEGER_ROOTS,
+    BinaryType,
+    DataField,
+    DataType,
+    StringType,
+    TimestampType,
+)
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
@@ -35,7 +44,7 @@ def index_hashes(column: pa.Array, t: DataType) -> Hashes:
     """The hashes of the values that are not null, in order. Raises `NotSupported` for BOOLEAN, DECIMAL and nested types."""
     present = column.drop_null()
     if isinstance(t, (StringType, BinaryType)):
-        return _byte_hashes(present)
+        return byte_hashes(present)
     if t.root in INTEGER_ROOTS:
         return _mixed(present.cast(pa.int64()).to_numpy())
     if t.root in ("DATE", "TIME"):
@@ -82,7 +91,7 @@ def _round(state: Hashes, lane: Hashes) -> Hashes:
     return _rotated(state + lane * _P2, 31) * _P1
 
 
-def _byte_hashes(column: pa.Array) -> Hashes:
+def byte_hashes(column: pa.Array) -> Hashes:
     """xxHash64 with seed 0, of all values at once: each step is applied to the values that are long enough for it."""
     offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     if len(column) == 0:
@@ -148,6 +157,8 @@ def _advanced(
     return moved, rest
 
 
+UNINDEXED_ROOTS = FLOATING_ROOTS | {"CHAR"}
+"""Types whose equal values may have different hashes: -0.0 and 0.0, texts with and without padding."""
 BLOOM = "bloom-filter"
 SUFFIX = ".index"
 COLUMNS_OPTION = "file-index.bloom-filter.columns"
@@ -199,6 +210,12 @@ def _empty_filter(options: TableOptions, column: str) -> BloomFilter:
     return BloomFilter.sized(count, false_positives)
 
 
+def without_index(file: DataFileMeta) -> DataFileMeta:
+    """The file as a manifest lists it without its file index; the data file itself is the same."""
+    extra = tuple(name for name in file.extra_files if not name.endswith(SUFFIX))
+    return replace(file, embedded_file_index=None, extra_files=extra)
+
+
 class FileFilters:
     """The bloom filters of one data file, by the column names of its own schema. The index is read on first use."""
 
@@ -216,6 +233,15 @@ class FileFilters:
         if body is None:
             return True
         return bool(self._decoded(body).may_hold(index_hashes(values_to_arrow(values, column.type), column.type)).any())
+
+    def known(self, fields: Sequence[DataField]) -> dict[DataField, BloomFilter]:
+        """The filters that reads consult for these columns. `fields`: as in the file's own schema."""
+        if not self.has_any(self._file):
+            return {}
+        bodies = {
+            field: self._container().get(field.name, {}).get(BLOOM) for field in fields if field.type.root not in UNINDEXED_ROOTS
+        }
+        return {field: self._decoded(body) for field, body in bodies.items() if body is not None}
 
     def fitting(self, fields: Sequence[DataField], options: TableOptions) -> dict[str, BloomFilter] | None:
         """The filters of these columns by name; None unless the file has all of them, in the size that the options ask for."""

@@ -221,8 +221,8 @@ def repair(
         typer.Option(
             "--only",
             metavar="KIND,...",
-            help="Only these: damaged-versions, resurrected-snapshots, chain, hints, dead-files, damaged-files (all rows), dv, "
-            "hash-index (all keys), lost-commits.",
+            help="Only these: damaged-versions, chain, hints, dead-files, damaged-files (all rows), dv, "
+            "hash-index (all keys), file-index (all rows), lost-commits.",
         ),
     ] = None,
     older_than: Annotated[

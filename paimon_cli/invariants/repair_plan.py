@@ -2,7 +2,7 @@
 
 Nothing is repaired in place: existing snapshots and manifests are kept, and a new snapshot leaves out lost files. Files whose
 content follows from others are written again: hints, a snapshot file missing between two others, and hash indexes. Unreadable
-version files are moved aside. Resurrected snapshots are removed.
+version files are moved aside. Wrong file indexes are no longer listed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from paimon_cli.bucket.file_indexes import FileFilters, without_index
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, SnapshotExpired
 from paimon_cli.history.snapshot_history import LONGEST_GAP, gaps
 from paimon_cli.history.table_context import TableContext
@@ -18,7 +19,7 @@ from paimon_cli.invariants.hash_indexes import RebuiltIndex, rebuilt_partitions
 from paimon_cli.invariants.index_checks import index_can_be_read, index_files_exist
 from paimon_cli.invariants.lost_commits import DIRECTORY, DamagedVersion, LostCommit, damaged_versions, lost_commits
 from paimon_cli.invariants.row_checks import file_holds_its_rows
-from paimon_cli.invariants.snapshot_checks import branches_are_readable, consumers_stand_somewhere
+from paimon_cli.invariants.snapshot_checks import branches_are_readable, consumers_stand_somewhere, no_snapshot_has_come_back
 from paimon_cli.invariants.version import Version
 from paimon_cli.metadata.data_file import HASH, BucketId, CommitMessage, DataFileMeta, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
@@ -26,9 +27,8 @@ from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, parse_hint
 from paimon_cli.options.option_text import counted
 
 VERSIONS, HINTS, CHAIN, VECTORS, LOST_COMMITS = "damaged-versions", "hints", "chain", "dv", "lost-commits"
-DEAD_FILES, DAMAGED_FILES, HASH_INDEX = "dead-files", "damaged-files", "hash-index"
-RESURRECTED = "resurrected-snapshots"
-KINDS = (VERSIONS, RESURRECTED, CHAIN, HINTS, DEAD_FILES, DAMAGED_FILES, VECTORS, HASH_INDEX, LOST_COMMITS)
+DEAD_FILES, DAMAGED_FILES, HASH_INDEX, FILE_INDEX = "dead-files", "damaged-files", "hash-index", "file-index"
+KINDS = (VERSIONS, CHAIN, HINTS, DEAD_FILES, DAMAGED_FILES, VECTORS, HASH_INDEX, FILE_INDEX, LOST_COMMITS)
 BY_HAND = "by-hand"
 
 
@@ -51,7 +51,6 @@ class RepairPlan:
     steps: list[RepairStep] = field(default_factory=list)
     set_aside: list[DamagedVersion] = field(default_factory=list)
     hints: dict[str, int] = field(default_factory=dict)
-    resurrected: list[int] = field(default_factory=list)
     missing_snapshots: list[int] = field(default_factory=list)
     messages: dict[BucketId, CommitMessage] = field(default_factory=dict)
     hash_indexes: list[RebuiltIndex] = field(default_factory=list)
@@ -88,14 +87,12 @@ def _damage_found(context: TableContext, listed: Sequence[int], only: Sequence[s
         _plan_set_aside(plan, damaged)
     unreadable = {version_file.snapshot_id for version_file in damaged}
     ids = [number for number in listed if number not in unreadable]
-    if RESURRECTED in wanted:
-        _plan_removal(context, plan)
     if CHAIN in wanted:
         _plan_chain(context, plan, ids, set(listed) - set(ids))
     if HINTS in wanted:
         _plan_hints(context, plan, ids)
     if not only:
-        plan.steps += _references_by_hand(context)
+        plan.steps += [*_references_by_hand(context), *_resurrected_by_hand(context)]
     if newest is None:
         return plan
     try:
@@ -104,6 +101,8 @@ def _damage_found(context: TableContext, listed: Sequence[int], only: Sequence[s
             plan.steps += _indexes_by_hand(version)
         if wanted & {DEAD_FILES, DAMAGED_FILES, VECTORS}:
             _plan_files(version, plan, wanted, DAMAGED_FILES in only)
+        if FILE_INDEX in wanted:
+            _plan_file_indexes(version, plan, FILE_INDEX in only)
         if HASH_INDEX in wanted:
             _plan_hash_indexes(version, plan, HASH_INDEX in only)
     except (DamagedFile, NotFound, NotSupported) as error:
@@ -132,11 +131,11 @@ def _newest_readable(context: TableContext) -> Snapshot | None:
     return None
 
 
-def _plan_removal(context: TableContext, plan: RepairPlan) -> None:
-    for number in context.snapshots.resurrected_ids():
-        action = "delete it: it reappeared after it had expired, and no later snapshot builds on it"
-        plan.resurrected.append(number)
-        plan.steps.append(RepairStep(RESURRECTED, context.layout.snapshot(number), action))
+def _resurrected_by_hand(context: TableContext) -> Iterator[RepairStep]:
+    """Snapshots below a gap below EARLIEST. Nothing but the hint says that they had expired, so they are not deleted."""
+    for found in no_snapshot_has_come_back(context):
+        command = f"paimon-cli expire {context.layout.argument}"
+        yield RepairStep(BY_HAND, found.path, found.message, "", command)
 
 
 def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int], unreadable: set[int]) -> None:
@@ -242,6 +241,41 @@ def _indexes_by_hand(version: Version) -> Iterator[RepairStep]:
     for violation in found.values():
         action = f"{violation.message}: restore it from a backup, or roll back to a snapshot before it"
         yield RepairStep(BY_HAND, violation.path, action, "", f"paimon-cli snapshots ls {version.context.layout.argument}")
+
+
+def _plan_file_indexes(version: Version, plan: RepairPlan, read_rows: bool) -> None:
+    """Drop file indexes that cannot be read; with `read_rows`, those that deny values of their file, too.
+
+    A wrong index hides rows, and a file without one is only read more often.
+    """
+    for bucket_id in sorted(version.changed_buckets):
+        known = plan.messages.get(bucket_id)
+        left_out = set() if known is None else {file.file_name for file in known.deleted_files}
+        wrong: dict[DataFileMeta, str] = {}
+        for entry in version.at(bucket_id):
+            if entry.file.file_name in left_out or not FileFilters.has_any(entry.file):
+                continue
+            if why := _wrong_index(version, entry, read_rows):
+                wrong[entry.file] = why
+        for file, why in wrong.items():
+            path = version.context.data_file_path(*bucket_id, file)
+            plan.steps.append(RepairStep(FILE_INDEX, path, f"{why}: list it without its index in a new snapshot"))
+        if wrong:
+            total = next(e.total_buckets for e in version.at(bucket_id))
+            message = known or CommitMessage(*bucket_id, total, read_snapshot_id=version.snapshot.id)
+            without = tuple(map(without_index, wrong))
+            plan.messages[bucket_id] = replace(message, compact_before=tuple(wrong), compact_after=without)
+
+
+def _wrong_index(version: Version, entry: ManifestEntry, read_rows: bool) -> str | None:
+    """Why the file index of a file cannot be relied on; None if it can."""
+    context = version.context.at_schema(entry.file.schema_id)
+    try:
+        FileFilters(context, entry.partition, entry.bucket, entry.file).known(context.schema.fields)
+    except DamagedFile as error:
+        return str(error)
+    found = file_holds_its_rows(version, entry) if read_rows else ()
+    return next((violation.message for violation in found if violation.code == "PV062"), None)
 
 
 def _plan_hash_indexes(version: Version, plan: RepairPlan, read_rows: bool) -> None:

@@ -21,6 +21,7 @@ from paimon_cli.datatypes.key_order import Key, comparable, group_starts, key_at
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.pruning_checks import SkippedRows
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.lsm.merge_engine import merge_engine
@@ -34,7 +35,9 @@ BATCH_ROWS = 1 << 16
 
 
 def file_holds_its_rows(version: Version, entry: ManifestEntry) -> Iterator[Violation]:
-    """All checks of the rows of a live file, batch by batch: PV030, PV031, PV032, PV034 to PV038, PV044 to PV047, PV049."""
+    """All checks of the rows of a live file, batch by batch: PV030, PV031, PV032, PV034 to PV038, PV044 to PV047, PV049,
+    PV062 to PV064.
+    """
     path = version.file_path(entry)
     try:
         context = version.context.at_schema(entry.file.schema_id)
@@ -55,6 +58,7 @@ class _RowsOfFile:
         schema = context.schema
         self._keys = list(schema.trimmed_primary_keys)
         self._ranges = ColumnRanges(schema.fields)
+        self._skipped = SkippedRows(context, entry)
         self._first: pa.RecordBatch | None = None
         self._last: pa.RecordBatch | None = None
         self._sequences = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
@@ -79,6 +83,7 @@ class _RowsOfFile:
             yield self._of("PV036", f"{self._wrong_partition} of its rows belong to another partition")
         for code, message in self._ranges.differences(entry.file, self._keys):
             yield self._of(code, message)
+        yield from self._skipped.violations(self._path)
 
     def _of(self, code: str, message: str) -> Violation:
         return Violation(code, self._path, message)
@@ -95,6 +100,7 @@ class _RowsOfFile:
         self._wrong_bucket += self._in_other_buckets(batch)
         self._wrong_partition += self._in_other_partitions(batch)
         self._ranges.add(batch)
+        self._skipped.add(batch)
 
     def _in_other_buckets(self, batch: pa.RecordBatch) -> int:
         """The number of rows in the wrong bucket; checked only if the hash of a row's own columns decides its bucket."""

@@ -58,8 +58,8 @@ def no_snapshot_has_come_back(context: TableHistory) -> Iterator[Violation]:
         yield Violation(
             "PV008",
             context.layout.snapshot(number),
-            "reappeared after it had expired: a writer published it too late and died; its rows were never in the table, "
-            "`paimon-cli expire` or `repair --apply` removes it",
+            "is below a gap below EARLIEST: if a writer published it after its number had expired, and died, its rows were never "
+            "in the table, and `paimon-cli expire` removes it; if EARLIEST is wrong, delete that hint",
         )
 
 

@@ -104,6 +104,9 @@ INVARIANTS = (
         "PV059", RUNS, FULL, "where compactions look up older rows, the row of a lower level is not older than those above it"
     ),
     Invariant("PV060", UNIQUE, FULL, "a key that leaves partition columns out lives in one bucket of one partition"),
+    Invariant("PV062", STATS, FULL, "a file index admits every value of its columns"),
+    Invariant("PV063", STATS, FULL, "bounds of row groups and pages inside of a Parquet file cover its values"),
+    Invariant("PV064", STATS, FULL, "a Bloom filter inside of a Parquet file admits every value of its column"),
     Invariant("PV061", METADATA, META, "what a snapshot repeats of its manifest lists is what they hold"),
 )
 """All rules. A code is never reused for another rule."""

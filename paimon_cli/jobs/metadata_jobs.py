@@ -225,8 +225,6 @@ def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
     """
     for damaged in plan.set_aside:
         set_aside(context, damaged)
-    for number in sorted({*plan.resurrected} & {*context.snapshots.resurrected_ids()}):
-        context.storage.delete(context.layout.snapshot(number))
     made = [restore_snapshot(context, number) for number in plan.missing_snapshots]
     for path, number in plan.hints.items():
         context.storage.overwrite(path, str(number).encode())

@@ -34,7 +34,7 @@ from paimon_cli.maintain.needed_files import (
     statistics_files,
     total_size,
 )
-from paimon_cli.maintain.retention import Protections, Retention, expiring_range, tagged_snapshots
+from paimon_cli.maintain.retention import Protections, Retention, expiring_range, overdue_resurrected, tagged_snapshots
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import remove_empty_directory
@@ -113,7 +113,7 @@ def plan_expiry(context: TableContext, retention: Retention, on_read: OnRead | N
 
     `on_read` is called with 1 for each snapshot read.
     """
-    expiring, resurrected = expiring_range(context, retention), tuple(context.snapshots.resurrected_ids())
+    expiring, resurrected = expiring_range(context, retention), overdue_resurrected(context, retention)
     kept = context.snapshots.find(expiring.stop) if expiring else None
     if kept is not None:
         try:

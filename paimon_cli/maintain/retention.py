@@ -138,6 +138,25 @@ def expiring_range(context: TableContext, retention: Retention) -> range:
     return range(earliest, max(stop, earliest))
 
 
+def overdue_resurrected(context: TableContext, retention: Retention) -> tuple[int, ...]:
+    """Ids of the resurrected snapshots that the retention would let go as parts of the history, too.
+
+    What makes them resurrected is the hint EARLIEST, which may be wrong: in a copy of a table, good history would look like this.
+    """
+    latest, resurrected = context.snapshots.latest_id(), context.snapshots.resurrected_ids()
+    if latest is None or not resurrected:
+        return ()
+    young = context.clock.now_millis() - retention.millis
+
+    def is_overdue(number: int) -> bool:
+        if number > latest - max(retention.at_least, 1):
+            return False
+        snapshot = context.snapshots.find(number)
+        return snapshot is not None and (number <= latest - retention.at_most or snapshot.time_millis < young)
+
+    return tuple(filter(is_overdue, resurrected))
+
+
 def reset_consumer(context: TableContext, name: str, next_snapshot: int) -> Consumer:
     """Set the next snapshot of a consumer; a new consumer protects from now on.
 

@@ -37,6 +37,11 @@ def decode(data: bytes, encoded: Lists = MappingProxyType({})) -> Struct:
     return _struct(data, 0, encoded)[0]
 
 
+def decode_prefix(data: bytes) -> tuple[Struct, int]:
+    """The struct at the beginning of `data`, and where it ends."""
+    return _struct(data, 0)
+
+
 def _struct(data: bytes, at: int, encoded: Lists = MappingProxyType({})) -> tuple[Struct, int]:
     """The fields, and where they end. A footer has thousands of numbers and strings, so these are decoded inline."""
     fields = Struct()

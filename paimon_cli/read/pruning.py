@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from paimon_cli.bucket.column_statistics import footer_statistics, leaf_numbers
+from paimon_cli.bucket.column_statistics import GROUP_BOUNDS, footer_statistics, leaf_numbers
 from paimon_cli.bucket.data_file_reader import KeepsGroup
-from paimon_cli.bucket.file_indexes import FileFilters
+from paimon_cli.bucket.file_indexes import UNINDEXED_ROOTS, FileFilters
 from paimon_cli.casts.column_cast import keeps_values, same_type
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType
@@ -24,12 +24,6 @@ from paimon_cli.metadata.data_file import DataFileMeta, FileFilter, KeepPartitio
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.sql.expressions import BoundsOf, ColumnBounds
 from paimon_cli.sql.predicate import Predicate
-
-UNINDEXED_ROOTS = FLOATING_ROOTS | {"CHAR"}
-"""Types whose equal values may have different hashes: -0.0 and 0.0, texts with and without padding."""
-
-GROUP_BOUNDS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "VARCHAR", "DECIMAL"})
-"""Types whose bounds in a Parquet footer have the same meaning for all writers."""
 
 
 class TableBounds:

@@ -70,6 +70,31 @@ def crossing_table(folder: Path) -> Path:
     return Path(context.url)
 
 
+def indexed_table(folder: Path) -> Path:
+    """A key table and its bloom filters in files of their own; its newest data file has small pages and Bloom filters inside."""
+    options = {"file-index.bloom-filter.columns": "v,n", "file-index.in-manifest-threshold": "1 b", "file.compression": "none"}
+    context = tables.make_table(folder / "indexed", {"k": "INT NOT NULL", "v": "STRING", "n": "BIGINT"}, ["k"], options=options)
+    tables.write(context, [{"k": k, "v": f"value-{k:04}", "n": k} for k in range(300)])
+    bench = Bench(Path(context.url))
+    entry = bench.live()[0]
+    path = bench.path(entry)
+    rows = pq.read_table(path)
+    pq.write_table(
+        rows,
+        path,
+        store_schema=False,
+        compression="none",
+        use_dictionary=False,
+        write_page_index=True,
+        data_page_size=500,
+        write_batch_size=50,
+        row_group_size=150,
+        bloom_filter_options={"v": {"ndv": 300}, "n": {"ndv": 300}, "k": {"ndv": 300}},
+    )
+    bench.lie(entry, file_size=path.stat().st_size)
+    return bench.root
+
+
 SOUND: dict[str, Callable[[Path], Path]] = {
     "keyed": keyed_table,
     "dv": lambda folder: golden_table("java-0.9", "dv_dedup", folder),
@@ -77,6 +102,7 @@ SOUND: dict[str, Callable[[Path], Path]] = {
     "changelog": lambda folder: golden_table("java-0.9", "changelog_input", folder),
     "lookup": lambda folder: lookup_table(folder, {"changelog-producer": "lookup"}),
     "crossing": crossing_table,
+    "indexed": indexed_table,
     "full-compaction": lambda folder: lookup_table(folder, {"changelog-producer": "full-compaction"}),
 }
 

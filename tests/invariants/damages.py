@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from paimon_cli.bucket.parquet_chunks import read_footer
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
@@ -22,6 +23,7 @@ from paimon_cli.metadata.data_file_schema import DELETE as DELETE_KIND
 from paimon_cli.metadata.data_file_schema import INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from paimon_cli.metadata.manifests import lists_property
 from paimon_cli.metadata.snapshot import COMPACT
+from paimon_cli.storage.storage import open_sized
 from tests import tables
 from tests.invariants.damaged_tables import Bench, flip
 
@@ -684,3 +686,45 @@ def a_key_lives_in_two_partitions(bench: Bench) -> None:
     forgetting = TableContext.open(str(bench.root), {"cross-partition-upsert.index-ttl": "1 ms"})
     time.sleep(0.01)
     tables.write(forgetting, [{"p": "d", "k": 4}])
+
+
+@damage("PV062", "full", "indexed")
+def a_file_index_denies_values(bench: Bench) -> None:
+    (path,) = bench.root.glob("bucket-0/*.index")
+    content = path.read_bytes()
+    path.write_bytes(content[:200] + bytes(len(content) - 200))
+
+
+@damage("PV062", "full", "indexed")
+def a_file_index_is_cut(bench: Bench) -> None:
+    (path,) = bench.root.glob("bucket-0/*.index")
+    path.write_bytes(path.read_bytes()[:20])
+
+
+def _inside(bench: Bench, change: Callable[[bytes], bytes]) -> None:
+    """Change what a Parquet file holds after its rows: filters, page indexes, footer."""
+    path = bench.path(bench.live()[0])
+    content = path.read_bytes()
+    end = content.rindex(b"value-0299", 0, content.index(b"value-0299") + 10) + 10  # of the last page
+    changed = content[:end] + change(content[end:])
+    assert changed != content and len(changed) == len(content)
+    path.write_bytes(changed)
+
+
+@damage("PV063", "full", "indexed")
+def a_page_index_denies_values(bench: Bench) -> None:
+    _inside(bench, lambda rest: rest.replace(b"value-0049", b"value-0020", 1))
+
+
+@damage("PV063", "full", "indexed")
+def a_row_group_denies_values(bench: Bench) -> None:
+    _inside(bench, lambda rest: rest[::-1].replace(b"value-0299"[::-1], b"value-0280"[::-1], 1)[::-1])
+
+
+@damage("PV064", "full", "indexed")
+def a_filter_inside_of_a_file_denies_values(bench: Bench) -> None:
+    path = bench.path(bench.live()[0])
+    with open_sized(bench.context.storage, str(path), path.stat().st_size) as source:
+        offset = read_footer(source).chunk(0, 4).required(3).value(14)
+    content = path.read_bytes()
+    path.write_bytes(content[: offset + 40] + bytes(64) + content[offset + 104 :])

@@ -21,6 +21,7 @@ from paimon_cli.invariants.violation import ERROR
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.metadata_jobs import apply_repair
 from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
@@ -426,3 +427,43 @@ def test_a_rebuilt_index_gives_way_to_a_writer(tmp_path: Path) -> None:
     with pytest.raises(Conflict):
         apply_repair(context, plan)
     assert set(Path(context.layout.index_directory).iterdir()) == files
+
+
+@pytest.mark.parametrize(
+    ("spoil", "only"),
+    [
+        (lambda content: content[:20], ()),
+        (lambda content: content[:200] + bytes(len(content) - 200), ("file-index",)),
+    ],
+    ids=["cut", "wrong"],
+)
+def test_wrong_file_indexes_are_no_longer_listed(tmp_path: Path, spoil: Callable[[bytes], bytes], only: tuple[str, ...]) -> None:
+    """An index of zeros hides rows from every read with a condition on its column."""
+    options = {
+        "file-index.bloom-filter.columns": "v",
+        "file-index.in-manifest-threshold": "1 b",
+        "deletion-vectors.enabled": "true",
+    }
+    context = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=options)
+    tables.write(context, [{"k": k, "v": "x"} for k in range(50)])
+    tables.write(context, [{"k": 3, "v": "y"}])
+    rows = tables.rows(context)
+    found = list(Path(context.url).glob("bucket-0/*.index"))
+    for path in found:
+        path.write_bytes(spoil(path.read_bytes()))
+    plan = repaired(context, *only)
+    assert {step.kind for step in plan.steps} == {"file-index"} and len(plan.steps) == len(found)
+    assert tables.rows(context) == rows
+    latest = context.snapshots.latest()
+    assert latest is not None and all(not entry.file.extra_files for entry in context.manifests.live_entries(latest))
+
+
+def test_a_hint_is_no_reason_to_delete(tmp_path: Path) -> None:
+    """Good history below a gap, and an EARLIEST above it: a copy of a table that was made by hand."""
+    context = plain_table(tmp_path)
+    Path(context.layout.earliest_hint).write_text("4")
+    Path(context.layout.snapshot(3)).unlink()
+    plan = plan_repair(context)
+    assert [step.kind for step in plan.steps] == [BY_HAND, BY_HAND] and plan.changes == 0
+    expire_snapshots(context)
+    assert all(Path(context.layout.snapshot(number)).exists() for number in (1, 2, 4))
