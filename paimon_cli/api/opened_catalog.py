@@ -14,7 +14,8 @@ from paimon_cli.catalog.table_location import TableLocation, locate_table
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metastore.settings import find_metastore
-from paimon_cli.storage.catalog_options import redact, split_options
+from paimon_cli.storage.catalog_options import split_options
+from paimon_cli.storage.redaction import redact
 
 if TYPE_CHECKING:
     from typing_extensions import Self

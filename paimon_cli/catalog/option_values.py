@@ -11,7 +11,8 @@ from paimon_cli.options import option_text as read
 from paimon_cli.options.option_catalog import IN_PART, OF_CATALOG, find_option, nearest_key
 from paimon_cli.options.option_text import read_option
 from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions
-from paimon_cli.storage.catalog_options import is_catalog_option, names_secret
+from paimon_cli.storage.catalog_options import is_catalog_option
+from paimon_cli.storage.redaction import names_secret
 
 FILE_FORMATS = ("parquet", "orc", "avro", "csv", "json")
 FREE_TEXTS = frozenset({"parquet.enable.dictionary"})

@@ -13,7 +13,7 @@ from paimon_cli.history.tags_and_branches import check_branch_name
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metastore.metastore import Metastore, RegisteredTable, TableIdentifier
 from paimon_cli.metastore.settings import find_metastore
-from paimon_cli.storage.catalog_options import without_user_info
+from paimon_cli.storage.redaction import without_user_info
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 

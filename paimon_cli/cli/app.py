@@ -1,10 +1,9 @@
-"""The Typer application, and its single error boundary: every failure becomes a message and an exit code."""
+"""The Typer application, and its single error boundary: every failure becomes a message without secrets, and an exit code."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import re
 import sys
@@ -21,7 +20,8 @@ from paimon_cli.cli.results import ARGUMENTS, printable
 from paimon_cli.cli.terminal import discard_stdout, flush_stderr, flush_stdout, is_traced, prepare_streams
 from paimon_cli.errors import PaimonError, UsageError, of_system
 from paimon_cli.jobs.process import end_as_interrupted, keep_pandas_out
-from paimon_cli.storage.catalog_options import without_user_info
+from paimon_cli.options.option_text import json_text
+from paimon_cli.storage.redaction import hiding_secrets_of_command, redact, redacted
 
 JSON_FLAG = "--json"
 HINTS_FOR_OPTIONS = {
@@ -41,24 +41,26 @@ COMMAND_LINE_ERROR: type[BaseException] = typer.BadParameter.__mro__[1]
 
 
 def report_failure(error: Exception, arguments: Sequence[str]) -> int:
-    """Print the failure on stderr (with -o json as JSON, with --trace with a traceback); return the exit code."""
+    """Print the failure on stderr (with -o json as JSON, with --trace with a traceback) without secrets; return the exit code.
+
+    Its texts may come from any library or server.
+    """
     if is_traced(arguments):
-        _print("".join(traceback.format_exception(error)).rstrip())
+        _print(redact("".join(traceback.format_exception(error)).rstrip()))
     shown = _as_shown(error)
     if _wants_json(arguments):
         content = {"code": shown.code, "message": shown.message, "hint": shown.hint or None, "details": shown.details}
-        _print(json.dumps({"error": content}, ensure_ascii=False, default=str))
+        _print(json_text({"error": redacted(content)}))
     else:
         lines = (f"error: {shown.what}", shown.why, f"hint: {shown.hint}" if shown.hint else "")
         # Values and file names of a table must not control the terminal.
-        _print("\n".join(printable(part) for line in lines if line for part in line.split("\n")))
+        _print("\n".join(printable(part) for line in lines if line for part in redact(line).split("\n")))
     return shown.exit_code
 
 
 def _print(text: str) -> None:
-    """Print on stderr, without credentials in URLs, since the text may come from any library."""
     with contextlib.suppress(OSError):  # stderr is closed; only the exit code remains
-        print(without_user_info(text), file=sys.stderr)
+        print(text, file=sys.stderr)
 
 
 def _as_shown(error: Exception) -> PaimonError:
@@ -130,8 +132,12 @@ class BoundedGroup(HelpfulGroup):
 
             use_own_scripts()
         settings["standalone_mode"] = False
+        with hiding_secrets_of_command(arguments):
+            sys.exit(self._exit_code(arguments, prog_name or "paimon-cli", *positional, **settings))
+
+    def _exit_code(self, arguments: Sequence[str], *positional: Any, **settings: Any) -> Any:
         try:
-            code = super().main(arguments, prog_name or "paimon-cli", *positional, **settings)
+            code = super().main(list(arguments), *positional, **settings)
         except SystemExit as end:  # Rich exits when the reader of its output has closed the pipe
             if not isinstance(end.__context__, BrokenPipeError):
                 raise
@@ -144,7 +150,7 @@ class BoundedGroup(HelpfulGroup):
         lost = flush_stdout()
         if lost is not None and not code:
             code = report_failure(lost, arguments)
-        sys.exit(code)
+        return code
 
 
 app = typer.Typer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from paimon_cli.cli.output import OutputFormat, csv_line, envelope
 from paimon_cli.cli.parameters import TableName
 from paimon_cli.cli.results import TIME, counted, human_size, printable
 from paimon_cli.errors import NotFound, UsageError, importing
-from paimon_cli.options.option_text import parse_duration
+from paimon_cli.options.option_text import json_text, parse_duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -138,9 +137,9 @@ def _print(call: Call, states: Iterator[TableState], name: str) -> None:
         if call.output is OutputFormat.CSV:
             sys.stdout.write(csv_line(item.values()))
         elif call.output is OutputFormat.NDJSON:
-            print(json.dumps(item, ensure_ascii=False))
+            print(json_text(item))
         elif call.output is OutputFormat.JSON:
-            print(json.dumps(envelope("TableState", name, item=item), ensure_ascii=False))
+            print(json_text(envelope("TableState", name, item=item)))
         else:
             print(_line(state))
         sys.stdout.flush()

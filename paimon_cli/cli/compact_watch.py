@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,8 @@ from paimon_cli.cli.compact_view import summary_line
 from paimon_cli.cli.output import OutputFormat, check_fields, envelope
 from paimon_cli.cli.results import counted, human_size, note, printable, rfc3339, warn
 from paimon_cli.errors import UsageError
-from paimon_cli.storage.catalog_options import without_user_info
+from paimon_cli.options.option_text import json_text
+from paimon_cli.storage.redaction import redact, redacted
 
 if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog
@@ -51,7 +51,7 @@ class RoundLines:
         whole = round_item(done)
         item = {name: whole[name] for name in self._fields}
         line = item if self._output is not OutputFormat.JSON else envelope("CompactionRound", None, item=item)
-        print(json.dumps(line, ensure_ascii=False), flush=True)
+        print(json_text(line), flush=True)
 
 
 class ServiceLog:
@@ -82,7 +82,7 @@ class ServiceLog:
 
     def say(self, text: str, done: ServiceRound | None = None) -> None:
         millis = _now() if done is None else done.started_millis + int(done.seconds * 1000)
-        print(f"{rfc3339(millis)} {printable(text)}", file=sys.stderr, flush=True)
+        print(f"{rfc3339(millis)} {printable(redact(text))}", file=sys.stderr, flush=True)
 
     def warn(self, text: str) -> None:
         warn(text)
@@ -110,7 +110,7 @@ class JsonLog(ServiceLog):
 
     def event(self, level: str, event: str, message: str, **facts: object) -> None:
         line = {"time": rfc3339(_now()), "level": level, "event": event, "message": message, **facts}
-        print(without_user_info(json.dumps(line, ensure_ascii=False)), file=sys.stderr, flush=True)
+        print(json_text(redacted(line)), file=sys.stderr, flush=True)
 
 
 class SilentLog(ServiceLog):
@@ -176,7 +176,7 @@ def _table_item(done: TableRound) -> dict[str, Any]:
         "snapshots_expired": done.upkeep.snapshots_expired,
         "orphans_deleted": done.upkeep.orphans,
         "seconds": summary.seconds,
-        "error": None if done.error is None else {"code": done.error.code, "message": done.error.message},
+        "error": None if done.error is None else {"code": done.error.code, "message": redact(done.error.message)},
     }
 
 
@@ -250,7 +250,7 @@ class LiveDisplay(ServiceLog):
     def table_done(self, done: TableRound) -> None:
         self._lines_of.setdefault(done.table, TableLine()).add(done)
         if done.error is not None and (text := table_text(done)):
-            self._console.print(Text(printable(text)))
+            self._console.print(Text(printable(redact(text))))
 
     def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
         self._lines.show(done)

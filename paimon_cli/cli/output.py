@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from typing import Any
 
 from paimon_cli.cli.columns import Column, columns_of
 from paimon_cli.errors import UsageError
+from paimon_cli.options.option_text import json_text
 
 API_VERSION = "paimon-cli/v1"
 
@@ -90,7 +90,7 @@ def show_data(result: Listing | Item, output: OutputFormat) -> None:
         sys.stdout.writelines(json_line(item) + "\n" for item in items)
     else:
         content: dict[str, Any] = {**result.summary, "items": items} if isinstance(result, Listing) else {"item": items[0]}
-        print(json.dumps(envelope(result.kind, result.table, **content), ensure_ascii=False, indent=2))
+        print(json_text(envelope(result.kind, result.table, **content), indent=2))
 
 
 def csv_line(values: Iterable[Any]) -> str:
@@ -107,4 +107,4 @@ def _csv_cell(value: Any) -> str:
 
 
 def json_line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json_text(value, separators=(",", ":"))

@@ -17,6 +17,7 @@ import typer
 from paimon_cli.errors import Refused
 from paimon_cli.options.option_text import counted as counted
 from paimon_cli.options.option_text import human_size as human_size
+from paimon_cli.storage.redaction import hide_secrets, redact
 
 ABSENT = "-"
 BAR_WIDTH = 25
@@ -151,12 +152,12 @@ _ONLY_PLANNED = re.compile("-[ny]+")
 
 def say(text: str) -> None:
     """Print the result of the command on stdout."""
-    print(_safe(text))
+    print(_safe(hide_secrets(text)))
 
 
 def note(text: str) -> None:
     """Print a note about the result on stderr."""
-    print(_safe(text), file=sys.stderr)
+    print(_safe(redact(text)), file=sys.stderr)
 
 
 def warn(text: str) -> None:
@@ -173,7 +174,7 @@ def confirm(consequence: str, yes: bool, has_dry_run: bool = True) -> None:
     if not sys.stdin.isatty():
         hint = only_planned() if has_dry_run else carried_out("--yes")
         raise Refused(f"not confirmed, {NOTHING_CHANGED}", f"{consequence}; without a terminal only --yes confirms it", hint)
-    if not typer.confirm(f"{_safe(consequence)}. Continue?", err=True):
+    if not typer.confirm(f"{_safe(redact(consequence))}. Continue?", err=True):
         raise Refused(f"not confirmed, {NOTHING_CHANGED}")
 
 

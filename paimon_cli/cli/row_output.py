@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -16,6 +15,7 @@ from paimon_cli.cli.results import View, counted, printable, say
 from paimon_cli.cli.terminal import paged, write_bytes
 from paimon_cli.datatypes.canonical_form import canonical_texts
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, NestedType, StringType
+from paimon_cli.options.option_text import json_text
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded, text_bytes
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _with_a_sample(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 def _print_json(table: str | None, rows: JsonRows, batches: Iterator[pa.RecordBatch]) -> None:
     """Print the JSON envelope piece by piece, so that the rows need not fit in memory."""
-    head = json.dumps(envelope("RowList", table), ensure_ascii=False, indent=2).removesuffix("\n}")
+    head = json_text(envelope("RowList", table), indent=2).removesuffix("\n}")
     write_bytes(f'{head},\n  "items": ['.encode())
     separator = "\n    "
     for batch in batches:

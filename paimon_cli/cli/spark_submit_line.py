@@ -12,7 +12,7 @@ from paimon_cli.cli.command_groups import GIVEN
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.spark.submit import runs_driver_in_cluster, spark_submit
 from paimon_cli.metastore.settings import CATALOG_FILE, PROFILE, PROFILE_VARIABLE, WAREHOUSE_VARIABLE
-from paimon_cli.storage.catalog_options import names_secret
+from paimon_cli.storage.redaction import names_secret
 
 OPTION = re.compile("-.")
 NOT_FORWARDED = frozenset({"engine", "spark_threshold", "master", "spark_conf", "print_spark_submit"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import shutil
 import sys
@@ -15,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.cli.output import OutputFormat
 from paimon_cli.cli.results import note, rfc3339
 from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.options.option_text import json_text
 from paimon_cli.storage.injected import Clock, NoTrace, Step, StepTrace, SystemClock, Trace
+from paimon_cli.storage.redaction import redacted
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -210,7 +211,7 @@ class _TraceLines:
 
     def _json(self, step: Step) -> str:
         line = {"trace": step.name, "seconds": self._seconds(step), "time": rfc3339(step.millis), "took": step.took / 1000}
-        return json.dumps(line | step.facts, ensure_ascii=False)
+        return json_text(line | redacted(step.facts))
 
     def _seconds(self, step: Step) -> float:
         return (step.millis - self._began) / 1000
@@ -223,4 +224,4 @@ def _shown(value: Any) -> str:
     if value is None:
         return "-"
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return text if text and _PLAIN.issuperset(text) else json.dumps(text, ensure_ascii=False)
+    return text if text and _PLAIN.issuperset(text) else json_text(text)

@@ -51,6 +51,7 @@ from paimon_cli.datatypes.internal_values import (
     timestamp_text,
     unscaled_value,
 )
+from paimon_cli.options.option_text import TERMINAL_CONTROLS, json_text
 
 _FIRST_DAY, _LAST_DAY = epoch_day(1, 1, 1), epoch_day(9999, 12, 31)
 _PER_DAY = {"ms": MILLIS_OF_DAY, "us": MILLIS_OF_DAY * 1_000, "ns": MILLIS_OF_DAY * 1_000_000}
@@ -217,8 +218,9 @@ def _row(value: Any, fields: tuple[DataField, ...]) -> tuple[Any, ...]:
     return tuple(from_canonical(value.get(field.name), field.type) for field in fields)
 
 
-CONTROL = r'[\x00-\x1f"\\]'
-"""Characters that JSON strings must escape."""
+_RARE = rf"\x00-\x1f{TERMINAL_CONTROLS}"
+"""Control characters that JSON strings must escape, and those that `json_text` escapes."""
+CONTROL = rf'[{_RARE}"\\]'
 _ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r"))
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), dtype=np.uint16)
 _SHORTEST_PLAIN = 1e-4
@@ -251,7 +253,8 @@ def canonical_texts(array: pa.Array, t: DataType) -> pa.Array:
 def json_texts(array: pa.Array, t: DataType) -> tuple[pa.Array, bool]:
     """Each value as JSON text, and whether every value still has to be enclosed in quotes. There are no nulls in the result."""
     if isinstance(t, (NestedType, TimeType)):
-        return pa.array([compact_json(canonical_json(v, t)) for v in values_from_arrow(array, t)], pa.string()), False
+        values = (canonical_json(value, t) for value in values_from_arrow(array, t))
+        return pa.array([json_text(value, separators=(",", ":")) for value in values], pa.string()), False
     texts = canonical_texts(array, t)
     if isinstance(t, StringType):
         texts = _escaped(texts)
@@ -286,10 +289,10 @@ def _escaped(texts: pa.Array) -> pa.Array:
     found = texts.filter(marks.fill_null(False))
     for character, escape in _ESCAPES:
         found = pc.replace_substring(found, character, escape)
-    rare = pc.match_substring_regex(found, r"[\x00-\x1f]")
+    rare = pc.match_substring_regex(found, f"[{_RARE}]")
     if rare.true_count:
         originals = texts.filter(marks.fill_null(False)).filter(rare).to_pylist()
-        found = pc.replace_with_mask(found, rare, pa.array([compact_json(text)[1:-1] for text in originals], pa.string()))
+        found = pc.replace_with_mask(found, rare, pa.array([json_text(text)[1:-1] for text in originals], pa.string()))
     return pc.replace_with_mask(texts, marks.fill_null(False), found)
 
 

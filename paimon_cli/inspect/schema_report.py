@@ -27,8 +27,8 @@ from paimon_cli.options.option_catalog import (
     find_option,
     nearest_key,
 )
+from paimon_cli.storage.redaction import MASK, holds_secret, names_secret, shown_value
 
-HIDDEN = "***"
 LIKENESS = 0.6
 OF_TABLE, OF_CALL, OF_PAIMON, UNSET = "table", "call", "default", "unset"
 """Origins of the value of an option."""
@@ -104,7 +104,7 @@ def schema_details(schema: TableSchema) -> SchemaDetails:
         fields=tuple(FieldRow(f.id, f.name, type_to_json(f.type), f.description, f.default_value) for f in schema.fields),
         primary_keys=schema.primary_keys,
         partition_keys=schema.partition_keys,
-        options={key: HIDDEN if is_secret(key) else value for key, value in schema.options.items()},
+        options={key: _shown(key, value) for key, value in schema.options.items()},
         comment=schema.comment,
         highest_field_id=schema.highest_field_id,
     )
@@ -152,7 +152,9 @@ def _origin(key: str, default: str | None, options: Mapping[str, str], given: Ma
 
 
 def _shown(key: str, value: str) -> str:
-    return HIDDEN if is_secret(key) else value
+    if is_secret(key):
+        return MASK
+    return shown_value(key, value) if not names_secret(key) and holds_secret(key, value) else value
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError, importing
-from paimon_cli.storage.catalog_options import redact, without_user_info
+from paimon_cli.storage.redaction import redact, without_user_info
 
 _TIMEOUT_SECONDS = 60
 _PAGE_TOKEN = "pageToken"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import NotSupported, UsageError, importing
-from paimon_cli.storage.catalog_options import names_secret, without_user_info
+from paimon_cli.storage.redaction import names_secret, remember_secrets, shown_value
 
 if TYPE_CHECKING:
     from paimon_cli.metastore.metastore import Metastore
@@ -26,7 +26,6 @@ SETTINGS_PREFIX = "engine."
 METASTORE = "metastore"
 FILESYSTEM, JDBC, HIVE, REST = "filesystem", "jdbc", "hive", "rest"
 FLAG, ENVIRONMENT, IN_PROFILE, FILE, DEFAULT = "flag", "environment", "profile", "file", "default"
-HIDDEN = "***"
 
 
 @dataclass(frozen=True)
@@ -69,12 +68,12 @@ class CatalogSettings:
         """The flags of this call that name the catalog, each after a space and without secrets, for commands in hints."""
         own = {"warehouse": "--warehouse", PROFILE: "--profile"}
         given = [key for key, (origin, _) in self.sources.items() if origin == FLAG and not names_secret(key)]
-        words = [word for key in given for word in _flag(own.get(key), key, without_user_info(self.values[key]))]
+        words = [word for key in given for word in _flag(own.get(key), key, shown_value(key, self.values[key]))]
         return "".join(f" {shlex.quote(word)}" for word in words)
 
     def rows(self) -> list[SettingRow]:
         """All values by key, secrets hidden."""
-        return [SettingRow(key, _shown(key, self.values[key]), *self.sources[key]) for key in sorted(self.values)]
+        return [SettingRow(key, shown_value(key, self.values[key]), *self.sources[key]) for key in sorted(self.values)]
 
 
 def find_metastore(
@@ -153,6 +152,7 @@ def read_settings(
     for layer, origin in layers:
         values |= layer
         sources |= dict.fromkeys(layer, origin)
+        remember_secrets(layer)
     return CatalogSettings(values, sources)
 
 
@@ -184,7 +184,11 @@ def _read_file(path: str) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
         with open(path, encoding="utf-8") as stream:
             content: Any = yaml.safe_load(stream)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not YAML", str(error).replace("\n", " ")) from error
+        # The parser's own words quote the file, which may hold secrets.
+        mark = getattr(error, "problem_mark", None)
+        where = "it is not UTF-8" if mark is None else f"the parser stopped at line {mark.line + 1}, column {mark.column + 1}"
+        hint = "put values that contain one of : # @ % & * ! ? { [ in quotes"
+        raise UsageError(f"{path} is not YAML", where, hint) from None
     except OSError as error:
         raise UsageError(f"cannot read {path}", error.strerror or "") from error
     if content is None:
@@ -214,8 +218,3 @@ def _text(value: Any) -> str:
 
 def _flag(name: str | None, key: str, value: str) -> tuple[str, str]:
     return ("--option", f"{key}={value}") if name is None else (name, value)
-
-
-def _shown(key: str, value: str) -> str:
-    is_secret = names_secret(key) and not key.endswith(".provider")
-    return HIDDEN if is_secret and value else without_user_info(value)

@@ -1,10 +1,11 @@
 """Parses values of options: numbers, sizes, durations, choices and lists (Java MemorySize, TimeUtils).
 
-Also formats sizes and counts for people: `14.2 MB`, `1 file`.
+Also formats sizes and counts for people, `14.2 MB`, `1 file`, and values for programs: JSON.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -84,6 +85,22 @@ def human_size(size_bytes: int) -> str:
 def counted(number: int, noun: str) -> str:
     """The number with its noun, as in `1 file` and `1,200 files`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+TERMINAL_CONTROLS = "\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+"""Characters, as ranges of a regular expression, that JSON need not escape: DEL, the C1 controls, and those that change the
+direction of text, so that a terminal shows other words than there are."""
+_TERMINAL_CONTROL = re.compile(f"[{TERMINAL_CONTROLS}]")
+
+
+def json_text(value: Any, indent: int | None = None, separators: tuple[str, str] | None = None) -> str:
+    """The value as JSON, with characters that control a terminal escaped."""
+    return without_controls(json.dumps(value, ensure_ascii=False, indent=indent, separators=separators))
+
+
+def without_controls(json_text: str) -> str:
+    r"""JSON with the same content, in which characters that control a terminal are escaped: `\u009b`."""
+    return _TERMINAL_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json_text)
 
 
 T = TypeVar("T")

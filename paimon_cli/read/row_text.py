@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow.csv
 
 from paimon_cli.datatypes.canonical_form import canonical_texts, json_texts
 from paimon_cli.datatypes.data_type import INTEGER_ROOTS, DataField
+from paimon_cli.options.option_text import json_text
 
 SPECIAL = '^$|[,"\r\n]'
 """CSV texts that need quotes, including the empty text, since an empty cell is null."""
@@ -61,7 +61,7 @@ class JsonRows:
 
     def __init__(self, fields: Sequence[DataField]) -> None:
         self._fields = fields
-        self._keys = [json.dumps(field.name, ensure_ascii=False) + ":" for field in fields]
+        self._keys = [json_text(field.name) + ":" for field in fields]
 
     def head(self) -> bytes:
         return b""

@@ -1,54 +1,13 @@
-"""Catalog options for storage, credentials and the commit lock, and the redaction of credentials from messages."""
+"""Catalog options for storage, credentials and the commit lock."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.options.option_text import parse_duration, plain_number
-
-_USER_INFO = re.compile(r"(?<=://)(?!(?:(?<=abfs://)|(?<=abfss://))[\w$-]+@)[^/@\s]+@")
-"""User info before the host of a URL. In abfs:// URLs that part is the container, which is not secret."""
-_QUERY = re.compile(r"(://[^\s?]+)\?\S+")
-_SECRET_KEY = re.compile(
-    r"secret|passw|passphrase|token|credential|connection[-_.]?string|signature|\bsas\b|(?<![a-z])(pwd|auth)(?![a-z])"
-    r"|authori[sz]ation|bearer|(access|account|api|private|storage|shared|encryption)[-_.]?key|^key$",
-    re.IGNORECASE,
-)
-_WORD = re.compile(r"[A-Za-z]+|[0-9]+")
-
-
-def names_secret(key: str) -> bool:
-    """Whether an option of this name holds a secret."""
-    return _SECRET_KEY.search(key) is not None
-
-
-def without_user_info(url: str) -> str:
-    """The URL without `user:password@` and without its query."""
-    return _QUERY.sub(r"\1", _USER_INFO.sub("", url))
-
-
-def redact(text: str, options: Mapping[str, Any]) -> str:
-    """Remove URL user info, URL queries and the values of secret options, also of nested ones, from `text`.
-
-    A secret that is a plain word or number is replaced only as a whole word, never inside another one.
-    """
-    for secret in sorted(_secrets(options), key=len, reverse=True):
-        pattern = re.escape(secret)
-        text = re.sub(rf"(?<!\w){pattern}(?!\w)" if _WORD.fullmatch(secret) else pattern, "***", text)
-    return without_user_info(text)
-
-
-def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in options.items():
-        if isinstance(value, Mapping):
-            yield from _secrets(value)
-        elif isinstance(value, str) and value and names_secret(str(key)):
-            yield value
-
 
 _STORE_PREFIXES = ("s3.", "s3a.", "fs.", "gs.", "azure.")
 _LOCK_PREFIXES = ("jdbc.", "lock.", "lock-")

@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 from fsspec.core import url_to_fs
 
 from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, UsageError
-from paimon_cli.storage.catalog_options import redact, without_user_info
 from paimon_cli.storage.injected import RandomSource, SystemRandom
+from paimon_cli.storage.redaction import redact, without_user_info
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 # Stores without directories, where makedirs would cost requests or even create a bucket.

@@ -23,7 +23,7 @@ from obstore.exceptions import BaseError, GenericError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, importing
-from paimon_cli.storage.catalog_options import names_secret, redact, without_user_info
+from paimon_cli.storage.redaction import names_secret, redact, without_user_info
 
 
 class Service(enum.Enum):

@@ -11,7 +11,8 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
-from paimon_cli.storage.catalog_options import DatabaseAddress, redact, without_user_info
+from paimon_cli.storage.catalog_options import DatabaseAddress
+from paimon_cli.storage.redaction import redact, shown_address
 
 COMMIT_LOCK = "the commit lock"
 _WAIT_SECONDS = 30
@@ -45,7 +46,7 @@ def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_trans
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
         why = str(error).splitlines()[0] if isinstance(error, ImportError) else "it is not the URL of a known database"
         hint = "write uri=jdbc:postgresql://host:5432/database, and install the driver of that database"
-        raise UsageError(f"cannot open the database of {what} {without_user_info(address.uri)}", why, hint) from None
+        raise UsageError(f"cannot open the database of {what} {shown_address(address.uri)}", why, hint) from None
 
 
 def _url(address: DatabaseAddress) -> URL:
@@ -72,5 +73,6 @@ def database_errors(address: DatabaseAddress, what: str = COMMIT_LOCK) -> Iterat
     try:
         yield
     except SQLAlchemyError as error:
-        why = redact(str(getattr(error, "orig", None) or error).splitlines()[0], {"password": address.password})
+        text = str(getattr(error, "orig", None) or error).splitlines()[0]
+        why = redact(text, {"uri": address.uri, "password": address.password})
         raise StorageUnavailable(f"the database of {what} does not answer", why, "check uri") from None

@@ -8,8 +8,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from paimon_cli.errors import importing
-from paimon_cli.storage.catalog_options import file_system_options, lock_settings, without_user_info
+from paimon_cli.storage.catalog_options import file_system_options, lock_settings
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
+from paimon_cli.storage.redaction import without_user_info
 from paimon_cli.storage.storage import Storage
 
 LOCAL, _HDFS = {"", "file", "local"}, {"hdfs", "webhdfs"}

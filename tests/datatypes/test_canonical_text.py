@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import sys
+import unicodedata
 from decimal import Decimal
 from typing import Any
 
@@ -18,6 +20,22 @@ from paimon_cli.datatypes.internal_values import Timestamp
 from paimon_cli.read import row_text
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded
 
+BIDI = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+MARKS = "\u061c\u200e\u200f"
+CONTROLS = [
+    character
+    for character in map(chr, range(sys.maxunicode))
+    if unicodedata.category(character) == "Cc" or unicodedata.bidirectional(character) in BIDI or character in MARKS
+]
+"""Each character that controls a terminal, or the direction of text."""
+
+
+def printed(value: Any) -> str:
+    """JSON in which these characters are escaped."""
+    text = compact_json(value)
+    return text if text.isascii() and "\x7f" not in text else "".join(f"\\u{ord(c):04x}" if c in CONTROLS else c for c in text)
+
+
 NAN, INF = float("nan"), float("inf")
 VALUES: dict[str, list[Any]] = {
     "BOOLEAN": [True, False],
@@ -29,7 +47,7 @@ VALUES: dict[str, list[Any]] = {
         *(1.7976931348623157e308, NAN, INF, -INF, 10000000000.0, 12345678901.25, 0.00012345),
     ],
     "DECIMAL(38, 10)": [Decimal("0E-10"), Decimal("-0.0000000001"), Decimal("1234567890123456789012345678.0000000000")],
-    "STRING": ["", "NULL", 'a "b"', "a,b", "line\nbreak", "\r", "tab\t", "\x00\x1f\x7f", "back\\slash", "ä数😀", "\u202e"],
+    "STRING": ["", "NULL", 'a "b"', "a,b", "line\nbreak", "\r", "tab\t", "\x00\x1f\x7f", "back\\slash", "ä数😀", *CONTROLS],
     "CHAR(3)": ["a  "],
     "BYTES": [b"", b"\x00\xff", b"abc"],
     "BINARY(2)": [b"\x01\x02"],
@@ -39,7 +57,7 @@ VALUES: dict[str, list[Any]] = {
     "TIMESTAMP(6)": [Timestamp(0, 1000), Timestamp(1700000000123, 456000)],
     "TIMESTAMP(9)": [Timestamp(0, 1)],
     "TIMESTAMP(0) WITH LOCAL TIME ZONE": [Timestamp(1000)],
-    "ARRAY<STRING>": [[], ["a", None, 'x"']],
+    "ARRAY<STRING>": [[], ["a", None, 'x"'], ["\x9b", "\u2066ä"]],
     "MAP<STRING, INT>": [[("b", 1), ("a", None)]],
     "ROW<x INT, y DOUBLE>": [(1, NAN), (None, 0.5)],
 }
@@ -55,7 +73,7 @@ def test_columns_are_what_their_values_are(sql: str, with_null: bool) -> None:
     expected = [text if text is None or isinstance(text, str) else compact_json(text) for text in plain]
     assert canonical_texts(array, t).to_pylist() == expected
     texts, unquoted = json_texts(array, t)
-    assert [f'"{text}"' if unquoted else text for text in texts.to_pylist()] == list(map(compact_json, plain))
+    assert [f'"{text}"' if unquoted else text for text in texts.to_pylist()] == list(map(printed, plain))
     assert canonical_texts(array.slice(0, 0), t).to_pylist() == []
 
 
@@ -88,9 +106,7 @@ def test_rows_as_csv_and_json_lines(rows: int, monkeypatch: pytest.MonkeyPatch) 
     pieces = list(bounded(batch))
     assert len(pieces) >= min(rows, 3)
     assert b"".join(bytes(csv.rows(piece)) for piece in pieces).decode() == "".join(map(_csv_line, expected))
-    assert b"".join(bytes(lines.rows(piece)) for piece in pieces).decode() == "".join(
-        compact_json(row) + "\n" for row in expected
-    )
+    assert b"".join(bytes(lines.rows(piece)) for piece in pieces).decode() == "".join(printed(row) + "\n" for row in expected)
     assert csv.head().decode() == _csv_line({field.name: field.name for field in fields})
     assert [json.loads(text) for text in lines.objects(batch).to_pylist()] == json.loads(json.dumps(expected))
 

@@ -13,8 +13,8 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
-from paimon_cli.storage.catalog_options import redact, without_user_info
 from paimon_cli.storage.fsspec_storage import FsspecStorage
+from paimon_cli.storage.redaction import redact, without_user_info
 
 
 @pytest.fixture

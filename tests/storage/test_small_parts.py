@@ -19,15 +19,7 @@ import pytest
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.jobs.process import usable_cores
 from paimon_cli.storage import fsspec_storage
-from paimon_cli.storage.catalog_options import (
-    file_system_options,
-    is_catalog_option,
-    names_secret,
-    redact,
-    split_options,
-    store_options,
-    without_user_info,
-)
+from paimon_cli.storage.catalog_options import file_system_options, is_catalog_option, split_options, store_options
 from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.injected import (
     BelatedClock,
@@ -40,6 +32,7 @@ from paimon_cli.storage.injected import (
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.lock_table import HeldLock
 from paimon_cli.storage.memory_storage import MemoryStorage
+from paimon_cli.storage.redaction import names_secret, redact, without_user_info
 from paimon_cli.storage.storage import ancestors, delete_all, first_entries, keep_deleted, remove_empty_directory
 from tests.commit.commit_tables import SteppingClock
 
