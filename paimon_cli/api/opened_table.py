@@ -57,7 +57,7 @@ class Runtime:
 
     engine: str = "auto"
     master: str | None = None
-    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     spark_threshold: str | None = None
     progress: Callable[[], Progress] | None = None
     warn: Callable[[str], None] = _warn_in_python

@@ -26,6 +26,7 @@ from paimon_cli.inspect.file_report import FileRow, RowGroupRow
 from paimon_cli.inspect.lsm_report import RunRow
 from paimon_cli.inspect.version_report import SnapshotRow
 from paimon_cli.read.difference import FileChange
+from paimon_cli.storage.redaction import redact, without_user_info
 
 if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog
@@ -75,7 +76,7 @@ def tables_level(catalog: Catalog, place: str | None) -> Level:
         is_directory = place is not None and ("/" in place or os.path.isdir(place))
         return snapshots_level(catalog.table(row.path if is_directory else row.table))
 
-    return Level(f"tables of {place or catalog.url or 'the catalog'}", load, enter, follows=True)
+    return Level(f"tables of {place or without_user_info(catalog.url or 'the catalog')}", load, enter, follows=True)
 
 
 def snapshots_level(table: Table) -> Level:
@@ -220,7 +221,7 @@ class Page(Screen[None]):
         try:
             content = self.level.load()
         except PaimonError as error:
-            self.app.call_from_thread(self.say, error.message)
+            self.app.call_from_thread(self.say, redact(error.message))
         else:
             self.app.call_from_thread(self.show_content, content)
         finally:
@@ -258,7 +259,7 @@ class Page(Screen[None]):
         try:
             self.app.push_screen(Page(self.level.open(self.chosen), self._seconds))
         except PaimonError as error:
-            self.say(error.message)
+            self.say(redact(error.message))
 
     def action_back(self) -> None:
         if len(self.app.screen_stack) > 2:

@@ -36,6 +36,7 @@ from paimon_cli.options.option_text import names
 from paimon_cli.storage.catalog_options import split_options
 from paimon_cli.storage.injected import NoTrace
 from paimon_cli.storage.injected import Trace as StepsTrace
+from paimon_cli.storage.redaction import remember_secrets, shown_value
 
 if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog
@@ -67,7 +68,7 @@ class Call:
     strict_options: bool = False
     engine: EngineName = "auto"
     master: str | None = None
-    spark_conf: dict[str, str] = field(default_factory=dict)
+    spark_conf: dict[str, str] = field(default_factory=dict, repr=False)
     spark_threshold: str | None = None
     trace: StepsTrace = field(default_factory=NoTrace, repr=False)
     form: TextForm = field(default_factory=TextForm)
@@ -253,6 +254,8 @@ def _call(given: dict[str, Any]) -> Call:
         given["catalog_options"][PROFILE] = profile
     if "spark_conf" in given:
         given["spark_conf"] = split_pairs(given["spark_conf"], "--spark-conf")
+        remember_secrets(given["spark_conf"])
+    remember_secrets({**given["catalog_options"], **given["options"]})
     if (remote := given.pop("remote", None)) is not None:
         given["master"] = _connect_url(remote, given["master"])
     if given.get("spark_threshold") is not None:
@@ -283,14 +286,18 @@ def _connect_url(remote: str, master: str | None) -> str:
     if master is not None:
         raise UsageError("--remote cannot be combined with --master", "each names the Spark to run on", "use one of them")
     if not remote.startswith("sc://"):
-        raise UsageError(f"--remote {remote}", "it is not a Spark Connect server", "such as --remote sc://localhost:15002")
+        raise UsageError(
+            f"--remote {shown_value('remote', remote)}",
+            "it is not a Spark Connect server",
+            "such as --remote sc://localhost:15002",
+        )
     return remote
 
 
 def _print_spark_submit(call: Call, context: Any) -> None:
     from paimon_cli.cli.spark_submit_line import Submission, line_of
 
-    options = (*call.catalog_options, *call.options)
+    options = {**call.catalog_options, **call.options}
     words = line_of(Submission(call.engine, call.master, call.spark_conf, call.warehouse is not None, options), context)
     call.show(Item("SparkSubmit", None, SimpleNamespace(command=words), [Column("command", "Command", NAMES)]), shlex.join(words))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from paimon_cli.cli.command_groups import GIVEN
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.spark.submit import runs_driver_in_cluster, spark_submit
 from paimon_cli.metastore.settings import CATALOG_FILE, PROFILE, PROFILE_VARIABLE, WAREHOUSE_VARIABLE
-from paimon_cli.storage.redaction import names_secret
+from paimon_cli.storage.redaction import holds_secret, shown_value
 
 OPTION = re.compile("-.")
 NOT_FORWARDED = frozenset({"engine", "spark_threshold", "master", "spark_conf", "print_spark_submit"})
@@ -24,13 +24,13 @@ ON_SPARK_WITH = {"read": ("output_path", "--output-path")}
 
 @dataclass(frozen=True)
 class Submission:
-    """The Spark settings of a call, and the keys of its options."""
+    """The Spark settings of a call, and its options."""
 
     engine: str
     master: str | None
     spark_conf: Mapping[str, str]
     has_warehouse: bool
-    options: Collection[str]
+    options: Mapping[str, str]
 
 
 def line_of(submission: Submission, context: Any) -> list[str]:
@@ -45,10 +45,9 @@ def line_of(submission: Submission, context: Any) -> list[str]:
     parameter, flag = ON_SPARK_WITH.get(context.command.name, ("", ""))
     if parameter and context.params[parameter] is None:
         raise UsageError(f"--print-spark-submit needs {flag}", "without it the command runs in this process", f"add {flag} DIR")
-    for key in filter(names_secret, (*submission.options, *confs)):
-        why = "printed commands end up in logs and shell histories"
-        hint = f"put it in {CATALOG_FILE}, which is shipped with the job, or a Spark setting in spark-defaults.conf"
-        raise UsageError(f"--print-spark-submit would print the value of {key}", why, hint)
+    for key, value in (*submission.options.items(), *confs.items()):
+        if holds_secret(key, value):
+            raise _would_print(f"the value of {key}")
     master, files, words = given or "local[*]", [], ["--engine", "spark"]
     if runs_driver_in_cluster(master, confs):
         files += [CATALOG_FILE] if os.path.exists(CATALOG_FILE) else []
@@ -56,7 +55,17 @@ def line_of(submission: Submission, context: Any) -> list[str]:
         words += ["--warehouse", warehouse] if warehouse and not submission.has_warehouse else []
         profile = os.environ.get(PROFILE_VARIABLE)
         words += ["--profile", profile] if profile and PROFILE not in submission.options else []
-    return spark_submit([*context.command_path.split()[1:], *_given_words(context, words)], master, confs, files)
+    words = _given_words(context, words)
+    for word in (master, *words):
+        if holds_secret("", word):
+            raise _would_print(f"the password in {shown_value('', word)}")
+    return spark_submit([*context.command_path.split()[1:], *words], master, confs, files)
+
+
+def _would_print(what: str) -> UsageError:
+    why = "printed commands end up in logs, shell histories and lists of processes"
+    hint = f"put it in {CATALOG_FILE}, which is shipped with the job, or a Spark setting in spark-defaults.conf"
+    return UsageError(f"--print-spark-submit would print {what}", why, hint)
 
 
 def _given_words(context: Any, more: list[str]) -> list[str]:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError, importing
 from paimon_cli.options.option_text import parse_duration
 from paimon_cli.storage.catalog_options import DEFAULT_ACQUIRE_TIMEOUT, DEFAULT_MAX_SLEEP
 from paimon_cli.storage.injected import Clock, SystemClock
+from paimon_cli.storage.redaction import shown_address
 
 SITE_FILE = "hive-site.xml"
 _PORT = 9083
+_THRIFT = re.compile(r"thrift://([\w.-]+|\[[\w:.]+\])(?::(\d{1,5}))?/?")
 _TIMEOUT_MILLIS = 60_000
 _FIRST_SLEEP = 50
 _REFUSED = {"hive.metastore.sasl.enabled": "Kerberos", "hive.metastore.use.SSL": "TLS"}
@@ -190,10 +192,12 @@ def _first_line(error: Exception) -> str:
 
 
 def _host(uri: str) -> tuple[str, int]:
-    found = urlsplit(uri)
-    if found.scheme != "thrift" or not found.hostname:
-        raise UsageError(f"uri={uri}", "it is not the address of a Hive metastore", "such as uri=thrift://localhost:9083")
-    return found.hostname, found.port or _PORT
+    found = _THRIFT.fullmatch(uri)
+    if found is None:
+        raise UsageError(
+            f"uri={shown_address(uri)}", "it is not the address of a Hive metastore", "such as uri=thrift://localhost:9083"
+        )
+    return found[1].strip("[]").lower(), int(found[2] or _PORT)
 
 
 def _site(directory: str | None) -> dict[str, str]:

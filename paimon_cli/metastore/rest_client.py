@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError, importing
-from paimon_cli.storage.redaction import redact, without_user_info
+from paimon_cli.storage.redaction import redact, shown_address
 
 _TIMEOUT_SECONDS = 60
 _PAGE_TOKEN = "pageToken"
@@ -34,7 +34,7 @@ class RestClient:
     `options`: those of the client; the server's defaults and overrides are merged with them (`configuration`).
     """
 
-    uri: str
+    uri: str = field(repr=False)
     warehouse: str | None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -131,7 +131,7 @@ class RestClient:
 
     @property
     def _shown(self) -> str:
-        return without_user_info(self.uri)
+        return shown_address(self.uri)
 
     def _why(self, error: Exception) -> str:
         return redact(str(error).split("\n")[0], self.options)

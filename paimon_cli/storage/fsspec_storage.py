@@ -43,18 +43,19 @@ class FsspecStorage:
         self._url = url
         self._random = random or SystemRandom()
         self._options = dict(options or {})
+        self._hidden = {"url": url, **self._options}
         self._protocol = url.partition("://")[0]
         try:
             self._fs = url_to_fs(url, use_listings_cache=False, **self._options)[0]
         except (ImportError, ValueError, TypeError) as error:
             raise UsageError(
                 f"cannot open {without_user_info(url)}",
-                redact(str(error), self._options),
+                redact(str(error), self._hidden),
                 "install the fsspec package of that store and check its options",
             ) from None
         except OSError as error:
-            why = redact(str(error), self._options)
-            raise StorageUnavailable(f"cannot reach {without_user_info(url)}", why, "check the address of the store") from error
+            why = redact(str(error), self._hidden)
+            raise StorageUnavailable(f"cannot reach {without_user_info(url)}", why, "check the address of the store") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self._url, self._options, self._random))
@@ -136,7 +137,7 @@ class FsspecStorage:
             self._fs.makedirs(self._inner(path.rpartition("/")[0]), exist_ok=True)
 
     def _errors_of(self, path: str) -> contextlib.AbstractContextManager[None]:
-        return _LibraryErrors(without_user_info(path), self._options)
+        return _LibraryErrors(without_user_info(path), self._hidden)
 
 
 class _LibraryErrors(contextlib.AbstractContextManager[None]):

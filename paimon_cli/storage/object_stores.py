@@ -23,7 +23,7 @@ from obstore.exceptions import BaseError, GenericError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, importing
-from paimon_cli.storage.redaction import names_secret, redact, without_user_info
+from paimon_cli.storage.redaction import holds_secret, redact, secrets_of_environment, shown_value, without_user_info
 
 
 class Service(enum.Enum):
@@ -75,7 +75,6 @@ _HINTS = {
     Service.GOOGLE: "check gs.auth.service.account.json.keyfile, or the environment (GOOGLE_APPLICATION_CREDENTIALS)",
     Service.AZURE: "check azure.account.name and azure.account.key or azure.sas.token, or the environment (AZURE_...)",
 }
-_ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
 _HADOOP_ACCOUNT = re.compile(r"\.([a-z0-9]+)\.(dfs|blob)\.core\.windows\.net$")
 _TENANT = re.compile(r"^(https?://[^/]+)/([^/]+)/oauth2/")
 
@@ -113,9 +112,9 @@ class StoreSettings:
     @property
     def secrets(self) -> dict[str, str]:
         """The secret settings by name, whose values must never be printed."""
-        of_process = {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT) and names_secret(name)}
         profile = _profile()[0] if _wants_profile(self.service, dict(self.given)) else {}
-        return {name: value for name, value in (of_process | profile | dict(self.given)).items() if names_secret(name)}
+        settings = secrets_of_environment() | profile | dict(self.given)
+        return {name: value for name, value in settings.items() if holds_secret(name, value)}
 
     def client(self, bucket: str, *, once: bool = False) -> Any:
         """The client of this process for a bucket (on Azure `container` or `container@host`); thread-safe.
@@ -338,5 +337,6 @@ def bucket_and_key(service: Service, path: str) -> tuple[str, str]:
     scheme, _, rest = path.partition("://")
     bucket, _, key = rest.partition("/")
     if SCHEMES.get(scheme) is not service or not bucket.partition("@")[0]:
-        raise UsageError(f"'{path}' is not the URL of an object on {service.value}", f"the form is {_FORMS[service]}")
+        shown = shown_value("", path)
+        raise UsageError(f"'{shown}' is not the URL of an object on {service.value}", f"the form is {_FORMS[service]}")
     return bucket, key

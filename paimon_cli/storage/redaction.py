@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import html
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ _SECRET_KEY = re.compile(
 )
 _ABOUT_SECRETS = (".provider", ".enabled", ".type")
 """Endings of keys that say how a secret is obtained."""
-_ADDRESS_KEY = re.compile(r"(^|[.-])(uris?|url|proxy|endpoint|remote)($|[.-])", re.IGNORECASE)
+_ADDRESS_KEY = re.compile(r"(^|[._-])(uris?|url|proxy|endpoint|remote)($|[._-])", re.IGNORECASE)
 """Keys of addresses of servers. Their values may lack a scheme, and no @ is expected in their paths."""
 
 
@@ -56,8 +57,10 @@ def shown_value(key: str, value: str) -> str:
 
 
 _HOSTS = r"(?:[\w.-]+|\[[\w:.]+\])(?::\d+)?"
-_ADDRESS = re.compile(rf"(?://)?(?:{_HOSTS}(?:,{_HOSTS})*)?(?::[\w.-]+)?(?:/[\w./~+-]*)?")
-"""A server without login and parameters: hosts, ports, an Oracle SID, a path."""
+_ADDRESS = re.compile(rf"(?:{_HOSTS}(?:,{_HOSTS})*)?(?:/[\w./~+-]*)?")
+"""A server without login and parameters: hosts, ports, a path."""
+_AFTER_LOGIN = re.compile(rf"(?://)?{_HOSTS}(?::[\w.-]+)?(?:/[\w./~+-]*)?")
+"""The same in a JDBC URL without `//`: an Oracle SID may follow the port."""
 _STRICT = ("jdbc:", "sc://")
 """Addresses of servers that take parameters after a semicolon."""
 _SCHEME = re.compile(r"jdbc:[A-Za-z][\w+.-]*:(?://)?|[A-Za-z][\w+.-]*://")
@@ -82,10 +85,11 @@ def shown_address(url: str) -> str:
         return scheme + re.sub(r"[?;].*", "", rest)
     login, at, address = rest.rpartition("@")
     bare = _PARAMETERS.sub("", address)
-    has_form = _ADDRESS.fullmatch(bare) and (at or scheme.endswith("//") or not scheme)
+    is_plain = scheme.endswith("//") or not scheme
+    has_form = _ADDRESS.fullmatch(bare) if is_plain else at and _AFTER_LOGIN.fullmatch(bare)
     if _PARAMETERS.search(login) or not has_form:  # the @ may belong to a parameter
         return scheme.rstrip("/") + MASK
-    return f"{scheme}{bare}" if scheme.endswith("//") or not scheme else f"{scheme}{at}{bare}"
+    return f"{scheme}{bare}" if is_plain else f"{scheme}@{bare}"
 
 
 def without_user_info(text: str) -> str:
@@ -186,6 +190,15 @@ _LONG = 8
 _BEFORE, _AFTER = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[ntr]))", r"(?![^\W_])"
 
 
+_STORES = ("AWS_", "AZURE_", "GOOGLE_")
+
+
+def secrets_of_environment() -> dict[str, str]:
+    """The variables, with which clients of object stores log in, and those of proxies that hold a secret."""
+    wanted = ((name, value) for name, value in os.environ.items() if name.startswith(_STORES) or name.lower().endswith("_proxy"))
+    return {name: value for name, value in wanted if holds_secret(name, value)}
+
+
 def redact(text: str, options: Mapping[str, Any] | None = None) -> str:
     """The text without the secrets in these options and those of this command, and without user info and queries of URLs.
 
@@ -243,6 +256,7 @@ def hiding_secrets_of_command(words: Sequence[str]) -> Iterator[None]:
     global _of_command
     before, _of_command = _of_command, set()
     try:
+        remember_secrets(secrets_of_environment())
         remember_secrets(dict(_pairs(words)))
         yield
     finally:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 from sqlalchemy import URL, Engine, create_engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
@@ -51,20 +53,36 @@ def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_trans
 
 def _url(address: DatabaseAddress) -> URL:
     if not address.uri.startswith("jdbc:"):
-        url = make_url(address.uri)
+        url = _with_login(address.uri)
         return url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
     plain = address.uri.removeprefix("jdbc:")
     if plain.startswith("sqlite:"):
         return URL.create("sqlite", database=plain.removeprefix("sqlite:").removeprefix("file:").partition("?")[0])
-    url = make_url(plain)
+    url = _with_login(plain)
     query = {key: value if isinstance(value, str) else value[-1] for key, value in url.query.items()}
     user, password = query.pop("user", url.username), query.pop("password", url.password)
     unknown = sorted(query.keys() - _JDBC_PARAMETERS)
     if unknown:
-        why = "only the Java driver supports it"
-        raise UsageError(f"unsupported parameter {unknown[0]} in the JDBC URL", why, "give an SQLAlchemy URL as uri")
+        # After a password, what looks like the name of a parameter may be the end of the password.
+        name = f"parameter {unknown[0]}" if password is None else "parameter"
+        why = f"only the Java driver supports it; besides user and password, {', '.join(_JDBC_PARAMETERS)} is supported"
+        raise UsageError(f"unsupported {name} in the JDBC URL", why, "give an SQLAlchemy URL as uri")
     user, password = address.user or user, address.password or password
     return URL.create(_DRIVERS.get(url.drivername, url.drivername), user, password, url.host, url.port, url.database, query)
+
+
+_HOST = re.compile(r"[^:@]*(:\d*)?")
+_PARAMETER = re.compile(r"[?&;][\w.-]+=")
+
+
+def _with_login(url: str) -> URL:
+    """The URL, whose password may contain @ and /: the last @ ends the login, unless it belongs to a parameter or the path."""
+    scheme, mark, rest = url.partition("://")
+    login, at, server = rest.rpartition("@")
+    if not at or _PARAMETER.search(login) or ("/" in login and _HOST.fullmatch(login.partition("/")[0])):
+        return make_url(url)
+    user, colon, password = login.partition(":")
+    return make_url(f"{scheme}{mark}{server}").set(username=unquote(user), password=unquote(password) if colon else None)
 
 
 @contextlib.contextmanager

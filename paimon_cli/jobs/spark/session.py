@@ -30,6 +30,7 @@ from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.spark.java_runtime import JavaRuntime, find_java, user_cache
 from paimon_cli.jobs.spark.submit import WORKERS_PYTHON, WORKERS_PYTHON_VARIABLE, is_local, send_to_executors
 from paimon_cli.storage.injected import SystemRandom
+from paimon_cli.storage.redaction import holds_secret, redact, shown_value
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 PREFIX, SUFFIX = "spark-classes-", ".jsa"
@@ -110,7 +111,7 @@ class SparkRequest:
     """Where and how to run Spark. `confs` override all other settings; `verbose`: the JVM logs to stderr."""
 
     master: str = LOCAL_MASTER
-    confs: Mapping[str, str] = field(default_factory=dict)
+    confs: Mapping[str, str] = field(default_factory=dict, repr=False)
     verbose: bool = False
 
     @property
@@ -167,8 +168,8 @@ def start_spark(request: SparkRequest) -> RunningSpark:
         return RunningSpark(context, directory)
     except (Py4JError, PySparkException, OSError) as error:
         raise StorageUnavailable(
-            f"Spark did not start with master {request.master}",
-            _errors_in(jvm_log) or str(error).split("\n", 1)[0],
+            f"Spark did not start with master {shown_value('', request.master)}",
+            redact(_errors_in(jvm_log) or str(error).split("\n", 1)[0], request.confs),
             "check --master and --spark-conf; -v shows Spark's own log",
         ) from error
 
@@ -215,9 +216,13 @@ def _spark_context(request: SparkRequest, confs: Mapping[str, str], jvm_log: Pat
     """Create a context in a new JVM, whose output stays out of the terminal, or in the JVM that this process already has."""
     if SparkContext._gateway is None:
         conf = SparkConf(loadDefaults=False).setAll(list(confs.items()))
+        # The settings for the JVM's start are on its command line, which every user of the machine can read. Secrets follow
+        # through the socket of the gateway, to which all settings are sent once more.
+        public = [(key, value) for key, value in confs.items() if not holds_secret(key, value)]
+        at_start = SparkConf(loadDefaults=False).setAll(public)
         with jvm_log.open("wb") as sink:
             output = sys.stderr if request.verbose else sink
-            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+            gateway = launch_gateway(at_start, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
         return SparkContext(conf=conf, gateway=gateway)
     return SparkContext(conf=SparkConf().setAll(list(confs.items())))
 

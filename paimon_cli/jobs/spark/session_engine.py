@@ -28,6 +28,7 @@ from paimon_cli.jobs.spark.exchange_files import exchange_directory
 from paimon_cli.jobs.spark.submit import classic_context, is_local, send_package
 from paimon_cli.jobs.spark.tasks import MAX_PARTITIONS, TASK_END_SECONDS, explained, freeze_modules, outcome_of, shared_tasks
 from paimon_cli.jobs.spark.write import Task, chunks_of_splits, shuffle_of, write_on_spark, write_where_read
+from paimon_cli.storage.redaction import redact, shown_address
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -176,10 +177,10 @@ def connected(url: str, confs: Mapping[str, str]) -> SparkSession:
     """
     try:
         host, port = urlsplit(url).hostname, urlsplit(url).port or CONNECT_PORT
-    except ValueError as error:
-        raise UsageError(f"--remote {url}", str(error), "such as --remote sc://localhost:15002") from error
+    except ValueError:
+        host, port = None, CONNECT_PORT
     if not host:
-        raise UsageError(f"--remote {url}", "it names no host", "such as --remote sc://localhost:15002")
+        raise UsageError(f"--remote {shown_address(url)}", "it names no host", "such as --remote sc://localhost:15002")
     try:
         socket.create_connection((host, port), CONNECT_SECONDS).close()
     except OSError as error:
@@ -192,7 +193,9 @@ def connected(url: str, confs: Mapping[str, str]) -> SparkSession:
                 builder = builder.config(key, value)
             return builder.create()
     except PySparkException as failure:
-        raise explained(failure) from failure
+        error = explained(failure)
+        error.why = redact(error.why, {"remote": url, **confs})
+        raise error from None
 
 
 @contextmanager
