@@ -16,7 +16,7 @@ PYTHON = f"""\
 #!/bin/sh
 case "$1" in
   -c) exec {sys.executable} -c 'import sys; sys.version_info = (VERSION); exec(sys.argv[1])' "$2" ;;
-  *) mkdir -p "$3/bin" && echo "exit 0" > "$3/bin/python" && chmod +x "$3/bin/python" && echo "$0" > chosen ;;
+  *) mkdir -p "$3/bin" && echo 'echo "$@" >> installed' > "$3/bin/python" && chmod +x "$3/bin/python" && echo "$0" > chosen ;;
 esac
 """
 """A program that takes itself for another version. Its virtual environments are empty."""
@@ -26,13 +26,14 @@ def set_up(folder: Path, versions: dict[str, str], *arguments: str) -> subproces
     """Run `make setup` with these programs, and the versions that they have, as the only ones on the PATH."""
     programs = folder / "programs"
     programs.mkdir()
-    for name in ("make", "sh", "mkdir", "chmod", "touch"):
+    for name in ("make", "sh", "mkdir", "chmod", "touch", "rm"):
         (programs / name).symlink_to(shutil.which(name) or pytest.fail(f"no {name}"))
     for name, version in versions.items():
         (programs / name).write_text(PYTHON.replace("VERSION", version.replace(".", ", ")))
         (programs / name).chmod(0o755)
     (folder / "Makefile").write_text(MAKEFILE.read_text())
     (folder / "pyproject.toml").touch()
+    (folder / "requirements.lock").touch()
     environment = {
         name: value for name, value in os.environ.items() if name not in ("PYTHON", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
     }
@@ -66,3 +67,12 @@ def test_an_old_python_gets_no_environment(tmp_path: Path, versions: dict[str, s
     assert done.returncode != 0
     assert "paimon-cli needs Python 3.10 or newer with ensurepip and venv: make PYTHON=/path/to/python" in done.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def test_locked_setup_installs_nothing_that_is_not_in_the_lock_file(tmp_path: Path) -> None:
+    done = set_up(tmp_path, {"python3": "3.13"}, "LOCKED=1")
+    assert done.returncode == 0, done.stderr
+    packages, own = (tmp_path / "installed").read_text().splitlines()
+    assert "--require-hashes --requirement requirements.lock" in packages
+    assert {"--no-index", "--no-deps", "--no-build-isolation"} <= set(own.split())
+    assert (tmp_path / ".venv" / ".installed-locked").exists() and not (tmp_path / ".venv" / ".installed").exists()

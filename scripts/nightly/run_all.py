@@ -85,6 +85,8 @@ PROGRAMS = (
     Program("manifest-bombs", "scripts.nightly.manifest_bombs"),
     Program("soak-compaction", "scripts.nightly.soak_compaction", ("--writers", "2"), "--seconds", 600, cores=2),
     Program("report-screens", "scripts.nightly.report_screens"),
+    Program("licences", "scripts.licences"),
+    Program("audit", "scripts.nightly.audit"),
     Program("pytest", "pytest", TESTS, cores=2, minutes=45),
     Program("examples", "pytest", EXAMPLES, cores=2, minutes=45),
 )
