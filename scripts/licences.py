@@ -14,7 +14,19 @@ from collections.abc import Iterable
 from importlib.metadata import Distribution, distributions
 
 ALLOWED = {
-    *("0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "CNRI-Python", "ISC", "MIT", "MIT-0", "MPL-2.0", "PSF-2.0"),
+    *(
+        "0BSD",
+        "Apache-2.0",
+        "BSD-2-Clause",
+        "BSD-3-Clause",
+        "CC0-1.0",
+        "CNRI-Python",
+        "ISC",
+        "MIT",
+        "MIT-0",
+        "MPL-2.0",
+        "PSF-2.0",
+    ),
     *("Python-2.0", "Unlicense", "Zlib"),
 }
 """Licences under which a package may be used by, and shipped beside, an Apache-2.0 program. MPL-2.0 binds only its own files."""
@@ -46,12 +58,12 @@ _TOKEN = re.compile(r"[()]|[^\s()]+")
 def licence_of(package: Distribution) -> str:
     """The licence as an SPDX expression, or in the package's own words; empty if it names none."""
     metadata = package.metadata
-    if expression := metadata.get("License-Expression"):
-        return expression
+    if "License-Expression" in metadata:
+        return metadata["License-Expression"]
     classified = [text.removeprefix(_OSI) for text in metadata.get_all("Classifier") or () if text.startswith(_OSI)]
     if classified:
         return " OR ".join(_OF_CLASSIFIER.get(name, name.replace(" ", "-")) for name in classified)
-    name = (metadata.get("License") or "").strip()
+    name = metadata["License"].strip() if "License" in metadata else ""
     return _OF_NAME.get(name, name.split("\n", 1)[0])
 
 
