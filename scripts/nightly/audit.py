@@ -21,8 +21,11 @@ def verdict(output: str, errors: str) -> tuple[int, str]:
     except ValueError:
         reason = (errors.strip() or "pip-audit printed nothing").splitlines()[-1]
         return CANNOT_RUN, f"not run: {reason}"
-    found = [f"{package['name']} {package['version']}: {flaw['id']}" for package in packages for flaw in package.get("vulns", ())]
-    figures = {"measure": "audit", "packages": len(packages), "vulnerabilities": len(found)}
+    asked = [package for package in packages if "skip_reason" not in package]
+    if packages and not asked:
+        return CANNOT_RUN, f"not run: {packages[0]['skip_reason']}"
+    found = [f"{package['name']} {package['version']}: {flaw['id']}" for package in asked for flaw in package["vulns"]]
+    figures = {"measure": "audit", "packages": len(asked), "skipped": len(packages) - len(asked), "vulnerabilities": len(found)}
     return int(bool(found)), "\n".join([*found, json.dumps(figures)])
 
 

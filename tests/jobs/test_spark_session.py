@@ -105,3 +105,20 @@ def test_the_heap_is_a_quarter_of_the_memory(memory: int, heap: int) -> None:
 )
 def test_local_masters(master: str, local: bool) -> None:
     assert SparkRequest(master).is_local is local
+
+
+def test_secrets_reach_the_jvm_but_not_its_command_line(tmp_path: Path) -> None:
+    program = """
+import subprocess
+from pathlib import Path
+from paimon_cli.jobs.spark.session import SparkRequest, start_spark
+password = "@".join(("HUN", "TER2"))  # not in this text, which is on the command line of this process
+secrets = {"spark.hadoop.fs.s3a.secret.key": password, "spark.hadoop.fs.s3a.proxy": f"http://u:{password}@h:1"}
+given = {**secrets, "spark.hadoop.seen": "-".join(("CANARY", "1"))}
+context = start_spark(SparkRequest("local[1]", given)).context
+lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+print(any(b"CANARY-1" in line for line in lines), any(password.encode() in line for line in lines))
+print(all(context._jsc.hadoopConfiguration().get(key.removeprefix("spark.hadoop.")) == value for key, value in given.items()))
+"""
+    run = run_python(program, tmp_path)
+    assert run.stdout.split() == ["True", "False", "True"], run.stderr

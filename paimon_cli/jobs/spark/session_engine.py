@@ -193,9 +193,9 @@ def connected(url: str, confs: Mapping[str, str]) -> SparkSession:
                 builder = builder.config(key, value)
             return builder.create()
     except PySparkException as failure:
-        error = explained(failure)
-        error.why = redact(error.why, {"remote": url, **confs})
-        raise error from None
+        shown = explained(failure)
+        shown.why = redact(shown.why, {"remote": url, **confs})
+        raise shown from None
 
 
 @contextmanager
