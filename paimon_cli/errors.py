@@ -116,6 +116,12 @@ class NotFound(PaimonError):
     code, exit_code = "PC-NOT-FOUND", 3
 
 
+class BeingDropped(NotFound):
+    """The table or branch is being dropped, or was dropped while the command ran. A commit that reports this was not made."""
+
+    code = "PC-DROPPED"
+
+
 class Conflict(PaimonError):
     """Another commit conflicts with this one; the job must start again from the latest snapshot."""
 

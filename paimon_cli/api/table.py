@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments
@@ -39,7 +40,8 @@ INCREMENT_MODES = (AUTO, "delta", "changelog", "diff")
 class TableDropped:
     """What a drop deletes. `left`: the paths that remain, relative to the table's directory `path`.
 
-    `only_entry`: the files no longer exist, and only the entry in the catalog is removed.
+    `only_entry`: the files no longer exist, and only the entry in the catalog is removed. `link_to`: the table was named by a
+    symbolic link, which is all that is deleted; the table itself, at the path to which the link leads, remains.
     """
 
     table: str
@@ -49,6 +51,7 @@ class TableDropped:
     size: int
     left: list[str]
     only_entry: bool = False
+    link_to: str | None = None
 
 
 @checks_arguments
@@ -264,32 +267,44 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         return Alter(self)
 
     def plan_drop(self) -> Planned[TableDropped, TableDropped]:
-        """Plan to delete the table; the plan names the files in its directory that would remain."""
+        """Plan to delete the table; the plan names the files in its directory that would remain.
+
+        A drop that was interrupted can be repeated. If the table was named by a symbolic link, only the link is deleted.
+        """
         from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
         from paimon_cli.maintain.needed_files import total_size
+        from paimon_cli.storage.storage import link_target
 
         self.check_call()
         opened = self.catalog_table
         if opened.branch != MAIN_BRANCH:
             hint = f"paimon-cli branches rm {shlex.quote(opened.url)} {shlex.quote(opened.branch)}"
             raise UsageError(f"{opened.name} is a branch", "drop deletes a whole table", hint)
-        schema = opened.schemas.latest()
+        link_to = link_target(opened.storage, opened.url)
+        if link_to is not None:
+            dropped = TableDropped(opened.name, opened.url, 0, 0, 0, [], link_to=link_to)
+            return Planned(dropped, self._dropping(dropped, lambda: opened.storage.delete(opened.url)))
+        is_repeated = opened.snapshots.is_ended()
+        schema = None if is_repeated and not opened.schemas.ids() else opened.schemas.latest()
         plan = plan_table_drop(opened.storage, opened.layout, schema)
         left = [path.removeprefix(f"{opened.url}/") for path in plan.stays]
-        size, snapshots = total_size(plan.files), len(opened.snapshots.ids())
+        size, snapshots = total_size(plan.files), len(opened.snapshots.ids()) - is_repeated
         dropped = TableDropped(opened.name, opened.url, snapshots, len(plan.files), size, left)
+        delete_files = partial(drop_table, opened.storage, opened.layout, schema)
+        return Planned(dropped, self._dropping(dropped, delete_files), lambda: plan.files)
+
+    def _dropping(self, dropped: TableDropped, delete_files: Callable[[], None]) -> Callable[[], TableDropped]:
+        """A function that drops the table from its catalog, if it has one."""
+        metastore, identifier = self.catalog_table.metastore, self.catalog_table.identifier
 
         def run() -> TableDropped:
-            def delete_files() -> None:
-                drop_table(opened.storage, opened.layout, schema, plan)
-
-            if opened.metastore is None or opened.identifier is None:
+            if metastore is None or identifier is None:
                 delete_files()
             else:
-                opened.metastore.drop_table(opened.identifier, delete_files)
+                metastore.drop_table(identifier, delete_files)
             return dropped
 
-        return Planned(dropped, run, lambda: plan.files)
+        return run
 
     def drop(self) -> TableDropped:
         """Delete the table permanently: its files, snapshots, tags and branches. Other files in its directory remain."""

@@ -23,7 +23,7 @@ from paimon_cli.catalog.definition_check import check_definition
 from paimon_cli.catalog.option_values import odd_options, refuse_secrets, with_option, without_option
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_definition import TableDefinition, with_key_nullability
-from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
+from paimon_cli.errors import BeingDropped, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, POSTPONE_BUCKET
@@ -80,11 +80,22 @@ def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clo
 def _published(table: CatalogTable, new: TableSchema, changes: Sequence[SchemaChange]) -> TableSchema | None:
     """Publish the schema; returns the schema that the table has now, or None if another writer published this id first."""
     if table.metastore is None or table.identifier is None or table.metastore.takes_files:
-        return new if table.schemas.commit(new) else None
+        if not table.schemas.commit(new):
+            return None
+        _expect_history(table, new)
+        return new
     branch = "" if table.branch == MAIN_BRANCH else f"$branch_{table.branch}"
     identifier = table.identifier._replace(table=f"{table.identifier.table}{branch}")
     table.metastore.change_schema(identifier, [step for change in changes for step in request_steps(change)])
     return table.schemas.latest()
+
+
+def _expect_history(table: CatalogTable, new: TableSchema) -> None:
+    """Withdraw the new schema and raise `BeingDropped` if the table was dropped meanwhile, or it would be a new empty table."""
+    if table.snapshots.is_ended() or not table.storage.exists(table.layout.schema(new.id - 1)):
+        table.storage.delete(table.layout.schema(new.id))
+        hint = f"if no drop is running any more, finish it: paimon-cli drop {table.layout.argument}"
+        raise BeingDropped(f"the schema of {table.name} was not changed", "the table is being dropped", hint)
 
 
 def altered_schema(old: TableSchema, changes: Sequence[SchemaChange], has_snapshots: bool, now_millis: int) -> TableSchema:

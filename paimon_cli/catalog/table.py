@@ -64,6 +64,7 @@ class CatalogTable(TableHistory):
         try:
             main.schemas.latest()
         except NotFound as missing:
+            main.snapshots.latest()  # raises if a drop was interrupted after it had deleted the schemas
             raise _explained(missing, table) from None
         return table
 

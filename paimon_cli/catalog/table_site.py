@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Sequence
 
 from paimon_cli.errors import DamagedFile, StorageUnavailable, UsageError
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout, parse_numbered
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
@@ -23,7 +25,9 @@ def check_site(storage: Storage, root: str) -> list[str]:
     Raises `UsageError` if `root` is not empty, or is inside a table.
     """
     entries = _foreign_entries(storage, root)
-    if entries:
+    if [entry.path for entry in entries] == [TableLayout(root).snapshot_directory] and _holds_only_hints(storage, root):
+        storage.delete_directory(entries[0].path)
+    elif entries:
         raise UsageError(
             f"{root} is not empty", _content(storage, root, entries), "choose another path: a table needs its own directory"
         )
@@ -68,6 +72,12 @@ def _foreign_entries(storage: Storage, root: str) -> list[FileStatus]:
     return [] if is_unfinished else entries
 
 
+def _holds_only_hints(storage: Storage, root: str) -> bool:
+    """Whether a commit just before a drop has written its hint after it. A table created over the hint would look damaged."""
+    hints = {TableLayout(root).latest_hint, TableLayout(root).earliest_hint}
+    return {entry.path for entry in first_entries(storage, TableLayout(root).snapshot_directory, MAX_EXAMINED)} <= hints
+
+
 def _content(storage: Storage, root: str, entries: Sequence[FileStatus]) -> str:
     recognised = _recognised(storage, root, entries)
     names = sorted(f"{entry.name}/" if entry.is_directory else entry.name for entry in entries)
@@ -83,6 +93,8 @@ def _recognised(storage: Storage, root: str, entries: Sequence[FileStatus]) -> s
         return "it is a Delta Lake table (_delta_log)"
     if ".hoodie" in directories:
         return "it is a Hudi table (.hoodie)"
+    if "snapshot" in directories and SnapshotHistory(storage, TableLayout(root)).is_ended():
+        return f"it is a table whose drop was interrupted (finish it: paimon-cli drop {shlex.quote(root)})"
     if "metadata" in directories and _has_iceberg_metadata(storage, f"{root}/metadata"):
         return "it is an Iceberg table (metadata/*.metadata.json)"
     databases = sorted(name.removesuffix(DATABASE_SUFFIX) for name in directories if name.endswith(DATABASE_SUFFIX))

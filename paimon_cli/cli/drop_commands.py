@@ -108,7 +108,11 @@ def _summary_text(done: Dropped, dry_run: bool) -> str:
 def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False) -> None:
     """Delete a table: its files, snapshots, tags and branches. Other files in its directory are kept and listed.
 
-    If the files of the table no longer exist, only its entry in the catalog is removed.
+    The drop first ends the table's history, and no commit of paimon-cli is acknowledged after that. Writers of other engines may
+    not notice: stop them first. If the drop is interrupted, nobody can read or write the table; repeat the drop to finish it.
+
+    If the files of the table no longer exist, only its entry in the catalog is removed. If the table is named by a symbolic link,
+    only the link is deleted.
 
     paimon-cli drop ./wh/shop.db/orders --dry-run
 
@@ -116,7 +120,9 @@ def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False
     """
     planned = call.catalog().plan_drop_table(table)
     plan = planned.plan
-    if plan.only_entry:
+    if plan.link_to is not None:
+        what, files = f"the symbolic link {plan.table}", f"the table at {plan.link_to}, to which it leads, remains"
+    elif plan.only_entry:
         what, files = f"the entry of table {plan.table}", "its files no longer exist"
     else:
         what = f"table {plan.table} with {counted(plan.snapshots, 'snapshot')}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from paimon_cli.errors import CommitUnknown, FilesConflict, PaimonError, Unpublished, UsageError, cleaning_up
+from paimon_cli.errors import BeingDropped, CommitUnknown, FilesConflict, PaimonError, Unpublished, UsageError, cleaning_up
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (
@@ -28,7 +28,7 @@ from paimon_cli.metadata.data_file import (
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode
-from paimon_cli.storage.storage import delete_all
+from paimon_cli.storage.storage import delete_all, remove_empty_directories
 
 
 @dataclass(frozen=True)
@@ -239,6 +239,8 @@ def removed_on_refusal(
         if not isinstance(refusal, (CommitUnknown, keep_on or CommitUnknown)):
             with cleaning_up(refusal):
                 delete_created_files(context, messages, refusal)
+                if isinstance(refusal, BeingDropped):  # writing new files has made directories again that the drop had removed
+                    remove_empty_directories(context.storage, context.url)
         raise
 
 
@@ -264,7 +266,7 @@ def files_named_since(context: TableContext, messages: Sequence[CommitMessage], 
     begin = min((number for number in ids if number is not None), default=0) if None not in ids else 0
     named: set[str] = set()
     oldest = None
-    for snapshot in context.snapshots.newest_first():
+    for snapshot in context.snapshots.newest_first(even_if_dropped=True):
         if snapshot.id <= begin:
             return named
         named |= {entry.file.file_name for entry in context.manifests.delta_entries(snapshot) if entry.kind == ADD}

@@ -49,8 +49,8 @@ from paimon_cli.commit.prepared_snapshot import (
     merging_fully,
     prepare_snapshot,
 )
-from paimon_cli.commit.snapshot_publish import announce, publish
-from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, Unpublished
+from paimon_cli.commit.snapshot_publish import announce, is_same_table, publish, was_dropped
+from paimon_cli.errors import BeingDropped, PaimonError, Refused, StorageUnavailable, Unpublished
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, CommitMessage
@@ -224,6 +224,7 @@ class Committer:
                 with discarded_on(writer, PaimonError, Unpublished), _unpublished():
                     latest = self._latest(attempt)
                     changes = step.changes_on(latest)
+                    self._check_table(changes, latest)
                     is_committed = deduplication.committed_since_begin(latest, changes.kind)
                     if is_committed or self._is_needless(step, changes, latest):
                         writer.discard(writer.written)
@@ -239,7 +240,7 @@ class Committer:
             except SnapshotGone:
                 writer, delta = MetadataWriter(context), None
                 continue
-            with discarded_on(writer, Refused, StorageUnavailable):
+            with discarded_on(writer, Refused, StorageUnavailable, BeingDropped):
                 published = publish(context, prepared.snapshot, latest)
             if published:
                 announce(context, prepared.snapshot)
@@ -252,6 +253,13 @@ class Committer:
         """The snapshot to build on. On object stores, the first attempt uses the one that the plan has read, to save requests."""
         known = self._context.snapshots.last_seen() if attempt == 1 else None
         return known or self._context.snapshots.latest()
+
+    def _check_table(self, changes: SnapshotChanges, latest: Snapshot | None) -> None:
+        """Raise `BeingDropped` if the history began again since the plan, because the table was dropped and created again."""
+        newest, read = 0 if latest is None else latest.id, changes.read_snapshot_id or 0
+        has_begun_again = newest < read or (not read and newest)
+        if has_begun_again and not is_same_table(self._context):
+            raise was_dropped(self._context)
 
     def _check(self, step: CommitStep, changes: SnapshotChanges, latest: Snapshot | None, attempt: int) -> None:
         added = [entry for entry in changes.entries if entry.kind == ADD]

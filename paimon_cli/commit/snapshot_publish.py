@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import shlex
 
-from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, StorageUnavailable
+from paimon_cli.errors import BeingDropped, CommitUnknown, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.manifest_reader import SnapshotGone
+from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.storage.storage import PutOutcome, publish_snapshot
+from paimon_cli.storage.storage import PutOutcome, publish_snapshot, remove_empty_directory
 
 _TRIES = 5
 
@@ -21,8 +22,8 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
     """Publish a snapshot. Returns true if it is now part of the table's history, false if another commit has its number.
 
     `base`: the snapshot that it was built on. If a rollback has removed that one, ours is deleted again, and the result is false.
-    Raises `CommitUnknown` if the outcome cannot be determined, after which nothing may be deleted. After `StorageUnavailable` and
-    `Refused`, the snapshot was not published.
+    Raises `CommitUnknown` if the outcome cannot be determined, after which nothing may be deleted. After `StorageUnavailable`,
+    `Refused` and `BeingDropped`, the snapshot was not published.
     """
     path, content = context.layout.snapshot(snapshot.id), snapshot.to_json().encode()
     for attempt in range(_TRIES):
@@ -41,7 +42,12 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
         if published is not None and published != content:
             return False
         if published is not None:
-            is_ours = _is_in_history(context, snapshot, base)
+            try:
+                is_ours = _is_in_history(context, snapshot, base)
+            except BeingDropped as drop:
+                if attempt:  # an earlier put may have succeeded before the drop
+                    raise _unknown(context, snapshot, drop.why) from None
+                raise
             if attempt and not is_ours:  # an earlier put may have succeeded, and expired
                 raise _unknown(context, snapshot, "its number has expired since the first attempt")
             return is_ours
@@ -54,6 +60,12 @@ def announce(context: TableContext, snapshot: Snapshot) -> None:
     context.snapshots.remembered(snapshot)
     with contextlib.suppress(StorageUnavailable), context.trace.timed("hint", file="LATEST", snapshot=snapshot.id):
         context.storage.overwrite(context.layout.latest_hint, str(snapshot.id).encode())
+        if not context.storage.is_remote and not context.snapshots.exists(snapshot.id):
+            # It has expired, so that the hint is outdated, or the table was dropped, where `create` expects an empty directory. On
+            # object stores `create` deletes a hint that is left.
+            context.storage.delete(context.layout.latest_hint)
+            for directory in (context.layout.snapshot_directory, context.layout.root):
+                remove_empty_directory(context.storage, directory)
 
 
 def _read_back(context: TableContext, path: str, content: bytes) -> bytes | None:
@@ -94,8 +106,11 @@ def _continues_history(context: TableContext, snapshot: Snapshot, base: Snapshot
         return _withdrawn(context, snapshot)
     newest = context.snapshots.latest_id()
     if newest is None or newest <= snapshot.id:
-        return True
-    successor = context.snapshots.find(snapshot.id + 1)
+        return _is_in_same_table(context, snapshot)
+    try:
+        successor = context.snapshots.find(snapshot.id + 1)
+    except BeingDropped as drop:  # its put came just before the end of the history, or long after it
+        raise _unknown(context, snapshot, drop.message) from None
     if successor is None:
         return _has_expired_regularly(context, snapshot)
     try:
@@ -151,6 +166,39 @@ def _withdrawn(context: TableContext, snapshot: Snapshot) -> bool:
         raise _unknown(context, snapshot, "the history was rolled back meanwhile, and another commit already builds on this one")
     context.storage.delete(context.layout.snapshot(snapshot.id))
     return False
+
+
+def _is_in_same_table(context: TableContext, snapshot: Snapshot) -> bool:
+    """True if the table still exists. Otherwise deletes our snapshot, whose predecessor is gone too, and raises `BeingDropped`.
+
+    A drop deletes the schemas before the file that keeps others from publishing (`maintain.end_of_history`), so our snapshot was
+    published after that if a schema is missing, or is that of a new table.
+    """
+    if is_same_table(context):
+        return True
+    path = context.layout.snapshot(snapshot.id)
+    if not context.storage.exists(path):
+        raise _unknown(context, snapshot, "the table was dropped or renamed meanwhile")
+    context.storage.delete(path)
+    raise was_dropped(context)
+
+
+def is_same_table(context: TableContext) -> bool:
+    """Whether the schema that the context has read still exists; a new table at the same place has another one."""
+    try:
+        schema = SchemaHistory(context.storage, context.layout).find(context.schema.id)
+    except DamagedFile:
+        return True  # it exists, but it cannot be read
+    return schema is not None and schema.time_millis == context.schema.time_millis
+
+
+def was_dropped(context: TableContext) -> BeingDropped:
+    """The error for a commit to a table that no longer exists."""
+    return BeingDropped(
+        f"nothing was committed to {context.address}",
+        "it was dropped while the job ran",
+        f"look for it: paimon-cli tables ls {shlex.quote(context.url.rpartition('/')[0])}",
+    )
 
 
 def _has_expired_regularly(context: TableContext, snapshot: Snapshot) -> bool:

@@ -32,7 +32,7 @@ class SchemaHistory:
         if not self.storage.is_remote:
             return None
         try:
-            first, second = together([lambda: self._find(0), lambda: self._find(1)])
+            first, second = together([lambda: self.find(0), lambda: self.find(1)])
         except DamagedFile:
             return None
         return first if second is None else None
@@ -73,14 +73,15 @@ class SchemaHistory:
 
     def get(self, schema_id: int) -> TableSchema:
         """The schema with this id. Raises `NotFound` if it does not exist, `DamagedFile` if its file holds something else."""
-        schema = self._find(schema_id)
+        schema = self.find(schema_id)
         if schema is None:
             path = self.layout.schema(schema_id)
             listed = f"paimon-cli schemas ls {self.layout.argument}"
             raise NotFound(f"no schema {schema_id} in {self.layout.root}", f"{path} does not exist", listed)
         return schema
 
-    def _find(self, schema_id: int) -> TableSchema | None:
+    def find(self, schema_id: int) -> TableSchema | None:
+        """The schema with this id; None if it does not exist. Raises `DamagedFile` if its file holds something else."""
         if schema_id not in self._read:
             path = self.layout.schema(schema_id)
             try:

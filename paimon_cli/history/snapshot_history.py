@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
+from paimon_cli.errors import BeingDropped, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, TableLayout, parse_hint, parse_numbered
 from paimon_cli.storage.storage import Storage
@@ -46,6 +46,16 @@ class SnapshotHistory:
         """Start to read the LATEST hint for the next call, if the storage is remote. An outdated hint is harmless."""
         if self.storage.is_remote:
             self._hint_ahead.begin(lambda: self._hint(self.layout.latest_hint))
+
+    def is_ended(self) -> bool:
+        """Whether a drop, which was interrupted or is still running, has ended the history."""
+        try:
+            self._find_latest()
+        except BeingDropped:
+            return True
+        except (DamagedFile, NotFound):
+            return False
+        return False
 
     def fetch_latest(self) -> None:
         """Start to read the newest snapshot for a plan that is about to follow, if the storage is remote."""
@@ -217,9 +227,17 @@ class SnapshotHistory:
         hidden = [number for gap in gaps(listed) if len(gap) <= LONGEST_GAP for number in gap]
         return sorted([*listed, *hidden])
 
-    def newest_first(self, limit: int | None = None) -> Iterator[Snapshot]:
-        """The snapshots, newest first, read one at a time. The iteration ends at expired ones, even if they expire during it."""
-        snapshot = self.latest() if limit != 0 else None
+    def newest_first(self, limit: int | None = None, even_if_dropped: bool = False) -> Iterator[Snapshot]:
+        """The snapshots, newest first, read one at a time. The iteration ends at expired ones, even if they expire during it.
+
+        `even_if_dropped`: if a drop has ended the history, the snapshots that it has not deleted yet.
+        """
+        try:
+            snapshot = self.latest() if limit != 0 else None
+        except BeingDropped:
+            if not even_if_dropped:
+                raise
+            snapshot = self._next_below(self.latest_id() or 0)
         yielded = 0
         while snapshot is not None:
             yield snapshot

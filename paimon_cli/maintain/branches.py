@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.errors import Conflict, NotFound, NotSupported, UsageError, cleaning_up
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import check_branch_name
+from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
 from paimon_cli.maintain.needed_files import DeleteFiles, FileToDelete, all_ids
 from paimon_cli.maintain.rollback import DiscardedVersions, discarded_versions, needed_up_to, remove_snapshots
@@ -83,12 +85,19 @@ def rename_branch(context: TableContext, name: str, new_name: str) -> None:
     copied = _files(context, old)
     for status in sorted(copied, key=_schemas_first):
         context.storage.overwrite(new + status.path.removeprefix(old), context.storage.read_bytes(status.path))
-    if {status.path for status in _files(context, old)} != {status.path for status in copied}:
+    end = _end(context, name)
+    try:
+        end.begin(after=SnapshotHistory(context.storage, context.layout.of_branch(new_name)).latest_id() or 0)
+        ours = {end.path, context.layout.of_branch(name).latest_hint}
+        if {status.path for status in _files(context, old)} - ours != {status.path for status in copied} - ours:
+            end.retract()
+            raise Conflict(f"branch '{name}' was changed meanwhile")
+    except Conflict as meanwhile:
         conflict = Conflict(f"branch '{name}' was not renamed", "another job committed to it meanwhile", "try again")
         with cleaning_up(conflict):
             _delete(context, new_name)
-        raise conflict
-    _delete(context, name)
+        raise conflict from meanwhile
+    _delete(context, name, end)
 
 
 def _start(context: TableContext, tag: str | None, snapshot_id: int | None) -> tuple[Snapshot, bytes, str] | None:
@@ -112,11 +121,21 @@ def _schema_text(context: TableContext, number: int) -> bytes:
     return text
 
 
-def _delete(context: TableContext, name: str) -> None:
-    """Delete the schemas first: without them a branch does not exist, so a crash leaves nothing that looks like one."""
+def _delete(context: TableContext, name: str, end: EndOfHistory | None = None) -> None:
+    """End the history, then delete the schemas: without them a branch does not exist, so a crash leaves nothing that looks like
+    one. `end`: the end, if it is in place.
+    """
     layout = context.layout.of_branch(name)
+    if end is None:
+        end = _end(context, name)
+        end.begin()
     context.storage.delete_directory(layout.schema_directory)
+    end.remove_snapshots()
     context.storage.delete_directory(layout.version_root)
+
+
+def _end(context: TableContext, name: str) -> EndOfHistory:
+    return EndOfHistory(context.storage, context.layout.of_branch(name), context.clock, context.random)
 
 
 def _files(context: TableContext, directory: str) -> list[FileStatus]:

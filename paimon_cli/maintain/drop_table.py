@@ -1,4 +1,8 @@
-"""Drops a table: deletes the files that Paimon created in its directory, and keeps all others. A crashed drop can be repeated."""
+"""Drops a table: deletes the files that Paimon created in its directory, and keeps all others.
+
+The history is ended first (`end_of_history`), so that no commit is acknowledged in a table that is being deleted. A drop that was
+interrupted can be repeated.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,14 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from paimon_cli.errors import PartialSuccess, StorageUnavailable
+from paimon_cli.errors import PaimonError, PartialSuccess, StorageUnavailable, cleaning_up
+from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.maintain.needed_files import FileToDelete
 from paimon_cli.metadata.table_layout import BRANCH_PREFIX, TableLayout, escape
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_text import counted
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
+from paimon_cli.storage.injected import Clock, RandomSource, SystemClock, SystemRandom
 from paimon_cli.storage.storage import Storage, remove_empty_directory
 
 DATA_DIRECTORY = "data-file.path-directory"
@@ -21,6 +28,8 @@ DAMAGED = "damaged"
 
 _BRANCH_DIRECTORIES = ("snapshot", "tag", "changelog", "consumer", "schema", "lease")
 _TABLE_DIRECTORIES = ("branch", *_BRANCH_DIRECTORIES, "manifest", "index", "statistics", "service", DAMAGED)
+_ROUNDS = 5
+"""How often files are looked for that other jobs have written meanwhile."""
 _DELETED_FIRST = ("branch", "tag", "changelog", "snapshot")
 _BUCKET = re.compile(r"bucket-(-?[0-9]+|postpone)")
 _ROOT, _BRANCHES, _BRANCH, _TEMPORARY = "table", "branch", "branch files", "temporary"
@@ -58,10 +67,13 @@ class TableDrop:
     stays: list[str] = field(default_factory=list)
 
 
-def plan_table_drop(storage: Storage, layout: TableLayout, schema: TableSchema) -> TableDrop:
-    """Find the files to delete. Directories that do not belong to the table are not listed."""
+def plan_table_drop(storage: Storage, layout: TableLayout, schema: TableSchema | None) -> TableDrop:
+    """Find the files to delete. Directories that do not belong to the table are not listed.
+
+    `schema`: None if an earlier attempt has deleted the schemas, which it does after all data.
+    """
     plan = TableDrop()
-    pending = [(layout.root, _Directory(_ROOT, _levels_below_root(schema)))]
+    pending = [(layout.root, _Directory(_ROOT, None if schema is None else _levels_below_root(schema)))]
     while pending:
         path, directory = pending.pop()
         for entry in sorted(storage.list_directory(path), key=lambda entry: entry.name):
@@ -76,32 +88,108 @@ def plan_table_drop(storage: Storage, layout: TableLayout, schema: TableSchema) 
     return plan
 
 
-def drop_table(storage: Storage, layout: TableLayout, schema: TableSchema, plan: TableDrop) -> None:
-    """Carry out the plan: versions first, so that a crash leaves an empty table without dangling names, and the schema last.
+def drop_table(
+    storage: Storage,
+    layout: TableLayout,
+    schema: TableSchema | None,
+    clock: Clock | None = None,
+    random: RandomSource | None = None,
+) -> None:
+    """End the histories of the table and its branches, then delete the files: versions first, the schemas and the ends last.
 
-    Files that cannot be deleted stay for the next attempt, together with the schema. Raises `PartialSuccess` then, or the error
-    of the storage if nothing could be deleted.
+    Files that appear meanwhile, of jobs whose commits will be refused, are deleted too. Files that cannot be deleted stay for the
+    next attempt, together with the schema. Raises `PartialSuccess` then, or the error of the storage if nothing could be deleted.
     """
-    failures: list[StorageUnavailable] = []
-    for directory in _in_order(layout, plan):
-        if directory == layout.schema_directory and failures:
-            continue
-        try:
-            _remove(storage, directory, plan)
-        except StorageUnavailable as failure:
-            failures.append(failure)
-    if not failures:
-        _remove_root(storage, layout.root)
-        return
-    left = plan_table_drop(storage, layout, schema).files
-    if len(left) >= len(plan.files):
-        raise failures[0]
-    raise PartialSuccess(
-        f"{len(left)} of {len(plan.files)} files of {layout.root} could not be deleted",
-        str(failures[0]),
-        "run the drop again once that is fixed: the other files are deleted",
-        left=[file.path for file in left],
-    )
+    TableRemoval(storage, layout, schema, clock or SystemClock(), random or SystemRandom()).run()
+
+
+class TableRemoval:
+    """One drop on its way."""
+
+    def __init__(
+        self, storage: Storage, layout: TableLayout, schema: TableSchema | None, clock: Clock, random: RandomSource
+    ) -> None:
+        self._storage = storage
+        self._layout = layout
+        self._schema = schema
+        self._end = EndOfHistory(storage, layout, clock, random)
+        self._clock = clock
+        self._random = random
+
+    def run(self) -> None:
+        self._end.begin()
+        first, left = self._files(self._plan()), list[FileToDelete]()
+        for _ in range(_ROUNDS):
+            plan = self._plan()
+            failures = self._delete(plan)
+            if failures is None:
+                return  # another drop has finished
+            left = self._files(self._plan())
+            if failures:
+                raise self._incomplete(left, first, failures[0])
+            if all(file.path.startswith(f"{self._layout.schema_directory}/") for file in left):
+                self._delete_last(plan)
+                return
+        raise PartialSuccess(
+            f"{counted(len(left), 'file')} of {self._layout.root} appeared while it was dropped",
+            "another job is still writing; its commit will be refused",
+            "run the drop again when that job has ended",
+            left=[file.path for file in left],
+        )
+
+    def _plan(self) -> TableDrop:
+        return plan_table_drop(self._storage, self._layout, self._schema)
+
+    def _delete(self, plan: TableDrop) -> list[StorageUnavailable] | None:
+        """Delete all but the schemas and the end; returns the failures, or None if the end has disappeared."""
+        failures: list[StorageUnavailable] = []
+        for directory in _in_order(self._layout, plan):
+            if not self._end.is_in_place():
+                return None
+            try:
+                if directory == self._layout.snapshot_directory:
+                    self._end.remove_snapshots()
+                elif directory == self._layout.branches_directory:
+                    self._delete_branches(plan)
+                elif directory != self._layout.schema_directory:
+                    _remove(self._storage, directory, plan)
+            except StorageUnavailable as failure:
+                failures.append(failure)
+        return failures
+
+    def _delete_branches(self, plan: TableDrop) -> None:
+        """End and delete all branches. Without schemas a branch does not exist."""
+        above = f"{self._layout.branches_directory}/{BRANCH_PREFIX}"
+        for directory in plan.directories:
+            if directory.startswith(above) and "/" not in (name := directory.removeprefix(above)):
+                end = EndOfHistory(self._storage, self._layout.of_branch(name), self._clock, self._random)
+                end.begin()
+                self._storage.delete_directory(f"{directory}/schema")
+                end.remove_snapshots()
+        _remove(self._storage, self._layout.branches_directory, plan)
+
+    def _files(self, plan: TableDrop) -> list[FileToDelete]:
+        """The files of a plan outside of the directory of the end."""
+        return [file for file in plan.files if not file.path.startswith(f"{self._layout.snapshot_directory}/")]
+
+    def _delete_last(self, plan: TableDrop) -> None:
+        """Delete the schemas, then the end. In between, the directory is neither a table nor free for a new one."""
+        for directory in (self._layout.schema_directory, self._layout.snapshot_directory):
+            _remove(self._storage, directory, plan)
+        _remove_root(self._storage, self._layout.root)
+
+    def _incomplete(self, left: list[FileToDelete], first: list[FileToDelete], failure: StorageUnavailable) -> PaimonError:
+        """The error of a drop that was refused in part. If nothing was deleted, the history is reopened."""
+        if len(left) >= len(first):
+            with cleaning_up(failure):
+                self._end.retract()
+            return failure
+        return PartialSuccess(
+            f"{len(left)} of {len(first)} files of {self._layout.root} could not be deleted",
+            str(failure),
+            "run the drop again once that is fixed: the other files are deleted",
+            left=[file.path for file in left],
+        )
 
 
 def _levels_below_root(schema: TableSchema) -> tuple[str, ...]:
@@ -109,14 +197,14 @@ def _levels_below_root(schema: TableSchema) -> tuple[str, ...]:
     return (*above, *(f"{escape(key)}=" for key in schema.partition_keys))
 
 
-def _child(parent: _Directory, name: str, schema: TableSchema) -> _Directory | None:
+def _child(parent: _Directory, name: str, schema: TableSchema | None) -> _Directory | None:
     """The directory of this name in `parent`; None if it does not belong to the table."""
     if parent.kind == _TEMPORARY or (parent.kind == _ROOT and name.startswith(PROBE_PREFIX)):
         return _Directory(_TEMPORARY)
     if (parent.kind == _ROOT and name in _TABLE_DIRECTORIES) or (parent.kind == _BRANCH and name in _BRANCH_DIRECTORIES):
         return _Directory(name)
-    if parent.kind == _ROOT and name == ICEBERG_DIRECTORY and schema.options.get(ICEBERG_OPTION) == ICEBERG_IN_TABLE:
-        return _Directory("Iceberg metadata")
+    if parent.kind == _ROOT and name == ICEBERG_DIRECTORY and schema is not None:
+        return _Directory("Iceberg metadata") if schema.options.get(ICEBERG_OPTION) == ICEBERG_IN_TABLE else None
     if parent.kind == _BRANCHES and name.startswith(BRANCH_PREFIX):
         return _Directory(_BRANCH)
     if parent.levels == () and _BUCKET.fullmatch(name):
@@ -135,11 +223,10 @@ def _belongs_to_table(directory: _Directory, name: str) -> bool:
 
 
 def _in_order(layout: TableLayout, plan: TableDrop) -> list[str]:
-    """Directories in the order of deletion: schemas of branches, versions, everything else, the schemas of the table."""
+    """Directories in the order of deletion: branches, versions, everything else."""
     top = [directory for directory in plan.directories if directory.rpartition("/")[0] == layout.root]
-    branches = [d for d in plan.directories if d.startswith(f"{layout.branches_directory}/") and d.endswith("/schema")]
-    rank = {f"{layout.root}/{name}": number - len(_DELETED_FIRST) for number, name in enumerate(_DELETED_FIRST)}
-    return [*branches, *sorted(top, key=lambda directory: rank.get(directory, directory == layout.schema_directory))]
+    rank = {f"{layout.root}/{name}": number for number, name in enumerate(_DELETED_FIRST)}
+    return sorted(top, key=lambda directory: rank.get(directory, len(rank)))
 
 
 def _remove(storage: Storage, directory: str, plan: TableDrop) -> None:

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
-from paimon_cli.errors import DamagedFile
+from paimon_cli.errors import BeingDropped, DamagedFile
 from paimon_cli.metadata.table_layout import check_plain_names
 
 CURRENT_VERSION = 3
 APPEND, COMPACT, OVERWRITE, ANALYZE = "APPEND", "COMPACT", "OVERWRITE", "ANALYZE"
+
+DROP = "DROP"
+"""The kind of the snapshot that ends a history: the table or branch is being dropped, and nothing can be committed on top of it.
+It names no files. Other tools do not know the kind, so they refuse to read or to continue the history.
+"""
 
 _KINDS = (APPEND, COMPACT, OVERWRITE, ANALYZE)
 _NO_WATERMARK = -(2**63)
@@ -92,11 +98,15 @@ class Snapshot:
 
     @staticmethod
     def from_json(text: str | bytes, path: str = "") -> Snapshot:
-        """Parse a snapshot or tag file of any writer; unknown keys are ignored. Raises a `DamagedFile` that names `path`."""
+        """Parse a snapshot or tag file of any writer; unknown keys are ignored. Raises a `DamagedFile` that names `path`, and
+        `BeingDropped` for the end of a history.
+        """
         try:
             content = json.loads(text)
             if not isinstance(content, dict):
                 raise ValueError("it does not hold a JSON object")
+            if content.get("commitKind") == DROP:
+                raise being_dropped(path)
             return _parsed(content, path)
         except (ValueError, RecursionError) as error:
             hint = "restore the file, or run `paimon-cli repair` to see what can be done"
@@ -160,6 +170,31 @@ def _fits(value: Any, kind: str) -> bool:
     if kind is _TEXTS:
         return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
     return isinstance(value, str) and (kind is not _KIND or value in _KINDS)
+
+
+def end_text(snapshot_id: int, commit_user: str, time_millis: int) -> str:
+    """The text of a snapshot file that ends a history (see `DROP`)."""
+    return dump_java_json(
+        {
+            "version": CURRENT_VERSION,
+            "id": snapshot_id,
+            "commitUser": commit_user,
+            "commitKind": DROP,
+            "timeMillis": time_millis,
+        }
+    )
+
+
+def being_dropped(path: str) -> BeingDropped:
+    """The error for the end of a history, found in the snapshot file `path`."""
+    root, _, branch = path.partition("/snapshot/")[0].partition("/branch/branch-")
+    if branch:
+        command = f"paimon-cli branches rm {shlex.quote(root)} {shlex.quote(branch)}"
+        what = f"branch '{branch}' of {root} is being deleted"
+    else:
+        command, what = f"paimon-cli drop {shlex.quote(root)}", f"{root} is being dropped"
+    why = "a drop has ended its history and deletes its files, so it can neither be read nor written"
+    return BeingDropped(what, why, f"if no drop is running any more, finish it: {command}", path=path)
 
 
 _CREATED, _RETAINED = "tagCreateTime", "tagTimeRetained"

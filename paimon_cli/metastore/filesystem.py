@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Database, Metastore, RegisteredTable, TableIdentifier
@@ -110,10 +111,14 @@ class FileSystemMetastore(Metastore):
 
 
 def tables_in(storage: Storage, root: str, known: set[str] | None = None) -> Iterator[tuple[str, str]]:
-    """The names and paths of the directories in `root` that contain a schema, by name. `known`: see `FileSystemMetastore`."""
+    """The names and paths of the directories in `root` with a schema, or the rest of a table whose drop was interrupted, by name.
+
+    `known`: see `FileSystemMetastore`.
+    """
 
     def has_schema(path: str) -> bool:
-        return path in found or bool(SchemaHistory(storage, TableLayout(path)).ids())
+        layout = TableLayout(path)
+        return path in found or bool(SchemaHistory(storage, layout).ids()) or SnapshotHistory(storage, layout).is_ended()
 
     found = set[str]() if known is None else known
     paths = sorted(f"{root}/{entry.name}" for entry in storage.list_directory(root) if entry.is_directory)

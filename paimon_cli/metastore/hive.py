@@ -22,7 +22,7 @@ from paimon_cli.datatypes.data_type import (
     TimestampType,
     VectorType,
 )
-from paimon_cli.errors import NotFound, NotSupported, UsageError, undone_on_failure
+from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.hive_client import HiveAddress, HiveLock, user_name
 from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, listed_properties, plain_path
@@ -136,21 +136,16 @@ class HiveMetastore(Metastore):
         return True
 
     def drop_table(self, identifier: TableIdentifier, delete_files: Callable[[], None]) -> None:
-        """Remove the entry first, as in Java, and restore it if files cannot be deleted, so that the drop can be repeated."""
+        """Remove the entry last, so that a drop that was interrupted can be repeated under the same name."""
         with self._address.connected() as client:
             table = self._find_table(client, identifier)
             if table.tableType == EXTERNAL_TABLE:
                 raise NotSupported(
                     f"dropping {identifier}", "it is an external table in Hive, which keeps its files", "drop it in Hive"
                 )
+        delete_files()
+        with self._address.connected() as client:
             client.drop_table(*identifier, False)
-
-        def restore() -> None:
-            with self._address.connected() as client:
-                client.create_table(table)
-
-        with undone_on_failure(restore):
-            delete_files()
 
     def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
         """Rename the entry. The metastore may move the directory of a managed table itself; otherwise it is moved here."""

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Connection, Engine, MetaData, String, Table, delete, insert, inspect, select, update
 from sqlalchemy.exc import IntegrityError
 
-from paimon_cli.errors import UsageError, undone_on_failure
+from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.metastore import Database, Metastore, RegisteredTable, TableIdentifier, listed_properties
 from paimon_cli.storage.catalog_options import DatabaseAddress
@@ -127,21 +127,11 @@ class JdbcMetastore(Metastore):
         return True
 
     def drop_table(self, identifier: TableIdentifier, delete_files: Callable[[], None]) -> None:
-        """Remove the entry first, as in Java, and restore it if files cannot be deleted, so that the drop can be repeated."""
-        rows: dict[Table, list[dict[str, Any]]] = {}
+        """Remove the entry last, so that a drop that was interrupted can be repeated under the same name."""
+        delete_files()
         with self._connected() as connection:
             for table in (TABLES, TABLE_PROPERTIES):
-                matches = self._of(table, *identifier)
-                rows[table] = [dict(row) for row in connection.execute(select(table).where(matches)).mappings()]
-                connection.execute(delete(table).where(matches))
-
-        def restore() -> None:
-            with self._connected() as connection:
-                for table in filter(rows.get, rows):
-                    connection.execute(insert(table), rows[table])
-
-        with undone_on_failure(restore):
-            delete_files()
+                connection.execute(delete(table).where(self._of(table, *identifier)))
 
     def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
         """Rename the entry. The directory is moved within the transaction: if that fails, the old name stays."""

@@ -121,7 +121,12 @@ class LocalStorage:
     def delete_directory(self, path: str) -> None:
         self._check(path)
         with contextlib.suppress(FileNotFoundError), errors_of(path):
-            shutil.rmtree(path)
+            for attempt in range(_MAX_REMOVALS):
+                try:
+                    return shutil.rmtree(path)
+                except OSError as error:  # another job has added a file meanwhile
+                    if error.errno != errno.ENOTEMPTY or attempt == _MAX_REMOVALS - 1:
+                        raise
 
     def remove_empty_directory(self, path: str) -> bool:
         """See `storage.remove_empty_directory`."""
@@ -130,6 +135,11 @@ class LocalStorage:
         except OSError as error:
             return error.errno == errno.ENOENT
         return True
+
+    def link_target(self, path: str) -> str | None:
+        """See `storage.HasLinks`."""
+        with errors_of(path):
+            return os.readlink(path) if os.path.islink(path) else None
 
     def make_directory(self, path: str) -> None:
         """See `storage.MovesDirectories`."""

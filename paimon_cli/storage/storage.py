@@ -135,6 +135,15 @@ class HasDirectories(Protocol):
 
 
 @runtime_checkable
+class HasLinks(Protocol):
+    """A store on which a path may be a symbolic link."""
+
+    def link_target(self, path: str) -> str | None:
+        """Where the link leads; None if `path` is no link."""
+        ...
+
+
+@runtime_checkable
 class SyncsDirectories(Protocol):
     """A store on which a deleted file may reappear after a power failure until its directory is synced."""
 
@@ -254,6 +263,22 @@ def ancestors(path: str) -> Iterator[str]:
 def remove_empty_directory(storage: Storage, path: str) -> bool:
     """Remove a directory; returns False if it is not empty, or if the store has no real directories."""
     return isinstance(storage, HasDirectories) and storage.remove_empty_directory(path)
+
+
+def remove_empty_directories(storage: Storage, path: str) -> None:
+    """Remove a directory and those below it, as far as they contain no files; object stores have none."""
+    if storage.is_remote or not isinstance(storage, HasDirectories):
+        return
+    for entry in storage.list_directory(path):
+        if entry.is_directory:
+            remove_empty_directories(storage, entry.path)
+    storage.remove_empty_directory(path)
+
+
+def link_target(storage: Storage, path: str) -> str | None:
+    """Where the symbolic link at `path` leads; None if it is no link."""
+    links: HasLinks | None = _outermost(storage, HasLinks)
+    return None if links is None else links.link_target(path)
 
 
 def directories_of(storage: Storage) -> MovesDirectories | None:

@@ -39,7 +39,7 @@ def put(context: TableContext, *names: str) -> list[str]:
 def drop(context: TableContext, storage: LocalStorage | None = None) -> list[str]:
     storage = storage or LocalStorage()
     plan = plan_table_drop(storage, context.layout, context.schema)
-    drop_table(storage, context.layout, context.schema, plan)
+    drop_table(storage, context.layout, context.schema)
     return plan.stays
 
 
@@ -212,4 +212,4 @@ def test_the_error_of_the_first_directory_is_reported_with_what_is_left(tmp_path
     left = partial.value.details["left"]
     assert {path.removeprefix(f"{context.url}/").partition("/")[0] for path in left} == {"manifest", "dt=a", "schema"}
     assert f"{len(left)} of " in partial.value.what and partial.value.why.startswith("the file system refused")
-    assert not Path(context.layout.snapshot_directory).exists() and Path(context.layout.schema(0)).exists()
+    assert context.snapshots.ids() == [2] and context.snapshots.is_ended() and Path(context.layout.schema(0)).exists()

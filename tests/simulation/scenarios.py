@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from paimon_cli.lab.simulation.actor_jobs import (
     compactor,
+    dropper,
     expirer,
     in_turn,
     litterer,
@@ -134,6 +135,28 @@ def _() -> Scenario:
     """What only a tag holds is not an orphan."""
     made = Scenario("expiry-orphans", (expirer(), orphan_remover()), faults=CRASHES, max_faults=1, files_vanish=True)
     return after(made, (in_turn(*TWO_LEVEL_0_FILES, tagger("old", 1), compactor(), litterer()),))
+
+
+@planned("writer-drop")
+def _() -> Scenario:
+    """The first write to a table, and its drop."""
+    jobs = (writer("a", rows(0, 1, value="a")), dropper())
+    return Scenario("writer-drop", jobs, faults=ALL_FAULTS, max_faults=1, files_vanish=True)
+
+
+@planned("writer-drop-later")
+def _() -> Scenario:
+    """A drop beside a writer that may have read any snapshot."""
+    jobs = (writer("a", rows(0, 1, value="a")), dropper())
+    made = Scenario("writer-drop-later", jobs, faults=CRASHES, max_faults=1, files_vanish=True)
+    return after(made, (in_turn(writer("first", rows(0, 1)), writer("second", rows(0, 2))),))
+
+
+@planned("drop-drop")
+def _() -> Scenario:
+    """A drop that is run again, while the first one may still be running."""
+    made = Scenario("drop-drop", (dropper(), dropper()), faults=CRASHES, max_faults=1, max_restarts=1, files_vanish=True)
+    return after(made, (writer("first", rows(0, 1)),))
 
 
 # two actors: what some bugs need to show

@@ -163,6 +163,9 @@ class Reports:
     def left_files(self, number: int) -> None:
         self._made.append(Report("left_files", (number,)))
 
+    def dropped(self) -> None:
+        self._made.append(Report("dropped", ()))
+
     def failed(self, number: int, error: BaseException) -> None:
         self._made.append(Report("failed", (number, error)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER
 from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotFound, PartialSuccess, StorageUnavailable
@@ -16,6 +17,7 @@ from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.lab.simulation.actor import Actor, Job
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED, UNKNOWN
 from paimon_cli.lab.simulation.paper_files import INSERT, BucketRows, PaperEngine, merged, paper_rows
+from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import delete_files
 from paimon_cli.maintain.orphans import find_orphans, remove_orphans
@@ -162,6 +164,18 @@ def tagger(name: str, snapshot_id: int) -> Job:
 
     def run(actor: Actor) -> None:
         _delete_files(actor, lambda: create_tag(actor.context, name, snapshot_id))
+
+    return run
+
+
+def dropper() -> Job:
+    """Drops the table; nothing may be left, and no commit may be acknowledged after it has begun."""
+
+    def run(actor: Actor) -> None:
+        context = actor.context
+        drop = partial(drop_table, context.storage, context.layout, context.schema, context.clock, context.random)
+        if _delete_files(actor, drop) == ACKNOWLEDGED:
+            actor.oracle.dropped()
 
     return run
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from paimon_cli.errors import BeingDropped
 from paimon_cli.lab.simulation.paper_files import BucketRows
-from paimon_cli.lab.simulation.publication import Publication, TableEnd, table_end, wrong_rows
+from paimon_cli.lab.simulation.publication import Publication, TableEnd, new_reader, table_end, wrong_rows
 from paimon_cli.lab.simulation.scenario import Announcement, Memory, Published, Scenario
 from paimon_cli.lab.simulation.script import count_lines, observed, scripts_of
 from paimon_cli.lab.simulation.sim_storage import CHANGES, LISTINGS, Ask, SimDisk
@@ -37,6 +38,10 @@ class Oracle:
         self._met_faults: frozenset[int] = frozenset()
         self._may_leave_files = False
         """Whether files that nothing names are excused: a process has crashed, or could not delete them."""
+        self._end: int | None = None
+        """The number of the snapshot that ended the history, also after a drop has deleted it; None while there was no drop."""
+        self._is_dropped = False
+        """Whether a drop has finished, after which nothing may be left."""
         self._newest_at_begin: dict[int, int] = {}
         """Actor -> the newest snapshot when its job began."""
         for path in disk.files:
@@ -72,6 +77,11 @@ class Oracle:
         """An increment of a counter was acknowledged."""
         self.memory.increments[key] = self.memory.increments.get(key, 0) + 1
         self.digest ^= hash((key, self.memory.increments[key]))
+
+    def dropped(self) -> None:
+        """A drop has finished."""
+        self._is_dropped = True
+        self.digest ^= hash("dropped")
 
     def gave_up(self, number: int) -> None:
         """An actor crashed, or could not clean up because a put was never answered."""
@@ -147,7 +157,7 @@ class Oracle:
         elif directory == self._layout.tag_directory:
             self._tagged(path, data)
             self._note(path, hash(data))
-        elif data is None and (naming := self._referrer(path)):
+        elif data is None and self._end is None and (naming := self._referrer(path)):
             self._report(f"{path} was deleted, but {naming} references it")
         elif data is None and path in self._shared:
             self._note(path, 0)
@@ -162,7 +172,7 @@ class Oracle:
         self.digest ^= self._shared[path]
 
     def _check_hint(self, path: str, data: bytes | None) -> None:
-        if data is not None and (not data.isdigit() or int(data) > self.memory.newest):
+        if data is not None and (not data.isdigit() or int(data) > (self._end or self.memory.newest)):
             self._report(f"{path} contains {data!r}, but the newest snapshot is {self.memory.newest}")
 
     def _tagged(self, path: str, data: bytes | None) -> None:
@@ -176,9 +186,14 @@ class Oracle:
     def _vanished(self, number: int) -> None:
         if self._undead.pop(number, None) is not None:
             return
+        if number == self._end:
+            if self.memory.names or self._layout.schema(0) in self._disk.files:
+                self._report("the end of the history was deleted before the snapshots and the schema")
+            self.memory.gone = number
+            return
         if number != min(self.memory.names, default=0):
             self._report(f"snapshot {number} was deleted before older ones")
-        if number == self.memory.newest:
+        if number == self.memory.newest and self._end is None:
             self._report(f"snapshot {number} was deleted although it is the newest")
         self.memory.names.pop(number, None)
         self.memory.gone = max(self.memory.gone, number)
@@ -193,7 +208,12 @@ class Oracle:
         if number != memory.newest + 1:
             self._report(f"snapshot {number} does not follow {memory.newest}")
             return hash(data)
-        snapshot = Snapshot.from_json(data, self._layout.snapshot(number))
+        try:
+            snapshot = Snapshot.from_json(data, self._layout.snapshot(number))
+        except BeingDropped:
+            self._end = number
+            self.digest ^= hash(("ended", number))
+            return hash(data)
         announced, before = (
             memory.announced.get((snapshot.commit_user, snapshot.commit_identifier)),
             memory.published.get(number - 1),
@@ -224,7 +244,10 @@ class Oracle:
             value = self.memory.published[newest].rows[key]
             if int(value) < count:
                 yield f"lost update: {count} increments were acknowledged, the counter is {value}"
-        found = self._end()
+        if self._end is not None:
+            yield from self._wrong_after_drop()
+            return
+        found = self._table_end()
         if found.latest != newest:
             yield f"readers find snapshot {found.latest} as the newest, but it is {newest}"
         yield from found.violations
@@ -243,7 +266,16 @@ class Oracle:
         made = (path for path in self._disk.makers if path in self._disk.files)
         return [path for path in made if path not in named and path.rpartition("/")[0] not in versions]
 
-    def _end(self) -> TableEnd:
+    def _wrong_after_drop(self) -> Iterator[str]:
+        """What is wrong with a table of which a drop has begun."""
+        hints = {self._layout.latest_hint} if self.scenario.is_remote else set()
+        left = [path for path in self._disk.files if path.startswith(f"{self._layout.root}/") and path not in hints]
+        if left and self._is_dropped and not self._may_leave_files:
+            yield f"files are left after the drop: {left}"
+        if self._layout.schema(0) in left and not new_reader(self.scenario, self._disk.look).snapshots.is_ended():
+            yield "a drop has begun, but readers do not notice it"
+
+    def _table_end(self) -> TableEnd:
         """The final table without snapshots published again after expiry that their writers could not withdraw, a known limit."""
         left = {self._layout.snapshot(number) for number, actor in self._undead.items() if actor in self._gave_up}
         files = {path: data for path, data in self._disk.files.items() if path not in left}

@@ -100,7 +100,7 @@ def _compacted(context: TableContext, task: CompactionTask) -> CommitMessage:
     """Compact a bucket in the same steps as `run_compaction`."""
     before: list[DataFileMeta] = []
     after: list[DataFileMeta] = []
-    stamp = f"{task.file_stamp[:8]}-{task.file_stamp[8:12]}-{task.file_stamp[12:]}"
+    stamp = _uuid(task.file_stamp)
     small = int(context.mode.target_file_size * context.options.small_file_ratio)
     for step in compaction_steps(key_sections(task.files, context.key_of), task.output_level, task.max_level, small):
         if isinstance(step, Upgrade):
@@ -122,6 +122,11 @@ def _compacted(context: TableContext, task: CompactionTask) -> CommitMessage:
         compact_after=tuple(after),
         read_snapshot_id=task.read_snapshot_id,
     )
+
+
+def _uuid(stamp: str) -> str:
+    """A UUID that begins with the stamp, by which a drop recognises the files of the table."""
+    return f"{stamp[:8]}-{stamp[8:12]}-{stamp[12:]}-8000-000000000000"
 
 
 def _read(context: TableContext, bucket: int, file: DataFileMeta) -> tuple[PaperRow, ...]:
@@ -153,7 +158,7 @@ class PaperEngine:
         return [_compacted(context, task) for task in tasks]
 
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
-        stamp = f"{plan.file_stamp[:8]}-{plan.file_stamp[8:12]}-{plan.file_stamp[12:]}"
+        stamp = _uuid(plan.file_stamp)
         written = []
         for bucket, arrived in self._rows.items():
             first = plan.first_sequence(BucketId(EMPTY_ROW, bucket))
