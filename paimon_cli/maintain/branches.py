@@ -228,6 +228,8 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
     if isinstance(storage, ServesVersions):
         storage.fast_forward(plan.branch)
         return 0
+    if plan.discarded_ids:
+        needed_up_to(main, plan.discarded_ids[0] - 1)  # raises, before anything is changed, if some needed file is unknown
     for number in plan.schemas:
         main.schemas.commit(branch.schemas.get(number))
     if plan.discarded_ids:

@@ -213,13 +213,19 @@ class NeededFiles:
         self.need_changelogs(context, up_to=up_to)
 
     def need_changelogs(self, context: TableContext, expiring: Collection[int] = (), up_to: int | None = None) -> None:
-        """Add the files of expired snapshots whose changes can still be read: changelog files, or else the files added."""
+        """Add the files of expired snapshots whose changes can still be read: changelog files, or else the files added.
+
+        A changelog producer writes all changes to changelog files. A snapshot that has none has no changes to be read then, and its
+        manifest lists are not needed: Java deletes them, and keeps the changelog.
+        """
         for changelog in ChangelogHistory(context.storage, context.layout).all():
             if changelog.id in expiring or (up_to is not None and changelog.id > up_to):
                 continue
             if changelog.changelog_manifest_list is not None:
                 self._need(changelog_entries(context, changelog))
                 lists = [(changelog.changelog_manifest_list, changelog.changelog_manifest_list_size)]
+            elif _has_producer(context, changelog):
+                continue
             else:
                 self._need(entry for entry in context.manifests.delta_entries(changelog) if entry.kind == ADD)
                 lists = manifest_lists(changelog)
@@ -233,6 +239,13 @@ class NeededFiles:
             self.metadata.update(file.path for file in index_files(context, snapshot))
         self.metadata.update(file.path for file in statistics_files(context, snapshot))
         self.metadata.update(file.path for file in files_of_lists(context, manifest_lists(snapshot)))
+
+
+def _has_producer(context: TableContext, snapshot: Snapshot) -> bool:
+    """Whether the table had a changelog producer when this snapshot was committed."""
+    schema = context.schemas.find(snapshot.schema_id)
+    options = context.options if schema is None else schema.typed_options
+    return options.changelog_producer != "none"
 
 
 def all_ids(context: TableContext) -> list[int]:

@@ -162,6 +162,7 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
     if isinstance(storage, ServesVersions):
         storage.roll_back(target if plan.tag is None else plan.tag, max(plan.snapshots, default=target))
         return 0
+    needed_up_to(context, target)  # raises, before anything is changed, if it is not known which files may be deleted
     if plan.restored is not None:
         _restore_snapshot(context, plan.target, plan.restored)
     # A hint below the newest snapshot is harmless, one above it hides the table from Java.

@@ -135,6 +135,7 @@ def files_removed_with_tags(context: TableContext, removal: TagRemoval) -> list[
 
 def remove_tags(context: TableContext, removal: TagRemoval, delete: DeleteFiles) -> int:
     """Delete the tags, then the files that no version needs; returns how many. A crash leaves orphans."""
+    files_removed_with_tags(context, removal)  # raises, before anything is changed, if some needed file is unknown
     for name in removal.names:
         if isinstance(context.storage, ServesVersions):
             context.storage.delete_tag(name)

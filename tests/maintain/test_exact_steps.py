@@ -243,7 +243,6 @@ def test_directories_that_became_empty_go_beside_those_that_did_not(tmp_path: Pa
     context = partitioned(tmp_path)
     (foreign,) = put(context, "dt=a/bucket-0/inner/f")
     put(context, "dt=a/bucket-1/data-0f0e0d0c-0b0a-0908-0706-050403020100-2.parquet", "dt=a/bucket-2/.t/part-0")
-    plan = plan_table_drop(LocalStorage(), context.layout, context.schema)
     drop_table(LocalStorage(), context.layout, context.schema)
     left = sorted(str(path.relative_to(context.url)) for path in Path(context.url).rglob("*"))
     assert left == ["dt=a", "dt=a/bucket-0", "dt=a/bucket-0/inner", "dt=a/bucket-0/inner/f"] and Path(foreign).exists()
