@@ -61,8 +61,8 @@ def announce(context: TableContext, snapshot: Snapshot) -> None:
     with contextlib.suppress(StorageUnavailable), context.trace.timed("hint", file="LATEST", snapshot=snapshot.id):
         context.storage.overwrite(context.layout.latest_hint, str(snapshot.id).encode())
         if not context.storage.is_remote and not context.snapshots.exists(snapshot.id):
-            # It has expired, so that the hint is outdated, or the table was dropped, where `create` expects an empty directory. On
-            # object stores `create` deletes a hint that is left.
+            # It has expired, so that the hint is outdated, or the table was dropped, where `create` expects an empty directory.
+            # On object stores `create` deletes a hint that is left.
             context.storage.delete(context.layout.latest_hint)
             for directory in (context.layout.snapshot_directory, context.layout.root):
                 remove_empty_directory(context.storage, directory)

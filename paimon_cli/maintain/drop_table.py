@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from paimon_cli.errors import PaimonError, PartialSuccess, StorageUnavailable, cleaning_up
+from paimon_cli.errors import PaimonError, PartialSuccess, StorageUnavailable
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.maintain.needed_files import FileToDelete
 from paimon_cli.metadata.table_layout import BRANCH_PREFIX, TableLayout, escape
@@ -179,10 +179,9 @@ class TableRemoval:
         _remove_root(self._storage, self._layout.root)
 
     def _incomplete(self, left: list[FileToDelete], first: list[FileToDelete], failure: StorageUnavailable) -> PaimonError:
-        """The error of a drop that was refused in part. If nothing was deleted, the history is reopened."""
+        """The error of a drop that was refused in part. The end stays, because another drop may have deleted files under it."""
         if len(left) >= len(first):
-            with cleaning_up(failure):
-                self._end.retract()
+            failure.set_hint("the table can no longer be read or written; run the drop again once that is fixed")
             return failure
         return PartialSuccess(
             f"{len(left)} of {len(first)} files of {self._layout.root} could not be deleted",

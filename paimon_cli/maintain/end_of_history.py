@@ -6,7 +6,8 @@ that was suspended before the drop may find a number free that the drop has dele
 snapshot is gone, and then looks for the schema (`commit.snapshot_publish`). So the order of deletion matters: snapshots oldest
 first, because no number may become free while its predecessor exists, then all else, the schemas, and the end last.
 
-A drop that was interrupted leaves the end in place, and can be repeated. Removing only the end reopens the history.
+A drop that was interrupted leaves the end in place, and can be repeated. Removing only the end reopens the history; no drop may
+have deleted anything under it.
 """
 
 from __future__ import annotations

@@ -215,8 +215,8 @@ class NeededFiles:
     def need_changelogs(self, context: TableContext, expiring: Collection[int] = (), up_to: int | None = None) -> None:
         """Add the files of expired snapshots whose changes can still be read: changelog files, or else the files added.
 
-        A changelog producer writes all changes to changelog files. A snapshot that has none has no changes to be read then, and its
-        manifest lists are not needed: Java deletes them, and keeps the changelog.
+        A changelog producer writes all changes to changelog files. A snapshot that has none has no changes to be read then, and
+        its manifest lists are not needed: Java deletes them, and keeps the changelog.
         """
         for changelog in ChangelogHistory(context.storage, context.layout).all():
             if changelog.id in expiring or (up_to is not None and changelog.id > up_to):

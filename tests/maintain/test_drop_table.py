@@ -12,7 +12,6 @@ from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.storage.local_storage import LocalStorage
-from tests.maintain.versions import files_on_disk
 from tests.tables import make_table, write
 
 COLUMNS = {"k": "INT NOT NULL", "dt": "STRING NOT NULL"}
@@ -126,12 +125,12 @@ def test_files_that_cannot_be_deleted_are_reported_and_the_table_can_be_dropped_
     assert drop(context) == [] and not Path(context.url).exists()
 
 
-def test_a_table_of_which_nothing_can_be_deleted_is_whole(tmp_path: Path) -> None:
+def test_a_table_of_which_nothing_can_be_deleted_stays_closed_until_the_drop_is_repeated(tmp_path: Path) -> None:
     context = partitioned(tmp_path)
-    before = files_on_disk(context)
-    with pytest.raises(StorageUnavailable, match="Permission denied"):
+    with pytest.raises(StorageUnavailable, match="Permission denied") as refused:
         drop(context, Stubborn(""))
-    assert files_on_disk(context) == before
+    assert "run the drop again" in refused.value.hint and context.snapshots.is_ended()
+    assert drop(context) == [] and not Path(context.url).exists()
 
 
 @pytest.mark.parametrize(

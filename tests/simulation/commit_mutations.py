@@ -25,9 +25,11 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.history import snapshot_history
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import ManifestReader
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import table_change, write_job, write_request
 from paimon_cli.lab.simulation.sim_storage import SimStorage
+from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.metadata.data_file import ADD, ALL_FILES, CommitMessage, FileFilter, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome
@@ -347,3 +349,17 @@ def times_of_each_writers_own_clock() -> Patch:
         return PreparedSnapshot(replace(prepared.snapshot, time_millis=now), prepared.files)
 
     return patch.object(committer, "prepare_snapshot", prepare)
+
+
+@planted_in("writer-drop-later")
+def a_commit_does_not_look_for_the_schema_when_its_predecessor_is_gone() -> Patch:
+    return patch.object(snapshot_publish, "is_same_table", lambda context: True)
+
+
+@planted_in("writer-drop-later")
+def a_drop_deletes_the_newest_snapshots_first() -> Patch:
+    def newest_first(self: EndOfHistory) -> None:
+        for number in reversed(SnapshotHistory(self._storage, self._layout).ids()[:-1]):
+            self._storage.delete(self._layout.snapshot(number))
+
+    return patch.object(EndOfHistory, "remove_snapshots", newest_first)

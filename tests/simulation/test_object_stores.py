@@ -12,7 +12,14 @@ from paimon_cli.lab.simulation.run import Run
 from tests.simulation.scenarios import ON_STORES, scenario
 from tests.simulation.store_scenarios import OF_STORES_ONLY
 
-SEARCHED = (*OF_STORES_ONLY, "remote-writer-compactor", "remote-compactor-expiry", "remote-twins", "remote-vectors-expiry")
+SEARCHED = (
+    *OF_STORES_ONLY,
+    "remote-writer-compactor",
+    "remote-compactor-expiry",
+    "remote-twins",
+    "remote-vectors-expiry",
+    "remote-writer-drop",
+)
 FEW = 4
 
 
