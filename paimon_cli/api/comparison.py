@@ -73,6 +73,8 @@ def compare_sides(
         side if side is not None else _file_side(catalog, name, table, format, given_form(form))
         for name, side in zip(names, found, strict=True)
     )
+    for warning in dict.fromkeys(side.waiting_text for side in found if side is not None and side.waiting_text):
+        catalog.runtime.warn(warning)
     progress = catalog.runtime.new_progress()
     progress.start("Reading rows", None)
     chosen = quoted_names(columns) if isinstance(columns, str) else tuple(columns or ())

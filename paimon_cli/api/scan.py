@@ -95,8 +95,19 @@ class Scan(ReadableRows):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings about the condition, such as a comparison that no value can match."""
-        return tuple(self.rows.predicate.warnings) if self.rows.predicate else ()
+        """Warnings about the condition, such as a comparison that no value can match, and about records that wait."""
+        of_condition = self.rows.predicate.warnings if self.rows.predicate else ()
+        waiting = self.rows.waiting_text
+        return (*of_condition, *((waiting,) if waiting else ()))
+
+    @property
+    def waiting_records(self) -> int:
+        """How many stored records are not shown, because they wait for a compaction, in the partitions and buckets that are read.
+
+        They are committed: in tables with deletion vectors or merge engine first-row, and with postponed buckets, reads show new
+        rows only once they have been compacted.
+        """
+        return self.rows.plan.counts.waiting_records
 
     def to_batches(self) -> pa.RecordBatchReader:
         """The rows as a reader of batches, of which only a few are in memory at a time, except with `order_by`.
@@ -223,6 +234,17 @@ def _planned(table: OpenedTable, request: ReadRequest) -> Scan:
     return scan
 
 
+def narrowed(scan: Scan, columns: Sequence[str], where: str | None) -> Scan:
+    """The scan with other columns and another condition, whose warnings are shown; the others were shown for `scan`."""
+    from paimon_cli.jobs.row_scan import plan_rows
+
+    table = scan._table
+    found = Scan(table, plan_rows(table.catalog_table, replace(scan.rows.request, select=tuple(columns), where=where)))
+    for warning in found.rows.predicate.warnings if found.rows.predicate else ():
+        table.runtime.warn(warning)
+    return found
+
+
 def plan_changes(
     table: OpenedTable,
     begin: int,
@@ -232,12 +254,24 @@ def plan_changes(
     limit: int | None,
 ) -> Scan:
     """The changes of the snapshots `begin` to `end` (None: the latest)."""
+    return _planned(table, _request_of_range(begin, end, columns, where, limit))
+
+
+def rows_of_changes(table: OpenedTable, begin: int, end: int, columns: Sequence[str], where: str | None) -> RowScan:
+    """The same for a batch of a stream, without warnings, which would be repeated for each batch."""
+    from paimon_cli.jobs.row_scan import plan_rows
+
+    return plan_rows(table.catalog_table, replace(_request_of_range(begin, end, columns, where, None), counts_waiting=False))
+
+
+def _request_of_range(
+    begin: int, end: int | None, columns: str | Sequence[str] | None, where: str | None, limit: int | None
+) -> ReadRequest:
     from paimon_cli.jobs.row_scan import Increment
     from paimon_cli.read.increments import CHANGES
 
     request = _request_of_changes(begin, end, columns, where, limit)
-    increment = Increment(str(begin - 1), "" if end is None else str(end), CHANGES)
-    return _planned(table, replace(request, increment=increment))
+    return replace(request, increment=Increment(str(begin - 1), "" if end is None else str(end), CHANGES))
 
 
 def follow_changes(
@@ -253,7 +287,7 @@ def follow_changes(
     from paimon_cli.jobs.row_scan import FollowedChanges
 
     request = _request_of_changes(begin, end, columns, where, limit)
-    return Changes(FollowedChanges(table.catalog_table, request, begin, end, wait_seconds))
+    return Changes(FollowedChanges(table.catalog_table, replace(request, counts_waiting=False), begin, end, wait_seconds))
 
 
 def _request_of_changes(

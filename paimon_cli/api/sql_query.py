@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from paimon_cli.api.pushed_filters import pushed_condition
-from paimon_cli.api.scan import ReadableRows, installed
+from paimon_cli.api.scan import ReadableRows, installed, narrowed
 from paimon_cli.datatypes.arrow_types import arrow_type, type_from_arrow
 from paimon_cli.datatypes.data_type import STRING, DataField
 from paimon_cli.errors import NotFound, NotSupported, PaimonError, UsageError
@@ -41,7 +41,6 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
     def __init__(self, table: Table, version: Mapping[str, Any], trace: Trace) -> None:
         # The constructor of the base class cannot be called.
         self._table = table
-        self._version = version
         self._trace = trace
         self._scan = table.scan(**version)
         self.failure: PaimonError | None = None
@@ -57,7 +56,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         read = [name for name in self.schema.names if name in names or (text is not None and _may_name(text, name))]
         schema = self._scan.rows.context.schema
         where = None if text is None else pushed_condition(text, schema)
-        scan = self._table.scan(read or self.schema.names[:1], where, **self._version)
+        scan = narrowed(self._scan, read or self.schema.names[:1], where)
         if self._trace.is_on:
             files = sum(len(split.files) for split in scan.rows.plan.splits)
             self._trace.step("sql-scan", table=self._table.name, columns=read, where=where, files=files)

@@ -28,9 +28,9 @@ from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from paimon_cli.commit.committer import CommitResult
     from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.jobs.metadata_jobs import Dropped
+    from paimon_cli.jobs.stage_job import StageSummary
     from paimon_cli.jobs.update_job import UpdateSummary
     from paimon_cli.jobs.write_job import WriteSummary
     from paimon_cli.jobs.write_request import WriteRequest
@@ -164,9 +164,12 @@ class Writing(OpenedTable):
                 on_written(summary)
             if compact_after and summary.touched:
                 from paimon_cli.jobs.compact_job import run_compact
+                from paimon_cli.jobs.due_compaction import waiting_after
 
                 minor = compact_request("minor", {"bucket": sorted({bucket for _, bucket in summary.touched})})
-                summary = replace(summary, compaction=run_compact(self.context, minor, engine, progress))
+                compacted = run_compact(self.context, minor, engine, progress)
+                waiting = waiting_after(self.context, summary.touched, summary.snapshots, compacted.snapshots)
+                summary = replace(summary, compaction=compacted, waiting_records=waiting)
         self._mark_partitions(summary, request.commit_user, request.commit_id)
         return summary
 
@@ -332,14 +335,21 @@ class Stage:
         check_table(self._table.context, stage_file, staged)
         return staged
 
-    def commit(self, file: str) -> CommitResult:
-        """Commit a staged write; repeating the call changes nothing. After a `Conflict` the data files are deleted."""
-        from paimon_cli.jobs.stage_job import StageFile, commit_stage
+    def commit(self, file: str, *, compact: str | None = None) -> StageSummary:
+        """Commit a staged write; repeating the call commits nothing more. After a `Conflict` the data files are deleted.
+
+        `compact`: whether to compact the buckets `after` the commit, as the triggers of the table ask, or `none`. Default as a
+        write does: `after`, or `none` for write-only tables.
+        """
+        from paimon_cli.jobs.stage_job import StageFile, commit_and_compact
         from paimon_cli.maintain.mark_done import mark_written
 
+        if compact is not None:
+            check_choice("compact", compact, (NO_COMPACTION, AFTER))
         self._table.check_commit()
-        context, staged = self._table.context, self.show(file)
-        result = commit_stage(context, StageFile(file), staged)
+        context, staged, runtime = self._table.context, self.show(file), self._table.runtime
+        with runtime.engine_running() as engine:
+            result = commit_and_compact(context, StageFile(file), staged, compact or INLINE, engine, runtime.new_progress())
         mark_written(context, {message.partition for message in staged.messages}, self._table.runtime.warn)
         return result
 

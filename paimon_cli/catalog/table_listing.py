@@ -7,9 +7,13 @@ from dataclasses import dataclass
 
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import TableLocation
-from paimon_cli.errors import PaimonError
+from paimon_cli.errors import NotSupported, PaimonError
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_mode import TableMode
+from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metastore.filesystem import FileSystemMetastore, tables_in
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX, Metastore
+from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.redaction import without_user_info
 from paimon_cli.storage.threads import in_parallel
 
@@ -30,6 +34,7 @@ class DatabaseRow:
 class TableRow:
     """One table at its latest snapshot. `records`: counted before merging; `time`: of the latest commit, epoch millis.
 
+    `waiting_records`: those that reads do not show before a compaction; only tables that can have any are searched for them.
     `problem`: why the table cannot be opened; the other fields are None then.
     """
 
@@ -40,6 +45,7 @@ class TableRow:
     bucket: str | None = None
     columns: int | None = None
     records: int | None = None
+    waiting_records: int | None = None
     snapshot_id: int | None = None
     time: int | None = None
     comment: str | None = None
@@ -85,6 +91,7 @@ def _table_row(location: TableLocation) -> TableRow:
     try:
         table = CatalogTable.open(location)
         schema, snapshot = table.schemas.latest(), table.snapshots.latest()
+        waiting = _waiting_records(table, schema, snapshot)
     except PaimonError as error:
         return TableRow(location.name, without_user_info(location.url), problem=error.message)
     return TableRow(
@@ -95,7 +102,20 @@ def _table_row(location: TableLocation) -> TableRow:
         bucket=schema.options.get("bucket", "-1"),
         columns=len(schema.fields),
         records=0 if snapshot is None else snapshot.total_record_count,
+        waiting_records=waiting,
         snapshot_id=None if snapshot is None else snapshot.id,
         time=None if snapshot is None else snapshot.time_millis,
         comment=schema.comment,
     )
+
+
+def _waiting_records(table: CatalogTable, schema: TableSchema, snapshot: Snapshot | None) -> int | None:
+    """How many records wait for a compaction; None for a table that this version cannot read."""
+    if not TableMode.of(schema, TableOptions(schema.options)).hides_files:
+        return 0
+    from paimon_cli.history.waiting_records import waiting_records  # reads manifests, which most listings do not need
+
+    try:
+        return waiting_records(table.context, snapshot)
+    except NotSupported:
+        return None

@@ -11,7 +11,7 @@ from paimon_cli.cli.columns import columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
-from paimon_cli.cli.results import confirm, counted, human_size, say
+from paimon_cli.cli.results import confirm, counted, human_size, note, say
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 
 commands = top_level()
@@ -61,9 +61,14 @@ def list_tables(call: Call, place: Place = None, database: Database = None) -> N
 
     rows = call.catalog().tables(place, database=database)
     columns = columns_of(TableRow)
-    if call.is_for_people and not any(row.problem for row in rows):
-        columns = columns[:-1]
+    if call.is_for_people:
+        needless = {name for name in ("waiting_records", "problem") if not any(getattr(row, name) for row in rows)}
+        columns = [column for column in columns if column.name not in needless]
     call.show(Listing("TableList", None, columns, rows, footer=counted(len(rows), "table")))
+    if waiting := [row.table for row in rows if row.waiting_records]:
+        tables = " ".join(map(call.pasted, waiting))
+        what = f"records of {', '.join(waiting)} are not visible yet, because they wait for a compaction"
+        note(f"note: {what}: paimon-cli compact {tables}")
 
 
 @command(commands, "ls")

@@ -51,7 +51,7 @@ NAMES_OF_KIND = {
     "splits_to_merge stalls states stop_trigger storage_calls tables total_record_count trigger upgraded vector_rows "
     "delete_files deleted_rows files_to_read requests row_groups row_groups_skipped rows_returned splits_raw splits_with_vectors "
     "different only_here only_there rows_here rows_there "
-    "vectors writers",
+    "unseen_records vectors waiting_records writers",
     ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
     "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run skew "
     "schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until version "
@@ -178,6 +178,7 @@ TITLES: dict[str, str | None] = {
     "time_retained": "Retained (s)",
     "total_record_count": "Total records",
     "uuid": "UUID",
+    "waiting_records": "Waiting",
     "write_amplification": "Write amp",
     "BranchRow.name": "Branch",
     "BucketRow.advice": None,
@@ -252,8 +253,8 @@ TITLES: dict[str, str | None] = {
 SHOWN = {
     "Advice": "topic severity code subject message command figures",
     "Case": "name title anomaly writers rounds honours",
-    "CompactedTable": "table buckets files_before files_after bytes_before bytes_after snapshots conflicts engine engine_reason "
-    "seconds",
+    "CompactedTable": "table buckets files_before files_after bytes_before bytes_after snapshots conflicts waiting_records "
+    "engine engine_reason seconds",
     "DecisionRow": "partition bucket reason arithmetic runs_before runs_after picked_runs files files_after upgraded size "
     "read_bytes write_bytes write_amplification space_amplification_before space_amplification_after output_level",
     "EntryRow": "kind partition bucket level file rows delete_rows size min_key max_key min_seq max_seq source schema_id created "
@@ -265,22 +266,22 @@ SHOWN = {
     "RunRow": "run level files size rows delete_rows min_key max_key span overlap picked",
     "Story": "case checks store is_correct verdict rows violations steps",
     "TableState": "time snapshot_id files size buckets most_runs due",
-    "TableRow": "table primary_keys partition_keys bucket columns records snapshot_id time comment path problem",
-    "UpdateSummary": "rows files size buckets snapshots attempts conflicts already_committed compaction_lost engine "
-    "engine_reason seconds",
+    "TableRow": "table primary_keys partition_keys bucket columns records waiting_records snapshot_id time comment path problem",
+    "UpdateSummary": "rows files size buckets snapshots attempts conflicts already_committed compacted compaction_lost "
+    "unseen_records waiting_records engine engine_reason seconds",
     "Violation": "code severity check path message",
     "WriteSummary": "rows_read rows delete_rows files size buckets snapshots attempts already_committed compacted "
-    "compaction_lost compaction_repeated stalls stall_seconds skipped_rows bad_cells missing_columns compaction_wait_seconds "
-    "buffer_size buffer_peak flushes spills spilled_size preemptions engine engine_reason seconds",
+    "compaction_lost compaction_repeated waiting_records stalls stall_seconds skipped_rows bad_cells missing_columns "
+    "compaction_wait_seconds buffer_size buffer_peak flushes spills spilled_size preemptions engine engine_reason seconds",
 }
 """Columns of dataclasses whose columns are not simply their fields in order."""
 
 HIDDEN = {
     "CompactionRow": "commit_user manifests_after manifests_before rows_after rows_before upgraded partitions bytes_after "
     "bytes_before files_after files_before levels",
-    "BucketRow": "max_seq delete_rows updated max_level total_buckets",
+    "BucketRow": "waiting_records max_seq delete_rows updated max_level total_buckets",
     "HealthRow": "buckets size snapshots uncompacted_seconds files",
-    "IndexedBucketRow": "index_size max_seq delete_rows updated max_level total_buckets skew",
+    "IndexedBucketRow": "waiting_records index_size max_seq delete_rows updated max_level total_buckets skew",
     "FileRow": "dv_cardinality schema_id source created min_seq max_seq delete_rows min_key max_key partition bucket level",
     "KeyVersion": "file commit_user partition bucket until level sequence",
     "ManifestRow": "schema_id",

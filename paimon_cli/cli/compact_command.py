@@ -12,7 +12,7 @@ import typer
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, Buckets, Partitions, split_buckets, split_partitions
-from paimon_cli.cli.results import say
+from paimon_cli.cli.results import note_waiting, say
 from paimon_cli.errors import PaimonError, UsageError
 
 if TYPE_CHECKING:
@@ -292,14 +292,16 @@ def _compact_and_show(call: Call, compact: Callable[..., list[TableRound]], *, s
 
     finished: list[TableRound] = []
 
-    def note(done: TableRound) -> None:
+    def finish(done: TableRound) -> None:
         finished.append(done)
         if done.error is None and call.is_for_people:
             say(summary_line(done.table, done.summary))
+        if done.error is None:
+            note_waiting(call.pasted(done.table), done.summary.waiting_records)
 
     failure: PaimonError | None = None
     try:
-        compact(on_compacted=note)
+        compact(on_compacted=finish)
     except PaimonError as error:
         failure = error
     rows = [CompactedTable(done.table, done.summary) for done in finished if done.error is None]

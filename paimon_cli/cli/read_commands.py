@@ -138,8 +138,9 @@ def read(
     if explain:
         call.show(Item("ScanAnalysis", opened.name, scan.analyze()) if analyze else Item("ScanPlan", opened.name, scan.explain()))
     elif count:
-        rows = scan.count()
-        call.show(Item("RowCount", opened.name, SimpleNamespace(count=rows), [Column("count", "Rows", COUNT)]), str(rows))
+        rows = SimpleNamespace(count=scan.count(), waiting_records=scan.waiting_records)
+        columns = [Column("count", "Rows", COUNT), Column("waiting_records", "Waiting records", COUNT)]
+        call.show(Item("RowCount", opened.name, rows, columns), str(rows.count))
     elif output_path is not None:
         _show_summary(call, opened.name, scan.export(output_path))
     elif output_file is not None:

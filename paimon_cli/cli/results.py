@@ -70,6 +70,23 @@ def ran(summary: Ran) -> str:
     return f"{summary.seconds:.1f} s on {summary.engine}{why}"
 
 
+class Repeated(Protocol):
+    """The summary of a change that was committed before, and what was compacted now."""
+
+    @property
+    def compacted(self) -> int: ...
+    @property
+    def snapshots(self) -> Sequence[Any]: ...
+
+
+def already_done(summary: Repeated, known_by: str = " under this user and identifier") -> str:
+    """The result of a commit that an earlier run has made. `known_by`: how it was recognised."""
+    if not summary.compacted:
+        return f"already committed{known_by}, nothing was done"
+    ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)
+    return f"already committed{known_by}; snapshot {ids}: {counted(summary.compacted, 'bucket')} compacted, which was still due"
+
+
 def rfc3339(millis: int) -> str:
     """Epoch millis as `2026-11-21T00:20:11.402Z`; years after 9999 stay in millis."""
     try:
@@ -158,6 +175,14 @@ def say(text: str) -> None:
 def note(text: str) -> None:
     """Print a note about the result on stderr."""
     print(_safe(redact(text)), file=sys.stderr)
+
+
+def note_waiting(table: str, records: int) -> None:
+    """Print a note about committed records that reads do not show yet. `table`: as an argument of commands."""
+    if records:
+        from paimon_cli.history.waiting_records import waiting_text  # imports numpy, which few commands need
+
+        note(f"note: {waiting_text(table, records)}")
 
 
 def warn(text: str) -> None:

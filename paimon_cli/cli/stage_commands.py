@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Partitions, TableName, Yes, split_partitions
-from paimon_cli.cli.results import confirm, counted, human_size, ran
+from paimon_cli.cli.results import already_done, confirm, counted, human_size, note, note_waiting, ran
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
+    from paimon_cli.jobs.stage_job import StageSummary
     from paimon_cli.metadata.staged_commit import StagedCommit
 
 stage = group("Commits in two phases: `write --stage FILE` writes the files, these commands commit or abort them.")
@@ -36,9 +38,24 @@ def show_stage(call: Call, file: StagedFile, table: ExpectedTable = None) -> Non
     show_staged(call, opened, file, opened.stage.show(file))
 
 
-@command(stage, "commit")
-def commit(call: Call, file: StagedFile, table: ExpectedTable = None, allow_unsafe_commit: AllowUnsafeCommit = False) -> None:
-    """Commit a staged write. Repeating the command changes nothing; after a conflict (exit 5) the data files are deleted.
+@command(stage, "commit", runs_jobs=True)
+def commit(
+    call: Call,
+    file: StagedFile,
+    table: ExpectedTable = None,
+    compact: Annotated[
+        Literal["none", "after"] | None,
+        typer.Option(
+            "--compact",
+            help="Whether to compact the buckets that get rows, after the commit. Default after, for write-only tables none.",
+            show_default=False,
+        ),
+    ] = None,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Commit a staged write, and compact its buckets if that is due.
+
+    Repeating the command commits nothing more; after a conflict (exit 5) the data files are deleted.
 
     paimon-cli stage commit orders.stage
 
@@ -47,15 +64,19 @@ def commit(call: Call, file: StagedFile, table: ExpectedTable = None, allow_unsa
     opened = _opened(call, file, table, allow_unsafe_commit)
     opened.check_commit()
     staged = opened.stage.show(file)
-    result = opened.stage.commit(file)
+    result = opened.stage.commit(file, compact=compact)
     if result.already_committed:
-        text = "already committed, nothing was done"
+        text = already_done(result, known_by="")
     elif not result.snapshots:
         text = "no rows, nothing was committed"
     else:
         ids = ", ".join(str(snapshot.id) for snapshot in result.snapshots)
-        text = f"snapshot {ids}: {_content(staged)}, {counted(result.attempts, 'attempt')}"
-    show_staged(call, opened, file, opened.stage.show(file), text)
+        compacted = f", {counted(result.compacted, 'bucket')} compacted" if result.compacted else ""
+        text = f"snapshot {ids}: {_content(staged)}{compacted}, {counted(result.attempts, 'attempt')}"
+    show_staged(call, opened, file, opened.stage.show(file), text, result)
+    if result.compaction_lost:
+        note(f"note: the rows are committed, but the compaction failed: {result.compaction_lost}")
+    note_waiting(opened.catalog_table.layout.argument, result.waiting_records)
 
 
 @command(stage, "abort")
@@ -72,11 +93,16 @@ def abort(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
     show_staged(call, opened, file, opened.stage.show(file), text)
 
 
-def show_staged(call: Call, table: Table, file: str, staged: StagedCommit, text: str | None = None) -> None:
-    """Print a staged commit, for `stage` and `write --stage`."""
+def show_staged(
+    call: Call, table: Table, file: str, staged: StagedCommit, text: str | None = None, done: StageSummary | None = None
+) -> None:
+    """Print a staged commit, for `stage` and `write --stage`. `done`: the result of committing it."""
     from paimon_cli.inspect.compaction_report import staged_details
 
-    call.show(Item("StagedCommit", table.name, staged_details(table.context, file, staged)), text)
+    details = staged_details(table.context, file, staged)
+    if done is not None:
+        details = replace(details, compacted=done.compacted, waiting_records=done.waiting_records)
+    call.show(Item("StagedCommit", table.name, details), text)
 
 
 def staged_text(file: str, staged: StagedCommit) -> str:

@@ -9,9 +9,10 @@ import typer
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item
 from paimon_cli.cli.parameters import COMMIT_PANEL, AllowUnsafeCommit, DataConflictCheck, Identity, TableName
-from paimon_cli.cli.results import counted, note, ran
+from paimon_cli.cli.results import already_done, counted, note, note_waiting, ran
 
 if TYPE_CHECKING:
+    from paimon_cli.api.table import Table
     from paimon_cli.jobs.update_job import UpdateSummary
 
 
@@ -73,7 +74,7 @@ def update(
     """
     opened = call.open(table, allow_unsafe_commit)
     done = opened.update(assignments, where, max_attempts=max_attempts, **vars(identity), data_conflict_check=data_conflict_check)
-    _show(call, Item("UpdateSummary", opened.name, done), "changed")
+    _show(call, opened, Item("UpdateSummary", opened.name, done), "changed")
 
 
 @command(commands, "delete", runs_jobs=True)
@@ -97,23 +98,29 @@ def delete(
     """
     opened = call.open(table, allow_unsafe_commit)
     done = opened.delete(where, max_attempts=max_attempts, **vars(identity), data_conflict_check=data_conflict_check)
-    _show(call, Item("DeleteSummary", opened.name, done), "deleted")
+    _show(call, opened, Item("DeleteSummary", opened.name, done), "deleted")
 
 
-def _show(call: Call, item: Item, done: str) -> None:
+def _show(call: Call, table: Table, item: Item, done: str) -> None:
     summary: UpdateSummary = item.row
     call.show(item, _summary_text(summary, done))
+    if summary.unseen_records:
+        unseen = counted(summary.unseen_records, "stored record")
+        note(f"note: the change also covers {unseen} that waited for a compaction, so that reads did not show them")
     if summary.compaction_lost:
-        note(f"note: the change is committed, but not visible yet, because the compaction failed: {summary.compaction_lost}")
+        note(f"note: the change is committed, but its compaction failed: {summary.compaction_lost}")
+    note_waiting(table.catalog_table.layout.argument, summary.waiting_records)
 
 
 def _summary_text(summary: UpdateSummary, done: str) -> str:
     if summary.already_committed:
-        return "already committed under this user and identifier, nothing was done"
+        return already_done(summary)
     if not summary.snapshots:
         return "no row matches, nothing was committed"
     ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)
+    compacted = f", {counted(summary.compacted, 'bucket')} compacted" if summary.compacted else ""
     effort = f"{counted(summary.attempts, 'attempt')}, {counted(summary.conflicts, 'conflict')}"
     return (
-        f"snapshot {ids}: {counted(summary.rows, 'row')} {done} in {counted(summary.buckets, 'bucket')}, {effort}, {ran(summary)}"
+        f"snapshot {ids}: {counted(summary.rows, 'row')} {done} in {counted(summary.buckets, 'bucket')}{compacted}, {effort}, "
+        f"{ran(summary)}"
     )

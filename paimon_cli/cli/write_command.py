@@ -17,7 +17,7 @@ from paimon_cli.cli.parameters import (
     TableName,
     split_partitions,
 )
-from paimon_cli.cli.results import counted, human_size, note, ran
+from paimon_cli.cli.results import already_done, counted, human_size, note, note_waiting, ran
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -143,6 +143,7 @@ def write(
         from paimon_cli.cli.compact_view import summary_line
 
         note(summary_line(opened.name, done.compaction))
+    note_waiting(opened.catalog_table.layout.argument, done.waiting_records)
 
 
 def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, on_error: str) -> None:
@@ -162,10 +163,6 @@ def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, o
     call.show(Item("WriteSummary", opened.name, summary), _summary_text(summary))
     if summary.compaction_lost:
         note(f"note: the rows are committed, but the writer's compaction failed: {summary.compaction_lost}")
-        if opened.context.mode.awaits_compaction:
-            note(
-                f"hint: readers see the rows after the next compaction: paimon-cli compact {opened.catalog_table.layout.argument}"
-            )
 
 
 def _static_partition(partition: list[str] | None) -> dict[str, str] | None:
@@ -183,7 +180,7 @@ def _static_partition(partition: list[str] | None) -> dict[str, str] | None:
 
 def _summary_text(summary: WriteSummary) -> str:
     if summary.already_committed:
-        return "already committed under this user and identifier, nothing was done"
+        return already_done(summary)
     if not summary.snapshots:
         return "the input has no rows to write, nothing was committed"
     ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)

@@ -13,6 +13,7 @@ from paimon_cli.compact.compaction_task import SkippedBucket
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.lsm.sorted_runs import count_runs, highest_level
 from paimon_cli.maintain.mark_done import done_times
 from paimon_cli.metadata.data_file import DELETION_VECTORS, HASH, DataFileMeta, FileFilter
@@ -35,7 +36,7 @@ class BucketRow:
     `rows`: counted before merging; `delete_rows`: None if a file does not record them. `sorted_runs`: what a reader merges;
     None in append tables and for postponed rows. `skew`: bytes divided by the average of the partition's buckets, including
     empty ones. `updated`: creation time of the newest file, epoch millis of the writer's wall clock. `advice`: the command
-    that would improve the bucket; `reason`: why.
+    that would improve the bucket; `reason`: why. `waiting_records`: those of `rows` that reads do not show before a compaction.
     """
 
     partition: str
@@ -50,6 +51,7 @@ class BucketRow:
     max_level: int
     max_seq: int
     updated: int | None
+    waiting_records: int = 0
     advice: str | None = None
     reason: str | None = None
 
@@ -155,6 +157,7 @@ def _bucket_row(context: TableContext, state: BucketFiles, skew: float, advice: 
         max_level=highest_level(files),
         max_seq=max((file.max_sequence_number for file in files), default=0),
         updated=_newest(file.creation_time_millis for file in files),
+        waiting_records=waiting_rows(context.mode, state.bucket, files),
         advice=advice,
         reason=reason,
     )

@@ -181,7 +181,7 @@ class StagedBucket:
 
 @dataclass(frozen=True)
 class StagedDetails:
-    """A staged commit and its totals."""
+    """A staged commit and its totals. `compacted`, `waiting_records`: of the command that committed it, otherwise 0."""
 
     file: str
     state: str
@@ -196,6 +196,8 @@ class StagedDetails:
     size: int
     snapshots: Sequence[int]
     buckets: Sequence[StagedBucket]
+    compacted: int = 0
+    waiting_records: int = 0
 
 
 def staged_details(context: TableContext, file: str, staged: StagedCommit) -> StagedDetails:

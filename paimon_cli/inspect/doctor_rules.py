@@ -240,6 +240,16 @@ def no_row_waits(examined: ExaminedTable) -> Iterator[Diagnosis]:
         yield Diagnosis("PD023", WARNING, "postponed rows", message, f"paimon-cli compact {examined.argument}")
 
 
+def no_flushed_row_waits(examined: ExaminedTable) -> Iterator[Diagnosis]:
+    """PD025: rows of level 0 that reads do not show until a compaction, in tables with deletion vectors or first-row."""
+    mode = examined.context.mode
+    waiting = [file for bucket in examined.buckets for file in bucket.files if mode.hides(bucket.bucket, file.level)]
+    if waiting:
+        rows, files = sum(file.row_count for file in waiting), len(waiting)
+        message = f"{counted(rows, 'stored record')} in {counted(files, 'file')} of level 0 wait; reads do not show them"
+        yield Diagnosis("PD025", WARNING, "level 0", message, f"paimon-cli compact {examined.argument}")
+
+
 def hints_are_right(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD021: hint files that name the wrong snapshot."""
     for violation in hints_are_not_ahead(examined.context):
@@ -275,6 +285,7 @@ RULES: tuple[Callable[[ExaminedTable], Iterator[Diagnosis]], ...] = (
     buckets_have_a_good_size,
     bucket_counts_agree,
     no_row_waits,
+    no_flushed_row_waits,
     snapshots_are_few,
     consumers_are_alive,
     no_file_is_left_over,

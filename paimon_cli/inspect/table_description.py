@@ -37,7 +37,8 @@ class HealthFinding:
 class TableDescription:
     """A table at its latest snapshot. `records`: counted before merging; `size`: bytes; times: epoch millis.
 
-    `sorted_runs`: the most in any bucket; None for tables without a primary key.
+    `waiting_records`: those that reads do not show before a compaction. `sorted_runs`: the most in any bucket; None for tables
+    without a primary key.
     """
 
     path: str
@@ -59,6 +60,7 @@ class TableDescription:
     buckets: int
     files: int
     records: int
+    waiting_records: int
     size: int
     sorted_runs: int | None
     columns: tuple[ColumnRow, ...]
@@ -90,6 +92,7 @@ def describe_table(table: CatalogTable) -> TableDescription:
         buckets=len(buckets),
         files=sum(bucket.files for bucket in buckets),
         records=sum(bucket.rows for bucket in buckets),
+        waiting_records=sum(bucket.waiting_records for bucket in buckets),
         size=sum(bucket.size for bucket in buckets),
         sorted_runs=_most_runs(buckets) if schema.primary_keys else None,
         health=tuple(_health(table)),

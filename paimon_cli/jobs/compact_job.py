@@ -19,10 +19,10 @@ from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.merged_rows import MERGE_BYTES
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.compact.bucket_compactor import run_compaction
-from paimon_cli.compact.compaction_plan import MINOR_STRATEGY
 from paimon_cli.compact.compaction_task import CompactionTask, SkippedBucket
 from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, SnapshotExpired, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, commit_results, drop_conflicting, try_commit
 from paimon_cli.jobs.compact_request import MIN_MEMORY, RETRY, SKIP, CompactionPlan, CompactRequest, States, plan_compaction
 from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
@@ -34,7 +34,7 @@ from paimon_cli.jobs.table_change import NewFiles, Shield, Summary, expiry_notic
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.metadata.table_mode import BucketMode
+from paimon_cli.metadata.table_mode import BucketMode, TableMode
 from paimon_cli.storage.storage import overlapping_writes
 from paimon_cli.write.sorted_write import SortOrder
 
@@ -43,7 +43,10 @@ MAX_REPLANS = 10
 
 @dataclass(frozen=True, repr=False)
 class CompactSummary(Summary):
-    """The result: buckets compacted, files and bytes before and after; `conflicts`: buckets that other jobs changed meanwhile."""
+    """The result: buckets compacted, files and bytes before and after; `conflicts`: buckets that other jobs changed meanwhile.
+
+    `waiting_records`: stored records in the chosen buckets that reads still do not show, because they wait for a compaction.
+    """
 
     buckets: int = 0
     files_before: int = 0
@@ -52,13 +55,20 @@ class CompactSummary(Summary):
     bytes_after: int = 0
     snapshots: tuple[Snapshot, ...] = ()
     conflicts: int = 0
+    waiting_records: int = 0
     engine: str = ""
     engine_reason: str = ""
     seconds: float = 0.0
     plan: CompactionPlan = field(default_factory=lambda: CompactionPlan(None), repr=False)
 
     @classmethod
-    def of(cls, outcome: Outcome, plan: CompactionPlan, conflicts: int, engine: Engine, seconds: float) -> CompactSummary:
+    def of(
+        cls, mode: TableMode, outcome: Outcome, plan: CompactionPlan, conflicts: int, engine: Engine, seconds: float
+    ) -> CompactSummary:
+        shown = sum(
+            waiting_rows(mode, message.bucket, message.compact_before) - waiting_rows(mode, message.bucket, message.compact_after)
+            for message in outcome.committed
+        )
         before = [file for message in outcome.committed for file in message.compact_before]
         after = [file for message in outcome.committed for file in message.compact_after]
         return cls(
@@ -69,6 +79,7 @@ class CompactSummary(Summary):
             bytes_after=sum(file.file_size for file in after),
             snapshots=tuple(outcome.snapshots),
             conflicts=conflicts,
+            waiting_records=max(0, plan.standing.waiting_records - shown),
             engine=engine.name,
             engine_reason=engine.reason,
             seconds=seconds,
@@ -166,7 +177,7 @@ class _Compaction:
     def summary(self) -> CompactSummary:
         seconds = (self.context.clock.now_millis() - self.started) / 1000
         plan, conflicts = self.plan or CompactionPlan(None), self.replans + len(self.total.conflicts)
-        return CompactSummary.of(self.total, plan, conflicts, self.engine, seconds)
+        return CompactSummary.of(self.context.mode, self.total, plan, conflicts, self.engine, seconds)
 
 
 def _run_with_replans(stage: Stage, replans_allowed: int) -> tuple[Outcome, CompactionPlan, int]:
@@ -188,24 +199,6 @@ def _note_distributed_rows(error: PaimonError, distributed: Outcome) -> None:
         note = f"the postponed rows already have their buckets, since snapshot {ids[-1]}"
         error.why = f"{error.why}; {note}" if error.why else note
         error.details["snapshots"] = ids
-
-
-def show_level_0(context: TableContext, buckets: Sequence[BucketId], engine: Engine, progress: Progress) -> str | None:
-    """Compact buckets whose new rows would otherwise stay invisible to readers; returns the reason if that failed, else None.
-
-    The rows are committed in either case. No `buckets` means all of them, but none in tables with postponed buckets. Nothing is
-    compacted if readers see level 0, if the table is write-only, or with `lookup-wait=false`.
-    """
-    if not buckets and context.mode.bucket_mode is BucketMode.POSTPONED:
-        return None
-    if not context.mode.awaits_compaction or context.options.write_only or not context.options.lookup_wait:
-        return None
-    request = CompactRequest(MINOR_STRATEGY, buckets=tuple(sorted({bucket for _, bucket in buckets})))
-    try:
-        run_compact(context, request, engine, progress)
-    except PaimonError as error:
-        return str(error)
-    return None
 
 
 def _compact_buckets(

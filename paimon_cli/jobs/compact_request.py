@@ -10,6 +10,7 @@ from paimon_cli.compact.compaction_task import CompactionTask, Decision, Postpon
 from paimon_cli.history.live_files import BucketFiles, bucket_files, bucket_numbers, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.engine import Work
 from paimon_cli.jobs.sort_job import check_sortable
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
@@ -60,7 +61,7 @@ class CompactRequest:
     `idle_millis`: partitions without new data for this long are fully compacted; others follow the strategy, or are skipped
     if it is `full` as well. `at_snapshot`: plan at this snapshot instead of the latest. `memory`: bytes for all merges of
     one process. `unknown_buckets_allowed`: ignore bucket numbers that a table lacks, for requests to several tables.
-    `order`: sort the rows of whole partitions instead of following the strategy.
+    `order`: sort the rows of whole partitions instead of following the strategy. `forces_level_0`: as for `plan_bucket`.
     """
 
     strategy: str = "full"
@@ -73,6 +74,7 @@ class CompactRequest:
     memory: int | None = None
     unknown_buckets_allowed: bool = False
     order: SortOrder | None = None
+    forces_level_0: bool = True
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Standing:
     """Figures about the selected buckets of a table, for monitoring. Sizes are bytes; `picked`: the buckets to be compacted.
 
     `uncompacted_since`: creation time (epoch millis) of the oldest level-0 file, in append tables of the oldest picked
-    file; None if there is none.
+    file; None if there is none. `waiting_records`: stored records that reads do not show before a compaction.
     """
 
     buckets: int = 0
@@ -93,15 +95,16 @@ class Standing:
     uncompacted_since: int | None = None
     max_bucket_size: int = 0
     picked: int = 0
+    waiting_records: int = 0
 
     @classmethod
     def of(cls, context: TableContext, buckets: Collection[BucketFiles], decisions: Collection[Decision]) -> Standing:
         level_0 = [[file for file in bucket.files if file.level == 0] for bucket in buckets] if context.mode.has_keys else []
         sizes = [(len(bucket.files), sum(file.file_size for file in bucket.files)) for bucket in buckets]
-        waiting = [file for files in level_0 for file in files]
+        due = [file for files in level_0 for file in files]
         if not context.mode.has_keys:
-            waiting = [file for task in tasks_of(decisions) for file in task.files]
-        made = [file.creation_time_millis for file in waiting if file.creation_time_millis is not None]
+            due = [file for task in tasks_of(decisions) for file in task.files]
+        made = [file.creation_time_millis for file in due if file.creation_time_millis is not None]
         return cls(
             len(sizes),
             sum(count for count, _ in sizes),
@@ -113,6 +116,7 @@ class Standing:
             moment_of_wall_clock(min(made)) if made else None,
             max((size for _, size in sizes), default=0),
             sum(not isinstance(decision, SkippedBucket) for decision in decisions),
+            sum(waiting_rows(context.mode, bucket.bucket, bucket.files) for bucket in buckets) if context.mode.hides_files else 0,
         )
 
     @property
@@ -200,7 +204,8 @@ def plan_compaction(
                 strategy = FULL_STRATEGY
             elif strategy == FULL_STRATEGY:
                 return SkippedBucket(*bucket.bucket_id, runs, f"new data {age / 1000:.0f} s ago, not idle yet")
-        return plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, (states or {}).get(bucket.bucket_id, UNKNOWN))
+        state = (states or {}).get(bucket.bucket_id, UNKNOWN)
+        return plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, state, request.forces_level_0)
 
     decisions = tuple(decide(bucket) for bucket_id, bucket in sorted(buckets.items()) if only is None or bucket_id in only)
     waiting = [moment + (request.idle_millis or 0) for moment in newest.values()]

@@ -19,7 +19,7 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.json_rows import Needed
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
-from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
+from paimon_cli.jobs.row_scan import ReadRequest, RowScan, plan_rows
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.predicate import parse_predicate
 
@@ -50,8 +50,17 @@ class TableSide:
     request: ReadRequest
 
     @functools.cached_property
+    def _planned(self) -> RowScan:
+        return plan_rows(self.table, replace(self.request, limit=0))
+
+    @property
     def _schema(self) -> TableSchema:
-        return plan_rows(self.table, replace(self.request, limit=0)).context.schema
+        return self._planned.context.schema
+
+    @property
+    def waiting_text(self) -> str:
+        """What to tell the user about records that wait for a compaction; empty if there are none."""
+        return self._planned.waiting_text
 
     @property
     def fields(self) -> Sequence[DataField]:

@@ -21,6 +21,7 @@ from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files, committed_state
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.waiting_records import records_that_wait
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work
 from paimon_cli.jobs.process import usable_cores
@@ -175,6 +176,7 @@ def plan_with_waiting_rows(
     """
     pruning = Pruning(context, predicate)
     entries = context.manifests.live_entries(snapshot, pruning)
+    pruning.counts.waiting_records = records_that_wait(context.mode, FileTable.of_entries(entries))
     table = FileTable.of_entries([e for e in entries if not e.is_postponed and pruning.shows_level(e.file.level)])
     waiting = waiting_files(LazyBuckets(FileTable.of_entries([e for e in entries if e.is_postponed]), {}))
     state = LazyBuckets(table, bucket_files(context, snapshot).index_files)

@@ -61,10 +61,14 @@ class RowChange:
 
 @dataclass(frozen=True)
 class ChangedBucket:
-    """How many rows of a bucket matched, and the message to commit; None if no row matched."""
+    """How many rows of a bucket matched, and the message to commit; None if no row matched.
+
+    `unseen_records`: stored records in the files that were read which ordinary reads do not show yet.
+    """
 
     rows: int
     message: CommitMessage | None
+    unseen_records: int = 0
 
 
 def _assigned(assignment: Assignment, batch: pa.RecordBatch, name_row: NameRow) -> pa.Array:

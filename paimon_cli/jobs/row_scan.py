@@ -17,11 +17,21 @@ import pyarrow as pa
 
 from paimon_cli.datatypes.data_type import STRING, DataField
 from paimon_cli.errors import DamagedFile, UsageError
+from paimon_cli.history.waiting_records import waiting_text
 from paimon_cli.jobs.process import usable_cores
 from paimon_cli.lsm.sorted_runs import shares
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
 from paimon_cli.options.option_catalog import SCAN
-from paimon_cli.read.increments import AUTO, CHANGES, IncrementRange, increment_by_option, increment_context, plan_increment
+from paimon_cli.options.option_text import counted
+from paimon_cli.read.increments import (
+    AUTO,
+    CHANGES,
+    IncrementRange,
+    increment_by_option,
+    increment_context,
+    plan_increment,
+    waiting_changes,
+)
 from paimon_cli.read.scan_plan import ScanPlan, Split, plan_scan
 from paimon_cli.read.selection import RowOrder, Selection, in_order, parse_order, selected
 from paimon_cli.read.split_reader import count_split, in_parts, read_in_parallel, read_split
@@ -49,7 +59,10 @@ class Increment:
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """What to read: column names as in `selected`, a SQL predicate, and at most one of snapshot, tag, time and increment."""
+    """What to read: column names as in `selected`, a SQL predicate, and at most one of snapshot, tag, time and increment.
+
+    `counts_waiting`: whether the plan of a changelog counts the records whose changes wait. Streams do not ask, for each batch.
+    """
 
     select: str | tuple[str, ...] | None = None
     where: str | None = None
@@ -60,6 +73,7 @@ class ReadRequest:
     keep_kinds: bool = False
     increment: Increment | None = None
     order_by: str | None = None
+    counts_waiting: bool = True
 
 
 @dataclass(frozen=True)
@@ -77,6 +91,17 @@ class RowScan:
     def fields(self) -> tuple[DataField, ...]:
         """The columns of `rows`; with `keep_kinds` the row kind comes first."""
         return (*((KIND_FIELD,) if self.request.keep_kinds else ()), *self.selection.fields)
+
+    @property
+    def waiting_text(self) -> str:
+        """What to tell the user about records that wait for a compaction; empty if there are none."""
+        waiting, snapshot = self.plan.counts.waiting_records, self.plan.snapshot
+        if not waiting or snapshot is None:
+            return ""
+        if self.context.snapshots.latest_id() == snapshot.id:
+            of_changes = self.request.increment is not None
+            return waiting_text(self.context.layout.argument, waiting, of_changes=of_changes)
+        return f"{counted(waiting, 'stored record')} of snapshot {snapshot.id} waited for a compaction and cannot be read there"
 
     def parts(self) -> list[RowScan]:
         """The scan in parts, each to be read by one thread of a task. Picklable; limit and order hold only within a part.
@@ -203,6 +228,8 @@ def plan_rows(table: CatalogTable, request: ReadRequest) -> RowScan:
         context, plan = _plan_snapshot(table, context, snapshot, predicate)
     else:
         plan = plan_increment(context, changes, mode, predicate)
+        if request.counts_waiting:
+            plan.counts.waiting_records += waiting_changes(context, changes, mode, predicate)
     return RowScan(context, plan, selection, predicate, request, order)
 
 

@@ -63,6 +63,7 @@ class ScanPlan:
     files_skipped_by_value: int
     files_skipped_by_index: int
     files_skipped_as_unchanged: int
+    waiting_records: int
     row_groups: int | None
     row_groups_skipped: int | None
 

@@ -24,12 +24,15 @@ from paimon_cli.errors import (
 )
 from paimon_cli.history.partition_spec import pairs_of
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.waiting_records import waiting_records
 from paimon_cli.ingest.faults import Tally
+from paimon_cli.jobs.due_compaction import DueCompaction, compact_due
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.table_change import check_writable_table, identity_of
+from paimon_cli.jobs.table_change import Summary, check_writable_table, identity_of
 from paimon_cli.jobs.write_job import work_of, write_input
-from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, overwritten, plan_write
+from paimon_cli.jobs.write_request import COMPACTION_AFTER, NO_COMPACTION, WriteRequest, overwritten, plan_write, strategy_of
 from paimon_cli.metadata.data_file import CommitMessage
+from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.storage.storage import Storage
@@ -129,6 +132,44 @@ def _identity(context: TableContext, request: WriteRequest) -> CommitIdentity:
             "a staged commit needs --commit-user and --commit-id, or neither", "they identify the commit if it is repeated"
         )
     return identity_of(context, request.commit_user, request.commit_id, request.assume_new)
+
+
+@dataclass(frozen=True, repr=False)
+class StageSummary(Summary):
+    """The result of committing a staged write. `snapshots`: of the rows, then of the compaction, if there was one.
+
+    `compacted`: number of buckets that were compacted; `compaction_lost`: why the compaction failed, although the rows are
+    committed; `waiting_records`: stored records in the written buckets that reads do not show before a compaction.
+    """
+
+    snapshots: tuple[Snapshot, ...] = ()
+    attempts: int = 0
+    already_committed: bool = False
+    compacted: int = 0
+    compaction_lost: str | None = None
+    waiting_records: int = 0
+
+
+def commit_and_compact(
+    context: TableContext, file: StageFile, staged: StagedCommit, compaction: str, engine: Engine, progress: Progress
+) -> StageSummary:
+    """Commit a staged write as `commit_stage` does, then compact its buckets: as a writer of the table does, or as requested.
+
+    A repeated call commits nothing, but makes the compaction that an earlier run left out because it died.
+    """
+    done = commit_stage(context, file, staged)
+    touched, due = {message.bucket_id for message in staged.messages}, DueCompaction()
+    if compaction != NO_COMPACTION:
+        strategy, is_requested = strategy_of(context, staged.commit_identifier), compaction == COMPACTION_AFTER
+        due = compact_due(context, touched, engine, progress, strategy, is_requested=is_requested)
+    return StageSummary(
+        snapshots=done.snapshots + due.snapshots,
+        attempts=done.attempts,
+        already_committed=done.already_committed,
+        compacted=due.buckets,
+        compaction_lost=due.lost,
+        waiting_records=waiting_records(context, context.snapshots.latest(), touched),
+    )
 
 
 def commit_stage(context: TableContext, file: StageFile, staged: StagedCommit) -> CommitResult:

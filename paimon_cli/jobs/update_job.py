@@ -22,9 +22,10 @@ from paimon_cli.errors import Refused, UsageError
 from paimon_cli.history.live_files import bucket_files, committed_state
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.waiting_records import waiting_records, waiting_rows
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.append_change import change_files
-from paimon_cli.jobs.compact_job import show_level_0
+from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, waiting_after
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.rescale_job import NumberedSplit, numbered_splits
 from paimon_cli.jobs.row_change import ChangedBucket, RowChange, changed_rows, changelog_rows
@@ -67,7 +68,10 @@ class UpdateRequest:
 class UpdateSummary(Summary):
     """The result. `rows`: how many matched; `attempts`: how often they were read; `conflicts`: attempts that failed.
 
-    `files`, `size` (bytes): the new data files; `removed_files`: files removed from an append table.
+    `files`, `size` (bytes): the new data files; `removed_files`: files removed from an append table. `compacted`: number of
+    buckets that were compacted; `compaction_lost`: why a compaction failed, although the change is committed. `unseen_records`:
+    stored records that the change read although reads do not show them, because they wait for a compaction; `waiting_records`:
+    those in the changed buckets that still wait afterwards.
     """
 
     rows: int = 0
@@ -83,8 +87,10 @@ class UpdateSummary(Summary):
     engine_reason: str = ""
     seconds: float = 0.0
     touched: tuple[BucketId, ...] = field(default=(), repr=False)
+    compacted: int = 0
     compaction_lost: str | None = None
-    """Why a compaction failed that readers need in order to see the change; None otherwise."""
+    unseen_records: int = 0
+    waiting_records: int = 0
 
 
 def run_update(context: TableContext, request: UpdateRequest, engine: Engine, progress: Progress) -> UpdateSummary:
@@ -98,18 +104,33 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     checked = _under_check(context)
     identity = identity_of(checked, request.commit_user, request.commit_id, request.assume_new)
     if Committer(checked).is_committed(identity):
-        lost = show_level_0(context, (), engine, progress)  # the earlier run may have died before its compaction
-        return UpdateSummary(already_committed=True, engine=engine.name, compaction_lost=lost)
+        return _already_committed(context, engine, progress)
     new_values = parse_set_clause(request.assignments, checked.schema) if request.assignments else None
     change = RowChange(parse_predicate(request.where, checked.schema), new_values)
     hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
     attempt = functools.partial(_attempt, checked, change, identity, engine, progress)
     summary, attempts = again_on_conflict(checked, attempt, hint, request.max_attempts)
-    if summary.snapshots:
-        summary = replace(summary, compaction_lost=show_level_0(context, summary.touched, engine, progress))
+    owes = summary.snapshots and context.mode.awaits_compaction
+    due = compact_due(context, summary.touched, engine, progress) if owes else DueCompaction()
+    waiting = waiting_after(context, summary.touched, summary.snapshots, due.snapshots)
+    snapshots = summary.snapshots + due.snapshots
+    summary = replace(summary, snapshots=snapshots, compacted=due.buckets, compaction_lost=due.lost, waiting_records=waiting)
     seconds = (context.clock.now_millis() - started) / 1000
     summary = replace(summary, engine=engine.name, engine_reason=engine.reason, seconds=seconds)
     return replace(summary, attempts=attempts, conflicts=attempts - 1)
+
+
+def _already_committed(context: TableContext, engine: Engine, progress: Progress) -> UpdateSummary:
+    """Finish a change that an earlier run has committed: if that run died afterwards, its compactions are still due."""
+    due = compact_due(context, None, engine, progress)
+    return UpdateSummary(
+        already_committed=True,
+        snapshots=due.snapshots,
+        compacted=due.buckets,
+        compaction_lost=due.lost,
+        waiting_records=waiting_records(context, context.snapshots.latest()),
+        engine=engine.name,
+    )
 
 
 def _under_check(context: TableContext) -> TableContext:
@@ -154,6 +175,7 @@ def _attempt(
         buckets=len(messages),
         snapshots=result.snapshots,
         touched=tuple(message.bucket_id for message in messages),
+        unseen_records=sum(bucket.unseen_records for bucket in changed),
     )
 
 
@@ -221,7 +243,13 @@ def _move_rows(
     )
     messages = write_files(plan, engine, progress, tallies).messages
     rows = Tally.of(tallies.values()).rows
-    return [ChangedBucket(0 if number else rows, message) for number, message in enumerate(messages)]
+    unseen = sum(_unseen_records(context, split) for split in splits)
+    return [ChangedBucket(*((0, m) if number else (rows, m, unseen))) for number, m in enumerate(messages)]
+
+
+def _unseen_records(context: TableContext, split: Split) -> int:
+    """The stored records of a split that the change reads although ordinary reads do not show them yet."""
+    return waiting_rows(replace(context, shows_level_0=False).mode, split.bucket.bucket, split.files)
 
 
 def plan_update(context: TableContext, snapshot: Snapshot, change: RowChange, stamp: str) -> list[UpdateTask]:
@@ -299,4 +327,4 @@ def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) ->
         return ChangedBucket(0, None)
     bucket = (task.partition, task.bucket, task.total_buckets)
     message = CommitMessage(*bucket, new_files=files, changelog_files=changes, read_snapshot_id=task.read_snapshot_id)
-    return ChangedBucket(rows, message)
+    return ChangedBucket(rows, message, sum(_unseen_records(context, split) for split in task.splits))

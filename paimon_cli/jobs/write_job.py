@@ -24,11 +24,12 @@ from paimon_cli.errors import (
 )
 from paimon_cli.history.partition_spec import PartitionValues, pairs_of
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.waiting_records import waiting_records
 from paimon_cli.ingest.faults import RejectFile, RejectingTally, Tally
 from paimon_cli.ingest.row_sources import RowSource
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.source_files import SourceSplit
-from paimon_cli.jobs.compact_job import show_level_0
+from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, waiting_after
 from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.postponed_rows import write_counted
 from paimon_cli.jobs.table_change import (
@@ -85,6 +86,8 @@ class WriteSummary(Summary):
     `skipped_rows`: rows with the `bad_cells`; `missing_columns`: columns that are null in rows that lack them. `compacted`:
     number of buckets that were compacted; `compaction_lost`: why compactions were dropped or refused, although the rows are
     committed; `compaction_repeated`: why buckets were compacted once more after the commit, so that readers see the rows.
+    `waiting_records`: stored records in the written buckets that reads do not show yet, because they wait for a compaction; of
+    a repeated write, those of the whole table.
     `stalls`, `stall_seconds`: how often and how long buckets waited for a compaction before they could take more runs;
     `compaction_wait_seconds`: how long they waited for compactions at the end. `compaction`: the job after the commit, if one was
     requested. The other fields show the use of write buffers, as in `BufferUse`.
@@ -105,6 +108,7 @@ class WriteSummary(Summary):
     compacted: int = 0
     compaction_lost: str | None = None
     compaction_repeated: str | None = None
+    waiting_records: int = 0
     stalls: int = 0
     stall_seconds: float = 0.0
     compaction_wait_seconds: float = 0.0
@@ -164,10 +168,11 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     if done.result.already_committed:
         return replace(_already_committed(context, request, engine, progress), attempts=done.result.attempts)
     summary = WriteSummary.of(engine, done, (context.clock.now_millis() - started) / 1000)
+    due = DueCompaction()
     if request.compaction != NO_COMPACTION and _may_hide_rows(context, request, summary):
-        lost = show_level_0(context, summary.touched, engine, progress)
-        return replace(summary, compaction_lost=lost, compaction_repeated=summary.compaction_lost)
-    return summary
+        due = compact_due(context, summary.touched, engine, progress)
+        summary = replace(summary, compaction_lost=due.lost, compaction_repeated=summary.compaction_lost)
+    return replace(summary, waiting_records=waiting_after(context, summary.touched, summary.snapshots, due.snapshots))
 
 
 def _may_hide_rows(context: TableContext, request: WriteRequest, summary: WriteSummary) -> bool:
@@ -208,9 +213,16 @@ class _Attempts:
 
 
 def _already_committed(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
-    """Finish a write that an earlier run has committed: if that run crashed afterwards, level 0 may still hide its rows."""
-    lost = None if request.compaction == NO_COMPACTION else show_level_0(context, (), engine, progress)
-    return WriteSummary(already_committed=True, engine=engine.name, compaction_lost=lost)
+    """Finish a write that an earlier run has committed: if that run died afterwards, its compactions are still due."""
+    due = DueCompaction() if request.compaction == NO_COMPACTION else compact_due(context, None, engine, progress)
+    return WriteSummary(
+        already_committed=True,
+        snapshots=due.snapshots,
+        compacted=due.buckets,
+        compaction_lost=due.lost,
+        waiting_records=waiting_records(context, context.snapshots.latest()),
+        engine=engine.name,
+    )
 
 
 def work_of(source: RowSource, splits: Sequence[SourceSplit]) -> Work:

@@ -33,7 +33,7 @@ from paimon_cli.write.write_plan import (
 )
 
 UPSERT, DELETE = "upsert", "delete"
-NO_COMPACTION, INLINE_COMPACTION, ASYNC_COMPACTION = "none", "inline", "async"
+NO_COMPACTION, INLINE_COMPACTION, ASYNC_COMPACTION, COMPACTION_AFTER = "none", "inline", "async", "after"
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _compaction(
         return None
     if why_not_compactable(context) is not None:
         return None
-    strategy = FULL_STRATEGY if _is_full_commit(context, request) else MINOR_STRATEGY
+    strategy = strategy_of(context, request.commit_id)
     compact_bucket = WriterCompaction(snapshot.id if snapshot else 0, file_stamp, strategy)
     return CompactionWhileWriting(compact_bucket, state, request.compaction == ASYNC_COMPACTION)
 
@@ -188,13 +188,13 @@ def _target_buckets(context: TableContext, state: LazyBuckets, committed: Commit
     return TargetBuckets(option, others={partition: total for partition, total in totals.items() if total != option})
 
 
-def _is_full_commit(context: TableContext, request: WriteRequest) -> bool:
-    """Whether `full-compaction.delta-commits` requires a full compaction.
+def strategy_of(context: TableContext, commit_id: int | None) -> str:
+    """How a commit compacts: by the triggers of the table, or fully if `full-compaction.delta-commits` requires it.
 
     It does at commits whose identifier is a multiple of it, and at all commits without one, as in Paimon's batch jobs.
     """
     every = context.options.full_compaction_delta_commits
-    return every is not None and (request.commit_id is None or request.commit_id % every == 0)
+    return FULL_STRATEGY if every is not None and (commit_id is None or commit_id % every == 0) else MINOR_STRATEGY
 
 
 def _first_sequences(context: TableContext, committed: CommittedState) -> dict[BucketId, int]:

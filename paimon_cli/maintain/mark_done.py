@@ -13,10 +13,9 @@ from urllib.parse import unquote
 from paimon_cli.errors import NotFound, NotSupported, PaimonError, PartialSuccess, StorageUnavailable, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, pairs_of, partition_text
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.waiting_records import waiting_partitions
 from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.metadata.snapshot import COMPACT
-from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.storage.threads import in_parallel
 
 SUCCESS_FILE, HTTP_REPORT = "success-file", "http-report"
@@ -162,7 +161,7 @@ def mark_written(context: TableContext, written: Collection[bytes], warn: Callab
     """
     if not written or not marks_written_partitions(context):
         return []
-    hidden = _with_hidden_rows(context, written)
+    hidden = waiting_partitions(context, context.snapshots.latest(), written)
     for partition in hidden:
         command = f"paimon-cli partitions mark-done {context.layout.argument} --partition {_argument(context, partition)}"
         text = partition_text(context, partition)
@@ -175,20 +174,6 @@ def mark_written(context: TableContext, written: Collection[bytes], warn: Callab
         arguments = " ".join(f"--partition {_argument(context, partition)}" for partition in visible)
         hint = f"paimon-cli partitions mark-done {context.layout.argument} {arguments}"
         raise PartialSuccess("the rows are committed, but not all of their partitions are marked as done", why, hint) from error
-
-
-def _with_hidden_rows(context: TableContext, partitions: Collection[bytes]) -> set[bytes]:
-    """The partitions among these with rows that readers do not see yet."""
-    snapshot, mode = context.snapshots.latest(), context.mode
-    waits = mode.bucket_mode is BucketMode.POSTPONED and not mode.merges_postponed
-    if snapshot is None or not (waits or mode.hides_level_0):
-        return set()
-    live = context.manifests.live_entries(snapshot, FileFilter(set(partitions).__contains__))
-    return {
-        entry.partition
-        for entry in live
-        if (waits and entry.bucket == POSTPONE_BUCKET) or (mode.hides_level_0 and entry.file.level == 0)
-    }
 
 
 def _argument(context: TableContext, partition: bytes) -> str:

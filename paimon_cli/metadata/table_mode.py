@@ -129,6 +129,20 @@ class TableMode:
         return not self.merge_on_read if self.deletion_vectors else self.merge_engine == "first-row"
 
     @property
+    def hides_postponed(self) -> bool:
+        """Whether ordinary reads skip `bucket-postpone` until its rows are distributed."""
+        return self.bucket_mode is BucketMode.POSTPONED and not self.merges_postponed
+
+    def hides(self, bucket: int, level: int) -> bool:
+        """Whether ordinary reads skip the files in a level of a bucket until a compaction."""
+        return self.hides_postponed if bucket == POSTPONE_BUCKET else self.hides_level_0 and level == 0
+
+    @property
+    def hides_files(self) -> bool:
+        """Whether ordinary reads may skip files that wait for a compaction."""
+        return self.hides_level_0 or self.hides_postponed
+
+    @property
     def awaits_compaction(self) -> bool:
         """Whether reads or streams see new rows only after level 0 is compacted, so that writers usually do so at once."""
         return self.hides_level_0 or (self.has_keys and self.changelog_producer == LOOKUP)

@@ -12,8 +12,10 @@ import pyarrow as pa
 from paimon_cli.bucket.merged_rows import MERGE_BYTES, RUN_BATCH_BYTES, read_bucket, rows_by_key
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.waiting_records import files_that_wait
 from paimon_cli.lsm.row_difference import AFTER, BEFORE, Difference, unmatched
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, FileFilter, ManifestFileMeta
@@ -45,7 +47,9 @@ def plan_difference(
     `min_level`: files of lower levels are ignored. `both_sides`: show the old and the new row of a changed key.
     """
     planner = _Planner(context, predicate, max(min_level, int(context.mode.hides_level_0)), both_sides)
-    old, new = (dict(bucket_files(context, snapshot, planner)) for snapshot in (before, after))
+    old, live = dict(bucket_files(context, before, planner)), bucket_files(context, after, planner)
+    new = dict(live)
+    planner.count_waiting(live.table)
     splits: list[Split] = []
     for sides in _sides(context, old, new):
         splits += planner.splits(*sides)
@@ -125,6 +129,12 @@ class _Planner(FileFilter):
             self.counts.partitions += 1
             self.counts.partitions_skipped += not kept
         return kept
+
+    def count_waiting(self, later: FileTable) -> None:
+        """Count the records of the later state that no read shows before a compaction."""
+        waiting = files_that_wait(self._context.mode, later)
+        shown = [self._shows_partition(later.partitions[code]) for code in later.codes[waiting].tolist()]
+        self.counts.waiting_records += int(later.numbers("row_counts")[waiting][shown].sum())
 
     def _visible(self, side: Buckets) -> dict[str, DataFileMeta]:
         """Name -> file, for files of the levels that are compared."""

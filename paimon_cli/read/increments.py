@@ -15,7 +15,7 @@ from paimon_cli.metadata.table_mode import FULL_COMPACTION, INPUT, LOOKUP, Bucke
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_text import plain_number, read_option
 from paimon_cli.read.difference import plan_difference
-from paimon_cli.read.pruning import ScanCounts
+from paimon_cli.read.pruning import Pruning, ScanCounts
 from paimon_cli.read.scan_plan import ScanPlan, Split, plan_added
 from paimon_cli.read.time_travel import (
     BETWEEN,
@@ -197,6 +197,21 @@ def plan_increment(context: TableContext, changes: IncrementRange, mode: str, pr
     return plan_added(context, newest, added, predicate, shows_postponed=mode == ARRIVALS)
 
 
+def waiting_changes(context: TableContext, changes: IncrementRange, mode: str, predicate: Predicate | None) -> int:
+    """How many stored records have no changelog yet, because a compaction writes it; 0 if the range ends before the latest."""
+    latest = context.snapshots.latest() if mode in (CHANGELOG, CHANGES) and changelog_level(context) else None
+    if latest is None or latest.id != changes.end.id:
+        return 0
+    table = context.manifests.live_files(latest, Pruning(context, predicate, merges=False))
+    return int(table.numbers("row_counts")[table.numbers("levels") < changelog_level(context)].sum())
+
+
+def changelog_level(context: TableContext) -> int:
+    """The lowest level whose rows are in a changelog, or in the delta of their commit."""
+    levels = {LOOKUP: 1, FULL_COMPACTION: context.options.num_levels - 1}
+    return levels.get(context.options.changelog_producer, 0) if context.mode.has_keys else 0
+
+
 def _added_entries(context: TableContext, snapshot: Snapshot) -> list[ManifestEntry]:
     return [entry for entry in context.manifests.delta_entries(snapshot) if entry.kind == ADD]
 
@@ -245,6 +260,4 @@ def _overwrite_splits(context: TableContext, snapshot: Snapshot, predicate: Pred
             f"its changes follow from snapshot {snapshot.id - 1}; those from snapshot {snapshot.id + 1} on can be read",
             f"paimon-cli read {context.layout.argument} --snapshot {snapshot.id}",
         )
-    options = context.options
-    min_level = {NO_CHANGELOG: 0, INPUT: 0, LOOKUP: 1, FULL_COMPACTION: options.num_levels - 1}[options.changelog_producer]
-    return plan_difference(context, before, snapshot, predicate, min_level=min_level, both_sides=True).splits
+    return plan_difference(context, before, snapshot, predicate, min_level=changelog_level(context), both_sides=True).splits

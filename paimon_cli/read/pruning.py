@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from paimon_cli.bucket.column_statistics import GROUP_BOUNDS, footer_statistics, leaf_numbers
@@ -19,7 +21,9 @@ from paimon_cli.casts.column_cast import keeps_values, same_type
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType
 from paimon_cli.errors import DamagedFile
+from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.waiting_records import files_that_wait
 from paimon_cli.metadata.data_file import DataFileMeta, FileFilter, KeepPartition, ManifestEntry, ManifestFileMeta, SimpleStats
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.sql.expressions import BoundsOf, ColumnBounds
@@ -176,7 +180,11 @@ ALL_LEVELS, ABOVE_0 = "all", "above 0 only"
 
 @dataclass
 class ScanCounts:
-    """What a plan examined and what it skipped, by reason. Files in skipped manifests, or skipped parts, are not counted."""
+    """What a plan examined and what it skipped, by reason. Files in skipped manifests, or skipped parts, are not counted.
+
+    `waiting_records`: stored records that no ordinary read shows before a compaction. They are also counted by their level, or
+    not at all if they are postponed.
+    """
 
     manifests: int = 0
     manifests_skipped: int = 0
@@ -193,6 +201,7 @@ class ScanCounts:
     files_skipped_by_value: int = 0
     files_skipped_by_index: int = 0
     files_skipped_as_unchanged: int = 0
+    waiting_records: int = 0
 
 
 class Pruning(FileFilter):
@@ -276,6 +285,14 @@ class Pruning(FileFilter):
             self._buckets_of[bucket_count] = self._predicate.buckets(bucket_count)
         holding = self._buckets_of[bucket_count]
         return holding is None or bucket in holding
+
+    def count_waiting(self, table: FileTable, is_read: npt.NDArray[np.bool_], in_kept_bucket: npt.NDArray[np.bool_]) -> None:
+        """Count the records that wait for a compaction, among those of the buckets that the read is about."""
+        if not self._context.mode.hides_files or self._top_level is not None:
+            return
+        chosen = in_kept_bucket | ((table.buckets == POSTPONE_BUCKET) & (self._wanted_buckets is None))
+        waiting = files_that_wait(self._context.mode, table) & chosen & ~is_read
+        self.counts.waiting_records += int(table.numbers("row_counts")[waiting].sum())
 
     def shows_level(self, level: int) -> bool:
         return not (self._hides_level_0 and level == 0) and self._top_level in (None, level)

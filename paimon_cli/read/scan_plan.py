@@ -311,6 +311,7 @@ def _kept_rows(table: FileTable, buckets: _Buckets, pruning: Pruning) -> _Ints:
     counts.files_skipped_by_bucket += int((~in_kept).sum())
     counts.files_skipped_by_level += int((in_kept & ~visible).sum())
     counts.rows_skipped_by_level += int(table.numbers("row_counts")[in_kept & ~visible].sum())
+    pruning.count_waiting(table, visible, in_kept)
     return np.flatnonzero(visible)
 
 

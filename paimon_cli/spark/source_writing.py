@@ -32,8 +32,9 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import NotSupported, cleaning_up
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.waiting_records import waiting_records, waiting_text
 from paimon_cli.ingest.faults import Tally
-from paimon_cli.jobs.compact_job import show_level_0
+from paimon_cli.jobs.due_compaction import compact_due
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.postponed_rows import write_postponed
 from paimon_cli.jobs.process import usable_cores
@@ -164,9 +165,21 @@ class _Writing:
                 log.warning("%s skipped, because values do not fit the table", counted(skipped, "row"))
         if first.batch:
             delete_unused(context, first.batch, committed)
-        if (hidden := show_level_0(context, (), self.engine, NoProgress())) is not None:
-            log.warning("the rows are committed, but not visible before a compaction: %s", hidden)
+        self._show_rows(committed)
         return {message.partition for message in committed or written}
+
+    def _show_rows(self, committed: Sequence[CommitMessage]) -> None:
+        """Compact where reads or streams see the rows only then. Logs how many records still wait.
+
+        `committed`: none if an earlier run has committed the rows; it may have died before the compaction.
+        """
+        context, buckets = self.plan.context, {message.bucket_id for message in committed} or None
+        if context.mode.awaits_compaction:
+            due = compact_due(context, buckets, self.engine, NoProgress())
+            if due.lost is not None:
+                log.warning("the rows are committed, but their compaction failed: %s", due.lost)
+        if waiting := waiting_records(context, context.snapshots.latest(), buckets):
+            log.warning("%s", waiting_text(context.layout.argument, waiting))
 
     def _distributed(
         self, committer: Committer, first: TaskMessage, postponed: list[CommitMessage], identity: CommitIdentity

@@ -16,13 +16,14 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StringType, StructField, StructType
 
+from paimon_cli.api.scan import rows_of_changes
 from paimon_cli.api.table import Table
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.jobs.row_scan import ROW_KIND, RowScan
 from paimon_cli.jobs.spark.tasks import called_by_spark
-from paimon_cli.metadata.table_mode import FULL_COMPACTION, LOOKUP
+from paimon_cli.read.increments import changelog_level
 from paimon_cli.read.time_travel import POSITION_OPTIONS, parse_moment
 from paimon_cli.spark.reading import check_types, read_partition, split_partitions
 from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceOptions
@@ -146,7 +147,7 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin == NOTHING_READ:
             rows = _with_changelog_before(table.scan(columns, where, snapshot=last, row_kind=True).rows)
         else:
-            rows = table.changelog(begin + 1, last, columns=columns, where=where).rows
+            rows = rows_of_changes(table, begin + 1, last, columns, where)
         check_types(_with_kind(self._schema), rows)
         return split_partitions(rows)
 
@@ -173,9 +174,8 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _with_changelog_before(scan: RowScan) -> RowScan:
     """The scan without files whose rows a later changelog shows, when a compaction reads them (Java's DataTableStreamScan)."""
-    options = scan.context.options
-    lowest = {LOOKUP: 1, FULL_COMPACTION: options.num_levels - 1}.get(options.changelog_producer, 0)
-    if lowest == 0 or not scan.context.mode.has_keys:
+    lowest = changelog_level(scan.context)
+    if lowest == 0:
         return scan
     buckets = ((split, tuple(file for file in split.bucket.files if file.level >= lowest)) for split in scan.plan.splits)
     splits = tuple(replace(split, bucket=replace(split.bucket, files=files)) for split, files in buckets if files)

@@ -72,7 +72,10 @@ def test_select_where_limit_and_time_travel(run: Run, orders: Path, tmp_path: Pa
     assert len(rows_of(run, orders, "-l", 2)) == 2
     assert rows_of(run, orders, "-l", 0) == []
     assert run("read", orders, "--count", "-l", 2).out == "2\n"
-    assert run("read", orders, "--count", "-w", "name = 'nobody'", "-o", "json").json["item"] == {"count": 0}
+    assert run("read", orders, "--count", "-w", "name = 'nobody'", "-o", "json").json["item"] == {
+        "count": 0,
+        "waiting_records": 0,
+    }
     assert "nope" in run("read", orders, "-s", "nope", code=2).err
     assert run("read", orders, "--snapshot", 9, code=3)
     assert run("read", orders, "--count", "--explain", code=2)

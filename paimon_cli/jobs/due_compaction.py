@@ -1,0 +1,76 @@
+"""The compaction that a change owes its buckets after the commit, where the writers themselves have not made it.
+
+The rows are committed in either case, so a failure is a part of the result and not an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, why_not_compactable
+from paimon_cli.errors import PaimonError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.waiting_records import waiting_records
+from paimon_cli.jobs.compact_job import run_compact
+from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.engine import Engine, Progress
+from paimon_cli.metadata.data_file import BucketId
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_mode import BucketMode
+
+
+@dataclass(frozen=True)
+class DueCompaction:
+    """The result: the number of compacted buckets, the new snapshots, and why a compaction failed, if one did."""
+
+    buckets: int = 0
+    snapshots: tuple[Snapshot, ...] = ()
+    lost: str | None = None
+
+
+def compact_due(
+    context: TableContext,
+    buckets: Collection[BucketId] | None,
+    engine: Engine,
+    progress: Progress,
+    strategy: str = MINOR_STRATEGY,
+    *,
+    is_requested: bool = False,
+) -> DueCompaction:
+    """Compact what the triggers of the table ask for in these buckets, as a writer of the table does.
+
+    `buckets`: None for all, but for none in tables with postponed buckets. `is_requested`: the user has asked for it. Otherwise
+    nothing is compacted where writers leave that to other jobs: postponed rows, write-only tables, append tables, and tables that
+    this version cannot compact.
+    """
+    if not is_requested:
+        if _leaves_compaction(context):
+            return DueCompaction()
+        buckets = None if buckets is None else [bucket for bucket in buckets if bucket.bucket != POSTPONE_BUCKET]
+    numbers = () if buckets is None else tuple(sorted({bucket for _, bucket in buckets}))
+    if not numbers and (buckets is not None or context.mode.bucket_mode is BucketMode.POSTPONED):
+        return DueCompaction()
+    forces = is_requested or context.options.lookup_wait
+    request = CompactRequest(strategy, buckets=numbers, unknown_buckets_allowed=True, forces_level_0=forces)
+    try:
+        plan = plan_compaction(context, request, only=None if buckets is None else frozenset(buckets))
+        done = run_compact(context, request, engine, progress, ready=plan)
+    except PaimonError as error:
+        return DueCompaction(lost=str(error))
+    return DueCompaction(done.buckets, done.snapshots)
+
+
+def _leaves_compaction(context: TableContext) -> bool:
+    """Whether those who change the table leave compaction to other jobs."""
+    mode, options = context.mode, context.options
+    if not mode.has_keys or options.write_only or (options.sequence_snapshot_ordering and not mode.awaits_compaction):
+        return True
+    return why_not_compactable(context) is not None
+
+
+def waiting_after(context: TableContext, buckets: Collection[BucketId], *commits: tuple[Snapshot, ...]) -> int:
+    """How many records of these buckets wait for a compaction, at the last snapshot of the commits. See `waiting_records`."""
+    snapshots = [snapshot for commit in commits for snapshot in commit]
+    return waiting_records(context, snapshots[-1], buckets) if snapshots else 0
