@@ -258,18 +258,25 @@ class Maintenance(OpenedTable):
 
         return Planned(plan, run, files)
 
-    def rollback(self, to: int | str, *, as_new: bool = False) -> RolledBack:
+    def rollback(self, to: int | str, *, as_new: bool = False, compact: str | None = None) -> RolledBack:
         """Go back to an older snapshot, deleting later snapshots and tags with the files that only they need.
 
         Stop the writers first: raises `Conflict` if another job commits in the meantime. With `as_new` the history is
-        kept, the old state becomes a new snapshot, and writers may continue.
+        kept, the old state becomes a new snapshot, and writers may continue; then `compact` says whether the restored buckets
+        are compacted `after` the commit, where that is due, or `none`. Default `after`, or `none` for write-only tables.
         """
+        if compact is not None:
+            check_choice("compact", compact, ("none", "after"))
+            if not as_new:
+                raise UsageError("--compact needs --as-new", "otherwise nothing is committed", "leave out --compact")
         self.check_commit()
         if not as_new:
             return self.plan_rollback(to).run()
         from paimon_cli.jobs.metadata_jobs import find_target, run_restore
 
-        return run_restore(self.context, find_target(self.context, str(to)).snapshot)
+        target = find_target(self.context, str(to)).snapshot
+        with self.runtime.engine_running() as engine:
+            return run_restore(self.context, target, engine, self.runtime.new_progress(), compact)
 
     def plan_restore(self, to: int | str) -> Restoration:
         """What `rollback(to, as_new=True)` would copy; changes nothing."""

@@ -120,13 +120,8 @@ class Writing(OpenedTable):
             )
         checked = self.with_check(data_conflict_check)
         checked.check_commit()
+        checked._check_compact(compact, (NO_COMPACTION, INLINE, ASYNC, AFTER))
         options = checked.context.options
-        if compact in (INLINE, ASYNC) and options.write_only:
-            raise UsageError(
-                f"--compact {compact} on a write-only table",
-                "write-only tables leave compaction to a dedicated job",
-                "use --compact after",
-            )
         if read_snapshot is not None and options.commit_data_conflict_check == OFF:
             self.runtime.warn("--read-snapshot has no effect while the data conflict check is off")
         from paimon_cli.jobs.write_request import WriteRequest
@@ -151,6 +146,15 @@ class Writing(OpenedTable):
                 on_written(summary)
             return summary
         return checked._write(request, compact == AFTER, on_written)
+
+    def _check_compact(self, compact: str | None, choices: Sequence[str]) -> None:
+        """Raise `UsageError` for a way of compacting that is not among the choices, or that the table does not allow."""
+        if compact is None:
+            return
+        check_choice("compact", compact, choices)
+        if compact in (INLINE, ASYNC) and self.context.options.write_only:
+            why = "write-only tables leave compaction to a dedicated job"
+            raise UsageError(f"--compact {compact} on a write-only table", why, "use --compact after")
 
     def _write(
         self, request: WriteRequest, compact_after: bool, on_written: Callable[[WriteSummary], None] | None
@@ -201,18 +205,20 @@ class Writing(OpenedTable):
         *,
         max_attempts: int = 100,
         data_conflict_check: str | None = None,
+        compact: str | None = None,
         **identity: Unpack[Identity],
     ) -> UpdateSummary:
         """Change the rows that match a condition, in one commit; start again if another commit changes the same buckets.
 
         `set`: `"points = points + 1"`, a list of such assignments, or a mapping of columns to values: texts are SQL
         expressions, so that a text literal is written as `"'open'"`; numbers, booleans, dates, times, bytes and None
-        are themselves. Raises `Conflict` after `max_attempts`.
+        are themselves. `compact`: `inline`, `after` the commit, or `none`; default `inline`, or `none` for write-only tables.
+        Raises `Conflict` after `max_attempts`.
         """
         texts = tuple(_assignments(set))
         if not texts:
             raise UsageError("nothing to set", "update needs at least one column", 'such as {"points": "points + 1"}')
-        return self._update(texts, where, max_attempts, data_conflict_check, identity)
+        return self._update(texts, where, max_attempts, data_conflict_check, compact, identity)
 
     def delete(
         self,
@@ -220,10 +226,14 @@ class Writing(OpenedTable):
         *,
         max_attempts: int = 100,
         data_conflict_check: str | None = None,
+        compact: str | None = None,
         **identity: Unpack[Identity],
     ) -> UpdateSummary:
-        """Delete the rows that match a condition, in one commit; start again if another commit changes the same buckets."""
-        return self._update((), where, max_attempts, data_conflict_check, identity)
+        """Delete the rows that match a condition, in one commit; start again if another commit changes the same buckets.
+
+        `compact`: as for `update`.
+        """
+        return self._update((), where, max_attempts, data_conflict_check, compact, identity)
 
     def _update(
         self,
@@ -231,6 +241,7 @@ class Writing(OpenedTable):
         where: str,
         max_attempts: int,
         data_conflict_check: str | None,
+        compact: str | None,
         identity: Identity,
     ) -> UpdateSummary:
         from paimon_cli.jobs.update_job import UpdateRequest, run_update
@@ -238,6 +249,7 @@ class Writing(OpenedTable):
 
         check_positive(max_attempts=max_attempts)
         checked = self.with_check(data_conflict_check)
+        checked._check_compact(compact, (NO_COMPACTION, INLINE, AFTER))
         if checked.context.mode.has_keys and checked.catalog_table.options.get(DATA_CONFLICT_CHECK, "").lower() == OFF:
             raise UsageError(
                 "update and delete always run with the data conflict check",
@@ -245,7 +257,7 @@ class Writing(OpenedTable):
                 "remove the option, or use partition, bucket, range or key",
             )
         checked.check_commit()
-        request = UpdateRequest(where, assignments, max_attempts=max_attempts, **identity)
+        request = UpdateRequest(where, assignments, max_attempts=max_attempts, compaction=compact or INLINE, **identity)
         for warning in parse_predicate(where, checked.context.schema).warnings:
             self.runtime.warn(warning)
         with self.runtime.engine_running() as engine:

@@ -45,13 +45,13 @@ NAMES_OF_KIND = {
     "files_skipped_by_index files_skipped_by_key files_skipped_by_level files_skipped_by_partition files_skipped_by_value "
     "flushes full_compactions hash_count levels lost_updates manifests manifests_after manifests_before manifests_skipped "
     "most_runs needless new_buckets overlap own_calls partitions partitions_skipped picked_runs preemptions records refused "
-    "rewritten rounds rows rows_after rows_before rows_read "
+    "rewrites rewritten rounds rows rows_after rows_before rows_read "
     "rows_skipped_by_level runs_after runs_before schedules skipped_rows snapshots_removed sorted_runs "
     "space_amplification_after space_amplification_before space_amplification_percent space_limit_percent spills splits "
     "splits_to_merge stalls states stop_trigger storage_calls tables total_record_count trigger upgraded vector_rows "
     "delete_files deleted_rows files_to_read requests row_groups row_groups_skipped rows_returned splits_raw splits_with_vectors "
     "different only_here only_there rows_here rows_there "
-    "unseen_records vectors waiting_records writers",
+    "unseen_records vectors visible_rows waiting_records writers",
     ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
     "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run skew "
     "schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until version "
@@ -138,7 +138,7 @@ TITLES: dict[str, str | None] = {
     "compacted_bytes": "Compacted",
     "delete_rows": "Deletes",
     "delta_manifest_list": "Delta list",
-    "delta_record_count": "+Records",
+    "delta_record_count": "+Stored records",
     "duration_ms": "Commit took (ms)",
     "dv_cardinality": "DV",
     "earliest_snapshot_id": "Earliest",
@@ -167,7 +167,8 @@ TITLES: dict[str, str | None] = {
     "read_amplification": "Read amp",
     "read_snapshot_id": "Read snapshot",
     "rewritten_bytes": "Rewritten",
-    "rows": "Records",
+    "records": "Stored records",
+    "rows": "Stored records",
     "schema_id": "Schema",
     "snapshot_id": "Snapshot",
     "space_amplification": "Space amp",
@@ -176,8 +177,9 @@ TITLES: dict[str, str | None] = {
     "strategy": "Compaction",
     "time": "Time (UTC)",
     "time_retained": "Retained (s)",
-    "total_record_count": "Total records",
+    "total_record_count": "Stored records",
     "uuid": "UUID",
+    "visible_rows": "Rows",
     "waiting_records": "Waiting",
     "write_amplification": "Write amp",
     "BranchRow.name": "Branch",
@@ -227,7 +229,11 @@ TITLES: dict[str, str | None] = {
     "PlanLine.rewrite": "Rewrite/new",
     "RowChange.values": "Row",
     "ScanAnalysis.bytes": "Bytes fetched",
+    "ExportSummary.rows": "Rows",
+    "IcebergExport.rows": "Rows",
     "ScanPlan.rows": "Rows at most",
+    "ScanStage.rows": "Rows",
+    "UpdateSummary.rows": "Rows",
     "ScanPlan.size": "Bytes at most",
     "ScenarioRow.options": None,
     "ScenarioRow.reasons": None,
@@ -268,9 +274,9 @@ SHOWN = {
     "TableState": "time snapshot_id files size buckets most_runs due",
     "TableRow": "table primary_keys partition_keys bucket columns records waiting_records snapshot_id time comment path problem",
     "UpdateSummary": "rows files size buckets snapshots attempts conflicts already_committed compacted compaction_lost "
-    "unseen_records waiting_records engine engine_reason seconds",
+    "compaction_repeated unseen_records waiting_records engine engine_reason seconds",
     "Violation": "code severity check path message",
-    "WriteSummary": "rows_read rows delete_rows files size buckets snapshots attempts already_committed compacted "
+    "WriteSummary": "rows_read rows delete_rows files size buckets snapshots attempts rewrites already_committed compacted "
     "compaction_lost compaction_repeated waiting_records stalls stall_seconds skipped_rows bad_cells missing_columns "
     "compaction_wait_seconds buffer_size buffer_peak flushes spills spilled_size preemptions engine engine_reason seconds",
 }
@@ -279,14 +285,14 @@ SHOWN = {
 HIDDEN = {
     "CompactionRow": "commit_user manifests_after manifests_before rows_after rows_before upgraded partitions bytes_after "
     "bytes_before files_after files_before levels",
-    "BucketRow": "waiting_records max_seq delete_rows updated max_level total_buckets",
+    "BucketRow": "waiting_records visible_rows max_seq delete_rows updated max_level total_buckets",
     "HealthRow": "buckets size snapshots uncompacted_seconds files",
-    "IndexedBucketRow": "waiting_records index_size max_seq delete_rows updated max_level total_buckets skew",
+    "IndexedBucketRow": "waiting_records visible_rows index_size max_seq delete_rows updated max_level total_buckets skew",
     "FileRow": "dv_cardinality schema_id source created min_seq max_seq delete_rows min_key max_key partition bucket level",
     "KeyVersion": "file commit_user partition bucket until level sequence",
     "ManifestRow": "schema_id",
     "OptionRow": "immutable origin status default description",
-    "PartitionRow": "done updated",
+    "PartitionRow": "visible_rows done updated",
     "PlanLine": "files figures rewrite space_amplification picked write read",
     "RunRow": "overlap delete_rows max_key min_key files",
     "SchemaRow": "highest_field_id comment partition_keys primary_keys",

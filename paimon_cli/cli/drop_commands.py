@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,7 +11,7 @@ from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.output import Item
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Identity, TableName, Yes, split_partitions
-from paimon_cli.cli.results import confirm, counted, human_size, warn
+from paimon_cli.cli.results import confirm, counted, human_size, note, note_waiting, warn
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
@@ -91,7 +91,7 @@ def _drop(
 
 
 def _content(what: Dropped) -> str:
-    return f"{counted(what.rows, 'record')} in {counted(what.files, 'file')} of {counted(what.partitions, 'partition')}"
+    return f"{counted(what.rows, 'stored record')} in {counted(what.files, 'file')} of {counted(what.partitions, 'partition')}"
 
 
 def _summary_text(done: Dropped, dry_run: bool) -> str:
@@ -161,6 +161,15 @@ def rollback(
         ),
     ],
     as_new: Annotated[bool, typer.Option("--as-new", help="Keep the history: commit the old state as a new snapshot.")] = False,
+    compact: Annotated[
+        Literal["none", "after"] | None,
+        typer.Option(
+            "--compact",
+            help="With --as-new: whether to compact the restored buckets, after the commit, where that is due. Default after, "
+            "for write-only tables none.",
+            show_default=False,
+        ),
+    ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
@@ -176,8 +185,8 @@ def rollback(
     opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
     if as_new and dry_run:
         return _show_restoration(call, opened, to)
-    if as_new:
-        done = opened.rollback(to, as_new=True)
+    if as_new or compact is not None:
+        done = opened.rollback(to, as_new=as_new, compact=compact)
     else:
         planned = opened.plan_rollback(to)
         headline = _headline(planned.plan)
@@ -188,6 +197,9 @@ def rollback(
             confirm(headline, yes)
         done = planned.run()
     call.show(Item("RollbackSummary", opened.name, done), _rollback_text(done))
+    if done.compaction_lost:
+        note(f"note: the old state is committed, but the compaction failed: {done.compaction_lost}")
+    note_waiting(opened.catalog_table.layout.argument, done.waiting_records)
     return None
 
 
@@ -222,7 +234,8 @@ def _headline(plan: RollbackPlan) -> str:
 
 def _rollback_text(done: RolledBack) -> str:
     if done.snapshot != done.target:
-        return f"snapshot {done.snapshot} has the content of snapshot {done.target}, {human_size(done.copied)} copied"
+        compacted = f", {counted(done.compacted, 'bucket')} compacted" if done.compacted else ""
+        return f"snapshot {done.snapshot} has the content of snapshot {done.target}, {human_size(done.copied)} copied{compacted}"
     if not done.files:
         return f"the table is already at snapshot {done.target}"
     tags = f", {counted(len(done.tags_removed), 'tag')}" if done.tags_removed else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -38,6 +38,17 @@ MaxAttempts = Annotated[
 ]
 
 
+Compact = Annotated[
+    Literal["none", "inline", "after"] | None,
+    typer.Option(
+        "--compact",
+        help="How to compact the changed buckets, where that is due. inline: in the tasks that change them; after: in a job "
+        "after the commit; none: not at all. Default inline, for write-only tables none.",
+        show_default=False,
+    ),
+]
+
+
 commands = top_level()
 
 
@@ -59,6 +70,7 @@ def update(
     *,
     identity: Identity,
     data_conflict_check: DataConflictCheck = None,
+    compact: Compact = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Update the rows that match a condition, in one commit. If another commit changes the same buckets, start again.
@@ -73,7 +85,8 @@ def update(
     paimon-cli update ./wh/shop.db/orders --set "status = upper(status)" -w "amount > 100"
     """
     opened = call.open(table, allow_unsafe_commit)
-    done = opened.update(assignments, where, max_attempts=max_attempts, **vars(identity), data_conflict_check=data_conflict_check)
+    options = {**vars(identity), "data_conflict_check": data_conflict_check, "compact": compact}
+    done = opened.update(assignments, where, max_attempts=max_attempts, **options)
     _show(call, opened, Item("UpdateSummary", opened.name, done), "changed")
 
 
@@ -86,6 +99,7 @@ def delete(
     *,
     identity: Identity,
     data_conflict_check: DataConflictCheck = None,
+    compact: Compact = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Delete the rows that match a condition, in one commit. If another commit changes the same buckets, start again.
@@ -97,7 +111,8 @@ def delete(
     paimon-cli delete ./wh/shop.db/orders -w "dt < '2026-11-20'"
     """
     opened = call.open(table, allow_unsafe_commit)
-    done = opened.delete(where, max_attempts=max_attempts, **vars(identity), data_conflict_check=data_conflict_check)
+    options = {**vars(identity), "data_conflict_check": data_conflict_check, "compact": compact}
+    done = opened.delete(where, max_attempts=max_attempts, **options)
     _show(call, opened, Item("DeleteSummary", opened.name, done), "deleted")
 
 

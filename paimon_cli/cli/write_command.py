@@ -151,6 +151,9 @@ def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, o
         names = ", ".join(f"'{name}'" for name in summary.missing_columns)
         effect = "are not updated" if opened.context.schema.options.get("merge-engine") == "partial-update" else "become null"
         note(f"note: the input, or some of its rows, lack {names}, which {effect}")
+    if summary.rewrites:
+        why = "other jobs had given keys of the same partitions their buckets, or the snapshot had expired"
+        note(f"note: the rows were written again {counted(summary.rewrites, 'time')}, because {why}")
     if summary.skipped_rows:
         where = "" if on_error in (FAIL, SKIP) else f", see {on_error}"
         note(f"note: {counted(summary.skipped_rows, 'row')} skipped with {counted(summary.bad_cells, 'bad cell')}{where}")
@@ -189,7 +192,8 @@ def _summary_text(summary: WriteSummary) -> str:
     rows = f"{counted(summary.rows, 'row')}{merged}{deletes}"
     compacted = f", {counted(summary.compacted, 'bucket')} compacted" if summary.compacted else ""
     stalled = f", stalled {summary.stall_seconds:.1f} s in {counted(summary.stalls, 'time')}" if summary.stalls else ""
-    took = f"{counted(summary.attempts, 'attempt')}, {ran(summary)}{stalled}"
+    again = f", all rows written {summary.rewrites + 1} times" if summary.rewrites else ""
+    took = f"{counted(summary.attempts, 'attempt')}{again}, {ran(summary)}{stalled}"
     return (
         f"snapshot {ids}: {rows} in {counted(summary.files, 'file')} of {counted(summary.buckets, 'bucket')}, "
         f"{human_size(summary.size)}{compacted}, {took}{_buffer_text(summary)}"

@@ -70,6 +70,11 @@ def _leaves_compaction(context: TableContext) -> bool:
     return why_not_compactable(context) is not None
 
 
+def compacts_while_changing(context: TableContext) -> bool:
+    """Whether those who change the table compact their files before the commit, which numbers them in some tables."""
+    return not _leaves_compaction(context) and not context.options.sequence_snapshot_ordering
+
+
 def waiting_after(context: TableContext, buckets: Collection[BucketId], *commits: tuple[Snapshot, ...]) -> int:
     """How many records of these buckets wait for a compaction, at the last snapshot of the commits. See `waiting_records`."""
     snapshots = [snapshot for commit in commits for snapshot in commit]

@@ -20,7 +20,7 @@ from paimon_cli.invariants.hash_indexes import RebuiltIndex
 from paimon_cli.invariants.lost_commits import LostCommit, set_aside
 from paimon_cli.invariants.repair_plan import RepairPlan
 from paimon_cli.invariants.version import Version
-from paimon_cli.jobs.engine import Progress
+from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.reclaim_job import deletion
 from paimon_cli.jobs.table_change import again_on_conflict
 from paimon_cli.maintain.restore_as_new import BucketDifference, differences, restore_as_new
@@ -122,7 +122,9 @@ _MIN_MILLIS = 10**11
 class RolledBack:
     """The result of a rollback. `target`: the snapshot whose state the table has now; `snapshot`: the newest snapshot.
 
-    `files`: the number of deleted files; `copied`: bytes of copied data files.
+    `files`: the number of deleted files; `copied`: bytes of copied data files. `compacted`: number of buckets that were compacted
+    after a rollback as a new commit; `compaction_lost`: why that failed; `waiting_records`: stored records in the restored
+    buckets that reads do not show before a compaction.
     """
 
     target: int
@@ -131,6 +133,9 @@ class RolledBack:
     tags_removed: tuple[str, ...] = ()
     files: int = 0
     copied: int = 0
+    compacted: int = 0
+    compaction_lost: str | None = None
+    waiting_records: int = 0
 
 
 def find_target(context: TableContext, text: str) -> RollbackTarget:
@@ -172,27 +177,40 @@ def plan_restore(context: TableContext, target: Snapshot) -> tuple[Snapshot, lis
     return latest, differences(context, latest, target)
 
 
-def run_restore(context: TableContext, target: Snapshot) -> RolledBack:
+def run_restore(
+    context: TableContext, target: Snapshot, engine: Engine, progress: Progress, compaction: str | None = None
+) -> RolledBack:
     """Commit the target's state as a new snapshot; start again if another job wrote or compacted in the meantime.
 
-    Raises `NotFound` if the target expires before its files are copied.
+    Then compact the restored buckets as a writer of the table does, or as `compaction` says: `after` or `none`. Raises
+    `NotFound` if the target expires before its files are copied.
     """
+    from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, waiting_after  # imports what a compaction needs
+    from paimon_cli.jobs.write_request import COMPACTION_AFTER, NO_COMPACTION
+
     hint = "stop the writers for a while, or run the command again"
     try:
-        restored, _ = again_on_conflict(context, functools.partial(_restore, context, target), hint)
+        (restored, snapshots, buckets), _ = again_on_conflict(context, functools.partial(_restore, context, target), hint)
     except (FileNotFoundError, NotFound, DamagedFile, StorageUnavailable) as error:
         _check_target(context, target, error)
         raise
-    return restored
+    due = DueCompaction()
+    if snapshots and compaction != NO_COMPACTION:
+        due = compact_due(context, buckets, engine, progress, is_requested=compaction == COMPACTION_AFTER)
+    waiting = waiting_after(context, buckets, snapshots, due.snapshots)
+    newest = due.snapshots[-1].id if due.snapshots else restored.snapshot
+    return replace(restored, snapshot=newest, compacted=due.buckets, compaction_lost=due.lost, waiting_records=waiting)
 
 
-def _restore(context: TableContext, target: Snapshot) -> RolledBack:
+def _restore(context: TableContext, target: Snapshot) -> tuple[RolledBack, tuple[Snapshot, ...], set[BucketId]]:
+    """The result, the new snapshot, and the buckets that it changed."""
     latest, found = plan_restore(context, target)
     if not found:
-        return RolledBack(target.id, latest.id)
+        return RolledBack(target.id, latest.id), (), set()
     result = restore_as_new(context, latest, found)
     newest = result.snapshots[-1].id if result.snapshots else latest.id
-    return RolledBack(target.id, newest, copied=sum(difference.copied_bytes for difference in found))
+    done = RolledBack(target.id, newest, copied=sum(difference.copied_bytes for difference in found))
+    return done, result.snapshots, {difference.bucket_id for difference in found if difference.missing}
 
 
 def _check_target(context: TableContext, target: Snapshot, error: Exception) -> None:

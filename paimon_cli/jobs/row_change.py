@@ -63,12 +63,14 @@ class RowChange:
 class ChangedBucket:
     """How many rows of a bucket matched, and the message to commit; None if no row matched.
 
-    `unseen_records`: stored records in the files that were read which ordinary reads do not show yet.
+    `unseen_records`: stored records in the files that were read which ordinary reads do not show yet. `compaction_lost`: why the
+    compaction of the bucket was dropped, if it was.
     """
 
     rows: int
     message: CommitMessage | None
     unseen_records: int = 0
+    compaction_lost: str | None = None
 
 
 def _assigned(assignment: Assignment, batch: pa.RecordBatch, name_row: NameRow) -> pa.Array:

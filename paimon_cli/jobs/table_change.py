@@ -27,7 +27,7 @@ from typing import TypeVar
 from paimon_cli.bucket.data_file_writer import check_writable
 from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.commit.commit_messages import delete_created_files, removed_on_refusal
-from paimon_cli.commit.committer import CommitResult
+from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.errors import (
     Conflict,
@@ -37,6 +37,7 @@ from paimon_cli.errors import (
     NotFound,
     PaimonError,
     SnapshotExpired,
+    StorageUnavailable,
     UsageError,
     cleaning_up,
     undone_on_failure,
@@ -114,6 +115,21 @@ class NewFiles:
         if result.already_committed:
             self.delete_created(messages)
         return result
+
+    def commit_halves(
+        self, committer: Committer, messages: Sequence[CommitMessage], publish: Callable[[], CommitResult]
+    ) -> tuple[CommitResult, PaimonError | None]:
+        """Commit new rows, then the compactions of their writers.
+
+        If another job has compacted the same files in the meantime, the rows are committed nevertheless; the second value is why
+        the compactions were refused.
+        """
+        try:
+            return self.commit(messages, publish), None
+        except (Conflict, StorageUnavailable) as refusal:
+            if not committer.published:
+                raise
+            return CommitResult(committer.published, len(committer.published)), refusal
 
     def delete_created(self, messages: Sequence[CommitMessage], failure: PaimonError | None = None) -> None:
         """Delete the files of messages that were not committed, because of `failure` or because another run made the commit."""

@@ -8,7 +8,7 @@ Append tables have no levels; see `append_change`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -18,14 +18,15 @@ from paimon_cli.bucket.stamped_files import DataFileNames, new_stamp
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import BUCKET, OFF
 from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.errors import Refused, UsageError
-from paimon_cli.history.live_files import bucket_files, committed_state
+from paimon_cli.history.live_files import BucketFiles, bucket_files, committed_state
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_records, waiting_rows
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.append_change import change_files
-from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, waiting_after
+from paimon_cli.jobs.due_compaction import DueCompaction, compact_due, compacts_while_changing, waiting_after
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.rescale_job import NumberedSplit, numbered_splits
 from paimon_cli.jobs.row_change import ChangedBucket, RowChange, changed_rows, changelog_rows
@@ -39,7 +40,8 @@ from paimon_cli.jobs.table_change import (
     identity_of,
     write_files,
 )
-from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, FileFilter, file_facts
+from paimon_cli.jobs.write_request import COMPACTION_AFTER, INLINE_COMPACTION, NO_COMPACTION, strategy_of
+from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, DataFileMeta, FileFilter, file_facts
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import CHANGE_ROWS, INPUT, BucketMode
@@ -49,12 +51,16 @@ from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.sql.clauses import parse_set_clause
 from paimon_cli.sql.predicate import Predicate, parse_predicate
+from paimon_cli.write.bucket_writer import BucketTree, Compactions, InThisThread
 from paimon_cli.write.write_plan import LookupAssignment, Tallies, TargetBuckets, WritePlan
 
 
 @dataclass(frozen=True)
 class UpdateRequest:
-    """The user's request: a SQL condition, and assignments `column = expression`; without any, matching rows are deleted."""
+    """The user's request: a SQL condition, and assignments `column = expression`; without any, matching rows are deleted.
+
+    `compaction`: whether the changed buckets are compacted, where triggers ask for it: inline, after the commit, or not at all.
+    """
 
     where: str
     assignments: tuple[str, ...] = ()
@@ -62,6 +68,7 @@ class UpdateRequest:
     commit_id: int | None = None
     assume_new: bool = False
     max_attempts: int = MAX_ATTEMPTS
+    compaction: str = INLINE_COMPACTION
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,7 +76,8 @@ class UpdateSummary(Summary):
     """The result. `rows`: how many matched; `attempts`: how often they were read; `conflicts`: attempts that failed.
 
     `files`, `size` (bytes): the new data files; `removed_files`: files removed from an append table. `compacted`: number of
-    buckets that were compacted; `compaction_lost`: why a compaction failed, although the change is committed. `unseen_records`:
+    buckets that were compacted; `compaction_lost`: why a compaction failed, although the change is committed;
+    `compaction_repeated`: why buckets were compacted once more after the commit, so that readers see the rows. `unseen_records`:
     stored records that the change read although reads do not show them, because they wait for a compaction; `waiting_records`:
     those in the changed buckets that still wait afterwards.
     """
@@ -87,8 +95,11 @@ class UpdateSummary(Summary):
     engine_reason: str = ""
     seconds: float = 0.0
     touched: tuple[BucketId, ...] = field(default=(), repr=False)
+    is_routed: bool = field(default=False, repr=False)
+    """Whether the rows were routed to their buckets as those of a write are, since some have moved to another partition."""
     compacted: int = 0
     compaction_lost: str | None = None
+    compaction_repeated: str | None = None
     unseen_records: int = 0
     waiting_records: int = 0
 
@@ -104,25 +115,50 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     checked = _under_check(context)
     identity = identity_of(checked, request.commit_user, request.commit_id, request.assume_new)
     if Committer(checked).is_committed(identity):
-        return _already_committed(context, engine, progress)
+        return _already_committed(context, request, engine, progress)
     new_values = parse_set_clause(request.assignments, checked.schema) if request.assignments else None
     change = RowChange(parse_predicate(request.where, checked.schema), new_values)
     hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
-    attempt = functools.partial(_attempt, checked, change, identity, engine, progress)
+    strategy = strategy_of(context, request.commit_id)
+    inline = strategy if request.compaction == INLINE_COMPACTION and compacts_while_changing(context) else None
+    attempt = functools.partial(_attempt, checked, change, identity, inline, engine, progress)
     summary, attempts = again_on_conflict(checked, attempt, hint, request.max_attempts)
-    owes = summary.snapshots and context.mode.awaits_compaction
-    due = compact_due(context, summary.touched, engine, progress) if owes else DueCompaction()
-    waiting = waiting_after(context, summary.touched, summary.snapshots, due.snapshots)
-    snapshots = summary.snapshots + due.snapshots
-    summary = replace(summary, snapshots=snapshots, compacted=due.buckets, compaction_lost=due.lost, waiting_records=waiting)
+    summary = _compacted(context, request, summary, inline, engine, progress)
     seconds = (context.clock.now_millis() - started) / 1000
     summary = replace(summary, engine=engine.name, engine_reason=engine.reason, seconds=seconds)
     return replace(summary, attempts=attempts, conflicts=attempts - 1)
 
 
-def _already_committed(context: TableContext, engine: Engine, progress: Progress) -> UpdateSummary:
+def _compacted(
+    context: TableContext,
+    request: UpdateRequest,
+    summary: UpdateSummary,
+    inline: str | None,
+    engine: Engine,
+    progress: Progress,
+) -> UpdateSummary:
+    """The summary after the compaction that the change still owes: none if its tasks have made it, unless it was dropped and
+    readers do not see the rows before another one.
+    """
+    if not summary.snapshots:
+        return summary
+    due, was_inline = DueCompaction(), inline is not None and not summary.is_routed
+    hides = context.mode.awaits_compaction and context.options.lookup_wait and summary.compaction_lost is not None
+    if request.compaction != NO_COMPACTION and (hides or not was_inline):
+        strategy, is_requested = strategy_of(context, request.commit_id), request.compaction == COMPACTION_AFTER
+        due = compact_due(context, summary.touched, engine, progress, strategy, is_requested=is_requested)
+        summary = replace(summary, compaction_lost=due.lost, compaction_repeated=summary.compaction_lost)
+    return replace(
+        summary,
+        snapshots=summary.snapshots + due.snapshots,
+        compacted=summary.compacted + due.buckets,
+        waiting_records=waiting_after(context, summary.touched, summary.snapshots, due.snapshots),
+    )
+
+
+def _already_committed(context: TableContext, request: UpdateRequest, engine: Engine, progress: Progress) -> UpdateSummary:
     """Finish a change that an earlier run has committed: if that run died afterwards, its compactions are still due."""
-    due = compact_due(context, None, engine, progress)
+    due = DueCompaction() if request.compaction == NO_COMPACTION else compact_due(context, None, engine, progress)
     return UpdateSummary(
         already_committed=True,
         snapshots=due.snapshots,
@@ -146,11 +182,12 @@ def _under_check(context: TableContext) -> TableContext:
 
 
 def _attempt(
-    context: TableContext, change: RowChange, identity: CommitIdentity, engine: Engine, progress: Progress
+    context: TableContext, change: RowChange, identity: CommitIdentity, inline: str | None, engine: Engine, progress: Progress
 ) -> UpdateSummary:
-    """Plan at the latest snapshot, change the rows of each bucket, and commit."""
-    change_rows = _change_buckets if context.mode.has_keys else change_files
-    if _moves_rows(context, change):
+    """Plan at the latest snapshot, change the rows of each bucket, and commit. `inline`: the strategy by which tasks compact."""
+    is_routed = _moves_rows(context, change)
+    change_rows: ChangeRows = functools.partial(_change_buckets, inline=inline) if context.mode.has_keys else change_files
+    if is_routed:
         change_rows = _move_rows
     snapshot = context.snapshots.latest()
     if snapshot is None:
@@ -163,7 +200,8 @@ def _attempt(
     new_files.delete_repeated(engine, messages)
     if not messages:
         return UpdateSummary()
-    result = new_files.commit(messages, lambda: Committer(context).commit(messages, identity))
+    committer = Committer(context)
+    result, refusal = new_files.commit_halves(committer, messages, lambda: committer.commit(messages, identity))
     if result.already_committed:
         return UpdateSummary(already_committed=True)
     files = [file for message in messages for file in message.new_files]
@@ -175,15 +213,28 @@ def _attempt(
         buckets=len(messages),
         snapshots=result.snapshots,
         touched=tuple(message.bucket_id for message in messages),
+        compacted=0 if refusal else sum(message.has_compact for message in messages),
+        compaction_lost=str(refusal) if refusal else next((b.compaction_lost for b in changed if b.compaction_lost), None),
         unseen_records=sum(bucket.unseen_records for bucket in changed),
+        is_routed=is_routed,
     )
 
 
+ChangeRows = Callable[[TableContext, Snapshot, RowChange, str, Engine, Progress], list[ChangedBucket]]
+"""Changes the rows of a snapshot, in new files with this stamp."""
+
+
 def _change_buckets(
-    context: TableContext, snapshot: Snapshot, change: RowChange, stamp: str, engine: Engine, progress: Progress
+    context: TableContext,
+    snapshot: Snapshot,
+    change: RowChange,
+    stamp: str,
+    engine: Engine,
+    progress: Progress,
+    inline: str | None,
 ) -> list[ChangedBucket]:
-    """Write the changed rows of each bucket to level 0."""
-    tasks = plan_update(context, snapshot, change, stamp)
+    """Write the changed rows of each bucket to level 0, and compact the bucket by the strategy `inline`."""
+    tasks = plan_update(context, snapshot, change, stamp, inline)
     if not tasks:
         return []
     engine.prepare(Work.of(file for task in tasks for split in task.splits for file in split.files), progress)
@@ -252,7 +303,9 @@ def _unseen_records(context: TableContext, split: Split) -> int:
     return waiting_rows(replace(context, shows_level_0=False).mode, split.bucket.bucket, split.files)
 
 
-def plan_update(context: TableContext, snapshot: Snapshot, change: RowChange, stamp: str) -> list[UpdateTask]:
+def plan_update(
+    context: TableContext, snapshot: Snapshot, change: RowChange, stamp: str, inline: str | None = None
+) -> list[UpdateTask]:
     """One task for each bucket of the snapshot that may hold matching rows."""
     _refuse_postponed_rows(context, snapshot, change.where)
     splits: dict[BucketId, list[Split]] = {}
@@ -262,12 +315,11 @@ def plan_update(context: TableContext, snapshot: Snapshot, change: RowChange, st
     whole = bucket_files(context, snapshot, FileFilter(partitions.__contains__, {bucket for _, bucket in splits}))
     return [
         UpdateTask(
-            *bucket_id,
-            whole[bucket_id].total_buckets,
+            whole[bucket_id],
             tuple(parts),
-            max(file.max_sequence_number for file in whole[bucket_id].files) + 1,
             snapshot.id,
             stamp,
+            None if inline is None else WriterCompaction(snapshot.id, stamp, inline),
         )
         for bucket_id, parts in splits.items()
     ]
@@ -288,15 +340,18 @@ def _refuse_postponed_rows(context: TableContext, snapshot: Snapshot, where: Pre
 
 @dataclass(frozen=True)
 class UpdateTask:
-    """One bucket at the snapshot that is read. `first_sequence`: one above the highest sequence number of the bucket."""
+    """One bucket at the snapshot that is read. `compact_bucket`: how to compact it afterwards; None if not at all."""
 
-    partition: bytes
-    bucket: int
-    total_buckets: int
+    existing: BucketFiles
     splits: tuple[Split, ...]
-    first_sequence: int
     read_snapshot_id: int
     file_stamp: str
+    compact_bucket: WriterCompaction | None = None
+
+    @property
+    def first_sequence(self) -> int:
+        """One above the highest sequence number of the bucket."""
+        return max(file.max_sequence_number for file in self.existing.files) + 1
 
 
 def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) -> ChangedBucket:
@@ -304,27 +359,40 @@ def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) ->
 
     Splits hold whole keys in ascending order, so the changed rows are sorted with one row per key, as a data file requires.
     """
-    names, bucket_id = DataFileNames(context, task.file_stamp), BucketId(task.partition, task.bucket)
+    names, bucket_id = DataFileNames(context, task.file_stamp), task.existing.bucket_id
     writer = DataFileWriter(context, bucket_id, level=0, source=SOURCE_APPEND, names=names)
     changelog = changelog_writer(context, bucket_id, 0, task.file_stamp) if context.mode.changelog_producer == INPUT else None
-    rows = 0
+    rows, first_sequence = 0, task.first_sequence
     try:
-        with context.trace.timed("flush", bucket=context.bucket_path(task.partition, task.bucket), level=0) as facts:
+        with context.trace.timed("flush", bucket=context.bucket_path(*bucket_id), level=0) as facts:
             for split in task.splits:
                 for batch in read_split(context, split, context.schema.field_names, change.where):
-                    changed = changed_rows(context, change, batch, task.first_sequence + rows)
+                    changed = changed_rows(context, change, batch, first_sequence + rows)
                     writer.write(changed)
                     if changelog is not None:
                         changelog.write(changelog_rows(context, batch, changed))
                     rows += batch.num_rows
             files, changes = writer.close(), changelog.close() if changelog else ()
             facts |= file_facts("", files)
+        if not files:
+            return ChangedBucket(0, None)
+        tree = _with_new_files(replace(context, shows_level_0=False), task, files, changes)
     except BaseException:
         for opened in (writer, *((changelog,) if changelog else ())):
             opened.abort()
         raise
-    if not files:
-        return ChangedBucket(0, None)
-    bucket = (task.partition, task.bucket, task.total_buckets)
-    message = CommitMessage(*bucket, new_files=files, changelog_files=changes, read_snapshot_id=task.read_snapshot_id)
-    return ChangedBucket(rows, message, sum(_unseen_records(context, split) for split in task.splits))
+    unseen = sum(_unseen_records(context, split) for split in task.splits)
+    return ChangedBucket(rows, tree.message(task.read_snapshot_id), unseen, tree.compaction_lost)
+
+
+def _with_new_files(
+    context: TableContext, task: UpdateTask, files: Sequence[DataFileMeta], changelog: Sequence[DataFileMeta]
+) -> BucketTree:
+    """The bucket with the changed rows, compacted as a writer compacts it. Results of a failed compaction go with the job."""
+    compact = task.compact_bucket
+    compactions = None if compact is None else Compactions(context, compact, InThisThread())
+    tree = BucketTree(context, task.existing, compactions)
+    tree.make_room()
+    tree.flushed(files, changelog)
+    tree.compact()
+    return tree

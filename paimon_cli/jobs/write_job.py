@@ -17,10 +17,8 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import (
     BadInput,
     BucketsConflict,
-    Conflict,
     PaimonError,
     SnapshotExpired,
-    StorageUnavailable,
 )
 from paimon_cli.history.partition_spec import PartitionValues, pairs_of
 from paimon_cli.history.table_context import TableContext
@@ -87,7 +85,8 @@ class WriteSummary(Summary):
     number of buckets that were compacted; `compaction_lost`: why compactions were dropped or refused, although the rows are
     committed; `compaction_repeated`: why buckets were compacted once more after the commit, so that readers see the rows.
     `waiting_records`: stored records in the written buckets that reads do not show yet, because they wait for a compaction; of
-    a repeated write, those of the whole table.
+    a repeated write, those of the whole table. `attempts`: to publish the commit; `rewrites`: how often all rows were written
+    again before, because other jobs had assigned keys of the same partitions to buckets, or the snapshot had expired.
     `stalls`, `stall_seconds`: how often and how long buckets waited for a compaction before they could take more runs;
     `compaction_wait_seconds`: how long they waited for compactions at the end. `compaction`: the job after the commit, if one was
     requested. The other fields show the use of write buffers, as in `BufferUse`.
@@ -100,6 +99,7 @@ class WriteSummary(Summary):
     buckets: int = 0
     snapshots: tuple[Snapshot, ...] = ()
     attempts: int = 0
+    rewrites: int = 0
     already_committed: bool = False
     engine: str = ""
     engine_reason: str = ""
@@ -164,10 +164,10 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         return _already_committed(context, request, engine, progress)
     attempts = _Attempts(context, committer, request, identity, splits_of(request), engine, progress)
     with overlapping_writes(context.storage):
-        done, _ = again_on_conflict(context, attempts.run, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED)
+        done, times = again_on_conflict(context, attempts.run, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED)
     if done.result.already_committed:
         return replace(_already_committed(context, request, engine, progress), attempts=done.result.attempts)
-    summary = WriteSummary.of(engine, done, (context.clock.now_millis() - started) / 1000)
+    summary = replace(WriteSummary.of(engine, done, (context.clock.now_millis() - started) / 1000), rewrites=times - 1)
     due = DueCompaction()
     if request.compaction != NO_COMPACTION and _may_hide_rows(context, request, summary):
         due = compact_due(context, summary.touched, engine, progress)
@@ -260,11 +260,7 @@ def write_input(
 def commit_rows(
     committer: Committer, plan: WritePlan, messages: list[CommitMessage], request: WriteRequest, identity: CommitIdentity
 ) -> tuple[CommitResult, PaimonError | None]:
-    """Publish the rows as a snapshot, then the compactions of the writers as another one.
-
-    If another job has compacted the same files in the meantime, the rows are committed nevertheless; the second value is why the
-    compactions were refused.
-    """
+    """Publish the rows as a snapshot, then the compactions of the writers as another one. See `NewFiles.commit_halves`."""
 
     def publish() -> CommitResult:
         if not request.overwrite:
@@ -272,12 +268,7 @@ def commit_rows(
         covered, read = overwritten(plan.context, messages, request.static_partition), plan.read_snapshot_id
         return committer.overwrite(messages, identity, replaced_partitions=covered.matches, read_snapshot_id=read)
 
-    try:
-        return NewFiles(plan.context, plan.file_stamp).commit(messages, publish), None
-    except (Conflict, StorageUnavailable) as refusal:
-        if not committer.published:
-            raise
-        return CommitResult(committer.published, len(committer.published)), refusal
+    return NewFiles(plan.context, plan.file_stamp).commit_halves(committer, messages, publish)
 
 
 def with_all_faults(error: BadInput, plan: WritePlan, engine: Engine, progress: Progress) -> BadInput:

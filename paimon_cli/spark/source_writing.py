@@ -202,7 +202,10 @@ class _Writing:
 
         try:
             with overlapping_writes(context.storage):
-                return again_on_conflict(context, attempt, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED)[0]
+                committed, times = again_on_conflict(context, attempt, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED)
+            if times > 1:
+                log.warning("the rows were written to their buckets %d times, because of commits by other jobs", times)
+            return committed
         finally:
             NewFiles(context, first.stamp).delete_all_but(())
 

@@ -91,9 +91,7 @@ class BucketWriter:
     def _compact(self) -> int:
         """Compact the bucket if the triggers ask for it. Returns how many milliseconds this took."""
         started = self._plan.context.clock.now_millis()
-        self._tree.take_result(wait=True)
-        if self._tree.begin_compaction():
-            self._tree.take_result(wait=True)
+        self._tree.compact()
         return self._plan.context.clock.now_millis() - started
 
     def _flush(self, reason: str) -> None:
@@ -124,17 +122,10 @@ class BucketWriter:
             return
         started = context.clock.now_millis()
         with context.trace.timed("stall", bucket=self.path, runs=runs, stop_trigger=context.options.stop_trigger) as facts:
-            self._compact_until_there_is_room()
+            self._tree.make_room()
             facts["runs_left"] = self._tree.run_count
         self._stalls += 1
         self._stall_millis += context.clock.now_millis() - started
-
-    def _compact_until_there_is_room(self) -> None:
-        """Compact until the bucket has fewer runs than the stop trigger, or the triggers ask for nothing more."""
-        while self._tree.is_compacted and self._tree.run_count >= self._plan.context.options.stop_trigger:
-            self._tree.begin_compaction()
-            if not self._tree.take_result(wait=True) and not self._tree.has_unseen_runs:
-                return
 
     def abort(self) -> None:
         """Remove the level-0 files. Files of compactions are removed with the job, by its stamp."""
@@ -273,6 +264,19 @@ class BucketTree:
         self._compact_changes += message.compact_changelog_files
         self.has_unseen_runs = True
         return True
+
+    def make_room(self) -> None:
+        """Compact until the bucket has fewer runs than the stop trigger, or the triggers ask for nothing more."""
+        while self.is_compacted and self.run_count >= self._context.options.stop_trigger:
+            self.begin_compaction()
+            if not self.take_result(wait=True) and not self.has_unseen_runs:
+                return
+
+    def compact(self) -> None:
+        """Compact the bucket if the triggers ask for it, after any compaction that is still running."""
+        self.take_result(wait=True)
+        if self.begin_compaction():
+            self.take_result(wait=True)
 
     def _replace(self, before: Sequence[DataFileMeta], after: Sequence[DataFileMeta]) -> None:
         removed, added = {file.file_name for file in before}, {file.file_name for file in after}

@@ -235,7 +235,7 @@ def restore(actor: Actor) -> None:
     """Publish the rows of an earlier snapshot as a new one, unless that has been done."""
     context = actor.context()
     if not is_restored(actor):
-        run_restore(context, context.snapshots.get(3))
+        run_restore(context, context.snapshots.get(3), LocalEngine(), NoProgress())
 
 
 def is_restored(actor: Actor) -> int:

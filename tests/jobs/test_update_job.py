@@ -15,9 +15,11 @@ import pytest
 from paimon_cli.errors import BadInput, DataConflict, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.row_change import RowChange
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, plan_update, run_update
+from paimon_cli.lsm.sorted_runs import count_runs
 from paimon_cli.sql.predicate import parse_predicate
 from tests.commit.commit_tables import SteppingClock
 from tests.rivals import beside, files_of
@@ -158,9 +160,9 @@ def test_tables_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
 
 def test_an_overtaken_update_reads_again(table: TableContext) -> None:
     def add_one() -> UpdateSummary:
-        return run(table, "id = 1", "points = points + 1")
+        return run(table, "id = 1", "points = points + 1", compaction="none")
 
-    summary = run(beside(table, add_one, add_one), "id = 1", "points = points + 1")
+    summary = run(beside(table, add_one, add_one), "id = 1", "points = points + 1", compaction="none")
     assert (summary.rows, summary.attempts, summary.conflicts) == (2, 3, 2)
     assert [r["points"] for r in rows(table) if r["id"] == 1] == [4, 4]
     assert data_files(table) == live_files(table), "files of lost attempts are gone"
@@ -211,10 +213,10 @@ def test_by_key_neighbours_in_a_bucket_are_not_a_conflict(tmp_path: Path) -> Non
 
 
 def test_attempts_end_and_leave_nothing(table: TableContext) -> None:
-    rivals = [lambda: run(table, "id = 1", "points = points + 1")] * 3
+    rivals = [lambda: run(table, "id = 1", "points = points + 1", compaction="none")] * 3
     context = replace(beside(table, *rivals), clock=SteppingClock())
     with pytest.raises(DataConflict, match=r"\(3 attempts\)") as failure:
-        run(context, "id = 1", "points = points + 1", max_attempts=3)
+        run(context, "id = 1", "points = points + 1", max_attempts=3, compaction="none")
     assert failure.value.details["attempts"] == 3 and "--max-attempts" in failure.value.hint
     assert len(context.clock.sleeps) == 3 + 2, "in each commit, and between the attempts"  # type: ignore[attr-defined]
     assert [r["points"] for r in rows(table) if r["id"] == 1] == [4, 4]
@@ -241,7 +243,7 @@ def test_a_repeated_update_is_made_once(table: TableContext) -> None:
 
 def increment(folder: str, worker: int) -> int:
     context = TableContext.open(folder)
-    return sum(run(context, "id = 1 AND dt = 'a'", "points = points + 1").attempts for _ in range(INCREMENTS))
+    return sum(run(context, "id = 1 AND dt = 'a'", "points = points + 1", compaction="none").attempts for _ in range(INCREMENTS))
 
 
 def test_concurrent_increments_of_processes_are_all_counted(table: TableContext) -> None:
@@ -251,3 +253,43 @@ def test_concurrent_increments_of_processes_are_all_counted(table: TableContext)
     assert attempts >= WORKERS * INCREMENTS
     assert table.snapshots.latest_id() == 2 + WORKERS * INCREMENTS
     assert data_files(table) == live_files(table)
+
+
+@pytest.mark.parametrize("option", [None, "num-sorted-run.stop-trigger"])
+def test_updates_compact_as_writes_do(option: str | None, tmp_path: Path) -> None:
+    options = {} if option is None else {"num-sorted-run.compaction-trigger": "4", option: "5"}
+    context = make_table(tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"], options=options)
+    write(context, [row(number) for number in range(200)])
+    before = {one["id"]: one["points"] for one in rows(context)}
+    most = compacted = 0
+    for _ in range(12):
+        summary = run(context, "id < 50", "points = points + 1")
+        most, compacted = max(most, runs_of(context)), compacted + summary.compacted
+    assert most < context.options.stop_trigger and compacted, "more runs than a write leaves"
+    assert {one["id"]: one["points"] for one in rows(context)} == {id: n + 12 * (id < 50) for id, n in before.items()}
+    assert not list(check_table(context, rows=True))
+
+
+def runs_of(context: TableContext) -> int:
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    return count_runs(bucket.files)
+
+
+@pytest.mark.parametrize("compaction", ["none", "after"])
+def test_an_update_compacts_on_request(compaction: str, tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"], options={"num-sorted-run.compaction-trigger": "1"})
+    write(context, [row(number) for number in range(20)])
+    summary = run(context, "id < 5", "points = 0", compaction=compaction)
+    assert (summary.compacted, len(summary.snapshots), runs_of(context)) == ((0, 1, 2) if compaction == "none" else (1, 2, 1))
+
+
+def test_a_change_stays_if_its_compaction_is_refused(tmp_path: Path) -> None:
+    """Another job compacts the bucket between the two halves of the commit, or before it."""
+    context = make_table(tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"], options={"num-sorted-run.compaction-trigger": "1"})
+    for points in (1, 2):
+        write(context, [{**row(number), "points": points} for number in range(20)], compaction="none")
+    summary = run(beside(context, lambda: compact(context)), "id = 1", "points = 9")
+    assert (summary.rows, summary.attempts) == (1, 1)
+    assert [one["points"] for one in rows(context) if one["id"] in (1, 2)] == [9, 2]
+    assert (summary.compaction_lost is None) == bool(summary.compacted)
+    assert not list(check_table(context, rows=True))

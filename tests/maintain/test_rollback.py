@@ -27,7 +27,7 @@ from tests.goldens import expected_rows, golden, golden_table
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
 from tests.maintain.versions import check_versions, files_on_disk, named_files
 from tests.rivals import RivalStorage
-from tests.tables import compact, make_table, rows, write
+from tests.tables import compact, live_files, make_table, rows, write
 
 
 def back(context: TableContext, to: str) -> RolledBack:
@@ -115,11 +115,11 @@ def test_as_a_new_snapshot(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     for target in (1, 4, 3, 6):
         before = rows(context, snapshot_id=target)
-        done = run_restore(context, find_target(context, str(target)).snapshot)
+        done = run_restore(context, find_target(context, str(target)).snapshot, LocalEngine(), NoProgress())
         assert done.snapshot == context.snapshots.latest_id() and rows(context) == before
     assert context.snapshots.ids() == list(range(1, 10))
     check_versions(context)
-    assert run_restore(context, find_target(context, "9").snapshot).snapshot == 9, "it is so already"
+    assert run_restore(context, find_target(context, "9").snapshot, LocalEngine(), NoProgress()).snapshot == 9, "it is so already"
     for keep in range(8, 0, -1):
         expire_snapshots(context, Retention(keep, keep, 0, None))
         check_versions(context)
@@ -129,13 +129,26 @@ def test_as_a_new_snapshot(tmp_path: Path) -> None:
     check_versions(context)
 
 
+@pytest.mark.parametrize("compaction", [None, "none"])
+def test_as_new_compacts_what_a_write_would(compaction: str | None, tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], options={"num-sorted-run.compaction-trigger": "2"})
+    for number in range(4):
+        write(context, [{"k": number}], compaction="none")
+    compact(context)
+    done = run_restore(context, find_target(context, "4").snapshot, LocalEngine(), NoProgress(), compaction)
+    files = len(live_files(context))
+    assert (done.compacted, files < 4, len(rows(context))) == ((1, True, 4) if compaction is None else (0, False, 4))
+    assert done.snapshot == context.snapshots.latest_id()
+    check_versions(context)
+
+
 def test_as_new_to_rows_that_were_only_marked_since(tmp_path: Path) -> None:
     """No file comes or goes, only a deletion vector; streams must not take this for an append without rows."""
     context = make_table(tmp_path / "t", {"k": "INT"}, [], [], -1, {"deletion-vectors.enabled": "true"})
     write(context, [{"k": k} for k in range(5)])
     run_update(context, UpdateRequest("k < 2"), LocalEngine(), NoProgress())
     assert [row["k"] for row in rows(context)] == [2, 3, 4]
-    done = run_restore(context, find_target(context, "1").snapshot)
+    done = run_restore(context, find_target(context, "1").snapshot, LocalEngine(), NoProgress())
     assert len(rows(context)) == 5
     assert context.snapshots.get(done.snapshot).commit_kind == "OVERWRITE"
     check_versions(context)
@@ -148,7 +161,7 @@ def test_as_new_to_rows_that_were_only_removed_since(tmp_path: Path) -> None:
     write(context, [{"k": 1, "v": 1}, {"k": 2, "v": 2}])
     compact(context)
     Table.open(context.url).truncate()
-    done = run_restore(context, find_target(context, "2").snapshot)
+    done = run_restore(context, find_target(context, "2").snapshot, LocalEngine(), NoProgress())
     assert len(rows(context)) == 2
     assert context.snapshots.get(done.snapshot).commit_kind == "OVERWRITE"
     assert not list(check_table(context, rows=True))
@@ -161,7 +174,7 @@ def test_as_new_to_another_number_of_buckets(tmp_path: Path) -> None:
     before = rows(context)
     fewer = TableContext.open(context.url, {"bucket": "2"})
     write(fewer, [{"p": 1, "k": 5}], overwrite=True)
-    done = run_restore(fewer, find_target(fewer, "1").snapshot)
+    done = run_restore(fewer, find_target(fewer, "1").snapshot, LocalEngine(), NoProgress())
     assert done.snapshot == 3 and rows(context) == before
     check_versions(context)
     with pytest.raises(UsageError, match="p=1 was written with 3 buckets, but the table's option says 2"):
@@ -179,7 +192,7 @@ def test_as_new_beside_compactions_and_writes_tries_again(tmp_path: Path) -> Non
     clock = SteppingClock()
     acts = [lambda: compact(context), lambda: write(context, [{"k": 3, "v": "x"}]), lambda: compact(context)]
     beside = replace(TableContext.open(context.url, storage=RivalStorage(*acts)), clock=clock)
-    done = run_restore(beside, target)
+    done = run_restore(beside, target, LocalEngine(), NoProgress())
     assert done.snapshot == 7 and rows(context) == rows(context, snapshot_id=1)
     assert len(clock.sleeps) >= 3, "it waits before it tries again"
     assert files_on_disk(context) == named_files(context)
@@ -194,7 +207,7 @@ def test_as_new_to_a_target_that_expires_meanwhile(tmp_path: Path) -> None:
     expire_snapshots(context, Retention(at_least=1, at_most=1, millis=0, limit=None))
     before = files_on_disk(context)
     with pytest.raises(NotFound, match=r"snapshot 1 of .* has expired in the meantime") as failure:
-        run_restore(context, target)
+        run_restore(context, target, LocalEngine(), NoProgress())
     assert failure.value.exit_code == 3 and files_on_disk(context) == before
 
 

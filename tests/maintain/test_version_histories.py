@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList
 from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.metadata_jobs import find_target, run_restore
 from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
@@ -162,7 +163,7 @@ class Versions(RuleBasedStateMachine):
             number = data.draw(st.sampled_from(sorted(self.known[branch])))
             newest, _ = self.newest(branch)
             context = self.context(branch)
-            done = run_restore(context, find_target(context, str(number)).snapshot)
+            done = run_restore(context, find_target(context, str(number)).snapshot, LocalEngine(), NoProgress())
             if done.snapshot != newest:
                 self.known[branch][newest + 1] = self.known[branch][number]
 
