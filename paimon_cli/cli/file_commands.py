@@ -102,7 +102,7 @@ def list_files(
         snapshot=snapshot, partition=split_partitions(partition), bucket=split_buckets(bucket), level=level, kind=kind
     )
     row_count, size = sum(row.rows for row in rows), sum(row.size for row in rows)
-    footer = f"{counted(len(rows), 'file')}, {counted(row_count, 'record')}, {human_size(size)}"
+    footer = f"{counted(len(rows), 'file')}, {counted(row_count, 'stored record')}, {human_size(size)}"
     if limit is not None and limit < len(rows):
         rows, footer = rows[:limit], f"the first {limit} of {footer}"
     call.show(Listing("FileList", opened.name, chosen, rows, footer=footer))

@@ -113,7 +113,8 @@ def staged_text(file: str, staged: StagedCommit) -> str:
 def _content(staged: StagedCommit) -> str:
     files = [file for message in staged.messages for file in message.new_files]
     rows, size = sum(file.row_count for file in files), human_size(sum(file.file_size for file in files))
-    return f"{counted(rows, 'record')} in {counted(len(files), 'file')} of {counted(len(staged.messages), 'bucket')}, {size}"
+    where = f"{counted(len(files), 'file')} of {counted(len(staged.messages), 'bucket')}"
+    return f"{counted(rows, 'stored record')} in {where}, {size}"
 
 
 def _opened(call: Call, file: str, table: str | None, allow_unsafe_commit: bool = False) -> Table:

@@ -80,19 +80,19 @@ def _show_listing(listing: Listing, view: View) -> None:
 def _show_item(item: Item, view: View) -> None:
     titled = [column for column in item.columns if column.title is not None]
     lines = [column for column in titled if column.kind is not RECORDS]
-    width = max(cell_len(str(column.title)) for column in lines)
+    width = max((cell_len(str(column.title)) for column in lines), default=0)
     for column in lines:
         text, indent = column.kind.text(getattr(item.row, column.name)), width + len(GAP)
         line = f"{column.title:<{indent}}{text}".rstrip()
         has_long_word = indent + max(map(cell_len, text.split()), default=0) > shutil.get_terminal_size().columns
         print(line if has_long_word else wrapped(line, indent))
-    for column in titled:
-        if column.kind is RECORDS:
-            _show_records(str(column.title), getattr(item.row, column.name), view)
+    lists = [column for column in titled if column.kind is RECORDS]
+    for number, column in enumerate(lists):
+        _show_records(str(column.title), getattr(item.row, column.name), view, is_first=not lines and number == 0)
 
 
-def _show_records(title: str, rows: Sequence[Any], view: View) -> None:
-    print(f"\n{title}" if rows else f"{title}: none")
+def _show_records(title: str, rows: Sequence[Any], view: View, *, is_first: bool) -> None:
+    print(f"{'' if is_first else chr(10)}{title}" if rows else f"{title}: none")
     if rows:
         names = field_names(type(rows[0]))
         print_table([Header(name) for name in names], ([cell_text(getattr(row, name)) for name in names] for row in rows), view)

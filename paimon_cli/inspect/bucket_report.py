@@ -37,6 +37,7 @@ class BucketRow:
     None in append tables and for postponed rows. `skew`: bytes divided by the average of the partition's buckets, including
     empty ones. `updated`: creation time of the newest file, epoch millis of the writer's wall clock. `advice`: the command
     that would improve the bucket; `reason`: why. `waiting_records`: those of `rows` that reads do not show before a compaction.
+    `visible_rows`: how many rows a read shows; None if only a merge can tell.
     """
 
     partition: str
@@ -51,6 +52,7 @@ class BucketRow:
     max_level: int
     max_seq: int
     updated: int | None
+    visible_rows: int | None = None
     waiting_records: int = 0
     advice: str | None = None
     reason: str | None = None
@@ -72,8 +74,9 @@ class IndexedBucketRow(BucketRow):
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """Totals of one partition. `updated`: creation time of the newest file, epoch millis of the writer's wall clock.
+    """Totals of one partition. `rows`, `visible_rows`: as in `BucketRow`.
 
+    `updated`: creation time of the newest file, epoch millis of the writer's wall clock.
     `done`: when its success file was last written; None without one.
     """
 
@@ -84,6 +87,7 @@ class PartitionRow:
     size: int
     updated: int | None
     done: int | None
+    visible_rows: int | None = None
 
 
 def bucket_rows(context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None) -> list[BucketRow]:
@@ -125,6 +129,7 @@ def partition_rows(context: TableContext, snapshot: Snapshot | None, reads_marks
             size=sum(map(_size, states)),
             updated=_newest(file.creation_time_millis for state in states for file in state.files),
             done=done.get(partition),
+            visible_rows=total_rows(visible_rows(context, state) for state in states),
         )
         for partition, states in partitions.items()
     ]
@@ -157,10 +162,34 @@ def _bucket_row(context: TableContext, state: BucketFiles, skew: float, advice: 
         max_level=highest_level(files),
         max_seq=max((file.max_sequence_number for file in files), default=0),
         updated=_newest(file.creation_time_millis for file in files),
+        visible_rows=visible_rows(context, state),
         waiting_records=waiting_rows(context.mode, state.bucket, files),
         advice=advice,
         reason=reason,
     )
+
+
+def visible_rows(context: TableContext, state: BucketFiles) -> int | None:
+    """How many rows of a bucket a read shows; None if only a merge can tell, or if rows expire."""
+    mode = context.mode
+    files = [file for file in state.files if not mode.hides(state.bucket, file.level)]
+    if context.options.record_level_expire_time is not None or (state.bucket == POSTPONE_BUCKET and files):
+        return None
+    if mode.reads_merge and count_runs(files) > 1:
+        return None
+    names = {file.file_name for file in files}
+    listed = [vector for index in state.index_files for vector in index.deletion_vector_ranges or ()]
+    marked = [vector.cardinality for vector in listed if vector.data_file_name in names]
+    deletes = _delete_rows(files) if mode.has_keys else 0
+    if deletes is None or None in marked:
+        return None
+    return sum(file.row_count for file in files) - deletes - sum(count or 0 for count in marked)
+
+
+def total_rows(rows: Iterable[int | None]) -> int | None:
+    """The sum; None if a number is not known."""
+    known = list(rows)
+    return None if None in known else sum(row or 0 for row in known)
 
 
 def _size(state: BucketFiles) -> int:

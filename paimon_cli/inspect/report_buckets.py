@@ -90,7 +90,7 @@ def tree_ranges(tree: Tree) -> list[Range]:
             f"run {run.run}, L{run.level}",
             *run.span,
             level_class(run.level),
-            f"{counted(run.rows, 'record')} from {_key(run.min_key)} to {_key(run.max_key)}, overlaps {run.overlap - 1}",
+            f"{counted(run.rows, 'stored record')} from {_key(run.min_key)} to {_key(run.max_key)}, overlaps {run.overlap - 1}",
             human_size(run.size),
         )
         for run in tree.runs
@@ -111,7 +111,7 @@ def key_ranges(figures: ReportFigures) -> Iterator[str]:
         heading = f"{tree.bucket}: {summary}"
         yield figure(f"tree{number}", tree.bucket, summary, ranges(tree_ranges(tree)), legend, heading)
         yield table_of(
-            ("Run", "Level", "Files", "Size", "Records", "Lowest key", "Highest key", "Overlaps"),
+            ("Run", "Level", "Files", "Size", "Stored records", "Lowest key", "Highest key", "Overlaps"),
             (
                 [
                     *(f"{run.run}", f"L{run.level}", f"{run.files:,}", human_size(run.size), f"{run.rows:,}"),

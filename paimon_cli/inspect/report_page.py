@@ -93,7 +93,7 @@ def _head(figures: ReportFigures) -> Iterator[str]:
     tiles = [
         ("Snapshot", "none yet" if table.snapshot_id is None else f"{table.snapshot_id:,}"),
         ("Last commit (UTC)", "-" if table.time is None else _time(table.time)),
-        ("Records before merging", f"{table.records:,}"),
+        ("Stored records", f"{table.records:,}"),
         ("Data files", f"{table.files:,}"),
         ("Size", human_size(table.size)),
         ("Partitions", f"{table.partitions:,}"),

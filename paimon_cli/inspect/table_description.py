@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.inspect.bucket_report import BucketRow, bucket_rows
+from paimon_cli.inspect.bucket_report import BucketRow, bucket_rows, total_rows
 from paimon_cli.inspect.doctor_rules import RULES, ExaminedTable, no_file_is_left_over
 from paimon_cli.metadata.table_schema import TableSchema
 
@@ -35,7 +35,8 @@ class HealthFinding:
 
 @dataclass(frozen=True)
 class TableDescription:
-    """A table at its latest snapshot. `records`: counted before merging; `size`: bytes; times: epoch millis.
+    """A table at its latest snapshot. `records`: counted before merging; `size`: bytes; times: epoch millis. `visible_rows`: how
+    many rows a read shows; None if only a merge can tell.
 
     `waiting_records`: those that reads do not show before a compaction. `sorted_runs`: the most in any bucket; None for tables
     without a primary key.
@@ -60,6 +61,7 @@ class TableDescription:
     buckets: int
     files: int
     records: int
+    visible_rows: int | None
     waiting_records: int
     size: int
     sorted_runs: int | None
@@ -92,6 +94,7 @@ def describe_table(table: CatalogTable) -> TableDescription:
         buckets=len(buckets),
         files=sum(bucket.files for bucket in buckets),
         records=sum(bucket.rows for bucket in buckets),
+        visible_rows=total_rows(bucket.visible_rows for bucket in buckets),
         waiting_records=sum(bucket.waiting_records for bucket in buckets),
         size=sum(bucket.size for bucket in buckets),
         sorted_runs=_most_runs(buckets) if schema.primary_keys else None,

@@ -123,7 +123,7 @@ def test_rollback(run: Run, table: str) -> None:
 
 
 def test_rows_partitions_and_the_table_go(run: Run, table: str) -> None:
-    assert "1 record in 1 file of 1 partition would be deleted" in run("drop-partition", table, "dt=2024-01-02", "-n").out
+    assert "1 stored record in 1 file of 1 partition would be deleted" in run("drop-partition", table, "dt=2024-01-02", "-n").out
     assert "twice" in run("drop-partition", table, "dt=2024-01-02,dt=2024-01-01", code=2).err
     run("drop-partition", table, "dt=2024-01-02", "dt=2024-01-01", code=7)
     run("drop-partition", table, "dt=2024-01-02", "dt=2024-01-01", "-y")

@@ -129,13 +129,13 @@ def test_the_check_can_be_the_tables_own(run: Run, tmp_path: Path) -> None:
 def test_a_commit_in_two_phases(run: Run, players: Path, tmp_path: Path) -> None:
     file = tmp_path / "f.stage"
     answer = run("write", players, source(tmp_path, {"id": 1, "name": "x", "points": 50}), "--stage", file, *LOCAL)
-    assert answer.out.startswith("staged 1 record in 1 file of 1 bucket") and f"stage commit {file}" in answer.out
+    assert answer.out.startswith("staged 1 stored record in 1 file of 1 bucket") and f"stage commit {file}" in answer.out
     assert points(run, players)[1] == 1
     shown = run("stage", "show", file, "-o", "json").json
     assert (shown["kind"], shown["table"], shown["item"]["state"]) == ("StagedCommit", str(players), "staged")
     (bucket,) = shown["item"]["buckets"]
     assert (bucket["files_added"], bucket["files_deleted"], bucket["rows"]) == (1, 0, 1)
-    assert run("stage", "commit", file).out.startswith("snapshot 2: 1 record in 1 file of 1 bucket")
+    assert run("stage", "commit", file).out.startswith("snapshot 2: 1 stored record in 1 file of 1 bucket")
     assert points(run, players)[1] == 50
     assert run("stage", "commit", file).out == "already committed, nothing was done\n"
     assert "was committed" in run("stage", "abort", file, code=7).err
