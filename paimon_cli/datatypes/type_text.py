@@ -57,6 +57,10 @@ _PLAIN: dict[str, DataType] = {
 _SIZED = {"CHAR": StringType, "VARCHAR": StringType, "BINARY": BinaryType, "VARBINARY": BinaryType}
 
 
+MAX_DEPTH, SHOWN = 100, 60
+"""Levels of nesting that are read, more than any file format can hold; characters of a long text in messages."""
+
+
 class _Token(NamedTuple):
     text: str
     position: int
@@ -80,12 +84,16 @@ class _Reader:
         spaced = "".join(" " if is_java_whitespace(char) else char for char in text)
         self._text, self._sql = text, sql
         self._tokens = [_Token(match[0], match.start()) for match in _TOKEN.finditer(spaced)]
-        self._next = 0
+        self._next = self._depth = 0
         self._field_ids = count()
 
     def type(self) -> DataType:
         """Parse a type with its nullability, including Java's old suffix form `INT ARRAY`."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self._error(f"it is nested more than {MAX_DEPTH} levels deep")
         result = self._nullability(self._bare_type())
+        self._depth -= 1
         if self._take("ARRAY"):
             return self._nullability(ArrayType(result))
         return self._nullability(MultisetType(result)) if self._take("MULTISET") else result
@@ -254,8 +262,9 @@ class _Reader:
         at_end = self._next >= len(self._tokens)
         position = len(self._text) if at_end else self._tokens[self._next].position
         found = "the end of the text" if at_end else f"'{self._tokens[self._next].text}'"
+        shown = self._text if len(self._text) <= SHOWN else f"{self._text[:SHOWN]}..."
         return UsageError(
-            f"cannot read the type '{self._text}'",
+            f"cannot read the type '{shown}'",
             f"{why}: found {found} at position {position}",
             "write types like BIGINT NOT NULL, DECIMAL(10, 2), STRING or TIMESTAMP(3)",
             type=self._text,

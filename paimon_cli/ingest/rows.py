@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -43,6 +42,7 @@ from paimon_cli.ingest.typed_columns import CastRules, cast_column
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, KIND_TEXTS, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND, merge_schema
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_text import nearest
 from paimon_cli.options.table_options import TableOptions
 
 KIND_TYPE = STRING.with_nullable(False)
@@ -188,18 +188,18 @@ class IncomingRows:
         if not unknown and not missing:
             return
         name = missing[0] if missing else unknown[0]
-        nearest = _nearest(name, unknown if missing else [column for column in known if column not in names])
+        similar = nearest(name, unknown if missing else [column for column in known if column not in names])
         if missing:
             why = f"it is {self._requirements[name]}; the input has {', '.join(names) or 'no columns'}; names are case-sensitive"
             null = "--missing-columns null makes it null" if name in self._optional else ""
-            hint = f"rename column '{nearest}' of the input to '{name}'" if nearest else null
+            hint = f"rename column '{similar}' of the input to '{name}'" if similar else null
             raise BadInput(f"{split.name}: column '{name}' is missing", why, hint, source=split.name, column=name)
         others = f" (nor {', '.join(unknown[1:])})" if unknown[1:] else ""
         hint = f"leave it out of the input, or: paimon-cli alter TABLE add-column '{name} TYPE'"
         raise BadInput(
             f"{split.name}: the table has no column '{name}'{others}",
             f"its columns are {', '.join(known)}; names are case-sensitive",
-            f"rename it to '{nearest}' in the input" if nearest else hint,
+            f"rename it to '{similar}' in the input" if similar else hint,
             source=split.name,
             column=name,
         )
@@ -291,11 +291,6 @@ def _nulls_as_zeros(column: pa.Array, t: DataType) -> pa.Array:
         return column
     zeros = values_to_arrow([zero_value(t)], t).take(pa.array(np.zeros(len(column), np.int64)))
     return zeros if column.null_count == len(column) else pc.if_else(column.is_valid(), column, zeros)
-
-
-def _nearest(name: str, candidates: list[str]) -> str | None:
-    same_letters = [candidate for candidate in candidates if candidate.lower() == name.lower()]
-    return next(iter(same_letters or get_close_matches(name, candidates, 1)), None)
 
 
 def zero_value(t: DataType) -> Any:

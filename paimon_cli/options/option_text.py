@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
 from paimon_cli.errors import UsageError
@@ -191,6 +192,19 @@ def one_of(*choices: str) -> Callable[[str], str]:
         return value.strip().lower()
 
     return read
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant: the same letters in another case, or else a similar name; None without one."""
+    candidates = list(known)
+    same_letters = [candidate for candidate in candidates if candidate.lower() == name.lower()]
+    return next(iter(same_letters or get_close_matches(name, candidates, 1)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The question that begins a hint, `did you mean 'item'? `; empty if no known name is similar."""
+    found = nearest(name, known)
+    return "" if found is None else f"did you mean '{found}'? "
 
 
 def names(value: str) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from paimon_cli.api.opened_table import check_choice
@@ -12,6 +11,7 @@ from paimon_cli.api.table import Table
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.ingest.faults import FAIL, SKIP
 from paimon_cli.ingest.text_form import TextForm
+from paimon_cli.options.option_text import nearest
 from paimon_cli.read.time_travel import POSITION_OPTIONS
 from paimon_cli.storage.catalog_options import is_catalog_option
 
@@ -149,8 +149,8 @@ def _instead(key: str) -> str:
     if key.lower() in OF_OTHER_FORMATS:
         return f"use {OF_OTHER_FORMATS[key.lower()]}"
     spellings = {name.replace("_", ""): _SHOWN.get(name, name) for name in _KNOWN}
-    nearest = get_close_matches(key.lower().replace("_", ""), spellings, n=1)
-    return f"did you mean {spellings[nearest[0]]}?" if nearest else ""
+    found = nearest(key.lower().replace("_", ""), spellings)
+    return "" if found is None else f"did you mean {spellings[found]}?"
 
 
 def _is_option_of_table(key: str) -> bool:

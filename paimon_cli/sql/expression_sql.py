@@ -16,6 +16,7 @@ from paimon_cli.datatypes.data_type import BIGINT, BOOLEAN, BYTES, DOUBLE, STRIN
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.sql.expressions import (
     NUMERIC,
     TEXT,
@@ -33,6 +34,9 @@ from paimon_cli.sql.literals import Literal, integer, units_of
 DIALECT = "sqlite"
 """The sqlglot dialect that accepts both "name" and `name` for a column, and X'..' for bytes."""
 
+MAX_DEPTH, SHOWN = 100, 60
+"""Levels of nesting, for which Python's stack is large enough wherever an expression is used; characters of a long text in
+messages."""
 REQUIRED = re.compile(r"Required keyword: '\w+' missing")
 
 TYPED_TEXTS = {
@@ -55,11 +59,21 @@ class SqlText:
         if not self.text.strip():
             raise UsageError(f"cannot read the {self.what}: it is empty")
         try:
-            return sqlglot.parse_one(self.prefix + self.text, read=self.dialect)
+            parsed = sqlglot.parse_one(self.prefix + self.text, read=self.dialect)
         except SqlglotError as problem:
             raise UsageError(f"cannot read the {self.what}: {self.text}", self._where(problem)) from problem
-        except RecursionError as problem:
-            raise UsageError(f"cannot read the {self.what}", "it is nested too deeply") from problem
+        except RecursionError:
+            raise self._too_deep() from None
+        if _depth(parsed) > MAX_DEPTH:
+            raise self._too_deep()
+        return parsed
+
+    def _too_deep(self) -> UsageError:
+        return UsageError(
+            f"cannot read the {self.what}: {self.text[:SHOWN]}...",
+            f"it is nested too deeply: at most {MAX_DEPTH} levels, where each operator of a chain such as a + b + c is one",
+            "AND, OR and || may form chains of any length",
+        )
 
     def part(self, node: exp.Expr) -> str:
         """The node as the user wrote it."""
@@ -91,6 +105,17 @@ class SqlText:
         if (first["description"] or "").startswith("Expecting"):
             return f"{first['description'].split()[-1]} is missing after {at}"
         return f"unexpected {at} at character {position}"
+
+
+def _depth(node: exp.Expr) -> int:
+    """The nesting of the tree; chains of AND, OR and ||, which are read as lists, count as one level."""
+    deepest, waiting = 0, [(node, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        is_chain = isinstance(node, (exp.And, exp.Or, exp.DPipe))
+        waiting += [(part, depth if is_chain and type(part) is type(node) else depth + 1) for part in node.iter_expressions()]
+    return deepest
 
 
 def sql_of(node: exp.Expr) -> str:
@@ -136,8 +161,8 @@ def _bytes(node: exp.HexString) -> bytes:
 OPERATORS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 TEXT_FUNCTIONS: dict[type[exp.Expr], str] = {exp.Upper: "upper", exp.Lower: "lower"}
 ROUNDINGS: dict[type[exp.Expr], str] = {exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil"}
-ASSIGNMENT = "assignment"
-"""What messages call the text of one assignment of an update."""
+ASSIGNMENT, CONDITION = "assignment", "condition"
+"""What messages call the text of one assignment of an update, and of a condition."""
 SUPPORTED = (
     "a value is a column, a field such as a.b, a literal, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, "
     "round, floor or ceil"
@@ -169,7 +194,7 @@ class ExpressionReader:
         if type(node) in OPERATORS:
             return self._arithmetic(node, OPERATORS[type(node)])
         if isinstance(node, exp.DPipe):
-            return self._text_function("concat", [node.this, node.args["expression"]], node, TEXT)
+            return self._text_function("concat", list(node.flatten()), node, TEXT)
         if isinstance(node, exp.Concat):
             return self._text_function("concat", node.expressions, node, TEXT)
         if type(node) in TEXT_FUNCTIONS:
@@ -208,13 +233,14 @@ class ExpressionReader:
         return STRING
 
     def _unknown_column(self, name: exp.Identifier) -> UsageError:
-        hint = f"columns: {', '.join(self._schema.field_names)}"
+        names = self._schema.field_names
+        hint = f"{did_you_mean(name.name, names)}columns: {', '.join(names)}"
         why = "the table has no such column"
         text = "'" + name.name.replace("'", "''") + "'"
         in_quotes = f"write strings in single quotes: {text}"
         if name.quoted and self.sql.part(name).startswith('"'):
             why, hint = "double quotes enclose column names", in_quotes
-        elif self.sql.what == ASSIGNMENT:
+        elif self.sql.what in (CONDITION, ASSIGNMENT):
             hint = f"{hint}; {in_quotes}"
         return UsageError(f"no column '{name.name}' in the {self.sql.what}: {self.sql.text}", why, hint, column=name.name)
 

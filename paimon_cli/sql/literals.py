@@ -18,6 +18,7 @@ from paimon_cli.datatypes.data_type import (
     FLOATING_ROOTS,
     INTEGER_BITS,
     INTEGER_ROOTS,
+    TIMESTAMP_ROOTS,
     BinaryType,
     DataType,
     DecimalType,
@@ -159,5 +160,15 @@ def scalar_of(value: Any, t: DataType) -> pa.Scalar:
 
 
 def _not_comparable(literal: Literal, t: DataType) -> UsageError:
-    hint = "write strings in single quotes, binary values as X'0aff', dates as DATE '2024-01-31'"
+    value = literal.value
+    if isinstance(value, str) and (integer(t) is not None or t.root in FLOATING_ROOTS):
+        wanted = {"DATE": "a day, such as '2024-01-31'", "TIME": "a time of day, such as '12:30:00'"}
+        wanted |= dict.fromkeys(TIMESTAMP_ROOTS, "a point in time, such as '2024-01-31 12:30:00'")
+        hint = f"{literal} is not {wanted.get(t.root, 'a number')}"
+    elif isinstance(t, StringType):
+        hint = "write strings in single quotes"
+    elif isinstance(t, BinaryType):
+        hint = "write binary values as X'0aff'"
+    else:
+        hint = "write strings in single quotes, binary values as X'0aff', dates as DATE '2024-01-31'"
     return UsageError(f"cannot compare {literal} with {type_to_sql(t.with_nullable(True))}", hint=hint)

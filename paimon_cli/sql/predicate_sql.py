@@ -19,7 +19,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.conditions import Always, And, Compare, Condition, IsNan, IsNull, Like, OneOf, Or, Related
-from paimon_cli.sql.expression_sql import ExpressionReader, SqlText, comparable_kind, is_column, literal_of
+from paimon_cli.sql.expression_sql import CONDITION, ExpressionReader, SqlText, comparable_kind, is_column, literal_of
 from paimon_cli.sql.expressions import FLOATING, NUMERIC, TEXT, ColumnValue, Constant, Expression, Function
 from paimon_cli.sql.literals import Literal, integer, scalar_of, units_of, value_of
 
@@ -37,7 +37,7 @@ def condition_of(sql: str, schema: TableSchema) -> tuple[Condition, tuple[str, .
 
     Raises `UsageError` for invalid or unsupported SQL, unknown columns, and values that cannot be compared with their column.
     """
-    text = SqlText(sql, "condition")
+    text = SqlText(sql, CONDITION)
     reader = _Reader(schema, text)
     return reader.condition(text.parsed(), False), tuple(dict.fromkeys(reader.warnings))
 
