@@ -141,9 +141,14 @@ def parse_schema_document(text: str, what: str) -> TableDefinition:
     Raises `UsageError` if it is not a schema.
     """
     try:
-        document = json.loads(text)
+        return _definition(json.loads(text), what)
     except json.JSONDecodeError as error:
         raise UsageError(f"{what} is not JSON", str(error)) from error
+    except RecursionError:
+        raise UsageError(f"cannot read {what}", "it is nested too deeply") from None
+
+
+def _definition(document: Any, what: str) -> TableDefinition:
     fields = _member(document, "fields", list, what) if isinstance(document, dict) else None
     if not fields:
         raise UsageError(

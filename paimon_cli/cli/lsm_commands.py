@@ -241,7 +241,7 @@ def _document(file: Path) -> dict[str, Any]:
         document = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise NotFound(f"no file {file}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot read the workload {file}", getattr(error, "strerror", None) or str(error)) from error
     if not isinstance(document, dict):
         raise UsageError(f"{file} is not a workload", "it must be a JSON object")

@@ -86,3 +86,10 @@ def test_wrong_documents(document: Any) -> None:
 def test_text_that_is_not_json() -> None:
     with pytest.raises(UsageError, match=r"schema\.json is not JSON"):
         parse_schema_document("{fields", "schema.json")
+
+
+@pytest.mark.parametrize("depth", [600, 100_000])
+def test_deep_types_are_refused(depth: int) -> None:
+    deep = '{"type":"ARRAY","element":' * depth + '"INT"' + "}" * depth
+    with pytest.raises(UsageError, match="nested too deeply"):
+        parse_schema_document('{"fields":[{"name":"a","type":' + deep + "}]}", "schema.json")
