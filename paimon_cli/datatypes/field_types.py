@@ -24,7 +24,7 @@ from paimon_cli.datatypes.data_type import (
     VectorType,
     check_field_names,
 )
-from paimon_cli.datatypes.type_text import parse_type_text, quoted_name
+from paimon_cli.datatypes.type_text import MAX_DEPTH, parse_type_text, quoted_name
 from paimon_cli.errors import UsageError
 
 
@@ -49,10 +49,10 @@ def parse_sql_type(text: str) -> DataType:
     return parse_type_text(text, sql=True)
 
 
-def field_from_json(json: dict[str, Any], new_ids: Iterator[int] | None = None) -> DataField:
+def field_from_json(json: dict[str, Any], new_ids: Iterator[int] | None = None, depth: int = 0) -> DataField:
     """Parse a field of a schema or ROW. Missing ids are taken from `new_ids` in depth-first order; without it they are an error.
 
-    Raises `UsageError` for malformed fields.
+    `depth`: the number of types around it. Raises `UsageError` for malformed fields.
     """
     if not isinstance(json, dict) or not isinstance(json.get("name"), str) or "type" not in json:
         raise UsageError("cannot read a field", f"a field needs 'name' and 'type', found {_brief(json)}")
@@ -66,7 +66,7 @@ def field_from_json(json: dict[str, Any], new_ids: Iterator[int] | None = None) 
     return DataField(
         field_id,
         name,
-        _parse(json["type"], new_ids),
+        _parse(json["type"], new_ids, depth),
         _optional_text(json, "description"),
         _optional_text(json, "defaultValue"),
     )
@@ -137,25 +137,28 @@ def _field_sql(field: DataField) -> str:
     return text if field.default_value is None else f"{text} DEFAULT {field.default_value}"
 
 
-def _parse(json: object, new_ids: Iterator[int] | None) -> DataType:
+def _parse(json: object, new_ids: Iterator[int] | None, depth: int = 0) -> DataType:
     if isinstance(json, str):
         return _parse_text(json)
+    if depth == MAX_DEPTH:
+        raise UsageError("cannot read a type", f"it is nested more than {MAX_DEPTH} levels deep")
+    inside = depth + 1
     if not isinstance(json, dict) or not isinstance(json.get("type"), str):
         raise UsageError("cannot read a type", f"a type is a text or an object with 'type', found {_brief(json)}")
     keyword: str = json["type"]
     nullable = "NOT NULL" not in keyword
     if keyword.startswith(("ARRAY", "MULTISET")):
         nested = ArrayType if keyword.startswith("ARRAY") else MultisetType
-        return nested(_parse(json.get("element"), new_ids), nullable=nullable)
+        return nested(_parse(json.get("element"), new_ids, inside), nullable=nullable)
     if keyword.startswith("MAP"):
-        return MapType(_parse(json.get("key"), new_ids), _parse(json.get("value"), new_ids), nullable=nullable)
+        return MapType(_parse(json.get("key"), new_ids, inside), _parse(json.get("value"), new_ids, inside), nullable=nullable)
     if keyword.startswith("VECTOR"):
         length = json.get("length")
         if not isinstance(length, int) or length < 1:
             raise UsageError("cannot read a VECTOR type", f"'length' must be a number from 1, found {length!r}")
-        return VectorType(_parse(json.get("element"), new_ids), length, nullable=nullable)
+        return VectorType(_parse(json.get("element"), new_ids, inside), length, nullable=nullable)
     if keyword.startswith("ROW"):
-        return RowType(_row_fields(json.get("fields"), new_ids), nullable=nullable)
+        return RowType(_row_fields(json.get("fields"), new_ids, inside), nullable=nullable)
     raise UsageError(
         f"unknown nested type '{keyword}'",
         "an object must be an ARRAY, MAP, MULTISET, ROW or VECTOR, in upper case",
@@ -164,13 +167,13 @@ def _parse(json: object, new_ids: Iterator[int] | None) -> DataType:
     )
 
 
-def _row_fields(json: object, new_ids: Iterator[int] | None) -> tuple[DataField, ...]:
+def _row_fields(json: object, new_ids: Iterator[int] | None, depth: int) -> tuple[DataField, ...]:
     if not isinstance(json, list):
         raise UsageError("cannot read a ROW type", f"'fields' must be a list, found {_brief(json)}")
     with_id = sum(isinstance(field, dict) and field.get("id") is not None for field in json)
     if new_ids is not None and with_id not in (0, len(json)):
         raise UsageError("cannot read a ROW type", "either all of its fields have an id or none")
-    fields = tuple(field_from_json(field, new_ids) for field in json)
+    fields = tuple(field_from_json(field, new_ids, depth) for field in json)
     check_field_names([field.name for field in fields])
     return fields
 
