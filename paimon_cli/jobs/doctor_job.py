@@ -21,6 +21,8 @@ from paimon_cli.storage.guarded_storage import check_commits, race_probes
 from paimon_cli.storage.storage_for_url import OBJECT_STORES
 
 PACKAGES = ("pyarrow", "pyspark", "fastavro", "numpy", "pandas", "fsspec", "typer", "pyroaring")
+OF_SPARK = ("pyspark", "pandas")
+"""The packages without which everything but `--engine spark` works."""
 RACES = 8
 LITTLE_MEMORY, LITTLE_DISK = 1 << 30, 1 << 30
 """Bytes below which large jobs are likely to fail."""
@@ -41,7 +43,8 @@ def examine_machine() -> Iterator[Fact | Diagnosis]:
         try:
             yield Fact(name, importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:
-            yield Diagnosis("PD001", ERROR, name, "is not installed", f"pip install {name}")
+            severity, effect = (WARNING, ": only --engine local works") if name in OF_SPARK else (ERROR, "")
+            yield Diagnosis("PD001", severity, name, f"is not installed{effect}", f"pip install {name}")
     if importlib.util.find_spec("pyspark") is not None:
         try:
             java = find_java(os.environ)

