@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from paimon_cli.catalog.table_location import TableLocation
-from paimon_cli.catalog.table_site import recognised_content
+from paimon_cli.catalog.table_site import recognised_content, similar_table
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_context import TableHistory
 from paimon_cli.metadata.snapshot import Snapshot
@@ -187,6 +187,9 @@ def _explained(missing: NotFound, table: CatalogTable) -> NotFound:
     content = None if catalog is not None and catalog.keeps_entries else recognised_content(table.storage, table.url)
     if content is not None:
         return NotFound(missing.what, content, "give the path of a Paimon table", **missing.details)
+    if catalog is None and (similar := similar_table(table.storage, table.url, table.name)) is not None:
+        missing.set_hint(f"did you mean {similar}?")
+        return missing
     return missing if catalog is None or table.identifier is None else catalog.no_files(table.identifier, table.url)
 
 

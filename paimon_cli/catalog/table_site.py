@@ -10,11 +10,14 @@ from paimon_cli.errors import DamagedFile, StorageUnavailable, UsageError
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout, parse_numbered
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX
+from paimon_cli.options.option_text import nearest
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
 from paimon_cli.storage.storage import FileStatus, Storage, ancestors, first_entries
 
 MAX_EXAMINED = 100
 """The most directory entries that are examined."""
+MAX_SIMILAR = 10_000
+"""The most directories that are compared with a name that does not exist."""
 MAX_NAMED = 5
 """The most directory entries that a message names."""
 
@@ -53,6 +56,22 @@ def recognised_content(storage: Storage, root: str) -> str | None:
     if _is_file(storage, root):
         return "it is a file"
     return _recognised(storage, root, first_entries(storage, root, MAX_EXAMINED))
+
+
+def similar_table(storage: Storage, root: str, name: str) -> str | None:
+    """The table whose path is similar to `root`, where there is none, in the words of `name`; None if there is no such table.
+
+    Either the last directory was mistyped or the one before it.
+    """
+    for levels in (1, 2):
+        *above, wrong = root.rsplit("/", levels)[:2]
+        below = root.rsplit("/", levels)[2:]
+        with contextlib.suppress(StorageUnavailable, DamagedFile):
+            known = [entry.name for entry in first_entries(storage, above[0], MAX_SIMILAR) if entry.is_directory]
+            found = nearest(wrong, known)
+            if found is not None and is_table(storage, "/".join([above[0], found, *below])):
+                return "/".join([*name.rsplit("/", levels)[:-levels], found, *below])
+    return None
 
 
 def is_table(storage: Storage, directory: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
@@ -15,7 +16,7 @@ from typer.main import get_group
 
 from paimon_cli.cli.next_step import next_step
 from paimon_cli.cli.terminal import COMPLETION_VARIABLE
-from paimon_cli.errors import PaimonError
+from paimon_cli.errors import PaimonError, UsageError
 
 PANELS = {
     "Data": {
@@ -117,6 +118,7 @@ def _no_type(ctx: Any) -> str | None:
     return None
 
 
+LISTING = "ls"
 GIVEN = "paimon-cli.given"
 """Key in the `meta` of a context for the raw arguments of the command."""
 
@@ -152,11 +154,39 @@ def _digits_only(parameter: Any, ctx: Any, value: Any) -> Any:
     return type(parameter).process_value(parameter, ctx, value)
 
 
+WORDS_OF_OTHERS = {
+    **dict.fromkeys(("show", "desc", "info", "inspect", "schema"), "describe"),
+    **dict.fromkeys(("insert", "load", "import", "append", "upsert"), "write"),
+    **dict.fromkeys(("cat", "head", "scan"), "read"),
+    **dict.fromkeys(("select", "query"), "sql"),
+    **dict.fromkeys(("history", "log"), "snapshots ls"),
+    "optimize": "compact",
+    "vacuum": "expire",
+    "diff": "snapshots diff",
+}
+"""What users of other programs may call our commands."""
+
+
 class HelpfulGroup(PlainHelp, TyperGroup):
-    """A group of commands that shows its help when it is called without a command."""
+    """A group of commands that shows its help when it is called without a command, and names the command that was meant."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args or ["--help"])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None and (meant := self._meant(ctx, args)):
+            raise UsageError(f"no command '{args[0]}'", hint=meant)
+        return super().resolve_command(ctx, args)
+
+    def _meant(self, ctx: Any, args: list[str]) -> str | None:
+        """The line that was probably meant by words that begin with no command; None if that cannot be told."""
+        if ctx.parent is None:
+            known = WORDS_OF_OTHERS.get(args[0].lower())
+            return None if known is None else f"paimon-cli {known} {shlex.join(args[1:])}".rstrip()
+        is_table = "/" in args[0] or "." in args[0] or os.path.isdir(args[0])
+        if not is_table or self.get_command(ctx, LISTING) is None:
+            return None
+        return f"{ctx.command_path} {LISTING} {shlex.join(args)}"
 
 
 class CommandsOnDemand(Mapping[str, Any]):

@@ -1,0 +1,44 @@
+"""Names that nearly match: the hint is the line that was meant."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import Run
+
+
+@pytest.fixture
+def folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    run("create", "shop/orders", "-C", "id INT NOT NULL", "-C", "item STRING", "--primary-key", "id", "--bucket", "1")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("snapshots shop/orders", "paimon-cli snapshots ls shop/orders"),
+        ("tags ./shop/orders -o json", "paimon-cli tags ls ./shop/orders -o json"),
+        ("show shop/orders", "paimon-cli describe shop/orders"),
+        ("history shop/orders", "paimon-cli snapshots ls shop/orders"),
+    ],
+)
+def test_commands_in_other_words_can_be_pasted(run: Run, folder: Path, line: str, hint: str) -> None:
+    assert f"hint: {hint}" in run(*shlex.split(line), code=2).err
+    run(*shlex.split(hint)[1:])
+
+
+@pytest.mark.parametrize(
+    ("table", "meant"), [("shop/oders", "shop/orders"), ("shp/orders", "shop/orders"), ("./shop/ORDERS", "./shop/orders")]
+)
+@pytest.mark.parametrize("command", ["read", "describe", "doctor", "health"])
+def test_tables_that_nearly_match_are_named(run: Run, folder: Path, command: str, table: str, meant: str) -> None:
+    assert f"did you mean {meant}?" in run(command, table, code=3).err
+
+
+def test_columns_that_nearly_match_are_named(run: Run, folder: Path) -> None:
+    assert "did you mean 'item'?" in run("read", "shop/orders", "-w", "itm = 'tea'", code=2).err
+    assert "write strings in single quotes: 'tea'" in run("read", "shop/orders", "-w", "item = tea", code=2).err
