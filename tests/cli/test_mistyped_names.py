@@ -21,7 +21,7 @@ def folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("line", "hint"),
     [
         ("snapshots shop/orders", "paimon-cli snapshots ls shop/orders"),
-        ("tags ./shop/orders -o json", "paimon-cli tags ls ./shop/orders -o json"),
+        ("tags ./shop/orders", "paimon-cli tags ls ./shop/orders"),
         ("show shop/orders", "paimon-cli describe shop/orders"),
         ("history shop/orders", "paimon-cli snapshots ls shop/orders"),
     ],
