@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,21 +11,17 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.errors import BadInput, UsageError, in_python
+from paimon_cli.errors import UsageError, in_python
 from paimon_cli.storage.injected import NoTrace, Trace
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
     from paimon_cli.history.table_context import TableContext
-    from paimon_cli.ingest.row_sources import RowSource
-    from paimon_cli.ingest.text_form import TextForm
     from paimon_cli.jobs.engine import Engine, Progress
     from paimon_cli.metadata.snapshot import Snapshot
-    from paimon_cli.metadata.table_schema import TableSchema
 
 Partitions = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """One partition as a mapping of keys to values (None is null), or several; some of the keys select all matching partitions."""
@@ -264,66 +259,6 @@ def option_texts(options: Mapping[str, Any] | None) -> dict[str, str]:
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (options or {}).items()}
 
 
-def row_source(
-    data: Any,
-    format: str | None,
-    form: TextForm | None,
-    timezone: str | None,
-    store_options: Mapping[str, str],
-    schema: TableSchema,
-) -> RowSource:
-    """The rows of a write: files in `format` and `form`, or Arrow data. Raises `UsageError` for other data and options."""
-    from paimon_cli.ingest.row_sources import ArrowRows, FileRows, RowSource
-    from paimon_cli.ingest.text_form import TextForm, given_form
-
-    if isinstance(data, RowSource):
-        return data
-    paths = _file_paths(data)
-    if paths is None:
-        if format is not None or form is not None:
-            raise UsageError("format and form need files", "the data is in memory", "remove them")
-        return ArrowRows(_arrow_table(data, schema), timezone=TextForm(timezone=timezone).timezone)
-    if form is not None and timezone is not None:
-        raise UsageError("timezone cannot be combined with form", "a form has its own time zone", "set it in the form")
-    return FileRows(paths, format, TextForm(timezone=timezone) if form is None else given_form(form), store_options)
-
-
-def _file_paths(data: Any) -> tuple[str, ...] | None:
-    """The paths, if `data` is a path or a list of paths."""
-    if isinstance(data, (str, os.PathLike)):
-        return (os.fspath(data),)
-    if isinstance(data, (list, tuple)) and data and all(isinstance(item, (str, os.PathLike)) for item in data):
-        return tuple(os.fspath(item) for item in data)
-    return None
-
-
-def _arrow_table(data: Any, schema: TableSchema) -> pa.Table:
-    """An Arrow table with the rows of `data`. Raises `UsageError` if it is not data in memory that Arrow accepts."""
-    import pyarrow as pa
-
-    if isinstance(data, pa.Table):
-        return data
-    if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
-    if isinstance(data, pa.RecordBatchReader):
-        return data.read_all()
-    try:
-        if hasattr(data, "__dataframe__") and type(data).__module__.startswith("pandas."):
-            return _from_pandas(data, schema)
-        if hasattr(data, "__arrow_c_stream__"):
-            return pa.table(data)
-        batches = list(data) if isinstance(data, Iterable) and not isinstance(data, Mapping) else []
-        if batches and all(isinstance(batch, pa.RecordBatch) for batch in batches):
-            return pa.Table.from_batches(batches)
-    except (pa.ArrowException, ValueError, TypeError) as error:
-        raise BadInput(f"the {type(data).__name__} cannot be converted to Arrow", "; ".join(map(str, error.args))) from error
-    raise UsageError(
-        f"cannot write {type(data).__name__} data",
-        "it must be an Arrow table, record batches, a data frame or paths of files",
-        "collect it first" if hasattr(data, "collect") else "convert dictionaries with pyarrow.Table.from_pylist",
-    )
-
-
 def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
     """Raise `UsageError` if the value is not among the choices of an option."""
     if value not in choices:
@@ -347,28 +282,3 @@ def check_limit(limit: int | None) -> None:
     """Raise `UsageError` if the limit is not a number of rows."""
     if limit is not None and not 0 <= limit < 1 << 63:
         raise UsageError(f"--limit {limit}", "the number of rows cannot be negative" if limit < 0 else "the maximum is 2^63 - 1")
-
-
-def _from_pandas(frame: Any, schema: TableSchema) -> pa.Table:
-    """The DataFrame as an Arrow table. Raises `BadInput` if a column of the table is in the index, which is not written.
-
-    Columns of Python objects with maps, which Arrow would infer as lists or structs, have the table's type. Columns without
-    values have no type: pandas makes them floats.
-    """
-    import pyarrow as pa
-
-    from paimon_cli.datatypes.arrow_types import arrow_type
-
-    for name in schema.field_names:
-        if name in frame.index.names and name not in frame.columns:
-            what = f"column '{name}' is in the index of the DataFrame"
-            raise BadInput(what, "only columns are written", "make the index a column: frame.reset_index()", column=name)
-    types = {field.name: arrow_type(field.type) for field in schema.fields if field.name in frame.columns}
-    maps = {name: column for name, column in types.items() if "map<" in str(column) and str(frame.dtypes[name]) == "object"}
-    table = pa.Table.from_pandas(frame.drop(columns=list(maps)), preserve_index=False)
-    for name, column in maps.items():
-        table = table.append_column(name, pa.array(frame[name], column, from_pandas=True))
-    for index, values in enumerate(table.columns):
-        if values.null_count == len(values):
-            table = table.set_column(index, table.field(index).name, pa.nulls(len(values)))
-    return table

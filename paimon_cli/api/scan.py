@@ -85,6 +85,11 @@ class Scan(ReadableRows):
         return f"Scan({self._table.name!r}, columns={[field.name for field in self.rows.fields]})"
 
     @property
+    def name(self) -> str:
+        """The table as it was named when it was opened."""
+        return self._table.name
+
+    @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the result: the chosen columns, preceded by `rowkind` if requested."""
         import pyarrow as pa

@@ -19,8 +19,8 @@ from paimon_cli.api.opened_table import (
     check_names,
     check_positive,
     partition_list,
-    row_source,
 )
+from paimon_cli.api.row_input import row_source
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
@@ -86,9 +86,9 @@ class Writing(OpenedTable):
     ) -> WriteSummary:
         """Write rows in one commit.
 
-        `data`: an Arrow table, one or more record batches, a pandas or polars frame (anything with
-        `__arrow_c_stream__`), or paths of files, which are streamed and need not fit in memory. Columns are matched by
-        name.
+        `data`: an Arrow table, one or more record batches, a pandas or polars frame (anything with `__arrow_c_stream__`); or
+        paths of files, another table at its latest snapshot, or a scan (`Table.scan`), which are streamed and need not fit in
+        memory. Columns are matched by name.
 
         - `op`: `upsert` inserts or replaces rows; `delete` deletes the rows with the same keys. `op_column` instead
         names an input column with the row kind of each row: +I, +U, -U or -D.
@@ -124,10 +124,14 @@ class Writing(OpenedTable):
         options = checked.context.options
         if read_snapshot is not None and options.commit_data_conflict_check == OFF:
             self.runtime.warn("--read-snapshot has no effect while the data conflict check is off")
+        from paimon_cli.jobs.table_rows import TableRows
         from paimon_cli.jobs.write_request import WriteRequest
 
+        source = row_source(data, format, form, timezone, self)
+        if read_snapshot is None and isinstance(source, TableRows) and source.is_of(self.catalog_table.layout):
+            read_snapshot = source.snapshot_id or 0
         request = WriteRequest(
-            row_source(data, format, form, timezone, self.catalog_table.store_options, self.context.schema),
+            source,
             op=op,
             op_column=op_column,
             overwrite=overwrite,
@@ -317,7 +321,7 @@ class Stage:
     def write(self, request: WriteRequest, file: str) -> WriteSummary:
         """Write only the data files, and record the commit in `file`."""
         from paimon_cli.jobs.stage_job import StageFile, stage_write
-        from paimon_cli.jobs.write_job import WriteSummary
+        from paimon_cli.jobs.write_job import WriteSummary, origin_of
 
         runtime = self._table.runtime
         with runtime.engine_running(request.parallelism) as engine:
@@ -336,6 +340,7 @@ class Stage:
             skipped_rows=found.bad_rows,
             bad_cells=found.bad_cells,
             missing_columns=tuple(sorted(found.missing_columns)),
+            **origin_of(request.source),
         )
 
     def show(self, file: str) -> StagedCommit:

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 
 from paimon_cli.errors import DamagedFile, StorageUnavailable, UsageError
 from paimon_cli.history.snapshot_history import SnapshotHistory
-from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout, parse_numbered
+from paimon_cli.history.table_directory import MAX_EXAMINED, is_table, recognised_table
+from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout
 from paimon_cli.metastore.metastore import DATABASE_SUFFIX
 from paimon_cli.options.option_text import nearest
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
 from paimon_cli.storage.storage import FileStatus, Storage, ancestors, first_entries
 
-MAX_EXAMINED = 100
-"""The most directory entries that are examined."""
 MAX_SIMILAR = 10_000
 """The most directories that are compared with a name that does not exist."""
 MAX_NAMED = 5
@@ -74,12 +73,6 @@ def similar_table(storage: Storage, root: str, name: str) -> str | None:
     return None
 
 
-def is_table(storage: Storage, directory: str) -> bool:
-    """Whether the directory contains a Paimon schema."""
-    entries = first_entries(storage, TableLayout(directory).schema_directory, MAX_EXAMINED)
-    return any(parse_numbered(SCHEMA_PREFIX, entry.name) is not None for entry in entries)
-
-
 def _foreign_entries(storage: Storage, root: str) -> list[FileStatus]:
     """The entries that an earlier attempt to create the table cannot have left (probes, and a `schema/` without a schema)."""
     entries = [entry for entry in first_entries(storage, root, MAX_EXAMINED) if not entry.name.startswith(PROBE_PREFIX)]
@@ -116,6 +109,8 @@ def _recognised(storage: Storage, root: str, entries: Sequence[FileStatus]) -> s
         return f"it is a table whose drop was interrupted (finish it: paimon-cli drop {shlex.quote(root)})"
     if "metadata" in directories and _has_iceberg_metadata(storage, f"{root}/metadata"):
         return "it is an Iceberg table (metadata/*.metadata.json)"
+    if (found := recognised_table(storage, root, entries)) is not None:
+        return f"it is {found}"
     databases = sorted(name.removesuffix(DATABASE_SUFFIX) for name in directories if name.endswith(DATABASE_SUFFIX))
     if databases:
         return f"it is a warehouse with {_listed('database', databases)}"
@@ -126,11 +121,6 @@ def _recognised(storage: Storage, root: str, entries: Sequence[FileStatus]) -> s
 def _listed(noun: str, names: Sequence[str]) -> str:
     shown = ", ".join(names[:MAX_NAMED])
     return f"the {noun} {shown}" if len(names) == 1 else f"the {noun}s {shown}{', ...' if len(names) > MAX_NAMED else ''}"
-
-
-def _has_iceberg_metadata(storage: Storage, directory: str) -> bool:
-    entries = first_entries(storage, directory, MAX_EXAMINED)
-    return any(entry.name.endswith(".metadata.json") or entry.name == "version-hint.text" for entry in entries)
 
 
 def _is_file(storage: Storage, path: str) -> bool:

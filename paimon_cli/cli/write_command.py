@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -21,6 +22,7 @@ from paimon_cli.cli.results import already_done, counted, human_size, note, note
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from paimon_cli.api.scan import Scan
     from paimon_cli.api.table import Table
     from paimon_cli.jobs.write_job import WriteSummary
 
@@ -33,9 +35,24 @@ FAIL, SKIP = "fail", "skip"
 def write(
     call: Call,
     table: TableName,
-    sources: Annotated[list[str], typer.Argument(metavar="SRC", help="Files or globs, or - for stdin.", show_default=False)],
+    sources: Annotated[
+        list[str] | None, typer.Argument(metavar="[SRC]...", help="Files or globs, or - for stdin.", show_default=False)
+    ] = None,
     source_format: Annotated[
         SourceFormat | None, typer.Option("--format", help="Format of the sources; default by file extension.")
+    ] = None,
+    from_table: Annotated[
+        str | None,
+        typer.Option("--from-table", metavar="TABLE", help="Write the rows of this table, instead of files.", show_default=False),
+    ] = None,
+    snapshot: Annotated[
+        int | None,
+        typer.Option("--snapshot", metavar="ID", min=1, help="With --from-table: read it at this snapshot; default the latest."),
+    ] = None,
+    tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="With --from-table: read it at this tag.")] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option("--as-of", metavar="TIME", help="With --from-table: read it at the newest snapshot made by this time."),
     ] = None,
     op: Annotated[
         Literal["upsert", "delete"],
@@ -107,21 +124,22 @@ def write(
     ] = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Write files, globs or standard input into a table in one commit.
+    """Write files, globs, standard input or the rows of another table into a table in one commit.
 
     paimon-cli write ./wh/shop.db/orders orders-*.parquet
 
     paimon-cli write ./wh/shop.db/orders orders.csv --commit-user loads --commit-id 17
 
-    paimon-cli write ./wh/shop.db/orders cancelled.csv --op delete
+    paimon-cli write ./wh/shop.db/orders --from-table './wh/shop.db/orders$branch_dev'
     """
     opened = call.open(table, allow_unsafe_commit)
 
     def show_written(summary: WriteSummary) -> None:
         _show(call, opened, summary, stage, on_error)
 
+    data = _input(call, sources, from_table, snapshot, tag, as_of, source_format)
     done = opened.write(
-        sources,
+        data,
         op=op,
         op_column=op_column,
         overwrite=overwrite,
@@ -135,8 +153,7 @@ def write(
         stage=stage,
         compact=compact,
         parallelism=parallelism,
-        format=source_format,
-        form=call.form,
+        **({"format": source_format, "form": call.form} if from_table is None else {"timezone": call.form.timezone}),
         on_written=show_written,
     )
     if done.compaction is not None:
@@ -168,6 +185,34 @@ def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, o
         note(f"note: the rows are committed, but the writer's compaction failed: {summary.compaction_lost}")
 
 
+def _input(
+    call: Call,
+    sources: list[str] | None,
+    from_table: str | None,
+    snapshot: int | None,
+    tag: str | None,
+    as_of: str | None,
+    source_format: str | None,
+) -> list[str] | Scan:
+    """The files of the call, or the scan of the table that it names. Raises `UsageError` for both, or for neither."""
+    if from_table is None:
+        if not sources:
+            raise UsageError(
+                "no input is named", "write needs files or a table", "add FILE..., - for stdin, or --from-table TABLE"
+            )
+        for flag, value in (("--snapshot", snapshot), ("--tag", tag), ("--as-of", as_of)):
+            if value is not None:
+                raise UsageError(f"{flag} needs --from-table", "files have no snapshots", "name the table with --from-table")
+        return sources
+    if sources:
+        raise UsageError(f"--from-table cannot be combined with {sources[0]}", "one call has one source", "leave one of them out")
+    if source_format is not None:
+        raise UsageError("--format cannot be combined with --from-table", "a table knows its formats", "leave it out")
+    call.form.check_used_by({"table"})
+    # `--option` and `--branch` are those of the table that is written.
+    return replace(call, options={}, branch=None).open(from_table).scan(snapshot=snapshot, tag=tag, as_of=as_of)
+
+
 def _static_partition(partition: list[str] | None) -> dict[str, str] | None:
     partitions = split_partitions(partition)
     if partitions is None:
@@ -185,11 +230,12 @@ def _summary_text(summary: WriteSummary) -> str:
     if summary.already_committed:
         return already_done(summary)
     if not summary.snapshots:
-        return "the input has no rows to write, nothing was committed"
+        source = "the input" if summary.source_table is None else _origin_text(summary).removeprefix(" from ")
+        return f"{source} has no rows to write, nothing was committed"
     ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)
     deletes = f" ({counted(summary.delete_rows, 'delete')})" if summary.delete_rows else ""
     merged = f" of {summary.rows_read:,} read (equal keys merged)" if summary.rows < summary.rows_read else ""
-    rows = f"{counted(summary.rows, 'row')}{merged}{deletes}"
+    rows = f"{counted(summary.rows, 'row')}{merged}{deletes}{_origin_text(summary)}"
     compacted = f", {counted(summary.compacted, 'bucket')} compacted" if summary.compacted else ""
     stalled = f", stalled {summary.stall_seconds:.1f} s in {counted(summary.stalls, 'time')}" if summary.stalls else ""
     again = f", all rows written {summary.rewrites + 1} times" if summary.rewrites else ""
@@ -198,6 +244,14 @@ def _summary_text(summary: WriteSummary) -> str:
         f"snapshot {ids}: {rows} in {counted(summary.files, 'file')} of {counted(summary.buckets, 'bucket')}, "
         f"{human_size(summary.size)}{compacted}, {took}{_buffer_text(summary)}"
     )
+
+
+def _origin_text(summary: WriteSummary) -> str:
+    """The table from which the rows come, and its snapshot; empty for other sources."""
+    if summary.source_table is None:
+        return ""
+    at = "" if summary.source_snapshot is None else f" at snapshot {summary.source_snapshot}"
+    return f" from {summary.source_table}{at}"
 
 
 def _buffer_text(summary: WriteSummary) -> str:

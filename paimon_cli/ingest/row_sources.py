@@ -24,6 +24,7 @@ from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.faults import Fault
+from paimon_cli.ingest.input_files import CLONE
 from paimon_cli.ingest.json_rows import Needed, json_batches
 from paimon_cli.ingest.source_files import RawRows, SourceSplit, arrow_file, plan_sources
 from paimon_cli.ingest.text_blocks import text_stream, uncompressed_name
@@ -61,17 +62,19 @@ class RowSource(ABC):
 class FileRows(RowSource):
     """Rows of files. `paths`: files, directories, globs or '-'; their extensions give the format unless `format` does.
 
-    `storage_options`: the catalog's, for files in an object store.
+    `storage_options`: the catalog's, for files in an object store. `instead`: see `source_files`.
     """
 
     paths: tuple[str, ...] = ()
     format: str | None = None
     form: TextForm = PLAIN
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    instead: str = CLONE
 
     def plan(self, *, allow_empty: bool = False) -> list[SourceSplit]:
         """Raises `NotFound`, `UsageError`, or `BadInput` for a file that is not of its format."""
-        return plan_sources(self.paths, self.format, self.storage_options, self.form, allow_empty=allow_empty)
+        options, instead = self.storage_options, self.instead
+        return plan_sources(self.paths, self.format, options, self.form, allow_empty=allow_empty, instead=instead)
 
     def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: Needed) -> Iterator[RawRows]:
         storage, path = storage_for_url(split.path, self.storage_options)

@@ -1,16 +1,12 @@
-"""Finds input files (files, globs, directories, URLs, '-') and cuts them into splits that tasks read independently.
+"""Cuts the input files of a write into splits that tasks read independently.
 
 A split carries what its reader needs to number rows by the order of arrival, across all files.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
@@ -18,164 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_cli.bucket.orc_file import OrcFile
-from paimon_cli.errors import BadInput, DamagedFile, NotFound, UsageError
+from paimon_cli.errors import BadInput, DamagedFile
 from paimon_cli.ingest.faults import Fault
-from paimon_cli.ingest.text_blocks import begins_array, compression_of, line_bounds, uncompressed_name
-from paimon_cli.ingest.text_form import PLAIN, TEXT, UTF_8, TextForm
-from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import FileStatus, Storage
-from paimon_cli.storage.storage_for_url import storage_for_url
-from paimon_cli.storage.whole_file import ScratchDirectory
-
-STDIN = "-"
-FORMATS = {"parquet": "parquet", "orc": "orc", "arrow": "arrow", "csv": "csv", "tsv": "csv"}
-FORMATS |= dict.fromkeys(("json", "jsonl", "ndjson"), "json")
-FORMAT_OF_EXTENSION = {f".{name}": format for name, format in FORMATS.items()}
-FORMAT_OF_EXTENSION |= {".arrows": "arrow", ".feather": "arrow", ".tab": "csv"}
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """One input file. `storage`, `path`: where it is stored; `label`: its name in messages; `size`: in bytes."""
-
-    storage: Storage
-    path: str
-    label: str
-    format: str
-    size: int
-
-
-def source_files(
-    sources: Sequence[str], format: str | None, storage_options: Mapping[str, str] | None, *, allow_empty: bool = False
-) -> list[SourceFile]:
-    """The files of all sources in the given order; within a glob or directory, by name. Raises `NotFound`, `UsageError`.
-
-    `allow_empty`: a glob without matches or an empty directory has no files, instead of being an error.
-    """
-    file_format = _checked_format(format)
-    files: list[SourceFile] = []
-    for source in sources:
-        if not source:
-            raise UsageError("the path of an input file is empty", "it would mean the current directory", "name it: .")
-        try:
-            files += [_spooled_stdin(file_format)] if source == STDIN else _files_of(source, file_format, storage_options)
-        except NoFiles:
-            if not allow_empty:
-                raise
-    return files
-
-
-class NoFiles(NotFound):
-    """A glob without matches, or a directory without input files."""
-
-
-def _checked_format(format: str | None) -> str | None:
-    if format is not None and format.lower() not in FORMATS:
-        raise UsageError(f"unknown input format '{format}'", hint=f"choose one of {', '.join(FORMATS)}")
-    return FORMATS[format.lower()] if format is not None else None
-
-
-def _format_by_name(name: str) -> str | None:
-    """The format of a file by its extension. Only text may have a compression suffix."""
-    base = uncompressed_name(name)
-    format = FORMAT_OF_EXTENSION.get(os.path.splitext(base)[1].lower())
-    return format if base == name or format in TEXT else None
-
-
-def _files_of(source: str, format: str | None, options: Mapping[str, str] | None) -> list[SourceFile]:
-    storage, path = storage_for_url(source, options)
-    named = _named(storage, path)
-    is_glob = any(c in source for c in "*?[") and not (named.is_directory or storage.exists(path))
-    entries = _matches(storage, path) if is_glob else [named]
-    if not entries:
-        raise NoFiles(f"no input at {source}", "no file matches")
-    files: list[SourceFile] = []
-    for entry in sorted(entries, key=lambda e: e.path):
-        inside = _files_inside(storage, entry, format) if entry.is_directory else [entry]
-        for file in inside:
-            try:
-                files.append(_source_file(storage, file, format))
-            except FileNotFoundError:
-                missing = source if entry is named and not entry.is_directory else file.path
-                raise NotFound(f"no input at {missing}", "there is no such file or directory") from None
-    return files
-
-
-def _source_file(storage: Storage, entry: FileStatus, given_format: str | None) -> SourceFile:
-    size = storage.file_size(entry.path)  # a listing gives the size of a link itself, not of the file that it points to
-    format = given_format or _format_by_name(entry.name)
-    if format is None:
-        known = f"{' '.join(FORMAT_OF_EXTENSION)}, and compressed text such as .csv.gz, .json.zst, .tsv.bz2, .xz, .lz4"
-        parent = entry.path.rpartition("/")[0]
-        if any(sibling.is_directory and sibling.name == entry.name for sibling in storage.list_directory(parent or "/")):
-            raise NoFiles(f"no input files in {entry.path}", "the directory is empty")
-        raise UsageError(f"cannot determine the format of {entry.path}", f"known extensions: {known}", "name it with --format")
-    compression = compression_of(entry.name)
-    if compression is not None and format not in TEXT:
-        raise UsageError(f"{entry.path} is a {compression} file", f"{format} is compressed internally", "unpack it first")
-    return SourceFile(storage, entry.path, entry.path, format, size)
-
-
-def _files_inside(storage: Storage, directory: FileStatus, format: str | None) -> list[FileStatus]:
-    """Files in the directory tree whose extension is of `format`, or of any known format if it is None. Raises `NoFiles`."""
-    formats = (format,) if format else tuple(FORMATS)
-    inside = [f for f in _walk(storage, directory.path) if not f.is_directory and _format_by_name(f.name) in formats]
-    if not inside:
-        raise NoFiles(f"no {format or 'input'} files in {directory.path}", "names that start with '.' or '_' are ignored")
-    return sorted(inside, key=lambda f: f.path)
-
-
-def _walk(storage: Storage, directory: str) -> Iterator[FileStatus]:
-    """All entries of the tree, except markers and temporary files of jobs, whose names begin with '.' or '_'."""
-    for entry in storage.list_directory(directory):
-        if not entry.name.startswith((".", "_")):
-            yield entry
-            if entry.is_directory:
-                yield from _walk(storage, entry.path)
-
-
-def _named(storage: Storage, path: str) -> FileStatus:
-    """The file or directory at a path; links are followed. What has no entries counts as a file, even if it does not exist."""
-    return FileStatus(path, path.rpartition("/")[2], 0, bool(storage.list_directory(path)), 0)
-
-
-def _matches(storage: Storage, pattern: str) -> list[FileStatus]:
-    """Entries that match a path with `*`, `?`, `[..]` or `**`; as in a shell, a leading '.' must be given literally."""
-    parts = pattern.split("/")
-    first_wild = next(i for i, part in enumerate(parts) if any(c in part for c in "*?["))
-    directories = ["/".join(parts[:first_wild])]
-    entries: list[FileStatus] = []
-    for part in parts[first_wild:]:
-        entries = [entry for directory in directories for entry in _one_level(storage, directory, part)]
-        matched = [entry.path for entry in entries if entry.is_directory]
-        directories = [*directories, *matched] if part == "**" else matched
-    return entries
-
-
-def _one_level(storage: Storage, directory: str, part: str) -> list[FileStatus]:
-    if part == "**":
-        return list(_walk(storage, directory))
-    entries = storage.list_directory(directory or "/")
-    return [e for e in entries if fnmatchcase(e.name, part) and (part.startswith(".") or not e.name.startswith("."))]
-
-
-_stdin_copies: list[ScratchDirectory] = []
-"""Keeps the copies of standard input until the process ends."""
-
-
-def _spooled_stdin(format: str | None) -> SourceFile:
-    """Copy standard input to a temporary file, because it is read twice; the file is removed when the process ends."""
-    if format is None:
-        raise UsageError(
-            "standard input needs --format", "it has no file name to derive the format from", "add --format csv, or another"
-        )
-    directory = ScratchDirectory("stdin")
-    _stdin_copies.append(directory)
-    copy = directory.path / f"input.{format}"
-    with open(copy, "wb") as sink:
-        shutil.copyfileobj(sys.stdin.buffer, sink)
-    return SourceFile(LocalStorage(), str(copy), "<stdin>", format, copy.stat().st_size)
-
+from paimon_cli.ingest.input_files import CLONE, SourceFile, source_files
+from paimon_cli.ingest.text_blocks import begins_array, compression_of, line_bounds
+from paimon_cli.ingest.text_form import PLAIN, UTF_8, TextForm
 
 ARROW_MAGIC = b"ARROW1"
 
@@ -243,15 +86,16 @@ def plan_sources(
     form: TextForm = PLAIN,
     *,
     allow_empty: bool = False,
+    instead: str = CLONE,
 ) -> list[SourceSplit]:
     """Splits of all sources in the given order.
 
-    A source is a file, a directory, a glob or '-'; its extension gives the format unless `format` does. `allow_empty`: see
-    `source_files`. Raises `NotFound`, `UsageError`, `BadInput` (a file that is not of its format).
+    A source is a file, a directory, a glob or '-'; its extension gives the format unless `format` does. `allow_empty`, `instead`:
+    see `source_files`. Raises `NotFound`, `UsageError`, `BadInput` (a file that is not of its format).
     """
     splits: list[SourceSplit] = []
     order_base = 0
-    files = source_files(sources, format, storage_options, allow_empty=allow_empty)
+    files = source_files(sources, format, storage_options, allow_empty=allow_empty, instead=instead)
     if files and form != PLAIN:
         form.check_used_by({file.format for file in files})
     for file in files:

@@ -26,7 +26,7 @@ FORMATS_OF = {
     "null_values": TEXT,
     "timestamp_formats": TEXT,
     "encoding": TEXT,
-    "timezone": (*TEXT, "parquet", "orc", "arrow"),
+    "timezone": (*TEXT, "parquet", "orc", "arrow", "table"),
 }
 """The formats to which each setting of `TextForm` applies."""
 EXAMPLE_OF = {"--delimiter": "';', or --delimiter tab", "--quote": '"\'", or --quote none', "--escape": "'\\'"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import CommitIdentity
@@ -39,6 +39,7 @@ from paimon_cli.jobs.table_change import (
     identity_of,
     write_files,
 )
+from paimon_cli.jobs.table_rows import TableRows
 from paimon_cli.jobs.write_request import (
     NO_COMPACTION,
     WriteRequest,
@@ -89,7 +90,8 @@ class WriteSummary(Summary):
     again before, because other jobs had assigned keys of the same partitions to buckets, or the snapshot had expired.
     `stalls`, `stall_seconds`: how often and how long buckets waited for a compaction before they could take more runs;
     `compaction_wait_seconds`: how long they waited for compactions at the end. `compaction`: the job after the commit, if one was
-    requested. The other fields show the use of write buffers, as in `BufferUse`.
+    requested. `source_table`, `source_snapshot`: the table that was read, and at which snapshot. The other fields show the use of
+    write buffers, as in `BufferUse`.
     """
 
     rows: int = 0
@@ -122,10 +124,12 @@ class WriteSummary(Summary):
     skipped_rows: int = 0
     bad_cells: int = 0
     missing_columns: tuple[str, ...] = ()
+    source_table: str | None = None
+    source_snapshot: int | None = None
     compaction: CompactSummary | None = field(default=None, repr=False)
 
     @staticmethod
-    def of(engine: Engine, done: _Done, seconds: float) -> WriteSummary:
+    def of(engine: Engine, done: _Done, source: RowSource, seconds: float) -> WriteSummary:
         written, found, refusal = done.written, done.found, done.refusal
         messages = written.messages
         files = [file for message in messages for file in message.new_files]
@@ -151,7 +155,13 @@ class WriteSummary(Summary):
             skipped_rows=found.bad_rows,
             bad_cells=found.bad_cells,
             missing_columns=tuple(sorted(found.missing_columns)),
+            **origin_of(source),
         )
+
+
+def origin_of(source: RowSource) -> dict[str, Any]:
+    """The fields of the summary that name the table from which the rows come; none for other sources."""
+    return {"source_table": source.name, "source_snapshot": source.snapshot_id} if isinstance(source, TableRows) else {}
 
 
 def run_write(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
@@ -167,7 +177,8 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         done, times = again_on_conflict(context, attempts.run, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED)
     if done.result.already_committed:
         return replace(_already_committed(context, request, engine, progress), attempts=done.result.attempts)
-    summary = replace(WriteSummary.of(engine, done, (context.clock.now_millis() - started) / 1000), rewrites=times - 1)
+    seconds = (context.clock.now_millis() - started) / 1000
+    summary = replace(WriteSummary.of(engine, done, request.source, seconds), rewrites=times - 1)
     due = DueCompaction()
     if request.compaction != NO_COMPACTION and _may_hide_rows(context, request, summary):
         due = compact_due(context, summary.touched, engine, progress)

@@ -367,3 +367,40 @@ def test_floating_numbers_are_found_by_their_values_everywhere(run: Run, tmp_pat
     assert found("f = 7") == [1, 2, 3]
     run("delete", table, "-w", "d IN (0.0)", *LOCAL)
     assert found("k > 0") == [3, 4, 5]
+
+
+def test_write_from_a_table_names_it_and_its_snapshot(run: Run, tmp_path: Path) -> None:
+    for name in ("s", "t"):
+        run("create", tmp_path / name, "-C", "id INT")
+    (tmp_path / "in.json").write_text('{"id":1}\n{"id":2}\n')
+    run("write", tmp_path / "s", tmp_path / "in.json")
+    run("delete", tmp_path / "s", "-w", "id = 1")
+    from_s = (tmp_path / "t", "--from-table", tmp_path / "s")
+    assert f"2 rows from {tmp_path}/s at snapshot 1 in " in run("write", *from_s, "--snapshot", "1").out
+    item = run("write", *from_s, "-o", "json").json["item"]
+    assert (item["source_table"], item["source_snapshot"], item["rows"]) == (f"{tmp_path}/s", 2, 1)
+    assert run("write", *from_s, "--stage", tmp_path / "stage").out and "rows" in run("stage", "show", tmp_path / "stage").out
+    loose = run("write", tmp_path / "t", tmp_path / "s", code=2).err
+    assert f"hint: read it as a table: paimon-cli write {tmp_path}/t --from-table {tmp_path}/s" in loose
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["x.csv", "--from-table", "s"], "cannot be combined"),
+        (["x.csv", "--snapshot", "1"], "--snapshot needs --from-table"),
+        ([], "no input is named"),
+        (["--from-table", "s", "--format", "csv"], "--format cannot be combined"),
+        (["--from-table", "s", "--delimiter", ";"], "--delimiter has no effect"),
+        (["--from-table", "t", "--snapshot", "1"], "is its own source"),
+    ],
+)
+def test_write_takes_either_files_or_a_table(
+    words: list[str], why: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("s", "t"):
+        run("create", name, "-C", "id INT")
+    (tmp_path / "in.json").write_text('{"id":1}\n')
+    run("write", "t", "in.json")
+    assert why in run("write", "t", *words, code=2).err

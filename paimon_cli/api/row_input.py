@@ -1,0 +1,124 @@
+"""The input of `Table.write`: files, tables, scans, or data in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from paimon_cli.api.opened_table import OpenedTable
+from paimon_cli.api.scan import Scan
+from paimon_cli.errors import BadInput, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from paimon_cli.ingest.row_sources import RowSource
+    from paimon_cli.ingest.text_form import TextForm
+    from paimon_cli.metadata.table_schema import TableSchema
+
+
+def row_source(data: Any, format: str | None, form: TextForm | None, timezone: str | None, into: OpenedTable) -> RowSource:
+    """The rows of a write into a table: those of a table or scan, of files in `format` and `form`, or Arrow data.
+
+    Raises `UsageError` for other data and options.
+    """
+    from paimon_cli.ingest.input_files import TABLE_MARK
+    from paimon_cli.ingest.row_sources import ArrowRows, FileRows, RowSource
+    from paimon_cli.ingest.text_form import TextForm, given_form
+
+    if isinstance(data, RowSource):
+        return data
+    paths = _file_paths(data)
+    if paths is None and (format is not None or form is not None):
+        raise UsageError("format and form need files", "the data is in memory or a table", "remove them")
+    zone = TextForm(timezone=timezone).timezone
+    if isinstance(data, (OpenedTable, Scan)):
+        return _table_rows(data, zone, into)
+    if paths is None:
+        return ArrowRows(_arrow_table(data, into.context.schema), timezone=zone)
+    if form is not None and timezone is not None:
+        raise UsageError("timezone cannot be combined with form", "a form has its own time zone", "set it in the form")
+    instead = f"read it as a table: paimon-cli write {into.catalog_table.layout.argument} --from-table {TABLE_MARK}"
+    text_form = TextForm(timezone=timezone) if form is None else given_form(form)
+    return FileRows(paths, format, text_form, into.catalog_table.store_options, instead)
+
+
+def _table_rows(data: OpenedTable | Scan, timezone: str | None, into: OpenedTable) -> RowSource:
+    """The rows of a scan, or of a table at its latest snapshot.
+
+    Raises `UsageError` for all rows of the table that is written itself. A scan with a condition is the caller's choice of rows.
+    """
+    from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
+    from paimon_cli.jobs.table_rows import TableRows
+
+    scan = data.rows if isinstance(data, Scan) else plan_rows(data.catalog_table, ReadRequest())
+    rows = TableRows(data.name, scan, timezone)
+    if rows.is_of(into.catalog_table.layout) and rows.is_whole:
+        raise UsageError(
+            f"{into.name} is its own source",
+            "its rows would be inserted once more, or undo changes that were made since the snapshot",
+            f"to restore a snapshot: paimon-cli rollback {into.catalog_table.layout.argument} --to N --as-new",
+        )
+    return rows
+
+
+def _file_paths(data: Any) -> tuple[str, ...] | None:
+    """The paths, if `data` is a path or a list of paths."""
+    if isinstance(data, (str, os.PathLike)):
+        return (os.fspath(data),)
+    if isinstance(data, (list, tuple)) and data and all(isinstance(item, (str, os.PathLike)) for item in data):
+        return tuple(os.fspath(item) for item in data)
+    return None
+
+
+def _arrow_table(data: Any, schema: TableSchema) -> pa.Table:
+    """An Arrow table with the rows of `data`. Raises `UsageError` if it is not data in memory that Arrow accepts."""
+    import pyarrow as pa
+
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, pa.RecordBatchReader):
+        return data.read_all()
+    try:
+        if hasattr(data, "__dataframe__") and type(data).__module__.startswith("pandas."):
+            return _from_pandas(data, schema)
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.table(data)
+        batches = list(data) if isinstance(data, Iterable) and not isinstance(data, Mapping) else []
+        if batches and all(isinstance(batch, pa.RecordBatch) for batch in batches):
+            return pa.Table.from_batches(batches)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise BadInput(f"the {type(data).__name__} cannot be converted to Arrow", "; ".join(map(str, error.args))) from error
+    raise UsageError(
+        f"cannot write {type(data).__name__} data",
+        "it must be an Arrow table, record batches, a data frame or paths of files",
+        "collect it first" if hasattr(data, "collect") else "convert dictionaries with pyarrow.Table.from_pylist",
+    )
+
+
+def _from_pandas(frame: Any, schema: TableSchema) -> pa.Table:
+    """The DataFrame as an Arrow table. Raises `BadInput` if a column of the table is in the index, which is not written.
+
+    Columns of Python objects with maps, which Arrow would infer as lists or structs, have the table's type. Columns without
+    values have no type: pandas makes them floats.
+    """
+    import pyarrow as pa
+
+    from paimon_cli.datatypes.arrow_types import arrow_type
+
+    for name in schema.field_names:
+        if name in frame.index.names and name not in frame.columns:
+            what = f"column '{name}' is in the index of the DataFrame"
+            raise BadInput(what, "only columns are written", "make the index a column: frame.reset_index()", column=name)
+    types = {field.name: arrow_type(field.type) for field in schema.fields if field.name in frame.columns}
+    maps = {name: column for name, column in types.items() if "map<" in str(column) and str(frame.dtypes[name]) == "object"}
+    table = pa.Table.from_pandas(frame.drop(columns=list(maps)), preserve_index=False)
+    for name, column in maps.items():
+        table = table.append_column(name, pa.array(frame[name], column, from_pandas=True))
+    for index, values in enumerate(table.columns):
+        if values.null_count == len(values):
+            table = table.set_column(index, table.field(index).name, pa.nulls(len(values)))
+    return table
