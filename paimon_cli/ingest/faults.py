@@ -58,6 +58,11 @@ def shown(value: object) -> str:
     return f"'{text}'" if isinstance(value, str) else text
 
 
+def in_one_line(text: str) -> str:
+    """The text with visible line ends."""
+    return text.replace("\r", "\\r").replace("\n", "\\n")
+
+
 def plain_text(value: object) -> str:
     """The value as text for any output format; bytes as hex."""
     text = "null" if value is None else value.hex() if isinstance(value, bytes) else str(value)
@@ -131,6 +136,7 @@ MAX_VALUE_LENGTH = 4096
 NEEDS_ZONE = "a TIMESTAMP WITH LOCAL TIME ZONE needs Z or an offset such as +02:00, or --timezone"
 TAKES_NO_ZONE = "a TIMESTAMP without time zone takes no Z and no offset without --timezone, such as --timezone UTC"
 NOT_UTF_8 = "it is not valid UTF-8; --encoding selects another encoding"
+AFTER_QUOTE = "after the quote that closes a cell, only a delimiter or the end of the line may follow"
 NOT_JSON, NO_OBJECT, KEY_IS_MISSING = "it is not JSON: ", "it is not a JSON object but ", " is missing"
 USUAL_NULLS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", r"\n", "-", "--", "?", "."})
 
@@ -209,6 +215,8 @@ def suggested_options(faults: Sequence[Fault]) -> str:
         return f"if {shown(nulls[0])} means null: {null_value_flag(nulls[0])}"
     if any(fault.why in (NEEDS_ZONE, TAKES_NO_ZONE) for fault in faults):
         return "give the zone, such as --timezone UTC"
+    if any(fault.why == AFTER_QUOTE for fault in faults):
+        return "write a quote within a quoted cell twice, or, if these quotes are ordinary characters: --quote none"
     if any(fault.why == NOT_UTF_8 for fault in faults):
         return "name the encoding of the file, such as --encoding latin1"
     if faults[0].row == 1 and faults[0].why.startswith((NOT_JSON, NO_OBJECT)):

@@ -19,9 +19,9 @@ from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.datatypes.arrow_types import type_from_arrow
 from paimon_cli.datatypes.data_type import STRING, DataField, DataType, TimestampType
 from paimon_cli.errors import BadInput
+from paimon_cli.ingest.csv_rows import csv_batches
 from paimon_cli.ingest.faults import Fault, converted, suggested_options
 from paimon_cli.ingest.json_rows import json_blocks, parsed_line
-from paimon_cli.ingest.row_sources import csv_batches
 from paimon_cli.ingest.source_files import SourceSplit, arrow_file, plan_sources
 from paimon_cli.ingest.text_blocks import line_bounds, text_stream
 from paimon_cli.ingest.text_form import PLAIN, TEXT, TextForm

@@ -79,6 +79,14 @@ class RawRows(NamedTuple):
     faults: Sequence[Fault] = ()
 
 
+BATCH_ROWS = 65536
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch without rows, so that the columns of an empty source are checked, too."""
+    return pa.RecordBatch.from_pylist([], schema=schema)
+
+
 def plan_sources(
     sources: Sequence[str],
     format: str | None,

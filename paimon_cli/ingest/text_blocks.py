@@ -133,16 +133,16 @@ def _structure(block: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     strings (bool). A closing bracket has the depth of what follows it.
     """
     text = np.frombuffer(block, np.uint8)
-    inside = np.cumsum((text == QUOTE) & ~_escaped(text), dtype=np.int32) & 1
+    inside = np.cumsum((text == QUOTE) & ~escaped_bytes(text, BACKSLASH), dtype=np.int32) & 1
     outside = inside == 0
     steps = np.isin(text, list(OPENING)).astype(np.int8) - np.isin(text, list(CLOSING)).astype(np.int8)
     return text, np.cumsum(steps * outside, dtype=np.int32), outside
 
 
-def _escaped(text: np.ndarray) -> np.ndarray:
-    """For each byte, whether it follows an odd number of backslashes."""
+def escaped_bytes(text: np.ndarray, mark: int) -> np.ndarray:
+    """For each byte, whether it follows an odd number of escape characters."""
     escaped = np.zeros(len(text), bool)
-    slashes = np.flatnonzero(text == BACKSLASH)
+    slashes = np.flatnonzero(text == mark)
     if len(slashes):
         breaks = np.flatnonzero(np.diff(slashes) != 1) + 1
         starts, ends = slashes[np.append(0, breaks)], slashes[np.append(breaks - 1, len(slashes) - 1)]

@@ -14,8 +14,8 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import NotFound
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.ingest.json_rows import Needed
-from paimon_cli.ingest.row_sources import ARROW, BATCH_ROWS, RowSource, no_rows
-from paimon_cli.ingest.source_files import RawRows, SourceSplit
+from paimon_cli.ingest.row_sources import ARROW, RowSource
+from paimon_cli.ingest.source_files import BATCH_ROWS, RawRows, SourceSplit, no_rows
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.lsm.sorted_runs import shares

@@ -23,7 +23,7 @@ from paimon_cli.errors import (
 from paimon_cli.history.partition_spec import PartitionValues, pairs_of
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_records
-from paimon_cli.ingest.faults import RejectFile, RejectingTally, Tally
+from paimon_cli.ingest.faults import Fault, RejectFile, RejectingTally, Tally
 from paimon_cli.ingest.row_sources import RowSource
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.source_files import SourceSplit
@@ -255,6 +255,7 @@ def write_input(
         try:
             written = (write_files if plan.buckets.known is None else write_counted)(plan, engine, progress, tallies)
         except BadInput as error:
+            list_open_cell(request.reject_file, error)
             complete = with_all_faults(error, plan, engine, progress)
             raise complete from (error.__cause__ if complete is error else error)
         found = Tally.of(tallies[number] for number in sorted(tallies))
@@ -293,6 +294,13 @@ def with_all_faults(error: BadInput, plan: WritePlan, engine: Engine, progress: 
             return error
     total = Tally.of(tallies)
     return total.error() if total.bad_cells else error
+
+
+def list_open_cell(file: RejectFile | None, error: BadInput) -> None:
+    """List a quoted cell that is never closed in the file of bad cells. It is never skipped: it takes the rows after it."""
+    if file is not None and "line" in error.details:
+        with file:
+            file.add([Fault(*record.values()) for record in error.details["faults"]])
 
 
 def write_rejects(file: RejectFile, plan: WritePlan, tallies: Tallies) -> None:

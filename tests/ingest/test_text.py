@@ -11,7 +11,7 @@ import pytest
 
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import BadInput
-from paimon_cli.ingest import json_rows, row_sources, text_values
+from paimon_cli.ingest import csv_rows, json_rows, text_values
 from paimon_cli.ingest.faults import BadCells
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
@@ -124,7 +124,7 @@ def test_another_delimiter(tmp_path: Path) -> None:
         ("k,w\n", "the table has no column 'w'", "k, v"),
         ("k,v\n1,a\n2\n", "row 2", "1 cell, the header has 2"),
         ("k,v\n1,a\n2,b,c\n3,d\n", "row 2", "3 cells"),
-        ('k,v\n1,a\n"2,b\n3,c\n', "row 2", "1 cell,"),
+        ('k,v\n1,a\n"2,b\n3,c\n', "line 3: a quoted cell is never closed", "would take the rest"),
         ("k,v\nx,a\n2\n", "row 1, column 'k' cannot take 'x'", ""),
         (b"k,v\n1,a\n2,\xff\n", "row 2, column 'v' cannot take '\\xff'", "UTF-8"),
         (b"k,\xff\n1,a\n", "header", ""),
@@ -138,8 +138,8 @@ def test_broken_csv(content: str | bytes, what: str, why: str, tmp_path: Path) -
 
 
 def test_row_numbers_hold_beyond_the_first_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_sources, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(row_sources, "BATCH_ROWS", 7)
+    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(csv_rows, "BATCH_ROWS", 7)
     monkeypatch.setattr(json_rows, "BLOCK_BYTES", 1000)
     monkeypatch.setattr(json_rows, "BATCH_ROWS", 7)
     incoming = IncomingRows(one_column("STRING"))

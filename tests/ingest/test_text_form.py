@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.errors import BadInput, UsageError
-from paimon_cli.ingest import json_rows, row_sources
+from paimon_cli.ingest import csv_rows, json_rows
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.text_form import TextForm, text_form
@@ -72,7 +72,7 @@ def test_an_array_in_small_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_bad_rows_between_blocks_keep_their_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_sources, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", 200)
     lines = [f"{n}" if n % 7 == 3 else f"{n},{'x' if n % 11 else 'y,y'}" for n in range(300)]
     source = text_file(tmp_path, "k,v\n" + "\n".join(lines), "a.csv")
     with pytest.raises(BadInput) as caught:

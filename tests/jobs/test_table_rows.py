@@ -11,8 +11,8 @@ import pytest
 
 from paimon_cli import Table
 from paimon_cli.errors import BadInput, DataConflict, NotFound, UsageError
-from paimon_cli.ingest import row_sources
 from paimon_cli.ingest.json_rows import Needed
+from paimon_cli.ingest.source_files import BATCH_ROWS
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.jobs.spark.engine import SparkEngine
@@ -202,4 +202,4 @@ def test_rows_are_streamed(tmp_path: Path) -> None:
     source.write(pa.table({"id": pa.array(range(200_000), pa.int32())}))
     read = TableRows("s", source.scan().rows)
     pieces = [raw.batch.num_rows for split in read.plan() for raw in read.raw_rows(split, (), Needed())]
-    assert sum(pieces) == 200_000 and max(pieces) <= row_sources.BATCH_ROWS
+    assert sum(pieces) == 200_000 and max(pieces) <= BATCH_ROWS

@@ -218,3 +218,14 @@ def test_the_last_of_equal_keys_in_arrow_data_wins_over_all_its_splits(
     assert len(ArrowRows(given).plan()) > 10
     assert load_arrow(table, given, threads=4).rows_read == 1000
     assert [row["a"] for row in sorted(rows(table), key=lambda row: int(row["k"]))] == list(range(950, 1000))
+
+
+def test_a_cell_that_is_never_closed_is_listed_but_never_skipped(table: TableContext, tmp_path: Path) -> None:
+    (tmp_path / "cut.csv").write_text('k,a,s\n1,2,"a"\n2,3,"b\n3,4,c\n')
+    rejects = tmp_path / "rejects.ndjson"
+    for on_error in ("fail", "skip", str(rejects)):
+        with pytest.raises(BadInput, match="line 3: a quoted cell is never closed"):
+            load(table, (str(tmp_path / "cut.csv"),), on_error=on_error)
+    assert table.snapshots.latest_id() is None and not data_files(table)
+    listed = json.loads(rejects.read_text())
+    assert listed["value"] == '"b\n3,4,c\n' and listed["reason"] == "line 3: a quoted cell is never closed" and listed["row"] == 2
