@@ -101,14 +101,8 @@ def _content(storage: Storage, root: str, entries: Sequence[FileStatus]) -> str:
 
 def _recognised(storage: Storage, root: str, entries: Sequence[FileStatus]) -> str | None:
     directories = {entry.name for entry in entries if entry.is_directory}
-    if "_delta_log" in directories:
-        return "it is a Delta Lake table (_delta_log)"
-    if ".hoodie" in directories:
-        return "it is a Hudi table (.hoodie)"
     if "snapshot" in directories and SnapshotHistory(storage, TableLayout(root)).is_ended():
         return f"it is a table whose drop was interrupted (finish it: paimon-cli drop {shlex.quote(root)})"
-    if "metadata" in directories and _has_iceberg_metadata(storage, f"{root}/metadata"):
-        return "it is an Iceberg table (metadata/*.metadata.json)"
     if (found := recognised_table(storage, root, entries)) is not None:
         return f"it is {found}"
     databases = sorted(name.removesuffix(DATABASE_SUFFIX) for name in directories if name.endswith(DATABASE_SUFFIX))
