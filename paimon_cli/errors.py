@@ -24,12 +24,20 @@ def in_python(text: str) -> str:
     return text if "paimon-cli " in text else _FLAG.sub(lambda flag: (flag[1] or "columns").replace("-", "_"), text)
 
 
+_NEXT_LINE = re.compile(r"\n(?! )")
+
+
+def _indented(text: str) -> str:
+    """The text with further lines indented: after a line break, data must not look like a line of ours, such as a hint."""
+    return _NEXT_LINE.sub("\n  ", text)
+
+
 class PaimonError(Exception):
     """One line `what`, one line `why`, one line `hint`; `details` holds the same facts for `-o json`.
 
     They name options as on the command line; `str()` of the exception names the corresponding parameters of the library. The hint
-    is a note of the exception, which tracebacks print below it (Python 3.11 and later; IPython). Errors can be pickled, so that a
-    Spark task can raise one and the driver shows it unchanged.
+    is a note of the exception, which tracebacks print below it (Python 3.11 and later; IPython). Errors can be pickled, so that
+    they can be outcomes of Spark tasks.
     """
 
     code = "PC-INTERNAL"
@@ -37,8 +45,8 @@ class PaimonError(Exception):
 
     def __init__(self, what: str, why: str = "", hint: str = "", **details: Any) -> None:
         super().__init__(what)
-        self.what = what
-        self.why = why
+        self.what = _indented(what)
+        self.why = _indented(why)
         self.details = details
         self.set_hint(hint)
 
@@ -47,8 +55,8 @@ class PaimonError(Exception):
 
     def set_hint(self, hint: str) -> None:
         """Give the error this hint, for example where a job knows better than the step that failed."""
-        self.hint = hint
-        self.__notes__ = [f"hint: {in_python(hint)}"] if hint else []
+        self.hint = _indented(hint)
+        self.__notes__ = [f"hint: {in_python(self.hint)}"] if hint else []
 
     @property
     def message(self) -> str:

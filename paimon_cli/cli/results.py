@@ -17,6 +17,7 @@ import typer
 from paimon_cli.errors import Refused
 from paimon_cli.options.option_text import counted as counted
 from paimon_cli.options.option_text import human_size as human_size
+from paimon_cli.options.option_text import printable as printable
 from paimon_cli.storage.redaction import hide_secrets, redact
 
 ABSENT = "-"
@@ -46,11 +47,6 @@ class Kind:
 
     def text(self, value: Any) -> str:
         return ABSENT if value is None else printable(self.to_text(value))
-
-
-def printable(text: str) -> str:
-    """Text with control characters escaped, so that a table's values cannot control the terminal."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else _spelled(c) for c in text)
 
 
 class Ran(Protocol):
@@ -121,10 +117,6 @@ def cell_text(value: Any) -> str:
 
 def _compact_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _spelled(character: str) -> str:
-    return " " if character.isspace() and ord(character) > 127 else repr(character)[1:-1]
 
 
 def _unchanged(value: Any) -> Any:

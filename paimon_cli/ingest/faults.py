@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.text_form import null_value_flag
+from paimon_cli.options.option_text import printable
 
 SHOWN_LENGTH = 60
 
@@ -51,10 +52,11 @@ class WrongType(Exception):
 
 
 def shown(value: object) -> str:
-    """The value for a message, shortened; text is quoted, so that blanks are visible."""
+    """The value for a message, shortened and in one line; text is quoted, so that blanks are visible."""
     text = plain_text(value)
     if len(text) > SHOWN_LENGTH:
         text = text[: SHOWN_LENGTH - 1] + "…"
+    text = printable(text)
     return f"'{text}'" if isinstance(value, str) else text
 
 

@@ -220,3 +220,12 @@ def per_level(value: str) -> dict[int, str]:
     if len(numbered) < len(pairs) or len(found) < len({pair[0].strip() for pair in pairs}):
         raise ValueError("pairs of level and value, such as 0:avro,3:orc")
     return found
+
+
+def printable(text: str) -> str:
+    """Text with control characters and line breaks escaped, so that values neither control a terminal nor add lines to messages."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _spelled(c) for c in text)
+
+
+def _spelled(character: str) -> str:
+    return " " if character.isspace() and ord(character) > 127 else repr(character)[1:-1]

@@ -30,7 +30,7 @@ from paimon_cli.jobs.engine import Progress, phase
 from paimon_cli.jobs.spark.chunks import CHUNKS_SQL, end_marks, gathered, note_chunk, numbered_from_0
 from paimon_cli.jobs.spark.session_engine import SessionEngine
 from paimon_cli.jobs.spark.submit import check_running, classic_context, send_package
-from paimon_cli.jobs.spark.tasks import carrying_errors
+from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.jobs.spark.write import Shuffle, Task, shuffle_of, write_on_spark
 from paimon_cli.spark.source_writing import QUERY
 from paimon_cli.spark.spark_types import arrow_timezone
@@ -153,7 +153,7 @@ def routing_task(shuffle: Shuffle, names: Sequence[str]) -> Task:
     """A task from the rows of a partition, with columns of these names, to chunks for the first receivers."""
 
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with carrying_errors(), shuffle.sending() as chunks_of:
+        with called_by_spark(), shuffle.sending() as chunks_of:
             tally, number, router = Tally(), _partition(), shuffle.first_router()
             for rows in checked_rows(shuffle.plan, _renamed(gathered(batches), names), number, tally):
                 yield chunks_of(shuffle.first_pieces(rows, router))
@@ -166,7 +166,7 @@ def writing_task(plan: WritePlan, names: Sequence[str]) -> Task:
     """A task that writes the rows of a partition, with columns of these names, to files."""
 
     def write_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with carrying_errors():
+        with called_by_spark():
             tally, number = Tally(), _partition()
             with TableWriter(plan.by_writer(number)) as writer:
                 for rows in numbered_from_0(checked_rows(plan, _renamed(batches, names), number, tally)):

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from paimon_cli import Runtime, Table, spark
 from paimon_cli.jobs.spark.java_runtime import find_java
 from tests.jobs.spark_cluster import SparkCluster
+from tests.spark.canary import Canary
 from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
 
@@ -44,6 +45,10 @@ def cluster_session(spark_cluster: SparkCluster) -> Iterator[SparkSession]:
 
 def test_a_notebook_on_a_cluster(cluster_session: SparkSession, tmp_path: Path) -> None:
     Notebook(cluster_session, tmp_path).run()
+
+
+def test_texts_in_data_are_never_believed_on_a_cluster(cluster_session: SparkSession, tmp_path: Path) -> None:
+    Canary(cluster_session, tmp_path).run()
 
 
 def summing_table(folder: Path, buckets: int = 2) -> Table:

@@ -23,6 +23,7 @@ from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.jobs.spark.session_engine import ConnectEngine, connected
 from tests.jobs.spark_cluster import QUICK_JVM
 from tests.spark.beating_rows import BeatingRows
+from tests.spark.canary import Canary
 from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
 
@@ -107,6 +108,12 @@ def test_jobs_run_on_the_server(server: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="column 'n'"):
         table.write(str(source))
     assert data_files(context) == named_files(context)
+
+
+def test_texts_in_data_are_never_believed_over_connect(remote: SparkSession, tmp_path: Path) -> None:
+    before = set(remote.conf.getAll)
+    Canary(remote, tmp_path).run()
+    assert set(remote.conf.getAll) == before, "keys of jobs are removed"
 
 
 def test_a_notebook_over_connect(remote: SparkSession, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
@@ -17,7 +16,8 @@ from py4j.protocol import Py4JError
 from pyspark import AccumulatorParam, SparkContext
 from pyspark.errors import PySparkException
 
-from paimon_cli.jobs.spark.tasks import explained
+from paimon_cli.jobs.spark.failures import explained
+from paimon_cli.jobs.spark.tasks import JobKey
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class SparkJob(threading.Thread, Generic[T]):
     def __init__(self, context: SparkContext, description: str, action: Callable[[], T]) -> None:
         super().__init__(name=f"spark-job-{description}", daemon=True)
         self._context = context
-        self._tag = _new_tag()
+        self._key = JobKey()
         self._description = description
         self._action = action
         self._results: list[T] = []
@@ -55,8 +55,8 @@ class SparkJob(threading.Thread, Generic[T]):
         try:
             # Cancelling does not interrupt tasks: an interrupted JVM task ends at once and leaves its Python process running,
             # whereas a task that is only marked as cancelled kills its Python process first.
-            self._context.setJobGroup(self._tag, self._description, interruptOnCancel=False)
-            self._context.addJobTag(self._tag)
+            self._context.setJobGroup(self._key.tag, self._description, interruptOnCancel=False)
+            _give(self._context, self._key)
             self._results.append(self._action())
         except (Py4JError, PySparkException, OSError) as failure:
             self._failure = failure
@@ -75,15 +75,15 @@ class SparkJob(threading.Thread, Generic[T]):
                 self.join(POLL_SECONDS)
                 on_poll()
         except BaseException:
-            end_tasks(self._context, self._tag, may_start=self.is_alive)
+            end_tasks(self._context, self._key.tag, may_start=self.is_alive)
             on_poll()
             raise
         finally:
             idle_warning.cancel()
         if self._failure is not None:
-            end_tasks(self._context, self._tag, may_start=self.is_alive)
+            end_tasks(self._context, self._key.tag, may_start=self.is_alive)
             on_poll()
-            raise explained(self._failure) from self._failure
+            raise explained(self._failure, self._key) from self._failure
         on_poll()
         return self._results[0]
 
@@ -104,21 +104,22 @@ def job_of_this_thread(context: SparkContext) -> Iterator[None]:
 
     When the job fails or is interrupted, its tasks have ended before the error is raised.
     """
-    tag = _new_tag()
-    context.addJobTag(tag)
+    key = JobKey()
+    _give(context, key)
     try:
         yield
     except BaseException as failure:
         # Another thread has its own connection to the JVM: an interrupt may have left an unread answer in that of this thread.
-        ending = threading.Thread(target=end_tasks, args=(context, tag), daemon=True)
+        ending = threading.Thread(target=end_tasks, args=(context, key.tag), daemon=True)
         ending.start()
         ending.join()
         if isinstance(failure, Py4JError | PySparkException | ConnectionRefusedError):  # the last: the JVM has exited
-            raise explained(failure) from failure
+            raise explained(failure, key) from failure
         raise
     finally:
         with suppress(Py4JError, OSError):
-            context.removeJobTag(tag)
+            context.removeJobTag(key.tag)
+            context.setLocalProperty(key.property_name, None)  # type: ignore[arg-type]  # removes it
 
 
 def end_tasks(context: SparkContext, tag: str, may_start: Callable[[], bool] = lambda: False) -> None:
@@ -144,5 +145,7 @@ def _has_active_tasks(context: SparkContext, tag: str) -> bool:
     return is_running or any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
 
 
-def _new_tag() -> str:
-    return f"paimon-cli-{uuid.uuid4()}"
+def _give(context: SparkContext, key: JobKey) -> None:
+    """Tag the jobs that this thread starts, and let their tasks sign errors."""
+    context.addJobTag(key.tag)
+    context.setLocalProperty(key.property_name, key.secret)

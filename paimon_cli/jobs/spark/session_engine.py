@@ -9,9 +9,8 @@ import os
 import pickle
 import socket
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar, cast
 from urllib.parse import urlsplit
@@ -25,8 +24,9 @@ from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, impor
 from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.process import CONNECT_MODE
 from paimon_cli.jobs.spark.exchange_files import exchange_directory
+from paimon_cli.jobs.spark.failures import explained
 from paimon_cli.jobs.spark.submit import classic_context, is_local, send_package
-from paimon_cli.jobs.spark.tasks import MAX_PARTITIONS, TASK_END_SECONDS, explained, freeze_modules, outcome_of, shared_tasks
+from paimon_cli.jobs.spark.tasks import MAX_PARTITIONS, TASK_END_SECONDS, JobKey, freeze_modules, outcome_of, shared_tasks
 from paimon_cli.jobs.spark.write import Task, chunks_of_splits, shuffle_of, write_on_spark, write_where_read
 from paimon_cli.storage.redaction import redact, shown_address
 from paimon_cli.write.table_writer import Written
@@ -201,21 +201,24 @@ def connected(url: str, confs: Mapping[str, str]) -> SparkSession:
 @contextmanager
 def _job_over_connect(session: SparkSession) -> Iterator[None]:
     """Wrap one Spark job. Its tasks cannot be watched from here, so a failure waits as long as they may still run."""
-    tag = f"paimon-cli-{uuid.uuid4()}"
-    session.addTag(tag)
+    key = JobKey()
+    session.addTag(key.tag)
     try:
+        session.conf.set(key.property_name, key.secret)
         yield
     except AnalysisException as failure:  # no task has started
-        raise explained(failure) from failure
+        raise explained(failure, key) from failure
     except PySparkException as failure:
         time.sleep(TASK_END_SECONDS)
-        raise explained(failure) from failure
+        raise explained(failure, key) from failure
     except BaseException:
-        session.interruptTag(tag)
+        session.interruptTag(key.tag)
         time.sleep(TASK_END_SECONDS)
         raise
     finally:
-        session.removeTag(tag)
+        session.removeTag(key.tag)
+        with suppress(PySparkException):  # the server is gone
+            session.conf.unset(key.property_name)
 
 
 def _outcomes_of(function: Callable[[T], R], tasks: Sequence[T], shares: Sequence[range]) -> Task:

@@ -37,7 +37,7 @@ from paimon_cli.jobs.spark.chunks import (
     pieces,
     sending,
 )
-from paimon_cli.jobs.spark.tasks import carrying_errors
+from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.write.routers import Routed, Router, with_buckets
 from paimon_cli.write.table_writer import TableWriter, Written, write_rows
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -163,7 +163,7 @@ def reader_task(shuffle: Shuffle, steps: Steps | None) -> Task:
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plan = shuffle.plan
-        with carrying_errors(), shuffle.sending() as chunks_of:
+        with called_by_spark(), shuffle.sending() as chunks_of:
             router = shuffle.first_router()
             for number in (n for batch in numbers for n in batch.column(0).to_pylist()):
                 if number == 0:
@@ -183,7 +183,7 @@ def assigner_task(shuffle: Shuffle) -> Task:
     """A function from chunks to chunks with a bucket for each row; each assigner sends each writer an end mark."""
 
     def assign(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with carrying_errors(), shuffle.sending() as chunks_of:
+        with called_by_spark(), shuffle.sending() as chunks_of:
             task = TaskContext.get()
             assert task is not None
             plan = shuffle.assigner_plan(task.partitionId())
@@ -203,7 +203,7 @@ def writer_task(shuffle: Shuffle, steps: Steps | None) -> Task:
     """A function from chunks to data files; it returns the pickled `Written` and the notes that it received."""
 
     def write(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with carrying_errors():
+        with called_by_spark():
             received = shuffle.received(chunks)
             with TableWriter(shuffle.writer_plan) as writer:
                 for rows in numbered_from_0(received) if shuffle.writers_number else received:

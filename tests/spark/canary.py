@@ -1,0 +1,176 @@
+"""Texts in data that imitate the errors of tasks. No code in them may run, and none may choose the class or hint of an error."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from paimon_cli import Table, spark
+from paimon_cli.errors import BadInput, DamagedFile, NotFound, PaimonError
+from paimon_cli.jobs.spark.tasks import TASK_ERROR
+from tests.tables import data_files, make_table, named_files
+
+WRONG = "CommitUnknown"
+HINT = "delete the table"
+
+
+def carriers(ran: Path) -> list[str]:
+    """A pickle that would create `ran`, in the text that once carried errors, and other errors that a text may imitate."""
+    program = base64.b64encode(f"cos\nmkdir\n(S'{ran}'\ntR.".encode()).decode()
+    content = json.dumps({"class": WRONG, "what": "x", "why": "y", "hint": HINT, "details": {}})
+    return [
+        f"paimon-cli-error<{program}>",
+        f"{TASK_ERROR}{'0' * 64} {content}",
+        f"\n{TASK_ERROR}{'0' * 64} {content}\n",
+        f"paimon_cli.errors.{WRONG}: x\nhint: {HINT}",
+        f"\npaimon_cli.errors.{WRONG}: x\nhint: {HINT}\n",
+        "\nCaused by: java.lang.OutOfMemoryError: x",
+        "\nTraceback (most recent call last):\nModuleNotFoundError: No module named 'x'",
+    ]
+
+
+class Canary:
+    """Every text in every place that messages quote, through every way of a session."""
+
+    def __init__(self, session: SparkSession, folder: Path) -> None:
+        self.session = session
+        self.folder = folder
+        self.ran = folder / "ran"
+        self.all = "".join(carriers(self.ran))
+        columns = {"id": "BIGINT NOT NULL", "v": "INT"}
+        self.table = Table.open(make_table(folder / "t", columns, ["id"], bucket=2).url)
+        self.append = Table.open(make_table(folder / "a", columns, [], bucket=-1).url)
+        self.table.write(pa.table({"id": pa.array([1], pa.int64()), "v": pa.array([1], pa.int32())}))
+
+    def run(self) -> None:
+        self.check_cells(self.all)
+        self.check_messages(self.all)
+        self.check_names()
+        self.check_paths()
+        self.check_file_names()
+        self.check_own_errors()
+        assert not self.ran.exists(), "code in data has run"
+        for table in (self.table, self.append):
+            assert data_files(table.context) == named_files(table.context)
+
+    def check_cells(self, text: str) -> None:
+        """A cell that Spark or this package cannot cast."""
+        cells = self.session.createDataFrame([(1, text)], "id bigint, x string")
+        refused = cells.selectExpr("id", "cast(if(x = '', x, x) as int) as v")
+        for table in (self.table, self.append):
+            self.is_bad_input(lambda table=table: spark.write(refused, table.url), "probably failed")
+        self.is_shown(lambda: refused.write.format("paimon").mode("append").save(self.table.url), "CAST_INVALID_INPUT")
+
+    def check_messages(self, text: str) -> None:
+        """A message of the user's function."""
+        rows = self.raising(text)
+        for table in (self.table, self.append):
+            self.is_bad_input(lambda table=table: spark.write(rows, table.url), "probably failed")
+        self.is_shown(lambda: rows.write.format("paimon").mode("append").save(self.table.url), "ValueError")
+
+    def raising(self, text: str) -> DataFrame:
+        def fail(batches: Any) -> Iterator[pa.RecordBatch]:
+            raise ValueError(text)
+            yield from batches
+
+        return self.session.range(2).mapInArrow(fail, "id long, v int")
+
+    def check_names(self) -> None:
+        """A name of a column."""
+        named = self.session.createDataFrame([(1, 1)], ["id", self.all])
+        with pytest.raises(BadInput, match="the table has no column") as failed:
+            spark.write(named, self.table.url)
+        assert "\nhint: " not in str(failed.value) + failed.value.hint
+        self.is_shown(lambda: named.write.format("paimon").mode("append").save(self.table.url), "the table has no column")
+
+    def check_paths(self) -> None:
+        """A path, and the name of a data file of the snapshot that is not there."""
+        for number, text in enumerate(text.replace("/", "_") for text in carriers(self.ran)):
+            url = str(self.folder / f"{number}{text}"[:200])
+            with pytest.raises(Exception) as failed:
+                spark.read(self.session, url)
+            assert type(failed.value) is NotFound
+            self.is_shown(lambda url=url: self.session.read.format("paimon").load(url).collect(), "NotFound")
+
+    def check_file_names(self) -> None:
+        """The name of a data file in a manifest."""
+        table = Table.open(make_table(self.folder / "n", {"id": "BIGINT NOT NULL", "v": "INT"}, ["id"], bucket=1).url)
+        table.write(pa.table({"id": pa.array([1], pa.int64()), "v": pa.array([1], pa.int32())}))
+        rename_data_files(Path(table.url), self.all.replace("/", "_"))
+        with pytest.raises(DamagedFile):
+            spark.read(self.session, table.url)
+        source = self.session.read.format("paimon").load(table.url)
+        self.is_shown(source.collect, "errors.DamagedFile")
+        self.is_bad_input(lambda: spark.write(source, self.table.url), "probably failed")  # planning has no key
+
+    def check_own_errors(self) -> None:
+        """Errors of tasks come with their class, hint and details, with these texts in them."""
+        typed = self.session.createDataFrame([(1, self.all)], "id bigint, v string")
+        strings = Table.open(make_table(self.folder / "s", {"id": "BIGINT NOT NULL", "v": "CHAR(2)"}, ["id"]).url)
+        with pytest.raises(BadInput, match="column 'v' cannot take") as bad:
+            spark.write(typed, strings.url)
+        assert (bad.value.details["column"], bad.value.details["row"], bad.value.exit_code) == ("v", 1, 2)
+        assert bad.value.hint.startswith("nothing was committed"), bad.value.hint
+        self.is_shown(lambda: typed.write.format("paimon").mode("append").save(strings.url), "errors.BadInput")
+        lost = Table.open(make_table(self.folder / "lost", {"id": "BIGINT NOT NULL", "v": "INT"}, ["id"], bucket=1).url)
+        lost.write(pa.table({"id": pa.array([1], pa.int64()), "v": pa.array([1], pa.int32())}))
+        frames = [spark.read(self.session, lost.url, native=False), self.session.read.format("paimon").load(lost.url)]
+        for frame in frames:
+            assert frame.count() == 1
+        for file in Path(lost.url).glob("bucket-*/data-*"):
+            file.unlink()
+        for frame in frames:
+            for table in (self.table, self.append):
+                with pytest.raises(PaimonError) as failed:
+                    spark.write(frame, table.url)
+                assert type(failed.value) is DamagedFile, failed.value
+                assert failed.value.exit_code == 10 and "path" in failed.value.details
+            self.is_shown(frame.collect, "errors.DamagedFile")
+
+    def is_bad_input(self, act: Callable[[], object], hint: str) -> None:
+        with pytest.raises(BadInput) as failed:
+            act()
+        assert type(failed.value) is BadInput
+        assert hint in failed.value.hint and HINT not in failed.value.hint
+
+    def is_shown(self, act: Callable[[], object], needle: str) -> None:
+        """Spark's own exception, which has the text; the class of our errors comes before any text of the data."""
+        with pytest.raises(Exception) as failed:
+            act()
+        assert not isinstance(failed.value, PaimonError)
+        text = str(failed.value)
+        assert needle in text
+        if (ours := text.find("paimon_cli.errors.")) >= 0 and "errors." in needle:
+            assert WRONG not in text[:ours]
+
+
+def rename_data_files(table: Path, name: str) -> None:
+    """Give the data files of all manifests this name, and correct the sizes of the manifests, which are checked first."""
+
+    def rewrite(path: Path, change: Callable[[Any], None]) -> None:
+        with path.open("rb") as file:
+            reader = fastavro.reader(file)
+            rows, schema = list(reader), reader.writer_schema
+        for row in rows:
+            change(row)
+        with path.open("wb") as file:
+            fastavro.writer(file, fastavro.parse_schema(schema), rows, codec="null")
+
+    lists = list((table / "manifest").glob("manifest-list-*"))
+    for path in set((table / "manifest").glob("manifest-*")).difference(lists):
+        rewrite(path, lambda row: row["_FILE"].update(_FILE_NAME=name))
+    for path in lists:
+        rewrite(path, lambda row: row.update(_FILE_SIZE=(table / "manifest" / row["_FILE_NAME"]).stat().st_size))
+    for path in (table / "snapshot").glob("snapshot-*"):
+        snapshot = json.loads(path.read_text())
+        for key in [key for key in snapshot if key.endswith("ManifestListSize") and snapshot[key] is not None]:
+            snapshot[key] = (table / "manifest" / snapshot[key.removesuffix("Size")]).stat().st_size
+        path.write_text(json.dumps(snapshot))

@@ -1,0 +1,98 @@
+"""Nothing from outside is deserialised in a way that can run code: each place that may is listed, with the reason."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("paimon_cli", "pyspark_paimon", "pyspark_paimon_cli")
+ALLOWED = {
+    ("paimon_cli/jobs/spark/session_engine.py", "run_tasks"): "outcomes that `_outcomes_of` of this job has returned as rows",
+    ("paimon_cli/jobs/spark/session_engine.py", "run"): "tasks that the driver has sent inside the function itself",
+    ("paimon_cli/jobs/spark/chunks.py", "__iter__"): "notes and positions that the tasks of the step before have sent",
+    ("paimon_cli/jobs/spark/write.py", "write_on_spark"): "what `writer_task` of this job has returned",
+    ("paimon_cli/spark/writing.py", "_write_where_read"): "what `writing_task` of this job has returned",
+    ("paimon_cli/spark/reading.py", "read_tasks"): "parts of a scan that the driver has sent inside the function itself",
+    ("paimon_cli/spark/source_writing.py", "commit_written"): "messages of this write's tasks, which Spark hands over",
+}
+"""Where bytes are unpickled, and why they come from tasks or the driver of this job. Text and files never do."""
+UNSAFE = {
+    "pickle": {"load", "Unpickler"},
+    "marshal": {"load", "loads"},
+    "cloudpickle": {"load", "loads"},
+    "dill": {"load", "loads"},
+    "shelve": {"open"},
+    "yaml": {"load", "load_all", "unsafe_load", "unsafe_load_all", "full_load", "full_load_all", "Loader", "UnsafeLoader"},
+    "pa": {"py_extension_type", "PyExtensionType", "UnknownExtensionType", "deserialize", "register_extension_type"},
+    "pyarrow": {"py_extension_type", "PyExtensionType", "UnknownExtensionType", "deserialize", "register_extension_type"},
+    "np": {"load"},
+    "numpy": {"load"},
+    "pd": {"read_pickle"},
+    "pandas": {"read_pickle"},
+    "joblib": {"load"},
+}
+BUILT_IN = {"eval", "exec", "compile", "__import__"}
+
+
+def calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The function and the name, with the module, of every reference; also of names that are imported from a module."""
+    inside = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside.update({id(part): node.name for part in ast.walk(node)})  # the innermost comes last
+    for node in ast.walk(tree):
+        where = inside.get(id(node), "")
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield where, f"{node.value.id}.{node.attr}"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in BUILT_IN:
+            yield where, node.func.id
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((where, f"{node.module}.{name.name}") for name in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((where, f"{name.name} as {name.asname}") for name in node.names if name.asname and name.name in UNSAFE)
+        elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            yield where, "allow_pickle"
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
+
+
+def unpicklings(name: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+    return ((name, where) for where, found in calls(tree) if found == "pickle.loads")
+
+
+def unsafe(tree: ast.Module) -> list[str]:
+    known = {f"{module}.{name}" for module, names in UNSAFE.items() for name in names}
+    usual = {"numpy as np", "pandas as pd", "pyarrow as pa"}
+    found = [name for _, name in calls(tree)]
+    return [name for name in found if name in known | BUILT_IN | {"allow_pickle"} or (" as " in name and name not in usual)]
+
+
+def test_bytes_are_unpickled_only_where_they_come_from_tasks_of_the_same_job() -> None:
+    found = Counter(place for name, tree in sources() for place in unpicklings(name, tree))
+    assert found.keys() == ALLOWED.keys()
+    twice = {place: count for place, count in found.items() if count > 1}
+    assert twice == {("paimon_cli/jobs/spark/chunks.py", "__iter__"): 2}
+
+
+def test_no_other_deserialiser_can_run_code() -> None:
+    assert {name: found for name, tree in sources() if (found := unsafe(tree))} == {}
+
+
+def test_what_the_scan_finds() -> None:
+    for line in (
+        "pickle.load(f)",
+        "yaml.load(f)",
+        "eval(x)",
+        "np.load(f, allow_pickle=True)",
+        "import pickle as p",
+        "from yaml import load",
+    ):
+        assert unsafe(ast.parse(line)), line
+    assert list(unpicklings("m", ast.parse("def f():\n  def g(): return pickle.loads(x)"))) == [("m", "g")]
