@@ -223,7 +223,7 @@ def per_level(value: str) -> dict[int, str]:
 
 
 def printable(text: str) -> str:
-    """Text with control characters and line breaks escaped, so that values neither control a terminal nor add lines to messages."""
+    """Text with control characters and line breaks escaped, so that values cannot control a terminal or add lines."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _spelled(c) for c in text)
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import TaskContext
 
 from paimon_cli.errors import BadInput, DamagedFile, FilesConflict, PaimonError, StorageUnavailable, UsageError
 from paimon_cli.jobs.spark import tasks
 from paimon_cli.jobs.spark.failures import explained
-from paimon_cli.jobs.spark.tasks import HIDES_TRACEBACK, JobKey, called_by_spark
+from paimon_cli.jobs.spark.tasks import HIDES_TRACEBACK, TAGS, JobKey, TaskError, called_by_spark
 from tests.spark.canary import carriers
 
 JAVA_TRACE = """An error occurred while calling o9.collect.
@@ -103,6 +104,23 @@ def test_an_error_of_ours_comes_through_text(around: str) -> None:
     assert type(error) is FilesConflict
     assert (error.code, error.hint, error.details) == ("PC-CONFLICT-FILE", "hint \u2028 {x} %s", {"files": ["a", "b"], "row": 2})
     assert (error.what, error.why) == ("what", "why\n  and more")
+
+
+@pytest.mark.parametrize(
+    "tags", ["%s", "mine,%s", "SparkConnect_Execution_User_u_Session_s_Operation_o,SparkConnect_Tag_User__Session_s_Tag_%s"]
+)
+def test_a_task_finds_the_key_of_its_job(monkeypatch: pytest.MonkeyPatch, tags: str) -> None:
+    monkeypatch.setenv(HIDES_TRACEBACK, "")
+    key, other = JobKey(), JobKey()
+    properties = {TAGS: tags % key.tag, key.property_name: key.secret, other.property_name: other.secret}
+    monkeypatch.setattr(TaskContext, "_taskContext", TaskContext(localProperties=properties))
+    assert JobKey.of_task() == key
+    with pytest.raises(TaskError) as raised, called_by_spark():
+        raise BadInput("cell") from ValueError("its cause")
+    assert type(explained(RuntimeError(f"{CONNECT}[PYTHON_EXCEPTION] {WORKER}{shown_by_python(raised.value)}"), key)) is BadInput
+    assert raised.value.__cause__ is None and raised.value.__suppress_context__
+    del properties[key.property_name]
+    assert JobKey.of_task() is None
 
 
 def test_a_class_that_only_one_module_has_comes_as_its_base() -> None:

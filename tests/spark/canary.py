@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,20 +67,21 @@ class Canary:
         cells = self.session.createDataFrame([(1, text)], "id bigint, x string")
         refused = cells.selectExpr("id", "cast(if(x = '', x, x) as int) as v")
         for table in (self.table, self.append):
-            self.is_bad_input(lambda table=table: spark.write(refused, table.url), "probably failed")
+            self.is_bad_input(partial(spark.write, refused, table.url), "probably failed")
         self.is_shown(lambda: refused.write.format("paimon").mode("append").save(self.table.url), "CAST_INVALID_INPUT")
 
     def check_messages(self, text: str) -> None:
         """A message of the user's function."""
         rows = self.raising(text)
         for table in (self.table, self.append):
-            self.is_bad_input(lambda table=table: spark.write(rows, table.url), "probably failed")
+            self.is_bad_input(partial(spark.write, rows, table.url), "probably failed")
         self.is_shown(lambda: rows.write.format("paimon").mode("append").save(self.table.url), "ValueError")
 
     def raising(self, text: str) -> DataFrame:
         def fail(batches: Any) -> Iterator[pa.RecordBatch]:
-            raise ValueError(text)
-            yield from batches
+            for _ in batches:
+                raise ValueError(text)
+            yield from ()
 
         return self.session.range(2).mapInArrow(fail, "id long, v int")
 
@@ -98,18 +100,24 @@ class Canary:
             with pytest.raises(Exception) as failed:
                 spark.read(self.session, url)
             assert type(failed.value) is NotFound
-            self.is_shown(lambda url=url: self.session.read.format("paimon").load(url).collect(), "NotFound")
+            self.is_shown(partial(self.load_and_collect, url), "NotFound")
+
+    def load_and_collect(self, url: str) -> None:
+        self.session.read.format("paimon").load(url).collect()
 
     def check_file_names(self) -> None:
         """The name of a data file in a manifest."""
         table = Table.open(make_table(self.folder / "n", {"id": "BIGINT NOT NULL", "v": "INT"}, ["id"], bucket=1).url)
         table.write(pa.table({"id": pa.array([1], pa.int64()), "v": pa.array([1], pa.int32())}))
-        rename_data_files(Path(table.url), self.all.replace("/", "_"))
-        with pytest.raises(DamagedFile):
-            spark.read(self.session, table.url)
-        source = self.session.read.format("paimon").load(table.url)
-        self.is_shown(source.collect, "errors.DamagedFile")
-        self.is_bad_input(lambda: spark.write(source, self.table.url), "probably failed")  # planning has no key
+        texts = carriers(Path("ran"))  # a path that fits into a name
+        rename_data_files(Path(table.url), f"{texts[0]}{texts[4]}{texts[5]}".replace("/", "_"))
+        for frame in (spark.read(self.session, table.url, native=False), self.session.read.format("paimon").load(table.url)):
+            self.is_shown(frame.collect, "errors.DamagedFile")
+            for target in (self.table, self.append):
+                with pytest.raises(DamagedFile) as failed:
+                    spark.write(frame, target.url)
+                assert (failed.value.code, failed.value.exit_code) == ("PC-DAMAGED", 10)
+                assert HINT not in failed.value.hint
 
     def check_own_errors(self) -> None:
         """Errors of tasks come with their class, hint and details, with these texts in them."""

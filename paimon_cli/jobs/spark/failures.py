@@ -26,6 +26,7 @@ _PYTHON = (
     r"\s*(?:An exception was thrown from the Python worker\. Please see the stack trace below\.\n)?"
     r"(?:\[PYTHON_EXCEPTION\] )?(?:An exception was thrown from the Python worker:\s+)?"
 )
+_PREFACE = re.compile(r"\A" + _START + _PYTHON)
 _PYTHON_ERROR = re.compile(_START + _PYTHON + r"Traceback \(most recent call last\):\n(?: [^\n]*\n)*([^\n]*)")
 """The first exception of a Python worker: lines of its traceback are indented, so that none can be taken for it."""
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
@@ -131,4 +132,4 @@ def _last_line(text: str) -> str:
         messages = [line for line in traceback[1].splitlines() if line and not line.startswith(" ")]
         return messages[-1] if messages else "no reason was given"
     causes = _JAVA_EXCEPTION.findall(text)
-    return causes[-1] if causes else text.split("\n", 1)[0]
+    return causes[-1] if causes else _PREFACE.sub("", text, count=1).split("\n", 1)[0]

@@ -38,7 +38,7 @@ SHARED_BYTES, LEAST_BYTES = 32 << 20, 4 << 20
 TASK_ERROR = "paimon_cli.jobs.spark.tasks.TaskError: "
 """How Python's text of a `TaskError` begins."""
 _CARRIED = re.compile(re.escape(TASK_ERROR) + r"([0-9a-f]{64}) ([^\n]*)$", re.MULTILINE)
-_TAG = re.compile(r"\bpaimon-cli-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TAG = re.compile(r"paimon-cli-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 TAGS = "spark.job.tags"
 """Local property of all tasks of a job: the job's tags, for a client of Spark Connect within longer ones."""
 HIDES_TRACEBACK = "SPARK_HIDE_TRACEBACK"
