@@ -113,7 +113,8 @@ def test_a_task_finds_the_key_of_its_job(monkeypatch: pytest.MonkeyPatch, tags: 
     monkeypatch.setenv(HIDES_TRACEBACK, "")
     key, other = JobKey(), JobKey()
     properties = {TAGS: tags % key.tag, key.property_name: key.secret, other.property_name: other.secret}
-    monkeypatch.setattr(TaskContext, "_taskContext", TaskContext(localProperties=properties))
+    monkeypatch.setattr(TaskContext, "_taskContext", None)
+    TaskContext(localProperties=properties)  # registers itself
     assert JobKey.of_task() == key
     with pytest.raises(TaskError) as raised, called_by_spark():
         raise BadInput("cell") from ValueError("its cause")
