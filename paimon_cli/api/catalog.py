@@ -220,15 +220,16 @@ class Catalog(Compaction):
 
         return compare_sides(self, (here, there), key, columns, where, limit, format, form, versions)
 
-    def sql(self, query: str) -> SqlResult:
+    def sql(self, query: str, *, allow_files: bool = False) -> SqlResult:
         """Run one SELECT with DuckDB over tables of this catalog, or tables named by their paths in double quotes.
 
-        DuckDB passes down columns and conditions, by which files are skipped. Raises `UsageError` for other statements,
-        for errors in the query, and if duckdb is not installed.
+        DuckDB passes down columns and conditions, by which files are skipped. `allow_files`: the query may also read other
+        files by DuckDB's own functions, such as `read_csv`; without it, that raises `Refused`. Raises `UsageError`
+        for other statements, for errors in the query, and if duckdb is not installed.
         """
         from paimon_cli.api.sql_query import run_query
 
-        return run_query(query, self.table, self.runtime.trace)
+        return run_query(query, self.table, self.runtime.trace, allow_files=allow_files)
 
     def locks(self, table: str | None = None) -> LockReport:
         """How concurrent commits to a table, or in the warehouse, exclude each other, and the commit locks that are held.

@@ -1,7 +1,8 @@
 """SQL queries over tables, run by DuckDB.
 
 Each table is a dataset, from which DuckDB requests the columns and rows that it needs. Only SELECT is accepted; nothing is
-written.
+written. DuckDB itself opens no file and no address, and loads no extension, unless the caller allows files: a query may come
+from elsewhere, and `read_text` would show it any file of the user.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from paimon_cli.api.pushed_filters import pushed_condition
 from paimon_cli.api.scan import ReadableRows, installed, narrowed
 from paimon_cli.datatypes.arrow_types import arrow_type, type_from_arrow
 from paimon_cli.datatypes.data_type import STRING, DataField
-from paimon_cli.errors import NotFound, NotSupported, PaimonError, UsageError
+from paimon_cli.errors import NotFound, NotSupported, PaimonError, Refused, UsageError
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 if TYPE_CHECKING:
@@ -141,16 +142,19 @@ class SqlResult(ReadableRows):
         return pa.RecordBatchReader.from_batches(self.schema, self.rows())
 
 
-def run_query(query: str, open_table: OpenTable, trace: Trace) -> SqlResult:
-    """Run one SELECT over the tables that it names.
+def run_query(query: str, open_table: OpenTable, trace: Trace, *, allow_files: bool = False) -> SqlResult:
+    """Run one SELECT over the tables that it names; with `allow_files`, also over files that DuckDB reads.
 
-    Raises `UsageError` for other statements and errors in the query, `NotFound` for a missing table.
+    Raises `UsageError` for other statements and errors in the query, `NotFound` for a missing table, and `Refused` for a
+    query that would read files without `allow_files`.
     """
     duckdb = installed("duckdb", EXTRA)
     scratch = ScratchDirectory("sql")
     settings = {
         "python_enable_replacements": False,  # Python variables of the caller are not tables
         "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "enable_external_access": allow_files,
         "temp_directory": str(scratch.path),
     }
     connection = duckdb.connect(config=settings)
@@ -163,6 +167,7 @@ def run_query(query: str, open_table: OpenTable, trace: Trace) -> SqlResult:
     try:
         with _translated_errors(datasets):
             query = _registered(connection, query, open_table, trace, datasets)
+            connection.execute("SET lock_configuration = true").fetchall()
             reader = connection.sql(query).to_arrow_reader(BATCH_ROWS)
         return SqlResult(reader, datasets, release)
     except BaseException:
@@ -289,6 +294,10 @@ def _translated_errors(datasets: Sequence[TableDataset]) -> Iterator[None]:
         if isinstance(error, duckdb.CatalogException) and "does not exist" in what:
             hint = "name tables as db.table with --warehouse, or by their path in double quotes"
             raise NotFound(_KIND_OF_ERROR.sub("", what), "there is no such table or function", hint) from error
+        if isinstance(error, duckdb.PermissionException):
+            why = "a query reads tables only, unless the call allows it files"
+            hint = "if you trust the query, add --allow-files; or name a table as db.table, or by its path in double quotes"
+            raise Refused(_KIND_OF_ERROR.sub("", what), why, hint) from error
         raise UsageError(_KIND_OF_ERROR.sub("", what), " ".join(why.split())) from error
 
 

@@ -14,7 +14,7 @@ import pytest
 from paimon_cli import Catalog, Runtime, Table
 from paimon_cli.api.pushed_filters import pushed_condition
 from paimon_cli.api.sql_query import SqlResult
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported, UsageError
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, Refused, UsageError
 from paimon_cli.storage.injected import Step, StepTrace, SystemClock
 
 COLUMNS = [
@@ -162,6 +162,43 @@ def test_versions_joins_and_paths(warehouse: Path) -> None:
 def test_what_is_refused(warehouse: Path, query: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Catalog(str(warehouse)).sql(query).to_arrow()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM read_text('{file}')",
+        "SELECT * FROM read_csv('{file}')",
+        "FROM '{file}'",
+        'FROM "{file}" JOIN shop.orders USING (id)',
+        "SELECT * FROM glob('{folder}/*')",
+        "SELECT * FROM sniff_csv('{file}')",
+        "FROM query('FROM read_blob(''{file}'')')",
+        "SELECT (SELECT content FROM read_text('{file}')) AS c FROM shop.orders",
+        "SELECT * FROM read_json('http://127.0.0.1:1/x')",
+        "FROM duckdb_secrets()",
+    ],
+)
+def test_a_query_opens_nothing_but_tables(warehouse: Path, tmp_path: Path, query: str) -> None:
+    (tmp_path / "plain.csv").write_text("id,secret\n1,hunter2\n")
+    with pytest.raises(Refused) as refused:
+        Catalog(str(warehouse)).sql(query.format(file=tmp_path / "plain.csv", folder=tmp_path)).to_arrow()
+    assert "add --allow-files" in refused.value.hint and "hunter2" not in str(refused.value)
+
+
+def test_files_are_read_where_the_call_allows_them(warehouse: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain.csv").write_text("id,word\n7,seven\n")
+    query = f"SELECT word, p FROM '{tmp_path}/plain.csv' JOIN shop.orders USING (id)"
+    assert Catalog(str(warehouse)).sql(query, allow_files=True).to_arrow().to_pylist() == [{"word": "seven", "p": Decimal("1.75")}]
+
+
+@pytest.mark.parametrize("allow_files", [False, True])
+def test_a_query_finds_the_settings_of_duckdb_locked(warehouse: Path, allow_files: bool) -> None:
+    names = "'enable_external_access', 'autoload_known_extensions', 'autoinstall_known_extensions', 'lock_configuration'"
+    query = f"SELECT name, value FROM duckdb_settings() WHERE name IN ({names})"
+    found = {row["name"]: row["value"] for row in Catalog(str(warehouse)).sql(query, allow_files=allow_files).to_arrow().to_pylist()}
+    off = {"autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
+    assert found == {**off, "enable_external_access": str(allow_files).lower(), "lock_configuration": "true"}
 
 
 def test_results_in_the_forms_of_libraries(warehouse: Path) -> None:

@@ -43,6 +43,14 @@ def test_descriptions_and_refusals(run: Run) -> None:
     assert run("sql", "FROM shop.orders", "--fields", "nope", code=2).out == ""
 
 
+def test_files_need_permission(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "plain.csv").write_text("id,word\n7,seven\n")
+    query = f"SELECT word FROM read_csv('{tmp_path}/plain.csv') JOIN shop.orders USING (id)"
+    refused = run("sql", query, code=7).err
+    assert "Cannot access file" in refused and "--allow-files" in refused
+    assert run("sql", query, "--allow-files", "-o", "ndjson").lines == [{"word": "seven"}]
+
+
 def test_iceberg_metadata(run: Run, tmp_path: Path) -> None:
     item = run("export", "iceberg", "shop.orders", "-o", "json").json["item"]
     assert (item["rows"], item["files"], item["format_version"], item["delete_files"]) == (3, 1, 2, 0)
