@@ -23,7 +23,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the backg
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # so has nohup
 
 # Set before anything is imported: widths and colours of text output, and no setting of the developer's own.
-os.environ.update(COLUMNS="200", NO_COLOR="1", SPARK_LOCAL_IP="127.0.0.1", PYTHONHASHSEED="0")
+os.environ.update(COLUMNS="200", NO_COLOR="1", SPARK_LOCAL_IP="127.0.0.1", PYTHONHASHSEED="0", XDG_CONFIG_HOME="/nonexistent")
 for name in [key for key in os.environ if key.startswith("PAIMON_")]:
     del os.environ[name]
 

@@ -317,16 +317,17 @@ class Maintenance(OpenedTable):
         """Mark partitions as done, for jobs that wait for complete partitions.
 
         `actions`: default those of the option `partition.mark-done-action`. `success-file` writes `_SUCCESS` into the
-        directory of each partition; `http-report` posts it to `partition.mark-done-action.http.url`; in a Hive
+        directory of each partition; `http-report` posts it to `partition.mark-done-action.http.url`, if the user's
+        configuration allows the host (`http-report.allowed-hosts`), and raises `Refused` otherwise; in a Hive
         metastore, `done-partition` adds a partition whose last value ends in `.done`; in a Hive metastore and on a REST
         server, `mark-event` sends an event.
         """
         from paimon_cli.maintain.mark_done import mark_done, plan_marks
 
-        of_catalog = self.catalog_table.partition_marks()
+        of_catalog, hosts = self.catalog_table.partition_marks(), self.catalog_table.report_hosts
         named = partition_list(partition) if partition else ()
-        planned = plan_marks(self.context, named, actions, of_catalog)
-        return mark_done(self.context, planned, actions, of_catalog)
+        planned = plan_marks(self.context, named, actions, of_catalog, hosts)
+        return mark_done(self.context, planned, actions, of_catalog, hosts)
 
 
 def compact_request(strategy: str, options: CompactOptions) -> CompactRequest:

@@ -193,7 +193,7 @@ class Writing(OpenedTable):
 
             identity = identity_of(self.context, user, number)
             partitions = partitions_of_commit(self.context, identity.user, identity.identifier)
-        mark_written(self.context, partitions, self.runtime.warn)
+        mark_written(self.context, partitions, self.runtime.warn, self.catalog_table.report_hosts)
 
     def with_check(self: Self, granularity: str | None) -> Self:
         """The same table with another data conflict check (None: unchanged)."""
@@ -367,7 +367,8 @@ class Stage:
         context, staged, runtime = self._table.context, self.show(file), self._table.runtime
         with runtime.engine_running() as engine:
             result = commit_and_compact(context, StageFile(file), staged, compact or INLINE, engine, runtime.new_progress())
-        mark_written(context, {message.partition for message in staged.messages}, self._table.runtime.warn)
+        hosts = self._table.catalog_table.report_hosts
+        mark_written(context, {message.partition for message in staged.messages}, runtime.warn, hosts)
         return result
 
     def abort(self, file: str) -> int:

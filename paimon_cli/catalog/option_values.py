@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_mode import LOOKUP
+from paimon_cli.metastore.settings import user_file_of
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_catalog import IN_PART, OF_CATALOG, find_option, nearest_key
 from paimon_cli.options.option_text import read_option
 from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions
-from paimon_cli.storage.catalog_options import is_catalog_option
+from paimon_cli.storage.catalog_options import USER_PREFIXES, is_catalog_option
 from paimon_cli.storage.redaction import names_secret
 
 FILE_FORMATS = ("parquet", "orc", "avro", "csv", "json")
@@ -81,6 +83,10 @@ def is_secret(key: str) -> bool:
 def refuse_secrets(options: Mapping[str, str]) -> None:
     """Raise `UsageError` for secrets and catalog options: in the schema, every reader of the table could see them."""
     for key in options:
+        if key.startswith(USER_PREFIXES):
+            why = "only a user permits something, and a table is read by others"
+            hint = f"pass --option {key}=... with each call, or put it into {user_file_of(os.environ)}"
+            raise UsageError(f"option '{key}' is not stored in a table", why, hint, option=key)
         if is_catalog_option(key) or is_secret(key):
             raise UsageError(
                 f"option '{key}' is not stored in a table",

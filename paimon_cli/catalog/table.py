@@ -18,6 +18,7 @@ from paimon_cli.options.option_text import plain_number
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.injected import NoTrace, Trace
 from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.web_address import AllowedHosts
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
@@ -106,6 +107,11 @@ class CatalogTable(TableHistory):
         if self.metastore is None or self.identifier is None:
             return {}
         return self.metastore.partition_marks(self.identifier, self.branch)
+
+    @property
+    def report_hosts(self) -> AllowedHosts:
+        """The hosts to which the user lets options of the table send reports."""
+        return AllowedHosts() if self.metastore is None else self.metastore.report_hosts
 
     @cached_property
     def context(self) -> TableContext:

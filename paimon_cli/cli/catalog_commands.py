@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -174,17 +175,19 @@ config = group("Where the configuration comes from.")
 def show_config(call: Call) -> None:
     """Show the configuration of the catalog, and the origin of each value. Secrets are hidden.
 
-    Options of the call take precedence over the environment, a profile of ./paimon.yaml, the rest of that file, and the
-    defaults, in this order.
+    Options of the call take precedence over the environment, a profile of ./paimon.yaml, the rest of that file, the user's own
+    file, and the defaults, in this order. Only the call and the user's own file (~/.config/paimon-cli/config.yaml, or the one
+    that PAIMON_CLI_CONFIG names) can permit something, such as http-report.allowed-hosts.
 
     paimon-cli config show --profile production
 
     paimon-cli config show --warehouse ./wh -o json
     """
-    from paimon_cli.metastore.settings import SettingRow
+    from paimon_cli.metastore.settings import SettingRow, user_file_of
 
     rows = call.catalog().settings()
-    call.show(Listing("SettingList", None, SettingRow, rows, footer=counted(len(rows), "setting")))
+    footer = f"{counted(len(rows), 'setting')}; your own file: {user_file_of(os.environ)}"
+    call.show(Listing("SettingList", None, SettingRow, rows, footer=footer))
 
 
 @command(commands, "describe")

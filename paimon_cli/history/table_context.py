@@ -264,8 +264,8 @@ class TableContext(TableHistory):
     @cached_property
     def _data_prefix(self) -> str:
         """The option `data-file.path-directory` as a prefix, such as 'directory/'; '' without it."""
-        directory = (self.options.data_file_path_directory or "").strip("/")
-        return f"{directory}/" * bool(directory)
+        directory = self.options.data_file_path_directory
+        return f"{directory}/" if directory else ""
 
     def _decoded(self, row: bytes, types: tuple[DataType, ...], what: str) -> tuple[Any, ...]:
         try:

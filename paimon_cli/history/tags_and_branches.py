@@ -77,7 +77,9 @@ class TagHistory:
         return sorted(s.name.removeprefix(TAG_PREFIX) for s in found if s.name.startswith(TAG_PREFIX) and not s.is_directory)
 
     def content(self, name: str) -> bytes | None:
-        """The content of the tag file; None if there is no such tag."""
+        """The content of the tag file; None if there is no such tag. The name may come from an option of the table."""
+        if not is_plain_name(name):
+            return None
         try:
             return self.storage.read_bytes(self.layout.tag(name))
         except FileNotFoundError:

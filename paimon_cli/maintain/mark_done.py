@@ -6,17 +6,18 @@ import json
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from paimon_cli.errors import NotFound, NotSupported, PaimonError, PartialSuccess, StorageUnavailable, UsageError
+from paimon_cli.errors import NotFound, NotSupported, PaimonError, PartialSuccess, Refused, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, pairs_of, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_partitions
+from paimon_cli.maintain.http_report import URL_OPTION, HttpReport
 from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.storage.threads import in_parallel
+from paimon_cli.storage.web_address import AllowedHosts, WebAddress
 
 SUCCESS_FILE, HTTP_REPORT = "success-file", "http-report"
 DONE_PARTITION, MARK_EVENT, CUSTOM = "done-partition", "mark-event", "custom"
@@ -24,7 +25,6 @@ _OF_A_CATALOG = {DONE_PARTITION: "a Hive metastore", MARK_EVENT: "a Hive metasto
 """Action that needs a catalog with partitions -> the catalogs that have them."""
 ACTIONS = (SUCCESS_FILE, *_OF_A_CATALOG, HTTP_REPORT, CUSTOM)
 _SUCCESS_NAME = "_SUCCESS"
-_TIMEOUT_SECONDS = 30
 
 
 class DonePartition(NamedTuple):
@@ -38,6 +38,7 @@ class DonePartition(NamedTuple):
 PartitionMarks = Mapping[str, Callable[[DonePartition], None]]
 """Action -> function that marks a partition in the catalog of its table."""
 _NO_CATALOG: PartitionMarks = {}
+_NO_HOSTS = AllowedHosts()
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,12 @@ def plan_marks(
     partitions: Sequence[PartitionValues],
     actions: Sequence[str] = (),
     of_catalog: PartitionMarks = _NO_CATALOG,
+    hosts: AllowedHosts = _NO_HOSTS,
 ) -> list[bytes]:
-    """The partitions of the latest snapshot that `partitions` select, sorted.
+    """The partitions of the latest snapshot that `partitions` select, sorted. `hosts`: where reports may be sent.
 
-    Raises `UsageError` for unknown actions, `NotSupported` for actions that are not possible here, and `NotFound` if a
-    specification selects no partition.
+    Raises `UsageError` for unknown actions, `NotSupported` for actions that are not possible here, `Refused` for a report to
+    another host, and `NotFound` if a specification selects no partition.
     """
     if not context.schema.partition_keys:
         raise UsageError(f"{context.address} is not partitioned", "only partitions are marked as done")
@@ -66,6 +68,8 @@ def plan_marks(
         raise UsageError("no partition is named", hint="add --partition KEY=VALUE, with the values of the partition that is done")
     for action in actions_of(context, actions):
         _check_action(context, action, of_catalog)
+        if action == HTTP_REPORT:
+            HttpReport(context, hosts).check()
     snapshot = context.snapshots.latest()
     selected: dict[bytes, None] = {}
     for values in partitions:
@@ -88,7 +92,6 @@ def actions_of(context: TableContext, actions: Sequence[str] = ()) -> tuple[str,
 
 
 def _check_action(context: TableContext, action: str, of_catalog: PartitionMarks) -> None:
-    url = context.options.partition_mark_done_url
     if action in _OF_A_CATALOG:
         what = f"cannot mark partitions of {context.address} by {action}"
         hint = f"paimon-cli partitions mark-done {context.layout.argument} --action {SUCCESS_FILE} --partition KEY=VALUE"
@@ -100,11 +103,11 @@ def _check_action(context: TableContext, action: str, of_catalog: PartitionMarks
     if action == CUSTOM:
         why = "partition.mark-done-action.custom.class names a Java class"
         raise NotSupported(f"cannot mark partitions of {context.address} by {CUSTOM}", why, "mark them with Flink or Spark")
-    if action == HTTP_REPORT and not (url or "").startswith(("http://", "https://")):
+    if action == HTTP_REPORT and WebAddress.parse(context.options.partition_mark_done_url or "") is None:
         raise UsageError(
             f"{HTTP_REPORT} has no address to report to",
-            "partition.mark-done-action.http.url is not a URL of http or https",
-            f"paimon-cli alter {context.layout.argument} set partition.mark-done-action.http.url=https://HOST/PATH",
+            f"{URL_OPTION} is not a URL of http or https",
+            f"paimon-cli alter {context.layout.argument} set {URL_OPTION}=https://HOST/PATH",
         )
 
 
@@ -113,9 +116,14 @@ def mark_done(
     partitions: Iterable[bytes],
     actions: Sequence[str] = (),
     of_catalog: PartitionMarks = _NO_CATALOG,
+    hosts: AllowedHosts = _NO_HOSTS,
 ) -> list[MarkedPartition]:
-    """Mark each partition by each action. This can be repeated, which renews the time of the mark."""
+    """Mark each partition by each action. This can be repeated, which renews the time of the mark.
+
+    `hosts`: where reports may be sent. Raises `Refused` for a report to another host.
+    """
     chosen = actions_of(context, actions)
+    report = HttpReport(context, hosts)
     marked = []
     for partition in partitions:
         now = context.clock.now_millis()
@@ -125,7 +133,7 @@ def mark_done(
             if action in of_catalog:
                 of_catalog[action](_done_partition(context, partition, now))
         if HTTP_REPORT in chosen:
-            _report(context, partition)
+            report.send(partition)
         marked.append(MarkedPartition(partition_text(context, partition), chosen, now))
     return marked
 
@@ -153,11 +161,13 @@ def check_marks_of_writes(context: TableContext) -> None:
                 raise NotSupported(refusal.what, why, hint) from refusal
 
 
-def mark_written(context: TableContext, written: Collection[bytes], warn: Callable[[str], None]) -> list[MarkedPartition]:
+def mark_written(
+    context: TableContext, written: Collection[bytes], warn: Callable[[str], None], hosts: AllowedHosts
+) -> list[MarkedPartition]:
     """Mark the partitions of a write that has been committed, if `partition.end-input-to-done` is set.
 
-    Partitions with rows that readers see only after a compaction are left out, with a warning. Raises `PartialSuccess` if a
-    partition cannot be marked.
+    Partitions with rows that readers see only after a compaction are left out, with a warning, and so are reports to other
+    hosts than `hosts`. Raises `PartialSuccess` if a partition cannot be marked.
     """
     if not written or not marks_written_partitions(context):
         return []
@@ -167,13 +177,28 @@ def mark_written(context: TableContext, written: Collection[bytes], warn: Callab
         text = partition_text(context, partition)
         warn(f"{text} is not marked as done, because readers see its rows only after a compaction; then run: {command}")
     visible = sorted(set(written) - hidden)
+    actions = _permitted(context, hosts, warn)
+    if not actions:
+        return []
     try:
-        return mark_done(context, visible)
+        return mark_done(context, visible, actions, hosts=hosts)
     except PaimonError as error:
         why = f"partition.end-input-to-done requires it, but {error.what}: {error.why}"
         arguments = " ".join(f"--partition {_argument(context, partition)}" for partition in visible)
         hint = f"paimon-cli partitions mark-done {context.layout.argument} {arguments}"
         raise PartialSuccess("the rows are committed, but not all of their partitions are marked as done", why, hint) from error
+
+
+def _permitted(context: TableContext, hosts: AllowedHosts, warn: Callable[[str], None]) -> list[str]:
+    """The actions of the table without a report that the user does not allow, about which they are warned."""
+    actions = list(actions_of(context))
+    if HTTP_REPORT in actions:
+        try:
+            HttpReport(context, hosts).check()
+        except Refused as refusal:
+            actions.remove(HTTP_REPORT)
+            warn(f"{refusal.what}: {refusal.why}; {refusal.hint}")
+    return actions
 
 
 def _argument(context: TableContext, partition: bytes) -> str:
@@ -209,35 +234,3 @@ def _success_file(context: TableContext, partition: bytes) -> dict[str, int]:
 def _write_success_file(context: TableContext, partition: bytes, now: int) -> None:
     times = {"creationTime": now, **_success_file(context, partition), "modificationTime": now}
     context.storage.overwrite(_success_path(context, partition), json.dumps(times, separators=(",", ":")).encode())
-
-
-def _report(context: TableContext, partition: bytes) -> None:
-    """POST the partition to `partition.mark-done-action.http.url`. The answer must have the result SUCCESS."""
-    import urllib.request  # slow to load, and every write loads this module
-
-    url = context.options.partition_mark_done_url or ""
-    body = {
-        "params": context.options.partition_mark_done_params,
-        "table": _full_name(context),
-        "path": context.layout.root,
-        "partition": context.partition_path_of(partition).rstrip("/"),
-    }
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST")
-    try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
-            answer = json.loads(response.read())
-    except (OSError, ValueError) as error:
-        raise _unreported(context, partition, url, str(error)) from error
-    result = answer.get("result") if isinstance(answer, dict) else None
-    if str(result).upper() != "SUCCESS":
-        raise _unreported(context, partition, url, f"the result in the answer is {result}, not SUCCESS")
-
-
-def _unreported(context: TableContext, partition: bytes, url: str, why: str) -> StorageUnavailable:
-    what = f"partition {partition_text(context, partition)} could not be reported to {url}"
-    return StorageUnavailable(what, why, "run the command again; partitions can be marked repeatedly")
-
-
-def _full_name(context: TableContext) -> str:
-    path = PurePosixPath(context.layout.root)
-    return f"{path.parent.name.removesuffix('.db')}.{path.name}" if path.parent.name.endswith(".db") else path.name

@@ -21,6 +21,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import Storage, directories_of
 from paimon_cli.storage.storage_for_url import storage_for_url
+from paimon_cli.storage.web_address import AllowedHosts
 
 if TYPE_CHECKING:
     from paimon_cli.maintain.mark_done import PartitionMarks
@@ -85,12 +86,14 @@ def plain_path(location: str) -> str:
 class Metastore(ABC):
     """A catalog. `options`: catalog options (endpoint, credentials, commit lock; see `storage.catalog_options`).
 
-    `flags`: the flags, each after a space, with which commands in hints find the same catalog.
+    `flags`: the flags, each after a space, with which commands in hints find the same catalog. `report_hosts`: where the user
+    lets options of tables send reports.
     """
 
     warehouse: str | None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     flags: str = ""
+    report_hosts: AllowedHosts = field(default_factory=AllowedHosts)
 
     kind: ClassVar[str]
     takes_files: ClassVar[bool] = True

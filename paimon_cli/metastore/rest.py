@@ -57,10 +57,10 @@ class RestMetastore(Metastore):
 
     def tables(self, database: str) -> list[RegisteredTable]:
         try:
-            found = list(self._client.pages(DATABASES, database, "table-details", items="tableDetails"))
+            found = self._client.pages(DATABASES, database, "table-details", items="tableDetails")
+            return sorted(_registered(database, table) for table in found if _is_paimon(table))
         except NotFound:
             raise self.no_database(database) from None
-        return sorted(_registered(database, table) for table in found if _is_paimon(table))
 
     def table(self, identifier: TableIdentifier) -> RegisteredTable:
         try:

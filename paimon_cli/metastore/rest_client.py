@@ -1,18 +1,32 @@
-"""The HTTP client of a REST catalog: paths, bearer token, pages, and the meaning of status codes (OpenAPI of Paimon, `/v1`)."""
+"""The HTTP client of a REST catalog: paths, bearer token, pages, and the meaning of status codes (OpenAPI of Paimon, `/v1`).
+
+The server is not trusted with time or memory: its answers and listings are bounded. Redirects are not followed, as they would
+carry the token elsewhere.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError, importing
+from paimon_cli.errors import NotFound, NotSupported, Refused, StorageUnavailable, UsageError, importing
+from paimon_cli.storage.catalog_options import PLAIN_HTTP
+from paimon_cli.storage.peers import is_loopback
 from paimon_cli.storage.redaction import redact, shown_address
+from paimon_cli.storage.web_address import WebAddress
 
-_TIMEOUT_SECONDS = 60
+if TYPE_CHECKING:
+    from paimon_cli.storage.web_client import WebClient
+
+REQUEST_SECONDS, MOST_BYTES = 60, 64 * 2**20
+"""The total time of a request and its answer, and the most bytes of an answer."""
+LISTING_SECONDS, MOST_PAGES, MOST_ITEMS = 600, 10_000, 1_000_000
+"""The total time of a listing, and how long it may be."""
 _PAGE_TOKEN = "pageToken"
 _HEADER_PREFIX = "header."
 UNCLEAR = frozenset({408, 429, 500, 502, 503, 504})
@@ -45,14 +59,27 @@ class RestClient:
         Raises `UsageError` without a server or a token, `NotSupported` for authentication other than a bearer token.
         """
         if not options.get("uri"):
-            raise UsageError("the rest catalog has no server", "metastore=rest is set, but not uri", "add uri=http://HOST:PORT")
+            raise UsageError("the rest catalog has no server", "metastore=rest is set, but not uri", "add uri=https://HOST:PORT")
         provider = options.get("token.provider", "bear")
         if provider != "bear":
             raise NotSupported(f"token.provider={provider}", "only bearer tokens are supported", "token.provider=bear")
         if "token.provider" in options and not options.get("token"):
             raise UsageError("there is no token", "token.provider=bear is set, but not token", "add token=... to a profile")
         uri = options["uri"].rstrip("/")
-        return RestClient(uri if "://" in uri else f"http://{uri}", warehouse, dict(options))
+        client = RestClient(uri if "://" in uri else f"https://{uri}", warehouse, dict(options))
+        client.check_secrecy(options)
+        return client
+
+    def check_secrecy(self, options: Mapping[str, str]) -> None:
+        """Raise `Refused` if credentials in these options would be sent in clear to another machine."""
+        has_credentials = bool(options.get("token")) or any(key.startswith(_HEADER_PREFIX) for key in options)
+        allowed = self.options.get(PLAIN_HTTP, "false").strip().lower() == "true"
+        if self._server.scheme == "http" and has_credentials and not allowed and not is_loopback(self._server.host):
+            raise Refused(
+                f"credentials are not sent to {self._shown}",
+                "http would show the token, or headers of your own, to everybody on the way",
+                f"use https, or add {PLAIN_HTTP}=true if the network is yours alone",
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {"uri": self.uri, "warehouse": self.warehouse, "options": self.options}
@@ -78,14 +105,21 @@ class RestClient:
         self._request("DELETE", path)
 
     def pages(self, *path: str, items: str) -> Iterator[Any]:
-        """The items of a listing, page by page."""
+        """The items of a listing, page by page. Raises `StorageUnavailable` for a listing that does not end."""
         token: str | None = None
-        while True:
+        begin, count = time.monotonic(), 0
+        for _ in range(MOST_PAGES):
             answer = self._request("GET", path, query={} if token is None else {_PAGE_TOKEN: token})
-            yield from answer.get(items) or ()
+            found, last = answer.get(items) or (), token
+            count += len(found)
+            yield from found
             token = answer.get("nextPageToken")
             if not token:
                 return
+            if token == last or count > MOST_ITEMS or time.monotonic() - begin > LISTING_SECONDS:
+                break
+        why = f"it has more than {MOST_ITEMS:,} items or {MOST_PAGES:,} pages, took {LISTING_SECONDS} s, or repeats a page"
+        raise StorageUnavailable(f"a listing of the REST catalog at {self._shown} does not end", why, "check the server")
 
     def _request(
         self, method: str, path: tuple[str, ...], content: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
@@ -97,8 +131,10 @@ class RestClient:
 
     def _send(self, method: str, path: str, content: Mapping[str, Any] | None, options: Mapping[str, str]) -> dict[str, Any]:
         """Send one request, without retries: a POST that is sent twice may be carried out twice."""
-        import urllib3
+        pool = self._web
+        from paimon_cli.storage.web_client import NoAnswer, NotSent
 
+        self.check_secrecy(options)
         headers = {key.removeprefix(_HEADER_PREFIX): value for key, value in options.items() if key.startswith(_HEADER_PREFIX)}
         if options.get("token"):
             headers["Authorization"] = f"Bearer {options['token']}"
@@ -106,20 +142,23 @@ class RestClient:
         if body is not None:
             headers["Content-Type"] = "application/json"
         try:
-            answer = self._pool.request(method, f"{self.uri}{path}", body=body, headers=headers)
-        except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
+            status, text = pool.send(method, f"{self._server.path.rstrip('/')}{path}", body, headers)
+        except NotSent as error:
             raise StorageUnavailable(
                 f"the REST catalog at {self._shown} does not answer", self._why(error), "check uri"
             ) from None
-        except urllib3.exceptions.HTTPError as error:
-            what = f"the REST catalog at {self._shown} gave no answer"
+        except NoAnswer as error:
+            what = f"the REST catalog at {self._shown} gave no complete answer"
             raise NoClearAnswer(what, self._why(error), "check whether it was carried out before trying again") from None
-        return self._content(answer.status, answer.data)
+        return self._content(status, text)
 
     def _content(self, status: int, body: bytes) -> dict[str, Any]:
+        if 300 <= status < 400:
+            what = f"the REST catalog at {self._shown} answered {status}"
+            raise StorageUnavailable(what, "it redirects to another address, which is not followed", "check uri")
         try:
             content = json.loads(body) if body else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             content = {"message": "it is not JSON"}
             status = status if status >= 400 else 502
         if not isinstance(content, dict):
@@ -137,11 +176,18 @@ class RestClient:
         return redact(str(error).split("\n")[0], self.options)
 
     @cached_property
-    def _pool(self) -> Any:
-        with importing("a rest catalog needs urllib3", "rest"):
-            import urllib3
+    def _server(self) -> WebAddress:
+        address = WebAddress.parse(self.uri)
+        if address is None:
+            raise UsageError("uri of the rest catalog is not a URL of http or https", hint="such as uri=https://HOST:PORT")
+        return address
 
-        return urllib3.PoolManager(retries=urllib3.Retry(False), timeout=urllib3.Timeout(_TIMEOUT_SECONDS))
+    @cached_property
+    def _web(self) -> WebClient:
+        with importing("a rest catalog needs urllib3", "rest"):
+            from paimon_cli.storage.web_client import Bounds, WebClient
+
+        return WebClient(self._server, Bounds(REQUEST_SECONDS, MOST_BYTES))
 
 
 def _error_of(status: int, what: str, why: str) -> Exception:

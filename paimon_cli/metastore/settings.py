@@ -2,6 +2,9 @@
 
 The file has the format of pypaimon: catalog options as a flat mapping. Under `profiles` it may hold further mappings; the
 selected one overrides the rest of the file.
+
+`./paimon.yaml` may have come with a checkout of somebody else, so it cannot permit anything. Permissions are in the user's own
+file, which in turn holds no catalog options: else an address of the one could get the credentials of the other.
 """
 
 from __future__ import annotations
@@ -9,11 +12,13 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import NotSupported, UsageError, importing
+from paimon_cli.storage.catalog_options import USER_PREFIXES
 from paimon_cli.storage.redaction import names_secret, remember_secrets, shown_value
+from paimon_cli.storage.web_address import REPORT_HOSTS, AllowedHosts
 
 if TYPE_CHECKING:
     from paimon_cli.metastore.metastore import Metastore
@@ -21,18 +26,20 @@ if TYPE_CHECKING:
 CATALOG_FILE = "paimon.yaml"
 WAREHOUSE_VARIABLE, PROFILE_VARIABLE = "PAIMON_WAREHOUSE", "PAIMON_PROFILE"
 PROFILE, PROFILES = "profile", "profiles"
-SETTINGS_PREFIX = "engine."
-"""Keys of `paimon.yaml` that are settings of paimon-cli, not options of the catalog."""
+USER_FILE, USER_FILE_VARIABLE = "paimon-cli/config.yaml", "PAIMON_CLI_CONFIG"
+"""The user's own file, below `$XDG_CONFIG_HOME` or `~/.config`, and the variable that names another one."""
+SETTINGS_PREFIXES = ("engine.", *USER_PREFIXES)
+"""Keys that are settings of paimon-cli, not options of the catalog."""
 METASTORE = "metastore"
 FILESYSTEM, JDBC, HIVE, REST = "filesystem", "jdbc", "hive", "rest"
-FLAG, ENVIRONMENT, IN_PROFILE, FILE, DEFAULT = "flag", "environment", "profile", "file", "default"
+FLAG, ENVIRONMENT, IN_PROFILE, FILE, USER, DEFAULT = "flag", "environment", "profile", "file", "user", "default"
 
 
 @dataclass(frozen=True)
 class SettingRow:
-    """A value, with secrets hidden, and its origin: `flag`, `environment`, `profile`, `file` or `default`.
+    """A value, with secrets hidden, and its origin: `flag`, `environment`, `profile`, `file`, `user` or `default`.
 
-    `source`: the flag, the variable or the section of the file.
+    `source`: the flag, the variable, the section of the file, or the path of the user's own file.
     """
 
     key: str
@@ -61,7 +68,12 @@ class CatalogSettings:
     def catalog_options(self) -> dict[str, str]:
         """The options of the catalog, without the warehouse and the settings of paimon-cli."""
         own = {"warehouse", PROFILE}
-        return {key: value for key, value in self.values.items() if key not in own and not key.startswith(SETTINGS_PREFIX)}
+        return {key: value for key, value in self.values.items() if key not in own and not key.startswith(SETTINGS_PREFIXES)}
+
+    @property
+    def report_hosts(self) -> AllowedHosts:
+        """The hosts to which options of tables may send reports. Raises `UsageError` for an invalid list."""
+        return AllowedHosts.parse(self.values.get(REPORT_HOSTS))
 
     @property
     def flags(self) -> str:
@@ -88,6 +100,10 @@ def find_metastore(
 
 def open_metastore(settings: CatalogSettings) -> Metastore:
     """The catalog with these settings, not connected yet. Raises `NotSupported` for an unknown kind of catalog."""
+    return replace(_metastore_of(settings), report_hosts=settings.report_hosts)
+
+
+def _metastore_of(settings: CatalogSettings) -> Metastore:
     kind, options = settings.metastore, settings.catalog_options
     if kind == FILESYSTEM:
         from paimon_cli.metastore.filesystem import FileSystemMetastore
@@ -121,14 +137,19 @@ def read_settings(
     environment: Mapping[str, str] | None = None,
     directory: str = ".",
 ) -> CatalogSettings:
-    """The settings of a call. Options of the call override environment variables, which override the file.
+    """The settings of a call. Options of the call override environment variables, which override `paimon.yaml`.
 
     `options`: from `--option`; the key `profile` is from `--profile`. A profile that was selected by the call also overrides the
-    environment. Raises `UsageError` if the file is not a flat mapping, or the profile is unknown.
+    environment. The user's own file holds settings of paimon-cli, which all others override. Raises `UsageError` if a file is
+    not a flat mapping or has keys that belong into another one, or if the profile is unknown.
     """
     variables = os.environ if environment is None else environment
     path = os.path.join(directory, CATALOG_FILE)
+    user_file = user_file_of(variables)
+    of_user = _user_settings(user_file, is_named=bool(variables.get(USER_FILE_VARIABLE)))
     listed, profiles = _read_file(path)
+    for section in (listed, *profiles.values()):
+        _refuse_permissions(section, path, user_file)
     given = dict(options or {})
     profile, source = given.pop(PROFILE, None), (FLAG, "--profile")
     if profile is None:
@@ -138,12 +159,13 @@ def read_settings(
     chosen = _profile(profile, profiles, path)
     layers = [
         ({METASTORE: FILESYSTEM}, (DEFAULT, None)),
+        (of_user, (USER, user_file)),
         (listed, (FILE, CATALOG_FILE)),
         (chosen, (IN_PROFILE, f"{CATALOG_FILE}, {PROFILES}.{profile}")),
     ]
     named = variables.get(WAREHOUSE_VARIABLE)
     from_environment = ({"warehouse": named} if named else {}, (ENVIRONMENT, WAREHOUSE_VARIABLE))
-    layers.insert(2 if source[0] == FLAG else 3, from_environment)
+    layers.insert(3 if source[0] == FLAG else 4, from_environment)
     layers.append(({PROFILE: profile} if profile else {}, source))
     layers.append((given, (FLAG, "--option")))
     layers.append(({"warehouse": warehouse} if warehouse else {}, (FLAG, "--warehouse")))
@@ -156,8 +178,38 @@ def read_settings(
     return CatalogSettings(values, sources)
 
 
+def user_file_of(variables: Mapping[str, str]) -> str:
+    """The path of the user's own file, which need not exist. As the XDG specification has it, a relative directory is ignored."""
+    base = variables.get("XDG_CONFIG_HOME", "")
+    below = base if os.path.isabs(base) else os.path.join(os.path.expanduser("~"), ".config")
+    return variables.get(USER_FILE_VARIABLE) or os.path.join(below, USER_FILE)
+
+
+def _user_settings(path: str, *, is_named: bool) -> Mapping[str, str]:
+    """The settings in the user's own file. Raises `UsageError` for other keys, and for a named file that does not exist."""
+    if is_named and not os.path.isfile(path):
+        raise UsageError(f"there is no file {path}", f"{USER_FILE_VARIABLE} names it", f"unset {USER_FILE_VARIABLE}")
+    found, profiles = _read_file(path)
+    foreign = next((key for key in (*found, *profiles) if not key.startswith(SETTINGS_PREFIXES)), None)
+    if foreign is not None:
+        allowed = ", ".join(f"{prefix}*" for prefix in SETTINGS_PREFIXES)
+        why = f"this file holds settings of paimon-cli only ({allowed}), no options or profiles of a catalog"
+        raise UsageError(f"'{foreign}' does not belong into {path}", why, f"put it into ./{CATALOG_FILE}")
+    return found
+
+
+def _refuse_permissions(section: Mapping[str, str], path: str, user_file: str) -> None:
+    for key in section:
+        if key.startswith(USER_PREFIXES):
+            raise UsageError(
+                f"'{key}' is not taken from {path}",
+                "a file in the current directory may be somebody else's, and cannot permit anything",
+                f"put it into {user_file}, or pass --option {key}=...",
+            )
+
+
 def catalog_setting(key: str, profile: str | None = None) -> str | None:
-    """The value of a setting of paimon-cli in `paimon.yaml` or a profile of it; None if it is not set.
+    """The value of a setting of paimon-cli in `paimon.yaml`, a profile of it or the user's own file; None if it is not set.
 
     `profile`: the one that the call names; None for that of the environment or of the file.
     """

@@ -148,6 +148,20 @@ def text(value: str) -> str:
     return value
 
 
+def part_of_file_name(value: str) -> str:
+    """A text without a slash: with one, the files of a table could lie outside of it."""
+    if "/" in value or "\0" in value:
+        raise ValueError("part of a file name, without /")
+    return value
+
+
+def inner_directory(value: str) -> str:
+    """A relative directory that does not lead upwards."""
+    if "://" in value or "\0" in value or ".." in value.split("/"):
+        raise ValueError("a directory below the table, without ..")
+    return value.strip("/")
+
+
 def boolean(value: str) -> bool:
     """`true` or `false` in any case."""
     lowered = value.strip().lower()

@@ -27,6 +27,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from paimon_cli.api.table import Table
 from paimon_cli.bucket.stamped_files import remove_temporary_directories, stamped_files
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
@@ -51,6 +52,7 @@ from paimon_cli.options.option_text import counted
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows
 from paimon_cli.storage.storage import delete_all, overlapping_writes
+from paimon_cli.storage.web_address import AllowedHosts
 from paimon_cli.write.bucket_writer import consecutively_numbered
 from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import TargetBuckets, WritePlan
@@ -85,14 +87,14 @@ class TaskMessage(WriterCommitMessage):
 
 def batch_writer(options: SourceOptions, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
     """A writer for `df.write`. Raises the errors that `Table.write` raises before it reads rows."""
-    plan, request = _planned(options, schema, overwrite)
+    plan, request, table = _planned(options, schema, overwrite)
     identity_of(plan.context, request.commit_user, request.commit_id, request.assume_new)
-    return BatchWriter(plan, request)
+    return BatchWriter(plan, request, table.catalog_table.report_hosts)
 
 
 def stream_writer(options: SourceOptions, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
     """A writer for `df.writeStream`. Spark creates one for each micro-batch."""
-    plan, request = _planned(options, schema, overwrite)
+    plan, request, _ = _planned(options, schema, overwrite)
     if request.commit_id is not None:
         raise NotSupported("option commit_id for a stream", "each micro-batch has its own number", "leave it out")
     if plan.context.mode.bucket_mode is BucketMode.POSTPONED:
@@ -100,7 +102,7 @@ def stream_writer(options: SourceOptions, schema: StructType, overwrite: bool) -
     return StreamWriter(plan, request)
 
 
-def _planned(options: SourceOptions, schema: StructType, overwrite: bool) -> tuple[WritePlan, WriteRequest]:
+def _planned(options: SourceOptions, schema: StructType, overwrite: bool) -> tuple[WritePlan, WriteRequest, Table]:
     arguments = options.write_arguments()
     table = options.table()
     table.check_commit()
@@ -110,7 +112,7 @@ def _planned(options: SourceOptions, schema: StructType, overwrite: bool) -> tup
     request = WriteRequest(rows, overwrite=overwrite, allow_empty=True, compaction=NO_COMPACTION, **arguments)
     plan = plan_write(context, request, request.commit_user or context.random.uuid())
     check_columns(plan, schema)
-    return plan, request
+    return plan, request, table
 
 
 def distributes(plan: WritePlan) -> bool:
@@ -123,10 +125,14 @@ def distributes(plan: WritePlan) -> bool:
 
 @dataclass
 class _Writing:
-    """Common base of `BatchWriter` and `StreamWriter`. `engine`: runs in the process that commits, on the driver's machine."""
+    """Common base of `BatchWriter` and `StreamWriter`. `engine`: runs in the process that commits, on the driver's machine.
+
+    `hosts`: where the partitions that a batch has written may be reported.
+    """
 
     plan: WritePlan
     request: WriteRequest
+    hosts: AllowedHosts = field(default_factory=AllowedHosts)
     engine: LocalEngine = field(default_factory=lambda: LocalEngine(usable_cores()))
 
     def written(self, batches: Iterator[pa.RecordBatch], query: str = "", batch: str = "") -> TaskMessage:
@@ -242,7 +248,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         request, context = self.request, self.plan.context
         identity = identity_of(context, request.commit_user, request.commit_id, request.assume_new)
-        mark_written(context, self.commit_written(_given(messages), identity), log.warning)
+        mark_written(context, self.commit_written(_given(messages), identity), log.warning, self.hosts)
 
     @called_by_spark()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -13,9 +13,13 @@ _STORE_PREFIXES = ("s3.", "s3a.", "fs.", "gs.", "azure.")
 _LOCK_PREFIXES = ("jdbc.", "lock.", "lock-")
 _LOCK_NAMES = {"metastore", "uri", "catalog-key"}
 _CATALOG_PREFIXES = ("hive.metastore.", "metastore.client.", "header.", "token.", "dlf.")
+USER_PREFIXES = ("http-report.",)
+"""Settings that only the user makes: in the call or the own configuration file, never in `./paimon.yaml` or in a table."""
+PLAIN_HTTP = "allow-plain-http"
+"""Option of a REST catalog: send credentials over http to another machine."""
 _CATALOG_NAMES = {
     *("warehouse", "profile", "sync-all-properties", "hive-conf-dir", "location-in-properties", "alter-table-cascade"),
-    *("table.type", "token", "prefix", "data-token.enabled"),
+    *("table.type", "token", "prefix", "data-token.enabled", PLAIN_HTTP),
 }
 """Options that only the catalog reads; stores do not get them."""
 
@@ -31,7 +35,7 @@ def store_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_lock_or_metastore_option(key: str) -> bool:
-    return key in _LOCK_NAMES | _CATALOG_NAMES or key.startswith(_LOCK_PREFIXES + _CATALOG_PREFIXES)
+    return key in _LOCK_NAMES | _CATALOG_NAMES or key.startswith(_LOCK_PREFIXES + _CATALOG_PREFIXES + USER_PREFIXES)
 
 
 def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from paimon_cli.api.opened_table import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.cli.app import app
-from paimon_cli.errors import NotFound, NotSupported, PartialSuccess, StorageUnavailable, UsageError
+from paimon_cli.errors import NotFound, NotSupported, PartialSuccess, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.bucket_report import partition_rows
 from paimon_cli.maintain.mark_done import mark_done, plan_marks
@@ -135,6 +135,7 @@ def test_reports_over_http(context: TableContext, receiver: tuple[type[Receiver]
         "partition.mark-done-action": "http-report,success-file",
         "partition.mark-done-action.http.url": url,
         "partition.mark-done-action.http.params": "team=a",
+        "http-report.allowed-hosts": url.split("/")[2],
     }
     table = Table.open(context.url, options)
     assert [row.partition for row in table.mark_done({"p": "b/c=d é", "q": "1"})] == ["p=b/c=d é/q=1"]
@@ -235,9 +236,33 @@ def test_rows_are_committed_although_the_mark_could_not_be_made(tmp_path: Path) 
     actions = {"partition.mark-done-action": "http-report", "partition.mark-done-action.http.url": "http://127.0.0.1:1/x"}
     table = ending_table(tmp_path, actions)
     with pytest.raises(PartialSuccess, match="rows are committed") as problem:
-        table.write(given(("a b", 1)))
+        Table.open(table.url, {"http-report.allowed-hosts": "127.0.0.1:1"}).write(given(("a b", 1)))
     assert len(table.context.snapshots.ids()) == 1
     assert shlex.split(problem.value.hint)[-1] == "p=a b"
+
+
+def test_a_report_that_the_user_does_not_allow_is_said_in_one_line(tmp_path: Path, receiver: tuple[type[Receiver], str]) -> None:
+    received, url = receiver
+    actions = {"partition.mark-done-action": "success-file,http-report", "partition.mark-done-action.http.url": url}
+    table, said = ending_table(tmp_path, actions), list[str]()
+    silent = Table.open(table.url, runtime=Runtime(warn=said.append))
+    silent.write(given(("a", 1)))
+    silent.write(given(("a", 2)), stage=str(tmp_path / "s.json"))
+    silent.stage.commit(str(tmp_path / "s.json"))
+    silent.delete("k = 1")
+    assert received.bodies == [] and list(marks(table.context)) == ["p=a"]
+    host = url.split("/")[2]
+    of_reports = [text for text in said if "not reported" in text]
+    assert len(of_reports) == 3 and not any("\n" in text for text in of_reports)
+    assert f"--option http-report.allowed-hosts={host}" in of_reports[0]
+    with pytest.raises(Refused, match="http-report.allowed-hosts does not allow it"):
+        silent.mark_done({"p": "a"})
+    row = '{"p": "z", "k": 1}'
+    command = ["write", table.url, "-", "--format", "json", "--engine", "local"]
+    answer = CliRunner().invoke(app, command, input=row)
+    assert answer.exit_code == 0 and received.bodies == [] and "not reported" in answer.stderr
+    allowed = CliRunner().invoke(app, [*command, "--option", f"http-report.allowed-hosts={host}"], input=row)
+    assert allowed.exit_code == 0 and [body["partition"] for body in received.bodies] == ["p=z"]
 
 
 def test_tables_without_partitions_have_nothing_to_mark(tmp_path: Path) -> None:

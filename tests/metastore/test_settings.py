@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import NotSupported, UsageError
-from paimon_cli.metastore.settings import catalog_setting, find_metastore, read_settings
+from paimon_cli.metastore.settings import catalog_setting, find_metastore, read_settings, user_file_of
 from tests.cli.calling import Run
 
 FILE = """
@@ -32,6 +32,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PAIMON_WAREHOUSE", raising=False)
     monkeypatch.delenv("PAIMON_PROFILE", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return str(tmp_path)
 
 
@@ -127,3 +128,54 @@ def test_flags_of_the_catalog_are_in_hints(directory: str, run: Run) -> None:
     os.mkdir("x y")
     answer = run("tables", "rename", "a.b", "a.c", "--profile", "prod", "--warehouse", "x y", code=3)
     assert "hint: paimon-cli db create a --warehouse 'x y' --profile prod" in answer.err
+
+
+HOSTS = "http-report.allowed-hosts"
+
+
+def own_file(directory: str, text: str) -> Path:
+    path = Path(directory) / "config" / "paimon-cli" / "config.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_only_the_user_permits_something(directory: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = own_file(directory, f"{HOSTS}: reports.example.com, 10.0.0.7:8080\nengine.spark-threshold: 9 gb\n")
+    found = read_settings()
+    assert found.sources[HOSTS] == ("user", str(path)) and HOSTS not in found.catalog_options
+    assert found.values["engine.spark-threshold"] == "2 gb", "./paimon.yaml goes before the user's own file"
+    assert find_metastore().report_hosts.entries == {("reports.example.com", None), ("10.0.0.7", 8080)}
+    assert read_settings(options={HOSTS: "h"}).sources[HOSTS] == ("flag", "--option")
+    answer = run("config", "show")
+    assert "10.0.0.7:8080" in answer.out and str(path) in answer.out
+    other = Path(directory) / "other.yaml"
+    monkeypatch.setenv("PAIMON_CLI_CONFIG", str(other))
+    assert "there is no file" in run("config", "show", code=2).err
+    other.write_text(f"{HOSTS}: h\n")
+    assert read_settings().values[HOSTS] == "h"
+
+
+@pytest.mark.parametrize("content", [f"{HOSTS}: evil.example.com\n", f"profiles:\n  p:\n    {HOSTS}: evil.example.com\n"])
+def test_the_file_of_a_checkout_permits_nothing(directory: str, run: Run, content: str) -> None:
+    Path("paimon.yaml").write_text(content)
+    answer = run("config", "show", code=2)
+    assert f"'{HOSTS}' is not taken from" in answer.err and "config/paimon-cli/config.yaml" in answer.err
+
+
+@pytest.mark.parametrize("content", ["token: hunter2\n", "warehouse: /wh\n", "profiles:\n  p:\n    engine.spark-threshold: 1 gb\n"])
+def test_the_own_file_holds_nothing_of_a_catalog(directory: str, run: Run, content: str) -> None:
+    own_file(directory, content)
+    answer = run("config", "show", code=2)
+    assert "does not belong into" in answer.err and "hunter2" not in answer.err
+
+
+def test_a_relative_directory_of_the_environment_is_ignored(directory: str) -> None:
+    assert user_file_of({"XDG_CONFIG_HOME": "here"}) == os.path.expanduser("~/.config/paimon-cli/config.yaml")
+
+
+def test_a_permission_is_not_stored_in_a_table(directory: str, run: Run) -> None:
+    Path("paimon.yaml").unlink()
+    answer = run("create", "t", "-C", "id INT", "--option", "write-only=true")
+    assert answer.code == 0
+    assert "is not stored in a table" in run("alter", "t", "set", f"{HOSTS}=h", code=2).err
