@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import configparser
+import re
 import shlex
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,9 @@ import yaml
 from typer.main import get_command
 
 from paimon_cli.cli.app import app
+from paimon_cli.jobs.service_metrics import ServiceMetrics, listening, parse_address
+from tests.jobs.test_leases import HandClock
+from tests.jobs.test_service_rounds import Rounds
 from tests.tables import make_table, write
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
@@ -54,7 +59,7 @@ def test_the_commands_of_manifests_are_ours(path: Path) -> None:
     assert given["engine"] == "local" and given["log_format"] == "json"
     ports = {port["name"]: port["containerPort"] for port in container.get("ports", ())}
     assert given["watch"] == bool(ports)
-    assert [f":{port}" for port in ports.values()] == [text for text in [given["metrics_listen"]] if text]
+    assert [f"0.0.0.0:{port}" for port in ports.values()] == [text for text in [given["metrics_listen"]] if text]
 
 
 def test_the_service_unit_starts_our_service() -> None:
@@ -66,6 +71,36 @@ def test_the_service_unit_starts_our_service() -> None:
     given = options(words)
     assert given["watch"] and given["expire"] and given["metrics_listen"] == "127.0.0.1:9464"
     assert unit["Install"]["WantedBy"] == "multi-user.target"
+
+
+ROOT = DEPLOY.parent
+LINE = re.compile(r"--metrics-listen[ =]((?:[\w.:\[\]]*):\d+)")
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *(path for path in sorted(DEPLOY.rglob("*")) if path.is_file()),
+]
+PAGES += [ROOT / "paimon_cli" / "cli" / "compact_command.py"]
+FOUND = [(path, address) for path in PAGES for address in LINE.findall(path.read_text())]
+PROBED = ("deployment.yaml",)
+"""Files whose service is asked from another machine."""
+
+
+@pytest.mark.parametrize(("path", "address"), FOUND, ids=lambda value: getattr(value, "name", value))
+def test_every_written_address_listens_as_it_says(path: Path, address: str) -> None:
+    host, port = parse_address(address)
+    assert (host == "0.0.0.0") == (path.name in PROBED or address.startswith("0.0.0.0")) and port == 9464
+    clock = HandClock()
+    with listening(ServiceMetrics(Rounds(clock), clock), f"{address.rpartition(':')[0]}:0") as url:
+        listens_on = url.split("/")[2].rpartition(":")[0]
+        assert listens_on == host
+        with urllib.request.urlopen(url.replace("0.0.0.0", "127.0.0.1"), timeout=60) as answer:
+            assert answer.status == 200
+
+
+def test_lines_are_found() -> None:
+    assert {path.name for path, _ in FOUND} >= {"README.md", "service.md", "deployment.yaml", "paimon-compaction.service"}
+    assert {path.name for path, address in FOUND if address.startswith("0.0.0.0")} >= {"service.md", "deployment.yaml"}
 
 
 def functions(name: str) -> dict[str, Any]:

@@ -155,7 +155,7 @@ class Service:
         _of_service(
             "--metrics-listen",
             metavar="[HOST]:PORT",
-            help="Serve /metrics (for Prometheus), /healthz and /readyz at this address.",
+            help="Serve /metrics (for Prometheus), /healthz and /readyz; without HOST only on this machine.",
         ),
     ] = None
     metrics_file: Annotated[

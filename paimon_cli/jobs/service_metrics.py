@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,12 +21,17 @@ from paimon_cli.errors import UsageError
 from paimon_cli.jobs.compact_request import NO_BUCKETS, Standing
 from paimon_cli.jobs.compaction_service import COMPACTED, GONE, NOTHING, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.engine import Progress
+from paimon_cli.storage.bounded_exchange import Exchange, Unbounded, bounded_reader
 from paimon_cli.storage.injected import Clock
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
+LOOPBACK = "127.0.0.1"
+"""The host of an address without one: the metrics name tables, and anybody who reaches the port can read them."""
+REQUEST_SECONDS, MOST_REQUEST_BYTES, MOST_CONNECTIONS = 10, 65536, 16
+"""The total time of a request, its size, and the connections at a time; beyond these the oldest one is closed."""
 STALE_SECONDS = 900
 """The service is not ready after this time without activity."""
 
@@ -225,35 +231,62 @@ class _ActivityProgress:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """The host and port of `:9464`, `127.0.0.1:9464` or `[::1]:9464`. Raises `UsageError` for anything else."""
+    """The host and port of `:9464` (loopback), `0.0.0.0:9464` or `[::1]:9464`. Raises `UsageError` for anything else."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535 or (":" in host and host[:1] != "["):
         raise UsageError(f"cannot listen on '{text}'", "an address is written as HOST:PORT or :PORT", "--metrics-listen :9464")
-    return host.strip("[]"), int(port)
+    return host.strip("[]") or LOOPBACK, int(port)
 
 
 @contextlib.contextmanager
 def listening(metrics: ServiceMetrics, address: str) -> Iterator[str]:
     """Serve `/metrics`, `/healthz` and `/readyz` in a thread; yields the URL. Raises `UsageError` if the address is in use."""
     host, port = parse_address(address)
-
-    class Server(ThreadingHTTPServer):
-        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        daemon_threads = True
-
     try:
-        server = Server((host, port), _handler(metrics))
+        server = _Server(host, port, _handler(metrics))
     except OSError as error:
         raise UsageError(f"cannot listen on '{address}'", error.strerror or str(error), "choose another port") from error
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
-    shown = f"[{host}]" if ":" in host else host or "0.0.0.0"
+    shown = f"[{host}]" if ":" in host else host
     try:
         yield f"http://{shown}:{server.server_address[1]}/metrics"
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    """A thread for each of a few connections. A client that has held one for long gives way to a new one."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._open: dict[int, socket.socket] = {}
+        self._lock = threading.Lock()
+        super().__init__((host, port), handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._open[id(request)] = request
+            oldest = next(iter(self._open)) if len(self._open) > MOST_CONNECTIONS else None
+            evicted = None if oldest is None else self._open.pop(oldest)
+            if evicted is not None:
+                with contextlib.suppress(OSError):  # it has just ended by itself
+                    evicted.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(id(request), None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Only errors of our own are printed, not those of clients that have gone."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
 
 def _handler(metrics: ServiceMetrics) -> type[BaseHTTPRequestHandler]:
@@ -264,7 +297,19 @@ def _handler(metrics: ServiceMetrics) -> type[BaseHTTPRequestHandler]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        timeout = 30
+        timeout = REQUEST_SECONDS
+
+        def setup(self) -> None:
+            super().setup()
+            self._exchange = Exchange(REQUEST_SECONDS, MOST_REQUEST_BYTES)
+            self.rfile = bounded_reader(self.connection, self._exchange)
+
+        def handle_one_request(self) -> None:
+            self._exchange.begin()
+            try:
+                super().handle_one_request()
+            except Unbounded:
+                self.close_connection = True
 
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 from paimon_cli.errors import NotFound, NotSupported, StorageUnavailable, UsageError, importing
 from paimon_cli.options.option_text import parse_duration
+from paimon_cli.storage.bounded_exchange import Exchange, Unbounded
 from paimon_cli.storage.catalog_options import DEFAULT_ACQUIRE_TIMEOUT, DEFAULT_MAX_SLEEP
 from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.redaction import shown_address
@@ -21,7 +22,9 @@ from paimon_cli.storage.redaction import shown_address
 SITE_FILE = "hive-site.xml"
 _PORT = 9083
 _THRIFT = re.compile(r"thrift://([\w.-]+|\[[\w:.]+\])(?::(\d{1,5}))?/?")
-_TIMEOUT_MILLIS = 60_000
+_CONNECT_MILLIS = 30_000
+CALL_SECONDS, MOST_BYTES, MOST_ITEMS, MOST_STRUCTS = 60, 64 * 2**20, 1_000_000, 1_000_000
+"""The total time of a call and its answer, and the most bytes, elements of a list, and structs of an answer."""
 _FIRST_SLEEP = 50
 _REFUSED = {"hive.metastore.sasl.enabled": "Kerberos", "hive.metastore.use.SSL": "TLS"}
 """Settings of the metastore that require a protocol that is not supported."""
@@ -63,6 +66,8 @@ class HiveAddress:
             raise NotFound("the Hive metastore has no such object", str(error.message)) from error
         except (ttypes.AlreadyExistsException, ttypes.InvalidOperationException, ttypes.InvalidObjectException) as error:
             raise UsageError("the Hive metastore refused the request", _first_line(error)) from error
+        except Unbounded as error:
+            raise StorageUnavailable(f"the Hive metastore at {self._listed} gave no complete answer", str(error)) from error
         except (_thrift_error(), OSError) as error:
             raise self._unreachable(error) from error
         finally:
@@ -71,26 +76,30 @@ class HiveAddress:
     def _connect(self) -> tuple[Any, Any, Any]:
         with importing("a hive catalog needs a Thrift client", "hive"):
             from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
-            from thrift.protocol.TBinaryProtocol import TBinaryProtocol
-            from thrift.transport.TSocket import TSocket
             from thrift.transport.TTransport import TBufferedTransport, TTransportException
+
+            from paimon_cli.metastore.bounded_thrift import BoundedProtocol, BoundedTransport
 
         failure: Exception = OSError("no address")
         for host, port in self.hosts:
-            plain = TSocket(host, port)
-            plain.setTimeout(_TIMEOUT_MILLIS)
+            exchange = Exchange(CALL_SECONDS, MOST_BYTES)
+            plain = BoundedTransport(host, port, exchange)
+            plain.setTimeout(_CONNECT_MILLIS)
             transport = TBufferedTransport(plain)
             try:
                 transport.open()
             except (TTransportException, OSError) as error:
                 failure = error
                 continue
-            return ttypes, ThriftHiveMetastore.Client(TBinaryProtocol(transport)), transport
+            return ttypes, ThriftHiveMetastore.Client(BoundedProtocol(transport, MOST_BYTES, MOST_ITEMS, MOST_STRUCTS)), transport
         raise self._unreachable(failure) from failure
 
+    @property
+    def _listed(self) -> str:
+        return ", ".join(f"{host}:{port}" for host, port in self.hosts)
+
     def _unreachable(self, error: Exception) -> StorageUnavailable:
-        listed = ", ".join(f"{host}:{port}" for host, port in self.hosts)
-        return StorageUnavailable(f"the Hive metastore at {listed} does not answer", _first_line(error), "check uri")
+        return StorageUnavailable(f"the Hive metastore at {self._listed} does not answer", _first_line(error), "check uri")
 
 
 class HiveLock:

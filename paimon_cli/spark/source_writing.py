@@ -89,7 +89,7 @@ def batch_writer(options: SourceOptions, schema: StructType, overwrite: bool) ->
     """A writer for `df.write`. Raises the errors that `Table.write` raises before it reads rows."""
     plan, request, table = _planned(options, schema, overwrite)
     identity_of(plan.context, request.commit_user, request.commit_id, request.assume_new)
-    return BatchWriter(plan, request, table.catalog_table.report_hosts)
+    return BatchWriter(plan, request, hosts=table.catalog_table.report_hosts)
 
 
 def stream_writer(options: SourceOptions, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
@@ -132,8 +132,8 @@ class _Writing:
 
     plan: WritePlan
     request: WriteRequest
-    hosts: AllowedHosts = field(default_factory=AllowedHosts)
     engine: LocalEngine = field(default_factory=lambda: LocalEngine(usable_cores()))
+    hosts: AllowedHosts = field(default_factory=AllowedHosts)
 
     def written(self, batches: Iterator[pa.RecordBatch], query: str = "", batch: str = "") -> TaskMessage:
         """Write the rows of one task to new files."""

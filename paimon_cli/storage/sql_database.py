@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from sqlalchemy import URL, Engine, create_engine, make_url
+from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
@@ -18,14 +18,15 @@ from paimon_cli.storage.redaction import redact, shown_address
 
 COMMIT_LOCK = "the commit lock"
 _WAIT_SECONDS = 30
+_READ_SECONDS = 60
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
 _ARGUMENTS: dict[str, dict[str, Any]] = {
     "sqlite": {"timeout": _WAIT_SECONDS},
     "postgresql": {"connect_timeout": _WAIT_SECONDS},
-    "mysql": {"connect_timeout": _WAIT_SECONDS},
-    "mariadb": {"connect_timeout": _WAIT_SECONDS},
+    "mysql": {"connect_timeout": _WAIT_SECONDS, "read_timeout": _READ_SECONDS, "write_timeout": _READ_SECONDS},
+    "mariadb": {"connect_timeout": _WAIT_SECONDS, "read_timeout": _READ_SECONDS, "write_timeout": _READ_SECONDS},
 }
-"""Driver arguments of the supported databases: timeouts in seconds for connecting, or for a locked file."""
+"""Driver arguments of the supported databases: timeouts in seconds for connecting, for a read, or for a locked file."""
 _JDBC_PARAMETERS = {"sslmode"}
 """Parameters of JDBC URLs, besides user and password, with the same meaning in the Python driver."""
 
@@ -44,7 +45,12 @@ def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_trans
                 f"no support for {what} in {dialect}", f"the supported databases are {', '.join(sorted(_ARGUMENTS))}"
             )
         isolation = {} if in_transactions else {"isolation_level": "AUTOCOMMIT"}
-        return create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=_ARGUMENTS[dialect], **isolation)
+        engine = create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=_ARGUMENTS[dialect], **isolation)
+        if engine.driver == "psycopg":
+            from paimon_cli.storage.bounded_postgres import connect
+
+            event.listen(engine, "do_connect", lambda _, __, arguments, options: connect(*arguments, **options))
+        return engine
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
         why = str(error).splitlines()[0] if isinstance(error, ImportError) else "it is not the URL of a known database"
         hint = "write uri=jdbc:postgresql://host:5432/database, and install the driver of that database"

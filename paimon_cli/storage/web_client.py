@@ -56,7 +56,7 @@ class WebClient:
         pool = urllib3.HTTPSConnectionPool if server.scheme == "https" else urllib3.HTTPConnectionPool
         timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=bounds.seconds)
         self._pool = pool(server.host, server.port, timeout=timeout, retries=False, bounds=bounds)
-        self._pool.ConnectionCls = _HttpsConnection if server.scheme == "https" else _HttpConnection  # type: ignore[assignment]
+        self._pool.ConnectionCls = _HttpsConnection if server.scheme == "https" else _HttpConnection
 
     def send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> WebAnswer:
         """Raises `NotSent` or `NoAnswer`."""
@@ -95,7 +95,7 @@ class _HttpConnection(HTTPConnection):
     def connect(self) -> None:
         super().connect()
         self._exchange.begin()
-        self.sock = BoundedSocket(self.sock, self._exchange)  # type: ignore[assignment]
+        self.sock = BoundedSocket(self.sock, self._exchange)
 
     def request(self, *arguments: Any, **options: Any) -> None:
         self._exchange.begin()
@@ -110,8 +110,8 @@ def _connected(connection: HTTPConnection, addresses: Addresses) -> socket.socke
     host = connection.host
     try:
         found = list(addresses(host, connection.port or 0))
-    except OSError as error:
-        raise urllib3.exceptions.NameResolutionError(host, connection, error) from error  # type: ignore[arg-type]
+    except socket.gaierror as error:
+        raise urllib3.exceptions.NameResolutionError(host, connection, error) from error
     failure: OSError = OSError("it has no address")
     for family, where in found:
         sock = socket.socket(socket.AddressFamily(family), socket.SOCK_STREAM)

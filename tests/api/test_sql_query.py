@@ -189,14 +189,18 @@ def test_a_query_opens_nothing_but_tables(warehouse: Path, tmp_path: Path, query
 def test_files_are_read_where_the_call_allows_them(warehouse: Path, tmp_path: Path) -> None:
     (tmp_path / "plain.csv").write_text("id,word\n7,seven\n")
     query = f"SELECT word, p FROM '{tmp_path}/plain.csv' JOIN shop.orders USING (id)"
-    assert Catalog(str(warehouse)).sql(query, allow_files=True).to_arrow().to_pylist() == [{"word": "seven", "p": Decimal("1.75")}]
+    assert Catalog(str(warehouse)).sql(query, allow_files=True).to_arrow().to_pylist() == [
+        {"word": "seven", "p": Decimal("1.75")}
+    ]
 
 
 @pytest.mark.parametrize("allow_files", [False, True])
 def test_a_query_finds_the_settings_of_duckdb_locked(warehouse: Path, allow_files: bool) -> None:
     names = "'enable_external_access', 'autoload_known_extensions', 'autoinstall_known_extensions', 'lock_configuration'"
     query = f"SELECT name, value FROM duckdb_settings() WHERE name IN ({names})"
-    found = {row["name"]: row["value"] for row in Catalog(str(warehouse)).sql(query, allow_files=allow_files).to_arrow().to_pylist()}
+    found = {
+        row["name"]: row["value"] for row in Catalog(str(warehouse)).sql(query, allow_files=allow_files).to_arrow().to_pylist()
+    }
     off = {"autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
     assert found == {**off, "enable_external_access": str(allow_files).lower(), "lock_configuration": "true"}
 

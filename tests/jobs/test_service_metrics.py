@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import threading
+import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.jobs import service_metrics
 from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import Standing
 from paimon_cli.jobs.compaction_service import COMPACTED, FAILED, NOTHING, ServiceRound, TableRound
-from paimon_cli.jobs.service_metrics import STALE_SECONDS, MetricsFile, ServiceMetrics, listening, parse_address
+from paimon_cli.jobs.service_metrics import MOST_CONNECTIONS, STALE_SECONDS, MetricsFile, ServiceMetrics, listening, parse_address
 from paimon_cli.jobs.service_turn import UpkeepDone
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
@@ -107,7 +113,7 @@ def test_ready_after_the_first_round_and_while_there_are_signs_of_life() -> None
         assert get(url, "/readyz")[0] == 503
         metrics.table_begins(2, "t").advance()
         assert get(url, "/readyz")[0] == 200
-        with pytest.raises(UsageError, match="cannot listen"), listening(metrics, url.split("/")[2].replace("0.0.0.0", "")):
+        with pytest.raises(UsageError, match="cannot listen"), listening(metrics, url.split("/")[2]):
             pass
     with pytest.raises(urllib.error.URLError):
         get(url, "/healthz")
@@ -131,7 +137,14 @@ def test_the_file_is_replaced_in_one_step(metrics: ServiceMetrics, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("text", "address"), [(":9464", ("", 9464)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:80", ("::1", 80)), ("h:0", ("h", 0))]
+    ("text", "address"),
+    [
+        (":9464", ("127.0.0.1", 9464)),
+        ("0.0.0.0:9464", ("0.0.0.0", 9464)),
+        ("127.0.0.1:1", ("127.0.0.1", 1)),
+        ("[::1]:80", ("::1", 80)),
+        ("h:0", ("h", 0)),
+    ],
 )
 def test_addresses(text: str, address: tuple[str, int]) -> None:
     assert parse_address(text) == address
@@ -141,3 +154,47 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
 def test_invalid_addresses(text: str) -> None:
     with pytest.raises(UsageError, match="cannot listen on"):
         parse_address(text)
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[str, int]]:
+    clock = HandClock()
+    with listening(ServiceMetrics(Rounds(clock), clock), ":0") as url:
+        yield url, int(url.split(":")[2].split("/")[0])
+
+
+def test_without_a_host_only_this_machine_is_answered(served: tuple[str, int]) -> None:
+    assert served[0].startswith("http://127.0.0.1:")
+    others = [str(address) for *_, (address, *_) in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
+    for other in {"127.0.0.2", *others} - {"127.0.0.1"}:
+        with pytest.raises(OSError):
+            socket.create_connection((other, served[1]), 2).close()
+
+
+def test_half_requests_neither_pile_up_nor_keep_others_out(served: tuple[str, int]) -> None:
+    url, port = served
+    before = threading.active_count()
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            half = stack.enter_context(socket.create_connection(("127.0.0.1", port), 5))
+            half.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
+        assert get(url, "/healthz")[0] == 200
+        deadline = time.monotonic() + 5
+        while (more := threading.active_count() - before) > MOST_CONNECTIONS + 1 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert more <= MOST_CONNECTIONS + 1
+
+
+def test_a_request_has_a_time_and_a_size(served: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_metrics, "REQUEST_SECONDS", 0.5)
+    _, port = served
+    with socket.create_connection(("127.0.0.1", port), 5) as slow:
+        begin = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            for _ in range(50):
+                slow.sendall(b"G")
+                time.sleep(0.1)
+        assert 0.4 < time.monotonic() - begin < 3, "a byte at a time does not hold a thread"
+    with socket.create_connection(("127.0.0.1", port), 5) as large, contextlib.suppress(ConnectionError):
+        large.sendall(b"GET / HTTP/1.1\r\n" + b"X-Y: " + b"x" * 60000 + b"\r\nX-Z: " + b"x" * 60000)
+        assert large.recv(100) == b""

@@ -255,7 +255,7 @@ def test_a_report_that_the_user_does_not_allow_is_said_in_one_line(tmp_path: Pat
     of_reports = [text for text in said if "not reported" in text]
     assert len(of_reports) == 3 and not any("\n" in text for text in of_reports)
     assert f"--option http-report.allowed-hosts={host}" in of_reports[0]
-    with pytest.raises(Refused, match="http-report.allowed-hosts does not allow it"):
+    with pytest.raises(Refused, match=r"http-report\.allowed-hosts does not allow it"):
         silent.mark_done({"p": "a"})
     row = '{"p": "z", "k": 1}'
     command = ["write", table.url, "-", "--format", "json", "--engine", "local"]

@@ -163,7 +163,9 @@ def test_the_file_of_a_checkout_permits_nothing(directory: str, run: Run, conten
     assert f"'{HOSTS}' is not taken from" in answer.err and "config/paimon-cli/config.yaml" in answer.err
 
 
-@pytest.mark.parametrize("content", ["token: hunter2\n", "warehouse: /wh\n", "profiles:\n  p:\n    engine.spark-threshold: 1 gb\n"])
+@pytest.mark.parametrize(
+    "content", ["token: hunter2\n", "warehouse: /wh\n", "profiles:\n  p:\n    engine.spark-threshold: 1 gb\n"]
+)
 def test_the_own_file_holds_nothing_of_a_catalog(directory: str, run: Run, content: str) -> None:
     own_file(directory, content)
     answer = run("config", "show", code=2)

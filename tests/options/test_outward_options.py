@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 
@@ -86,19 +86,57 @@ OUTWARD = {
 }
 """Option -> what becomes of a value that leads out of the table."""
 
-INWARD = """
-bucket-function.type bucket-key changelog-file.compression changelog-file.format changelog-file.stats-mode
-changelog-producer.row-deduplicate-ignore-fields client-pool-cache.keys commit.user-prefix data-file.external-paths.strategy
-dlf.region dlf.security-token fields.<column>.aggregate-function fields.<column>.list-agg-delimiter fields.<column>.nested-key
-fields.<column>.stats-mode fields.<columns>.sequence-group fields.default-aggregate-function file-index.<kind>.columns
-file-index.<kind>.<setting> file-index.bloom-filter.columns file.compression
-file.compression.per.level file.format file.format.per.level incremental-between incremental-between-timestamp
-lookup.local-file-type manifest.compression manifest.format metadata.stats-mode metadata.stats-mode.per.level
-metastore.tag-to-partition.preview parquet.writer.version partial-update.remove-record-on-sequence-group partition
-partition.expiration-strategy partition.mark-done-action.http.params partition.timestamp-formatter
-partition.timestamp-pattern primary-key record-level.time-field rowkind.field scan.mode scan.timestamp scan.version
-sequence.field variant.shredding.inferenceMode vector.file.format format-table.file.compression
-""".split()
+INWARD = [
+    "bucket-function.type",
+    "bucket-key",
+    "changelog-file.compression",
+    "changelog-file.format",
+    "changelog-file.stats-mode",
+    "changelog-producer.row-deduplicate-ignore-fields",
+    "client-pool-cache.keys",
+    "commit.user-prefix",
+    "data-file.external-paths.strategy",
+    "dlf.region",
+    "dlf.security-token",
+    "fields.<column>.aggregate-function",
+    "fields.<column>.list-agg-delimiter",
+    "fields.<column>.nested-key",
+    "fields.<column>.stats-mode",
+    "fields.<columns>.sequence-group",
+    "fields.default-aggregate-function",
+    "file-index.<kind>.columns",
+    "file-index.<kind>.<setting>",
+    "file-index.bloom-filter.columns",
+    "file.compression",
+    "file.compression.per.level",
+    "file.format",
+    "file.format.per.level",
+    "incremental-between",
+    "incremental-between-timestamp",
+    "lookup.local-file-type",
+    "manifest.compression",
+    "manifest.format",
+    "metadata.stats-mode",
+    "metadata.stats-mode.per.level",
+    "metastore.tag-to-partition.preview",
+    "parquet.writer.version",
+    "partial-update.remove-record-on-sequence-group",
+    "partition",
+    "partition.expiration-strategy",
+    "partition.mark-done-action.http.params",
+    "partition.timestamp-formatter",
+    "partition.timestamp-pattern",
+    "primary-key",
+    "record-level.time-field",
+    "rowkind.field",
+    "scan.mode",
+    "scan.timestamp",
+    "scan.version",
+    "sequence.field",
+    "variant.shredding.inferenceMode",
+    "vector.file.format",
+    "format-table.file.compression",
+]
 """Options with texts that name columns, formats, times or choices: nothing outside of the table."""
 
 _NAMES_SOMETHING = re.compile(
@@ -182,7 +220,7 @@ def use(url: str) -> list[PaimonError]:
     """What commands on a table do with it; returns what they refuse."""
     failures: list[PaimonError] = []
     rows = pa.table({"id": pa.array([1], pa.int32()), "p": ["a"], "v": ["y"]})
-    calls = [
+    calls: list[Callable[[Table], object]] = [
         lambda table: table.write(rows),
         lambda table: table.scan().to_arrow(),
         lambda table: table.compact(strategy="full"),

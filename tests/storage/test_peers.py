@@ -13,7 +13,14 @@ from paimon_cli.storage.web_address import AllowedHosts, WebAddress
     "address",
     [
         *("169.254.169.254", "169.254.1.1", "fe80::1", "fe80::1%eth0", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
-        *("::ffff:169.254.169.254", "::ffff:a9fe:a9fe", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "fd00:ec2::254", "fd20:ce::254"),
+        *(
+            "::ffff:169.254.169.254",
+            "::ffff:a9fe:a9fe",
+            "64:ff9b::a9fe:a9fe",
+            "2002:a9fe:a9fe::1",
+            "fd00:ec2::254",
+            "fd20:ce::254",
+        ),
         *("0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255", "::ffff:0.0.0.0"),
         *("127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"),
     ],
@@ -22,7 +29,9 @@ def test_addresses_that_are_no_server_of_the_user(address: str) -> None:
     assert is_forbidden("reports.example.com", address)
 
 
-@pytest.mark.parametrize("address", ["10.0.0.7", "192.168.1.1", "8.8.8.8", "2001:4860:4860::8888", "fd12:3456::1", "::ffff:10.0.0.7"])
+@pytest.mark.parametrize(
+    "address", ["10.0.0.7", "192.168.1.1", "8.8.8.8", "2001:4860:4860::8888", "fd12:3456::1", "::ffff:10.0.0.7"]
+)
 def test_addresses_of_machines(address: str) -> None:
     assert not is_forbidden("reports.example.com", address)
 
@@ -76,7 +85,9 @@ def test_which_urls_are_allowed(url: str, is_allowed: bool) -> None:
     assert address is not None and ALLOWED.allow(address) == is_allowed
 
 
-@pytest.mark.parametrize("url", ["", "ftp://h/", "http://", "http:///x", "http://[::1", "http://h:99999/", "http://h:x/", "//h/x", "http://a\\@h/"])
+@pytest.mark.parametrize(
+    "url", ["", "ftp://h/", "http://", "http:///x", "http://[::1", "http://h:99999/", "http://h:x/", "//h/x", "http://a\\@h/"]
+)
 def test_texts_that_are_no_web_address(url: str) -> None:
     assert WebAddress.parse(url) is None
 
