@@ -14,7 +14,7 @@ import pytest
 
 from paimon_cli.api.opened_table import Runtime
 from paimon_cli.api.table import Table
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported, PaimonError, Refused, UsageError
+from paimon_cli.errors import NotSupported, PaimonError, Refused, UsageError
 from paimon_cli.options.option_catalog import HONOURED, IN_PART, OF_CATALOG, OPTIONS, OWN_OPTIONS
 from tests.tables import make_table
 
@@ -239,12 +239,14 @@ def use(url: str) -> list[PaimonError]:
     return failures
 
 
+UPWARDS = "../../../outside/"
+
+
 def hostile_values(lure: Lure, key: str) -> list[str]:
     address = f"http://127.0.0.1:{lure.port}/x"
-    upwards = "../../../outside/"
     if key == "scan.tag-name":
-        return [f"x/../{upwards}tag-x"]
-    return [address, str(lure.directory), upwards, f"file:{lure.directory}", f"jdbc:postgresql://127.0.0.1:{lure.port}/x"]
+        return [f"x/../{UPWARDS}tag-x"]
+    return [address, str(lure.directory), UPWARDS, f"file:{lure.directory}", f"jdbc:postgresql://127.0.0.1:{lure.port}/x"]
 
 
 @pytest.mark.parametrize("number", range(5))
@@ -261,8 +263,8 @@ def test_refused_and_confined_options_reach_nothing(tmp_path: Path, lure: Lure, 
         assert lure.is_untouched, f"{key}={value}"
         if OUTWARD[key] == REFUSED:
             assert NotSupported in kinds
-        else:
-            assert kinds <= {NotSupported, UsageError, NotFound, DamagedFile}
+        elif value == UPWARDS and key.endswith(("prefix", "directory")):
+            assert UsageError in kinds
 
 
 @pytest.mark.parametrize("actions", ["http-report", "success-file,http-report", "custom,http-report"])
