@@ -303,7 +303,7 @@ class _StoredRows:
         """Whether to fetch the file at once, footer included: it fits into the read-ahead, and no column is left out."""
         if not self._part.is_alone or self._part.parts > 1 or self._part.keeps is not None or source.size > AHEAD_BYTES:
             return False
-        return {field.name for field in self._context.schemas.get(self._file.schema_id).fields} <= {*self._physical}
+        return {field.name for field in self._context.schemas.named(self._file.schema_id).fields} <= {*self._physical}
 
     def _chunks(self, reader: pq.ParquetFile, group: int, kind: int | None) -> Iterator[Range]:
         """The byte ranges of the column chunks of a row group that will be decoded."""
@@ -329,7 +329,7 @@ class _StoredRows:
     def _whole_file(self, source: BinaryIO, form: str) -> Iterator[pa.RecordBatch]:
         """The batches of an ORC or Avro file. They have a column even if none is read: it tells how many rows they have."""
         context, file = self._context, self._file
-        schema = context.schemas.get(file.schema_id)
+        schema = context.schemas.named(file.schema_id)
         physical = self._physical or [schema.fields[0].name]
         if form == "orc":
             stripes = OrcFile(source)
@@ -345,7 +345,7 @@ class _StoredRows:
 
 def _without_padding(context: TableContext, file: DataFileMeta, rows: pa.Table) -> pa.Table:
     """The rows without the blanks with which ORC pads CHAR(n), also inside nested values, as Java reads them."""
-    for field in FileLayout.of(context.schemas.get(file.schema_id)).fields:
+    for field in FileLayout.of(context.schemas.named(file.schema_id)).fields:
         position = rows.schema.get_field_index(field.name)
         if position >= 0 and holds_chars(field.type):
             chunks = [unpadded(chunk, field.type) for chunk in rows.column(position).chunks]

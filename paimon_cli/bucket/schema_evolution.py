@@ -113,7 +113,7 @@ class ReadColumns:
     """The columns of a read, and how to get them from the columns that a data file stores."""
 
     def __init__(self, context: TableContext, file: DataFileMeta, columns: Sequence[str]) -> None:
-        self._file_schema = context.schema if file.schema_id == context.schema.id else context.schemas.get(file.schema_id)
+        self._file_schema = context.schema if file.schema_id == context.schema.id else context.schemas.named(file.schema_id)
         self._columns = list(columns)
         self._has_kinds = bool(context.file_layout.keys)
         self._system = [name for name in columns if name in SYSTEM_COLUMNS and self._has_kinds]

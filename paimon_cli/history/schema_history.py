@@ -71,6 +71,15 @@ class SchemaHistory:
                 continue
         return None
 
+    def named(self, schema_id: int) -> TableSchema:
+        """The schema that a snapshot or a data file names, and that therefore must exist. Raises `DamagedFile`."""
+        schema = self._find(schema_id)
+        if schema is None:
+            path = self.layout.schema(schema_id)
+            hint = f"restore the file, or see what can be repaired: paimon-cli repair {self.layout.argument}"
+            raise DamagedFile(f"{path} is missing", f"a snapshot or a data file has schema {schema_id}", hint, path=path)
+        return schema
+
     def get(self, schema_id: int) -> TableSchema:
         """The schema with this id. Raises `NotFound` if it does not exist, `DamagedFile` if its file holds something else."""
         schema = self.find(schema_id)

@@ -164,7 +164,7 @@ class TableContext(TableHistory):
 
         Options stay the same, with the older names of columns. Only `deletion-vectors.enabled` is that of the older schema.
         """
-        return self if schema_id == self.schema.id else self._with_columns_of(self.schemas.get(schema_id))
+        return self if schema_id == self.schema.id else self._with_columns_of(self.schemas.named(schema_id))
 
     def _with_columns_of(self, older: TableSchema) -> TableContext:
         old_names = {field.id: field.name for field in older.fields}

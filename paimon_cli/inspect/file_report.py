@@ -263,7 +263,7 @@ def _vector_cardinalities(context: TableContext, snapshot: Snapshot) -> dict[str
 def _column_ranges(context: TableContext, entry: ManifestEntry) -> tuple[ColumnRange, ...]:
     """The value statistics, decoded with the schema of the file."""
     file = entry.file
-    schema = context.schemas.get(file.schema_id)
+    schema = context.schemas.named(file.schema_id)
     names = file.value_stats_cols if file.value_stats_cols is not None else file.write_cols or schema.field_names
     fields = schema.fields_of(names)
     stats: SimpleStats = file.value_stats

@@ -140,7 +140,7 @@ def _between(
 
 
 def _producer(context: TableContext, snapshot: Snapshot) -> str:
-    return context.schemas.get(snapshot.schema_id).typed_options.changelog_producer
+    return context.schemas.named(snapshot.schema_id).typed_options.changelog_producer
 
 
 def _changes(context: TableContext, commits: Sequence[Snapshot]) -> dict[BucketId, BucketFiles]:

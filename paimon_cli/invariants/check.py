@@ -42,8 +42,7 @@ WITHOUT_SCHEMAS: tuple[HistoryCheck, ...] = (
 """The checks that need no readable schema."""
 META_CHECKS: tuple[VersionCheck, ...] = (
     metadata_checks.files_lie_inside,
-    metadata_checks.file_values_are_plausible,
-    metadata_checks.buckets_and_levels_are_valid,
+    metadata_checks.buckets_are_valid,
     metadata_checks.files_live_once,
     snapshot_checks.schemas_exist,
     index_checks.vectors_are_not_dangling,

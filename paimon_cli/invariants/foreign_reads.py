@@ -125,7 +125,7 @@ def _has_other_columns(context: TableContext, file: DataFileMeta) -> bool:
     """Whether a reader that matches columns by name would miss one, or read another type. Added columns are null anyway."""
     if file.schema_id == context.schema.id:
         return False
-    old: TableSchema = context.schemas.get(file.schema_id)
+    old: TableSchema = context.schemas.named(file.schema_id)
     now = {one.id: one for one in context.schema.fields}
     return any(
         one.id not in now or now[one.id].name != one.name or not same_type(now[one.id].type, one.type) for one in old.fields

@@ -50,8 +50,8 @@ def indexes_are_one_of_a_kind(version: Version) -> Iterator[Violation]:
         seen.add(kind)
         end = 1
         for vector in sorted(index.deletion_vector_ranges or (), key=lambda r: r.offset):
-            if vector.offset < end or vector.length < 0 or vector.offset + vector.length > index.file_size:
-                why = f"the vector of {vector.data_file_name} at byte {vector.offset} overlaps another, or the file's end"
+            if vector.offset < end:
+                why = f"the vector of {vector.data_file_name} at byte {vector.offset} overlaps another"
                 yield Violation("PV039", version.index_path(entry), why)
             if (bucket_id, vector.data_file_name) in marked:
                 yield Violation("PV039", version.index_path(entry), f"is the second to mark rows of {vector.data_file_name}")

@@ -8,13 +8,10 @@ from itertools import pairwise
 from paimon_cli.invariants.history_walk import ReadManifest, WalkedVersion
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
-from paimon_cli.metadata.data_file import ADD, DataFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.manifests import PartitionRange, noted_lists
 from paimon_cli.metadata.snapshot import OVERWRITE
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-
-MAX_LEVELS = 1000
-"""A generous limit, because `num-levels` may have been reduced since a file was written."""
 
 
 def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]:
@@ -59,33 +56,13 @@ def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:
     return ""
 
 
-def buckets_and_levels_are_valid(version: Version) -> Iterator[Violation]:
-    """PV024: the bucket and the level of every file exist in the table."""
-    postponed = version.context.options.bucket == POSTPONE_BUCKET
+def buckets_are_valid(version: Version) -> Iterator[Violation]:
+    """PV024: only tables with postponed buckets have files whose rows wait for a bucket; readers of others would not look there."""
+    if version.context.options.bucket == POSTPONE_BUCKET:
+        return
     for entry in version.fresh:
-        total, low = entry.total_buckets, POSTPONE_BUCKET if postponed else 0
-        if entry.bucket < low or entry.bucket == -1 or 0 < total <= entry.bucket:
-            yield Violation("PV024", version.path, f"has bucket {entry.bucket} of {total}: {version.label(entry)}")
-        if not 0 <= entry.file.level < MAX_LEVELS:
-            yield Violation("PV024", version.path, f"has a file at level {entry.file.level}: {version.label(entry)}")
-
-
-def file_values_are_plausible(version: Version) -> Iterator[Violation]:
-    """PV026: values that are implausible whatever the file holds."""
-    for entry in version.fresh:
-        why = _impossible(entry.file)
-        if why:
-            yield Violation("PV026", version.path, f"{version.label(entry)}: {why}")
-
-
-def _impossible(file: DataFileMeta) -> str:
-    if file.row_count < 0 or file.file_size < 0:
-        return f"{file.row_count} rows in {file.file_size} bytes"
-    if file.delete_row_count is not None and not 0 <= file.delete_row_count <= file.row_count:
-        return f"{file.delete_row_count} retractions in {file.row_count} rows"
-    if file.row_count and file.min_sequence_number > file.max_sequence_number:
-        return f"sequence numbers from {file.min_sequence_number} to {file.max_sequence_number}"
-    return ""
+        if entry.is_postponed:
+            yield Violation("PV024", version.path, f"has bucket {entry.bucket} of {entry.total_buckets}: {version.label(entry)}")
 
 
 def files_lie_inside(version: Version) -> Iterator[Violation]:

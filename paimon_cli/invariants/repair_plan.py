@@ -332,14 +332,14 @@ def _without_dangling(
         ranges = entry.index_file.deletion_vector_ranges
         if entry.bucket_id != bucket_id or ranges is None:
             continue
-        kept = tuple(r for r in ranges if r.data_file_name in alive)
         for gone in (r for r in ranges if r.data_file_name not in alive):
             action = f"list no vector for {gone.data_file_name}, which is no longer live, in a new snapshot"
             plan.steps.append(RepairStep(VECTORS, version.index_path(entry), action))
-        if len(kept) < len(ranges):
+        left = entry.index_file.listing_vectors_of(alive.__contains__)
+        if left.deletion_vector_ranges != ranges:
             old.append(entry.index_file)
-            if kept:
-                new.append(replace(entry.index_file, deletion_vector_ranges=kept, row_count=len(kept)))
+            if left.deletion_vector_ranges:
+                new.append(left)
     return old, new
 
 

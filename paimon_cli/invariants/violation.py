@@ -61,8 +61,8 @@ INVARIANTS = (
     Invariant(
         MERGE_DISORDER, SEQUENCE, META, "sequence numbers of a commit are greater than those already in the bucket", WARNING
     ),
-    Invariant("PV024", BUCKETS, META, "every file has a bucket and a level that the table has"),
-    Invariant("PV026", STATS, META, "counts, sizes, keys and sequence numbers of a file are plausible"),
+    Invariant("PV024", BUCKETS, META, "every file is in a bucket that the table has"),
+    Invariant("PV026", STATS, META, "the partition and the keys of every file can be decoded"),
     Invariant("PV028", STORED, META, "no file lies outside of the table"),
     Invariant("PV029", CHAIN, META, "a data file is live in one bucket and at one level only"),
     Invariant("PV030", RUNS, FULL, "rows of a data file ascend strictly by key"),

@@ -102,7 +102,7 @@ def _check_names(context: TableContext, splits: Sequence[Split]) -> None:
     """Refuse a column name that two columns have used, if a file without field ids would show the values of the wrong one."""
     owners: dict[str, set[int]] = {}
     for number in context.schemas.ids():
-        for column in context.schemas.get(number).fields:
+        for column in context.schemas.named(number).fields:
             owners.setdefault(column.name, set()).add(column.id)
     if all(len(ids) == 1 for ids in owners.values()):
         return

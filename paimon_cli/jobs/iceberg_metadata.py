@@ -302,7 +302,7 @@ def _name_mapping(context: TableContext, schema: Schema) -> list[dict[str, Any]]
     taken = {name for column in current for name in column["names"]}
     by_id = {column["field-id"]: column for column in current}
     for number in context.schemas.ids():
-        for column in context.schemas.get(number).fields:
+        for column in context.schemas.named(number).fields:
             if column.id in by_id and column.name not in taken:
                 by_id[column.id]["names"].append(column.name)
                 taken.add(column.name)

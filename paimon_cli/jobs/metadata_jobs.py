@@ -333,14 +333,13 @@ def _index_manifest(before: Version, after: Version, writer: MetadataWriter) -> 
     source = after if after.snapshot.commit_kind == APPEND else before
     if source.snapshot.index_manifest is None:
         return None
-    alive = {(e.partition, e.bucket, e.file.file_name) for e in after.base}
+    alive: dict[BucketId, set[str]] = {}
+    for live in after.base:
+        alive.setdefault(live.bucket_id, set()).add(live.file.file_name)
     entries = []
     for entry in source.index_entries:
-        ranges = entry.index_file.deletion_vector_ranges
-        if ranges is not None:
-            ranges = tuple(r for r in ranges if (entry.partition, entry.bucket, r.data_file_name) in alive)
-        file = replace(entry.index_file, deletion_vector_ranges=ranges)
-        entries.append(replace(entry, index_file=file))
+        names = alive.get(entry.bucket_id, set())
+        entries.append(replace(entry, index_file=entry.index_file.listing_vectors_of(names.__contains__)))
     return writer.index_manifest(entries)
 
 

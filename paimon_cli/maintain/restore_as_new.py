@@ -113,9 +113,7 @@ def _copy(context: TableContext, source: str, sink: str, size: int | None) -> No
 
 def _of_files(index: IndexFileMeta, names: Collection[str]) -> IndexFileMeta:
     """The index file with the deletion vectors of these data files: Java leaves some of files that are gone."""
-    if index.deletion_vector_ranges is None:
-        return index
-    return replace(index, deletion_vector_ranges=tuple(v for v in index.deletion_vector_ranges if v.data_file_name in names))
+    return index.listing_vectors_of(names.__contains__)
 
 
 def _renamed(file: DataFileMeta, name: str) -> DataFileMeta:

@@ -61,8 +61,11 @@ def oldest_consumed(context: TableContext) -> int | None:
 
 def _next_snapshot(content: bytes, path: str) -> int:
     try:
-        return int(json.loads(content)["nextSnapshot"])
-    except (ValueError, KeyError, TypeError) as error:
+        number = json.loads(content)["nextSnapshot"]
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < 2**63:
+            raise ValueError(f"nextSnapshot must be the id of a snapshot, found {str(number)[:40]!r}")
+        return number
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         hint = "delete the file if this consumer is no longer in use"
         raise DamagedFile(f"cannot read consumer file {path}", f"{type(error).__name__}: {error}", hint, path=path) from error
 

@@ -137,6 +137,13 @@ class IndexFileMeta:
     deletion_vector_ranges: tuple[DeletionVectorRange, ...] | None = None
     external_path: str | None = None
 
+    def listing_vectors_of(self, keeps: Callable[[str], bool]) -> IndexFileMeta:
+        """The entry for the same file without the vectors of data files (names) that `keeps` rejects. It counts its vectors."""
+        if self.deletion_vector_ranges is None:
+            return self
+        kept = tuple(found for found in self.deletion_vector_ranges if keeps(found.data_file_name))
+        return replace(self, deletion_vector_ranges=kept, row_count=len(kept))
+
 
 def vector_file_names(index_files: Iterable[IndexFileMeta]) -> tuple[str, ...]:
     """Names of the index files that hold deletion vectors."""

@@ -22,6 +22,7 @@ from paimon_cli.metadata.avro_reader import checked_schema, damage_errors, open_
 from paimon_cli.metadata.avro_writer import RecordSchema
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry
 from paimon_cli.metadata.manifests import ENTRY, VERSION, decode_manifest, entries_of, entry_of
+from paimon_cli.metadata.possible_values import entry_faults
 
 _CHUNK = 4096
 _FEW = 64
@@ -144,6 +145,7 @@ _NUMBERS = {
     "creation_times": ("_FILE._CREATION_TIME", "file.creation_time_millis"),
 }
 """The number columns of a table: path in an Avro record, and attribute of a `ManifestEntry`."""
+_CHECKED = [name for name in _NUMBERS if name != "creation_times"]
 _numbers_of = attrgetter(*(attribute for _, attribute in _NUMBERS.values()))
 _RANGES = {
     "partitions": "_PARTITION",
@@ -367,6 +369,8 @@ class OpenManifests:
         for name, column in {**numbers, **{name: r.begins for name, r in ranges.items()}}.items():
             if name != "creation_times" and (column == ABSENT).any():
                 raise NotColumnar
+        if any(wrong.any() for wrong in entry_faults(*(numbers[name] for name in _CHECKED)).values()):
+            raise NotColumnar  # the record by record decoder names the entry
         rare = [(found.get(f"{path}.{BEGIN}", nothing), found.get(f"{path}.{END}", nothing)) for path in _RARE]
         plain = (rare[0][1] - rare[0][0] <= 1) & (rare[1][0] == ABSENT) & (rare[2][0] == ABSENT)
         path_of = np.repeat(np.arange(len(self._paths), dtype=np.int32), [sum(counts) for counts in self._counts])

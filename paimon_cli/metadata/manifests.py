@@ -19,7 +19,7 @@ from typing import Any
 
 from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
 from paimon_cli.datatypes.data_type import DataType
-from paimon_cli.errors import NotSupported, PaimonError
+from paimon_cli.errors import DamagedFile, NotSupported, PaimonError
 from paimon_cli.metadata.avro_reader import damage_errors, damaged, decode_container, read_value, records_of
 from paimon_cli.metadata.avro_writer import (
     AvroSchema,
@@ -32,6 +32,8 @@ from paimon_cli.metadata.avro_writer import (
     rolled_containers,
 )
 from paimon_cli.metadata.data_file import (
+    DELETION_VECTORS,
+    HASH,
     SOURCE_APPEND,
     SOURCE_COMPACT,
     DataFileMeta,
@@ -42,6 +44,7 @@ from paimon_cli.metadata.data_file import (
     ManifestFileMeta,
     SimpleStats,
 )
+from paimon_cli.metadata.possible_values import entry_faults, file_faults, index_faults, manifest_faults, refuse
 from paimon_cli.metadata.table_layout import check_plain_names
 
 VERSION, _INDEX_VERSION = 2, 1
@@ -110,7 +113,7 @@ _INDEX_ENTRY_FIELDS = [("_VERSION", "int"), ("_KIND", "int"), ("_PARTITION", "by
 ENTRY = RecordSchema(record("record", _ENTRY_FIELDS))
 _LIST_ENTRY = RecordSchema(record("record", [("_VERSION", "int"), *_MANIFEST]))
 _INDEX_ENTRY = RecordSchema(record("record", _INDEX_ENTRY_FIELDS))
-_SOURCE_NAMES = {"APPEND": SOURCE_APPEND, "COMPACT": SOURCE_COMPACT}
+_SOURCE_NAMES, _NO_SOURCE = {"APPEND": SOURCE_APPEND, "COMPACT": SOURCE_COMPACT}, -1
 
 
 def _columns(kind: type, columns: Sequence[tuple[str, AvroSchema]]) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
@@ -148,9 +151,13 @@ def _fields_of(kind: type, content: Mapping[str, Any]) -> Iterator[Any]:
     return map(content.get, _COLUMNS[kind][0])
 
 
-def _expect_version(found: int, version: int, what: str) -> None:
-    if found != version:
-        raise NotSupported(f"{what} version {found}", f"only version {version} can be read", "recreate the table")
+def _expect_version(found: int, version: int, what: str, path: str) -> None:
+    """A version may be older or newer than what this program reads, but there never was one below 1."""
+    if found == version:
+        return
+    if found < 1:
+        raise DamagedFile(f"{path} is damaged", f"it has {what} version {found}", path=path)
+    raise NotSupported(f"{path} has {what} version {found}", f"only version {version} can be read", "recreate the table")
 
 
 def _stats_of(content: Mapping[str, Any] | None) -> SimpleStats:
@@ -179,7 +186,10 @@ def _head(version: int, entry: ManifestEntry | IndexManifestEntry) -> dict[str, 
 
 
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
-    """Entries in the order of the file. Raises `DamagedFile` for malformed bytes, `NotSupported` for versions other than 2."""
+    """Entries in the order of the file. Raises `DamagedFile` for malformed bytes and impossible values.
+
+    Raises `NotSupported` for versions other than 2.
+    """
     return _entries(decode_container(data, path, ENTRY), path)
 
 
@@ -209,23 +219,33 @@ def _entries(records: Sequence[dict[str, Any]], path: str) -> list[ManifestEntry
 
 
 def _entry(content: dict[str, Any], path: str, partitions: dict[bytes, bytes]) -> ManifestEntry:
-    _expect_version(content["_VERSION"], VERSION, f"{path} has manifest")
+    _expect_version(content["_VERSION"], VERSION, "manifest", path)
     partition = partitions.setdefault(content["_PARTITION"], content["_PARTITION"])
-    file = _data_file(content["_FILE"])
-    return ManifestEntry(content["_KIND"], partition, content["_BUCKET"], content["_TOTAL_BUCKETS"], file)
+    file = _data_file(content["_FILE"], path)
+    kind, bucket, total = content["_KIND"], content["_BUCKET"], content["_TOTAL_BUCKETS"]
+    low, high = file.min_sequence_number, file.max_sequence_number
+    faults = entry_faults(kind, bucket, total, file.level, file.file_size, file.row_count, low, high, file.schema_id)
+    if True in faults.values():
+        refuse(faults, {**content["_FILE"], **content}, path, file.file_name)
+    return ManifestEntry(kind, partition, bucket, total, file)
 
 
-def _data_file(content: dict[str, Any]) -> DataFileMeta:
+def _data_file(content: dict[str, Any], path: str) -> DataFileMeta:
     source = content.get("_FILE_SOURCE")
     listed, written = content.get("_VALUE_STATS_COLS"), content.get("_WRITE_COLS")
     content |= {
+        "_DELETE_ROW_COUNT": content.get("_DELETE_ROW_COUNT"),
+        "_FIRST_ROW_ID": content.get("_FIRST_ROW_ID"),
         "_KEY_STATS": _stats_of(content["_KEY_STATS"]),
         "_VALUE_STATS": _stats_of(content["_VALUE_STATS"]),
         "_EXTRA_FILES": tuple(content.get("_EXTRA_FILES") or ()),
-        "_FILE_SOURCE": _SOURCE_NAMES.get(source) if isinstance(source, str) else source,
+        "_FILE_SOURCE": _SOURCE_NAMES.get(source, _NO_SOURCE) if isinstance(source, str) else source,
         "_VALUE_STATS_COLS": None if listed is None else tuple(listed),
         "_WRITE_COLS": None if written is None else tuple(written),
     }
+    faults = file_faults(content)
+    if True in faults.values():
+        refuse(faults, content, path, content["_FILE_NAME"])
     return DataFileMeta(*_fields_of(DataFileMeta, content))
 
 
@@ -239,15 +259,19 @@ def _list_record(meta: ManifestFileMeta) -> dict[str, Any]:
 
 
 def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
-    """Manifests in the order of the file. Raises `DamagedFile` for malformed bytes, `NotSupported` for versions other than 2."""
+    """Manifests in the order of the file. Raises `DamagedFile` for malformed bytes and impossible values.
+
+    Raises `NotSupported` for versions other than 2.
+    """
     return _list_entries(decode_container(data, path, _LIST_ENTRY), path)
 
 
 def _list_entries(records: Iterable[dict[str, Any]], path: str) -> list[ManifestFileMeta]:
     manifests = []
     for content in records:
-        _expect_version(content["_VERSION"], VERSION, f"{path} has manifest")
+        _expect_version(content["_VERSION"], VERSION, "manifest", path)
         content["_PARTITION_STATS"] = _stats_of(content["_PARTITION_STATS"])
+        refuse(manifest_faults(content), content, path, content["_FILE_NAME"])
         manifests.append(ManifestFileMeta(*_fields_of(ManifestFileMeta, content)))
     check_plain_names((meta.file_name for meta in manifests), path)
     return manifests
@@ -286,16 +310,19 @@ def encode_index_manifest(entries: Sequence[IndexManifestEntry]) -> bytes:
 
 
 def decode_index_manifest(data: bytes, path: str) -> list[IndexManifestEntry]:
-    """Entries in the order of the file. Raises `DamagedFile` for malformed bytes.
+    """Entries in the order of the file. Raises `DamagedFile` for malformed bytes and impossible values.
 
-    Raises `NotSupported` for global indexes and for versions other than 1.
+    Raises `NotSupported` for global indexes, unknown types of indexes, and versions other than 1.
     """
     entries = []
     for content in decode_container(data, path, _INDEX_ENTRY):
-        _expect_version(content["_VERSION"], _INDEX_VERSION, f"{path} has index manifest")
+        _expect_version(content["_VERSION"], _INDEX_VERSION, "index manifest", path)
         if content.get("_GLOBAL_INDEX") is not None:
             raise NotSupported(f"{path} has a global index {content['_INDEX_TYPE']}", "global indexes are not supported")
+        if content["_INDEX_TYPE"] not in (DELETION_VECTORS, HASH):
+            raise NotSupported(f"{path} has an index of type {content['_INDEX_TYPE']!r}", "this type is not supported")
         content["_DELETIONS_VECTORS_RANGES"] = _vector_ranges(content.get("_DELETIONS_VECTORS_RANGES"))
+        refuse(index_faults(content), content, path, content["_FILE_NAME"])
         file = IndexFileMeta(*_fields_of(IndexFileMeta, content))
         entries.append(IndexManifestEntry(content["_KIND"], content["_PARTITION"], content["_BUCKET"], file))
     files = [entry.index_file for entry in entries]

@@ -28,6 +28,8 @@ It names no files. Other tools do not know the kind, so they refuse to read or t
 _KINDS = (APPEND, COMPACT, OVERWRITE, ANALYZE)
 _NO_WATERMARK = -(2**63)
 _MAX_DIGITS = 19
+_SHOWN = 100
+"""Characters that a message shows of a wrong value."""
 
 ATTEMPTS_PROPERTY, DURATION_PROPERTY = "paimon-cli.commit-attempts", "paimon-cli.commit-duration-ms"
 """Snapshot properties that paimon-cli sets: number of attempts, and milliseconds from the first attempt to publication."""
@@ -113,37 +115,40 @@ class Snapshot:
             raise DamagedFile(f"cannot read snapshot file {path}".rstrip(), str(error), hint, path=path) from error
 
 
-_INTEGER, _TEXT, _NAME, _KIND, _TEXTS = (
-    "a whole number",
+_INTEGER, _COUNT, _ID, _TEXT, _NAME, _KIND, _TEXTS = (
+    "a whole number of 64 bits",
+    "a whole number of 64 bits from 0 on",
+    "a whole number of 64 bits from 1 on",
     "text",
     "a file name",
     f"one of {', '.join(_KINDS)}",
     "an object of texts",
 )
 _KEYS = {
-    "version": ("version", _INTEGER),
+    "version": ("version", _ID),
     "uuid": ("uuid", _TEXT),
-    "id": ("id", _INTEGER),
-    "schemaId": ("schema_id", _INTEGER),
+    "id": ("id", _ID),
+    "schemaId": ("schema_id", _COUNT),
     "baseManifestList": ("base_manifest_list", _NAME),
-    "baseManifestListSize": ("base_manifest_list_size", _INTEGER),
+    "baseManifestListSize": ("base_manifest_list_size", _COUNT),
     "deltaManifestList": ("delta_manifest_list", _NAME),
-    "deltaManifestListSize": ("delta_manifest_list_size", _INTEGER),
+    "deltaManifestListSize": ("delta_manifest_list_size", _COUNT),
     "changelogManifestList": ("changelog_manifest_list", _NAME),
-    "changelogManifestListSize": ("changelog_manifest_list_size", _INTEGER),
+    "changelogManifestListSize": ("changelog_manifest_list_size", _COUNT),
     "indexManifest": ("index_manifest", _NAME),
     "commitUser": ("commit_user", _TEXT),
     "commitIdentifier": ("commit_identifier", _INTEGER),
     "commitKind": ("commit_kind", _KIND),
-    "timeMillis": ("time_millis", _INTEGER),
-    "totalRecordCount": ("total_record_count", _INTEGER),
+    "timeMillis": ("time_millis", _COUNT),
+    "totalRecordCount": ("total_record_count", _COUNT),
     "deltaRecordCount": ("delta_record_count", _INTEGER),
-    "changelogRecordCount": ("changelog_record_count", _INTEGER),
+    "changelogRecordCount": ("changelog_record_count", _COUNT),
     "watermark": ("watermark", _INTEGER),
     "statistics": ("statistics", _NAME),
     "properties": ("properties", _TEXTS),
 }
 """JSON key -> (attribute, expected value), in Java's order."""
+_LEAST = {_INTEGER: -(2**63), _COUNT: 0, _ID: 1}
 _FILE_NAMES = {name for name, kind in _KEYS.values() if kind is _NAME}
 _REQUIRED = frozenset(field.name for field in fields(Snapshot) if field.default is field.default_factory is MISSING)
 
@@ -156,7 +161,7 @@ def _parsed(content: Mapping[str, Any], path: str) -> Snapshot:
         if value is None and name not in _REQUIRED:
             continue
         if not _fits(value, kind):
-            raise ValueError(f"'{key}' must be {kind}, found {value!r}")
+            raise ValueError(f"'{key}' must be {kind}, found {repr(value)[:_SHOWN]}")
         values[name] = value
     if values.get("watermark") == _NO_WATERMARK:
         del values["watermark"]
@@ -165,8 +170,8 @@ def _parsed(content: Mapping[str, Any], path: str) -> Snapshot:
 
 
 def _fits(value: Any, kind: str) -> bool:
-    if kind is _INTEGER:
-        return isinstance(value, int) and not isinstance(value, bool)
+    if kind in _LEAST:
+        return isinstance(value, int) and not isinstance(value, bool) and _LEAST[kind] <= value < 2**63
     if kind is _TEXTS:
         return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
     return isinstance(value, str) and (kind is not _KIND or value in _KINDS)
@@ -199,6 +204,8 @@ def being_dropped(path: str) -> BeingDropped:
 
 _CREATED, _RETAINED = "tagCreateTime", "tagTimeRetained"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MAX_RETAINED_SECONDS = 2**63 // 10**9
+"""292 years, the longest duration in nanoseconds of 64 bits."""
 _PARTS = 7
 """Year, month, day, hour, minute, second, nanosecond; trailing zero parts may be missing."""
 
@@ -251,7 +258,9 @@ def _created(parts: Any, path: str) -> int | None:
         numbers = [int(part) for part in parts] + [0] * (_PARTS - len(parts))
         year, month, day, hour, minute, second, nanos = numbers
         moment = datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc)
-    except (TypeError, ValueError) as error:
+        if not 0 <= nanos < 10**9:
+            raise ValueError(f"a second has no {nanos} nanoseconds")
+    except (TypeError, ValueError, OverflowError) as error:
         raise DamagedFile(f"tag file {path} has an invalid {_CREATED}", str(error), path=path) from error
     return int(moment.timestamp()) * 1000 + nanos // 1_000_000
 
@@ -261,6 +270,9 @@ def _retained(seconds: Any, path: str) -> int | None:
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, int | Decimal):
         raise DamagedFile(f"tag file {path} has an invalid {_RETAINED}", f"found {seconds!r}", path=path)
+    if not 0 <= seconds <= _MAX_RETAINED_SECONDS:
+        why = f"a tag is kept for 0 to {_MAX_RETAINED_SECONDS:,} seconds, found {seconds!s:.40}"
+        raise DamagedFile(f"tag file {path} has an invalid {_RETAINED}", why, path=path)
     return int(seconds * 1000)
 
 

@@ -15,6 +15,14 @@ from paimon_cli.metadata.snapshot import dump_java_json
 from paimon_cli.options.table_options import TableOptions
 
 CURRENT_VERSION = 3
+_SHOWN = 100
+"""Characters that a message shows of a wrong value."""
+MAX_COLUMNS = 100_000
+"""The most columns that a schema may have, those within ROW types included."""
+_MAX_MARKS = 10 * MAX_COLUMNS
+"""The most commas and opening brackets in a schema file: a column has about five. A text with more is not parsed, because its values
+could take a hundred times its size in memory.
+"""
 
 
 @dataclass(frozen=True)
@@ -103,9 +111,17 @@ class TableSchema:
     def from_json(text: str | bytes, path: str = "") -> TableSchema:
         """Parse a schema file and add the defaults of old versions to its options. Raises a `DamagedFile` that names `path`."""
         try:
-            return _SchemaReader(json.loads(text)).schema()
+            return _SchemaReader(_parsed(text)).schema()
         except (ValueError, LookupError, TypeError, RecursionError, UsageError) as error:
             raise DamagedFile(f"cannot read schema file {path}".rstrip(), str(error), path=path) from error
+
+
+def _parsed(text: str | bytes) -> Any:
+    """The JSON of a schema file, unless it has too many values. Raises `ValueError`."""
+    marks = sum(text.count(mark) for mark in (",[{" if isinstance(text, str) else (b",", b"[", b"{")))  # type: ignore[arg-type]
+    if marks > _MAX_MARKS:
+        raise ValueError(f"it has about {marks // 5:,} columns, but {MAX_COLUMNS:,} are the most that can be read")
+    return json.loads(text)
 
 
 @dataclass(frozen=True)
@@ -118,13 +134,18 @@ class _SchemaReader:
         if not isinstance(self.content, dict):
             raise ValueError("it does not hold a JSON object")
         version = self._integer("version", 1)
-        fields = tuple(map(field_from_json, self._list("fields")))
+        listed = self._list("fields")
+        if len(listed) > MAX_COLUMNS:
+            raise ValueError(f"it has {len(listed):,} columns, but {MAX_COLUMNS:,} are the most that can be read")
+        fields = tuple(map(field_from_json, listed))
         names = [field.name for field in fields]
         check_field_names(names)
+        if not all(0 <= field.id < 2**31 for field in fields):
+            raise ValueError("the ids of its fields must be numbers of 32 bits from 0 on")
         return TableSchema(
             id=self._integer("id"),
             fields=fields,
-            highest_field_id=self._integer("highestFieldId"),
+            highest_field_id=self._integer("highestFieldId", least=-1),
             partition_keys=self._columns("partitionKeys", names),
             primary_keys=self._columns("primaryKeys", names),
             options=_with_old_defaults(self._options(), version),
@@ -133,35 +154,39 @@ class _SchemaReader:
             version=version,
         )
 
-    def _integer(self, key: str, default: int | None = None) -> int:
+    def _integer(self, key: str, default: int | None = None, least: int = 0) -> int:
+        """A number of 64 bits from `least` on. A schema without columns has -1 as its highest field id."""
         value = self.content.get(key, default)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"'{key}' must be a whole number, found {value!r}")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63:
+            raise ValueError(f"'{key}' must be a whole number of 64 bits from {least} on, found {_brief(value)}")
         return value
 
     def _list(self, key: str) -> list[Any]:
         value = self.content.get(key)
         if not isinstance(value, list):
-            raise ValueError(f"'{key}' must be a list, found {value!r}")
+            raise ValueError(f"'{key}' must be a list, found {_brief(value)}")
         return value
 
     def _columns(self, key: str, names: list[str]) -> tuple[str, ...]:
         columns = self._list(key)
-        unknown = [name for name in columns if name not in names]
+        known = set(names)
+        unknown = [name for name in columns if not isinstance(name, str) or name not in known]
         if unknown:
-            raise ValueError(f"'{key}' names unknown columns: {unknown!r}")
+            raise ValueError(f"'{key}' names unknown columns: {_brief(unknown)}")
+        if len(set(columns)) < len(columns):
+            raise ValueError(f"'{key}' names a column twice: {_brief(columns)}")
         return tuple(columns)
 
     def _options(self) -> dict[str, str]:
         options = self.content.get("options")
         if not isinstance(options, dict):
-            raise ValueError(f"'options' must be an object, found {options!r}")
+            raise ValueError(f"'options' must be an object, found {_brief(options)}")
         return {key: _option_text(key, value) for key, value in options.items()}
 
     def _comment(self) -> str | None:
         comment = self.content.get("comment")
         if comment is not None and not isinstance(comment, str):
-            raise ValueError(f"'comment' must be text, found {comment!r}")
+            raise ValueError(f"'comment' must be text, found {_brief(comment)}")
         return comment
 
 
@@ -171,7 +196,13 @@ def _option_text(key: str, value: object) -> str:
         return value
     if isinstance(value, (bool, int, float)):
         return json.dumps(value)
-    raise ValueError(f"option '{key}' must be text, found {value!r}")
+    raise ValueError(f"option '{key}' must be text, found {_brief(value)}")
+
+
+def _brief(value: object) -> str:
+    """A wrong value as a message shows it."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _with_old_defaults(options: dict[str, str], version: int) -> dict[str, str]:

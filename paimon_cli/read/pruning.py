@@ -120,7 +120,7 @@ class TableBounds:
             return {}
         fields = self._context.schema.fields
         stored = self._stored_fields(file, fields)
-        recorded = self._context.schemas.get(file.schema_id)
+        recorded = self._context.schemas.named(file.schema_id)
         names = recorded.field_names if file.value_stats_cols is None else file.value_stats_cols
         if any(name not in recorded.field_names for name in names):
             return {}
@@ -137,7 +137,7 @@ class TableBounds:
         """For each field the file's own column, matched by id; None if the file has none."""
         if file.schema_id == self._context.schema.id:
             return list(fields)
-        by_id = {field.id: field for field in self._context.schemas.get(file.schema_id).fields}
+        by_id = {field.id: field for field in self._context.schemas.named(file.schema_id).fields}
         return [by_id.get(field.id) for field in fields]
 
     def _decoded(self, stats: SimpleStats, rows: int, fields: Sequence[DataField], file_name: str) -> dict[str, ColumnBounds]:

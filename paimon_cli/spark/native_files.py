@@ -167,7 +167,7 @@ class _NativeSplits:
     def _old_names(self, schema_id: int) -> tuple[str | None, ...] | None:
         """The names of the columns in this schema (None: missing there); None in all if a column had another type."""
         if schema_id not in self._names:
-            old = {column.id: column for column in self._context.schemas.get(schema_id).fields}
+            old = {column.id: column for column in self._context.schemas.named(schema_id).fields}
             self._names[schema_id] = _matched(self._fields, old)
         return self._names[schema_id]
 

@@ -24,6 +24,7 @@ from fsspec.core import url_to_fs
 
 from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.storage.injected import RandomSource, SystemRandom
+from paimon_cli.storage.read_bounds import bound_of, check_size
 from paimon_cli.storage.redaction import redact, without_user_info
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
@@ -97,7 +98,9 @@ class FsspecStorage:
 
     def read_bytes(self, path: str) -> bytes:
         with self._errors_of(path):
-            return cast(bytes, self._fs.cat_file(self._inner(path)))
+            content = cast(bytes, self._fs.cat_file(self._inner(path), end=bound_of(path) + 1))
+            check_size(path, len(content))
+            return content
 
     def open_input(self, path: str) -> BinaryIO:
         with self._errors_of(path):

@@ -18,6 +18,7 @@ from typing import BinaryIO
 from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable, UsageError
 from paimon_cli.storage.background_writes import BackgroundWrites
 from paimon_cli.storage.injected import RandomSource, SystemRandom
+from paimon_cli.storage.read_bounds import check_size
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 WRITE_BUFFER_BYTES = 64 << 10
@@ -52,6 +53,7 @@ class LocalStorage:
 
     def read_bytes(self, path: str) -> bytes:
         with self.open_input(path) as source, errors_of(path):
+            check_size(path, os.fstat(source.fileno()).st_size)
             return source.read()
 
     def open_input(self, path: str) -> BinaryIO:

@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.storage.injected import Clock, SystemClock
+from paimon_cli.storage.read_bounds import check_size
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 
@@ -44,7 +45,9 @@ class MemoryStorage:
         return MemoryStorage, (self._name, self._clock)
 
     def read_bytes(self, path: str) -> bytes:
-        return self._file(path)[0]
+        content = self._file(path)[0]
+        check_size(path, len(content))
+        return content
 
     def open_input(self, path: str) -> BinaryIO:
         return io.BytesIO(self.read_bytes(path))

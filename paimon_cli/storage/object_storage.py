@@ -24,6 +24,7 @@ from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.object_stores import StoreError, StoreErrors, StoreSettings, bucket_and_key
 from paimon_cli.storage.ranged_file import READ_BYTES, RangedFile
+from paimon_cli.storage.read_bounds import check_size
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 PART_BYTES = 8 << 20
@@ -49,7 +50,9 @@ class ObjectStorage:
     def read_bytes(self, path: str) -> bytes:
         client, key = self._reached(path)
         with self._errors_of(path):
-            return bytes(client.get(key).bytes())
+            found = client.get(key)
+            check_size(path, found.meta["size"])
+            return bytes(found.bytes())
 
     def open_input(self, path: str) -> BinaryIO:
         return io.BufferedReader(RangedFile(partial(self.fetch_range, path), self.file_size(path)), READ_BYTES)

@@ -142,6 +142,7 @@ class SimulatedClient:
 class _Content:
     def __init__(self, content: bytes) -> None:
         self._content = content
+        self.meta = {"size": len(content)}
 
     def bytes(self) -> bytes:
         return self._content

@@ -47,7 +47,7 @@ class Storage(Protocol):
         ...
 
     def read_bytes(self, path: str) -> bytes:
-        """Read a small file, such as metadata, as a whole."""
+        """Read a small file, such as metadata, as a whole. Raises `DamagedFile` for one that is too large (`read_bounds`)."""
         ...
 
     def open_input(self, path: str) -> BinaryIO:

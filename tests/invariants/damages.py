@@ -23,6 +23,7 @@ from paimon_cli.metadata.data_file_schema import DELETE as DELETE_KIND
 from paimon_cli.metadata.data_file_schema import INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from paimon_cli.metadata.manifests import lists_property
 from paimon_cli.metadata.snapshot import COMPACT
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.storage import open_sized
 from tests import tables
 from tests.invariants.damaged_tables import Bench, flip
@@ -317,10 +318,10 @@ def sequence_numbers_overlap(bench: Bench) -> None:
 @damage("PV024")
 def a_bucket_is_none_of_the_table(bench: Bench) -> None:
     newest = bench.live(level=0)[-1]
-    bench.reforge(lambda e: replace(e, bucket=7) if e.identity == newest.identity else e)
+    bench.reforge(lambda e: replace(e, bucket=POSTPONE_BUCKET, total_buckets=POSTPONE_BUCKET) if e.identity == newest.identity else e)
 
 
-@damage("PV026")
+@damage("PV005")
 def more_deletes_than_rows(bench: Bench) -> None:
     bench.lie(bench.live(level=0)[-1], delete_row_count=10_000)
 
@@ -399,7 +400,7 @@ def key_null_counts_are_wrong(bench: Bench) -> None:
 @damage("PV038", "full")
 def null_counts_are_wrong(bench: Bench) -> None:
     entry = bench.live(level=0)[-1]
-    bench.lie(entry, value_stats=replace(entry.file.value_stats, null_counts=(0, 0, 5, 0)))
+    bench.lie(entry, value_stats=replace(entry.file.value_stats, null_counts=(0, 0, 3, 0)))
 
 
 @damage("PV044", "full")
@@ -443,7 +444,7 @@ def index_path(bench: Bench, entry: IndexManifestEntry) -> Path:
 
 
 def with_ranges(entry: IndexManifestEntry, *ranges: DeletionVectorRange) -> IndexManifestEntry:
-    return replace(entry, index_file=replace(entry.index_file, deletion_vector_ranges=ranges))
+    return replace(entry, index_file=replace(entry.index_file, deletion_vector_ranges=ranges, row_count=len(ranges)))
 
 
 def relist(bench: Bench, entry: IndexManifestEntry, other: IndexManifestEntry) -> None:
@@ -459,6 +460,13 @@ def an_index_file_is_missing(bench: Bench) -> None:
 def an_index_file_is_longer(bench: Bench) -> None:
     path = index_path(bench, vector_entry(bench))
     path.write_bytes(path.read_bytes() + b"\0")
+
+
+@damage("PV039", "meta", "dv")
+def two_vectors_overlap(bench: Bench) -> None:
+    entry = vector_entry(bench)
+    first, *others = entry.index_file.deletion_vector_ranges or ()
+    relist(bench, entry, with_ranges(entry, first, *others, replace(first, data_file_name="data-gone-0.parquet")))
 
 
 @damage("PV016", "meta", "dv")
@@ -487,7 +495,7 @@ def a_bucket_has_two_index_files(bench: Bench) -> None:
     bench.reforge(indexes=lambda entries: [*entries, entry])
 
 
-@damage("PV039", "meta", "dv")
+@damage("PV005", "meta", "dv")
 def a_vector_ends_behind_its_file(bench: Bench) -> None:
     entry = vector_entry(bench)
     ranges = entry.index_file.deletion_vector_ranges or ()

@@ -87,10 +87,10 @@ def replaced(tmp_path: Path) -> Replaced:
     for name, content in contents.items():
         ((index if name in ("vectors", "keys", "later") else bucket) / name).write_bytes(content)
     old = (file("a.parquet", *extras), file("b.zstd.parquet"), file("bare"))
-    ranges = (DeletionVectorRange("a.parquet", 1, 2, 3), DeletionVectorRange("elsewhere", 4, 5, 6))
+    ranges = (DeletionVectorRange("a.parquet", 1, 2, 3), DeletionVectorRange("elsewhere", 3, 2, 6))
     vectors = IndexFileMeta("DELETION_VECTORS", "vectors", len(contents["vectors"]), 2, ranges)
     keys = IndexFileMeta("HASH", "keys", len(contents["keys"]), 1)
-    later = IndexFileMeta("DELETION_VECTORS", "later", len(contents["later"]), 7, ())
+    later = IndexFileMeta("DELETION_VECTORS", "later", len(contents["later"]), 0, ())
     committer = Committer(context)
     with mock.patch("paimon_cli.commit.committer.check_files"):
         committer.commit([CommitMessage(EMPTY_ROW, 1, 2, new_files=old, new_index_files=(vectors, keys))], CommitIdentity("me"))
@@ -132,13 +132,13 @@ def test_copies_have_names_of_their_own_and_the_same_bytes(replaced: Replaced) -
             assert new.extra_files == ends
             for extra, copy in zip(old.extra_files, new.extra_files, strict=True):
                 assert (bucket / copy).read_bytes() == contents[extra]
-    indexes = {entry.index_file.row_count: entry.index_file for entry in context.manifests.index_entries(restored)}
-    assert sorted(indexes) == [1, 2] and indexes[1].deletion_vector_ranges is None
-    for count, name in ((1, "keys"), (2, "vectors")):
-        copy = indexes[count].file_name
+    indexes = {entry.index_file.index_type: entry.index_file for entry in context.manifests.index_entries(restored)}
+    assert [indexes[kind].row_count for kind in ("HASH", "DELETION_VECTORS")] == [1, 1], "one of the two vectors is of a file that is gone"
+    for kind, name in (("HASH", "keys"), ("DELETION_VECTORS", "vectors")):
+        copy = indexes[kind].file_name
         assert copy.startswith("index-") and (index / copy).read_bytes() == contents[name]
     (of_a,) = [file.file_name for file in files.values() if file.extra_files]
-    assert indexes[2].deletion_vector_ranges == (DeletionVectorRange(of_a, 1, 2, 3),)
+    assert indexes["DELETION_VECTORS"].deletion_vector_ranges == (DeletionVectorRange(of_a, 1, 2, 3),)
 
 
 @pytest.mark.parametrize("place", ["bucket-1/a.parquet", "bucket-1/b.zstd.parquet", "index/vectors"])

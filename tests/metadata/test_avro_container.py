@@ -125,7 +125,7 @@ def small_manifest() -> bytes:
     file = DataFileMeta(
         "data-1.parquet", 9, 9, EMPTY_ROW, EMPTY_ROW, stats, stats, 0, 8, 0, 0, ("x.index",), 5, 1, b"i", 0, ("k",)
     )
-    return encode_manifest([ManifestEntry(ADD, EMPTY_ROW, b, 2, file) for b in range(3)])
+    return encode_manifest([ManifestEntry(ADD, EMPTY_ROW, b, 3, file) for b in range(3)])
 
 
 def test_a_cut_file_is_damaged_at_every_length() -> None:

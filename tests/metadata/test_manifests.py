@@ -102,7 +102,7 @@ def test_the_fields_newer_than_0_9_are_nullable_and_null_first() -> None:
 
 
 def test_big_manifests_roll_between_blocks() -> None:
-    entries = [ManifestEntry(ADD, EMPTY_ROW, number, 2, FILE) for number in range(3500)]
+    entries = [ManifestEntry(ADD, EMPTY_ROW, number, 3500, FILE) for number in range(3500)]
     rolled = list(encode_manifests(entries, 1))
     assert [count for _, count in rolled] == [1000, 1000, 1000, 500]
     assert [entry for data, _ in rolled for entry in decode_manifest(data, "m")] == entries
@@ -143,9 +143,9 @@ def test_old_python_writers_spell_the_source_of_a_file() -> None:
     data = encode_manifest([ENTRY])
     schema = schema_of(data)
     java_fields(java_fields(schema)["_FILE"]["type"])["_FILE_SOURCE"]["type"] = ["null", "string"]
-    for spelled, meant in (("APPEND", 0), ("COMPACT", 1), ("?", None)):
+    for spelled, meant in (("APPEND", 0), ("COMPACT", 1), (None, None)):
 
-        def spell(record: dict[str, Any], source: str = spelled) -> dict[str, Any]:
+        def spell(record: dict[str, Any], source: str | None = spelled) -> dict[str, Any]:
             return {**record, "_FILE": {**record["_FILE"], "_FILE_SOURCE": source}}
 
         assert decode_manifest(altered(data, schema, spell), "m")[0].file.file_source == meant

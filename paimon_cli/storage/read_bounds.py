@@ -1,0 +1,41 @@
+"""The largest files that are read whole. A larger one is refused before it is in memory, whoever wrote it and whoever reads it."""
+
+from __future__ import annotations
+
+from paimon_cli.errors import DamagedFile
+
+_KB, _MB, _GB = 1 << 10, 1 << 20, 1 << 30
+
+BOUNDS = {
+    "schema-": 64 * _MB,
+    "snapshot-": 8 * _MB,
+    "tag-": 8 * _MB,
+    "changelog-": 8 * _MB,
+    "LATEST": 64 * _KB,
+    "EARLIEST": 64 * _KB,
+    "consumer-": 64 * _KB,
+    "compaction-": 64 * _KB,
+    "_SUCCESS": 64 * _KB,
+    "manifest-": 512 * _MB,
+    "index-manifest-": 512 * _MB,
+    "index-": _GB,
+}
+"""Beginning of a file's name -> bytes: schemas, snapshots, tags, long-lived changelogs, hints, consumers, leases, marks of finished
+partitions, manifests and their lists, index manifests, and index files (deletion vectors, hash indexes).
+"""
+OTHERS = _GB
+"""Bytes of any other file that is read whole, such as the file indexes of a data file."""
+
+
+def bound_of(path: str) -> int:
+    """The most bytes that may be read of the file at `path` as a whole."""
+    name = path.rpartition("/")[2]
+    return max((len(prefix), bound) for prefix, bound in [("", OTHERS), *BOUNDS.items()] if name.startswith(prefix))[1]
+
+
+def check_size(path: str, size: int) -> None:
+    """Raise `DamagedFile` if the file is too large to be read whole."""
+    bound = bound_of(path)
+    if size > bound:
+        why = f"it has {size:,} bytes, and such files are read up to {bound:,} bytes"
+        raise DamagedFile(f"{path} is too large", why, "restore the file; no known writer makes one of this size", path=path)
