@@ -57,7 +57,7 @@ def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:
 
 
 def buckets_are_valid(version: Version) -> Iterator[Violation]:
-    """PV024: only tables with postponed buckets have files whose rows wait for a bucket; readers of others would not look there."""
+    """PV024: only tables with postponed buckets have files whose rows wait for a bucket. Others are not read there."""
     if version.context.options.bucket == POSTPONE_BUCKET:
         return
     for entry in version.fresh:

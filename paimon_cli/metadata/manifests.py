@@ -14,7 +14,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
@@ -128,6 +128,16 @@ _COLUMNS = {
     DeletionVectorRange: _columns(DeletionVectorRange, _VECTOR_RANGE),
 }
 """Class -> names of its Avro fields, and a getter of the attributes in the same order."""
+
+
+def _required(columns: Sequence[tuple[str, AvroSchema]]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """A getter of the plain values that must not be null, although the schema of another writer may allow it."""
+    return itemgetter(*(name for name, kind in columns if isinstance(kind, str)))
+
+
+_REQUIRED_OF_STATS, _REQUIRED_OF_FILE, _REQUIRED_OF_ENTRY = map(_required, (_STATS, _FILE, _ENTRY_FIELDS))
+_REQUIRED_OF_MANIFEST = _required([("_VERSION", "int"), *_MANIFEST])
+_REQUIRED_OF_INDEX, _REQUIRED_OF_RANGE = map(_required, (_INDEX_ENTRY_FIELDS, _VECTOR_RANGE))
 _PRIMITIVES = {int, str, bytes, type(None)}
 
 
@@ -160,9 +170,15 @@ def _expect_version(found: int, version: int, what: str, path: str) -> None:
     raise NotSupported(f"{path} has {what} version {found}", f"only version {version} can be read", "recreate the table")
 
 
-def _stats_of(content: Mapping[str, Any] | None) -> SimpleStats:
+def _refuse_nulls(values: tuple[Any, ...], path: str) -> None:
+    if None in values:
+        raise DamagedFile(f"{path} is damaged", "a record has a null where a value is required", path=path)
+
+
+def _stats_of(content: Mapping[str, Any] | None, path: str) -> SimpleStats:
     if content is None:
         return _NO_STATS
+    _refuse_nulls(_REQUIRED_OF_STATS(content), path)
     least, greatest, counts = _fields_of(SimpleStats, content)
     return SimpleStats(least, greatest, None if counts is None else tuple(counts))
 
@@ -219,6 +235,7 @@ def _entries(records: Sequence[dict[str, Any]], path: str) -> list[ManifestEntry
 
 
 def _entry(content: dict[str, Any], path: str, partitions: dict[bytes, bytes]) -> ManifestEntry:
+    _refuse_nulls(_REQUIRED_OF_ENTRY(content), path)
     _expect_version(content["_VERSION"], VERSION, "manifest", path)
     partition = partitions.setdefault(content["_PARTITION"], content["_PARTITION"])
     file = _data_file(content["_FILE"], path)
@@ -230,14 +247,17 @@ def _entry(content: dict[str, Any], path: str, partitions: dict[bytes, bytes]) -
     return ManifestEntry(kind, partition, bucket, total, file)
 
 
-def _data_file(content: dict[str, Any], path: str) -> DataFileMeta:
+def _data_file(content: dict[str, Any] | None, path: str) -> DataFileMeta:
+    if content is None:
+        raise DamagedFile(f"{path} is damaged", "a record has no file", path=path)
+    _refuse_nulls(_REQUIRED_OF_FILE(content), path)
     source = content.get("_FILE_SOURCE")
     listed, written = content.get("_VALUE_STATS_COLS"), content.get("_WRITE_COLS")
     content |= {
         "_DELETE_ROW_COUNT": content.get("_DELETE_ROW_COUNT"),
         "_FIRST_ROW_ID": content.get("_FIRST_ROW_ID"),
-        "_KEY_STATS": _stats_of(content["_KEY_STATS"]),
-        "_VALUE_STATS": _stats_of(content["_VALUE_STATS"]),
+        "_KEY_STATS": _stats_of(content["_KEY_STATS"], path),
+        "_VALUE_STATS": _stats_of(content["_VALUE_STATS"], path),
         "_EXTRA_FILES": tuple(content.get("_EXTRA_FILES") or ()),
         "_FILE_SOURCE": _SOURCE_NAMES.get(source, _NO_SOURCE) if isinstance(source, str) else source,
         "_VALUE_STATS_COLS": None if listed is None else tuple(listed),
@@ -269,8 +289,9 @@ def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
 def _list_entries(records: Iterable[dict[str, Any]], path: str) -> list[ManifestFileMeta]:
     manifests = []
     for content in records:
+        _refuse_nulls(_REQUIRED_OF_MANIFEST(content), path)
         _expect_version(content["_VERSION"], VERSION, "manifest", path)
-        content["_PARTITION_STATS"] = _stats_of(content["_PARTITION_STATS"])
+        content["_PARTITION_STATS"] = _stats_of(content["_PARTITION_STATS"], path)
         refuse(manifest_faults(content), content, path, content["_FILE_NAME"])
         manifests.append(ManifestFileMeta(*_fields_of(ManifestFileMeta, content)))
     check_plain_names((meta.file_name for meta in manifests), path)
@@ -316,12 +337,13 @@ def decode_index_manifest(data: bytes, path: str) -> list[IndexManifestEntry]:
     """
     entries = []
     for content in decode_container(data, path, _INDEX_ENTRY):
+        _refuse_nulls(_REQUIRED_OF_INDEX(content), path)
         _expect_version(content["_VERSION"], _INDEX_VERSION, "index manifest", path)
         if content.get("_GLOBAL_INDEX") is not None:
             raise NotSupported(f"{path} has a global index {content['_INDEX_TYPE']}", "global indexes are not supported")
         if content["_INDEX_TYPE"] not in (DELETION_VECTORS, HASH):
             raise NotSupported(f"{path} has an index of type {content['_INDEX_TYPE']!r}", "this type is not supported")
-        content["_DELETIONS_VECTORS_RANGES"] = _vector_ranges(content.get("_DELETIONS_VECTORS_RANGES"))
+        content["_DELETIONS_VECTORS_RANGES"] = _vector_ranges(content.get("_DELETIONS_VECTORS_RANGES"), path)
         refuse(index_faults(content), content, path, content["_FILE_NAME"])
         file = IndexFileMeta(*_fields_of(IndexFileMeta, content))
         entries.append(IndexManifestEntry(content["_KIND"], content["_PARTITION"], content["_BUCKET"], file))
@@ -331,9 +353,12 @@ def decode_index_manifest(data: bytes, path: str) -> list[IndexManifestEntry]:
     return entries
 
 
-def _vector_ranges(listed: list[dict[str, Any] | None] | None) -> tuple[DeletionVectorRange, ...] | None:
+def _vector_ranges(listed: list[dict[str, Any] | None] | None, path: str) -> tuple[DeletionVectorRange, ...] | None:
     if listed is None:
         return None
+    for item in listed:
+        if item is not None:
+            _refuse_nulls(_REQUIRED_OF_RANGE(item), path)
     return tuple(DeletionVectorRange(*_fields_of(DeletionVectorRange, item)) for item in listed if item is not None)
 
 

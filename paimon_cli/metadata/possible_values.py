@@ -1,7 +1,7 @@
 """Which numbers the records of manifests can hold. Avro has no checksums: a number that no writer writes is damage or malice.
 
-A reader must not go on with it: an unknown kind would hide rows, a negative count would end in arithmetic that makes no sense. The
-functions take single numbers or whole columns (FORMAT.md, sections 4.2 to 4.5).
+A reader must not go on with it: an unknown kind would hide rows, a negative count would end in arithmetic that makes no sense.
+`entry_faults` takes single numbers or whole columns (FORMAT.md, sections 4.2 to 4.5).
 """
 
 from __future__ import annotations
@@ -24,13 +24,18 @@ Faults = Mapping[str, Any]
 """Field -> whether its number is impossible: a bool, or an array of bools for a column."""
 
 
-def entry_faults(kind: Any, bucket: Any, total: Any, level: Any, size: Any, rows: Any, low: Any, high: Any, schema: Any) -> Faults:
+def entry_faults(
+    kind: Any, bucket: Any, total: Any, level: Any, size: Any, rows: Any, low: Any, high: Any, schema: Any
+) -> Faults:
     """Of a manifest entry; `total` is its number of buckets, `low` and `high` are its sequence numbers."""
     return {
         "_KIND": (kind < ADD) | (kind > DELETE),
         "_BUCKET": (bucket < POSTPONE_BUCKET) | (bucket == -1) | (bucket > _MAX_INT) | ((total > 0) & (bucket >= total)),
         "_TOTAL_BUCKETS": (
-            (total < POSTPONE_BUCKET) | (total == 0) | (total > _MAX_INT) | ((bucket == POSTPONE_BUCKET) != (total == POSTPONE_BUCKET))
+            (total < POSTPONE_BUCKET)
+            | (total == 0)
+            | (total > _MAX_INT)
+            | ((bucket == POSTPONE_BUCKET) != (total == POSTPONE_BUCKET))
         ),
         "_LEVEL": (level < 0) | (level > MAX_LEVEL),
         "_FILE_SIZE": size < 0,
@@ -101,4 +106,5 @@ def _are_no_counts(counts: Sequence[int | None] | None, most: int | None = None)
 
 def _is_no_range(least: int | None, greatest: int | None, lowest: int) -> bool:
     low = lowest if least is None else least
-    return low < lowest or (greatest is not None and greatest < low)
+    high = low if greatest is None else greatest
+    return not lowest <= low <= high <= _MAX_INT

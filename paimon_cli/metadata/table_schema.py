@@ -20,8 +20,8 @@ _SHOWN = 100
 MAX_COLUMNS = 100_000
 """The most columns that a schema may have, those within ROW types included."""
 _MAX_MARKS = 10 * MAX_COLUMNS
-"""The most commas and opening brackets in a schema file: a column has about five. A text with more is not parsed, because its values
-could take a hundred times its size in memory.
+"""The most commas and opening brackets in a schema file: a column has about five. A text with more is not parsed, because its
+values could take a hundred times its size in memory.
 """
 
 
@@ -118,7 +118,8 @@ class TableSchema:
 
 def _parsed(text: str | bytes) -> Any:
     """The JSON of a schema file, unless it has too many values. Raises `ValueError`."""
-    marks = sum(text.count(mark) for mark in (",[{" if isinstance(text, str) else (b",", b"[", b"{")))  # type: ignore[arg-type]
+    content = text.encode() if isinstance(text, str) else text
+    marks = content.count(b",") + content.count(b"[") + content.count(b"{")
     if marks > _MAX_MARKS:
         raise ValueError(f"it has about {marks // 5:,} columns, but {MAX_COLUMNS:,} are the most that can be read")
     return json.loads(text)

@@ -1,4 +1,4 @@
-"""The largest files that are read whole. A larger one is refused before it is in memory, whoever wrote it and whoever reads it."""
+"""The largest files that are read whole. A larger one is refused before it is in memory, whoever reads it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ BOUNDS = {
     "index-manifest-": 512 * _MB,
     "index-": _GB,
 }
-"""Beginning of a file's name -> bytes: schemas, snapshots, tags, long-lived changelogs, hints, consumers, leases, marks of finished
-partitions, manifests and their lists, index manifests, and index files (deletion vectors, hash indexes).
+"""Beginning of a file's name -> bytes: schemas, snapshots, tags, long-lived changelogs, hints, consumers, leases, marks of
+finished partitions, manifests and their lists, index manifests, and index files (deletion vectors, hash indexes).
 """
 OTHERS = _GB
 """Bytes of any other file that is read whole, such as the file indexes of a data file."""

@@ -83,6 +83,7 @@ PROGRAMS = (
     Program("clock-jumps", "scripts.nightly.clock_jumps", ("--jobs", "2"), "--tables", 300, cores=2),
     Program("system-faults", "scripts.nightly.system_faults", (), "--faults", 1000, minutes=45),
     Program("manifest-bombs", "scripts.nightly.manifest_bombs"),
+    Program("false-fields", "scripts.nightly.false_fields", (), "--cases", 20_000, least=200, minutes=60),
     Program("soak-compaction", "scripts.nightly.soak_compaction", ("--writers", "2"), "--seconds", 600, cores=2),
     Program("report-screens", "scripts.nightly.report_screens"),
     Program("licences", "scripts.licences"),

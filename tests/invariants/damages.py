@@ -318,7 +318,8 @@ def sequence_numbers_overlap(bench: Bench) -> None:
 @damage("PV024")
 def a_bucket_is_none_of_the_table(bench: Bench) -> None:
     newest = bench.live(level=0)[-1]
-    bench.reforge(lambda e: replace(e, bucket=POSTPONE_BUCKET, total_buckets=POSTPONE_BUCKET) if e.identity == newest.identity else e)
+    waiting = replace(newest, bucket=POSTPONE_BUCKET, total_buckets=POSTPONE_BUCKET)
+    bench.reforge(lambda e: waiting if e.identity == newest.identity else e)
 
 
 @damage("PV005")

@@ -133,7 +133,7 @@ def test_copies_have_names_of_their_own_and_the_same_bytes(replaced: Replaced) -
             for extra, copy in zip(old.extra_files, new.extra_files, strict=True):
                 assert (bucket / copy).read_bytes() == contents[extra]
     indexes = {entry.index_file.index_type: entry.index_file for entry in context.manifests.index_entries(restored)}
-    assert [indexes[kind].row_count for kind in ("HASH", "DELETION_VECTORS")] == [1, 1], "one of the two vectors is of a file that is gone"
+    assert [indexes[kind].row_count for kind in ("HASH", "DELETION_VECTORS")] == [1, 1]  # a vector is of a file that is gone
     for kind, name in (("HASH", "keys"), ("DELETION_VECTORS", "vectors")):
         copy = indexes[kind].file_name
         assert copy.startswith("index-") and (index / copy).read_bytes() == contents[name]

@@ -71,7 +71,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     storage.overwrite(f"{url}/hints/LATEST", b"2")
     assert storage.read_bytes(f"{url}/hints/LATEST") == b"2"
 
-    def fail(self: object, *paths: str) -> None:
+    def fail(self: object, *paths: str, **options: object) -> None:
         raise OSError("no rename today")
 
     monkeypatch.setattr(LocalFileSystem, "mv", fail)
@@ -90,7 +90,7 @@ def test_a_storage_travels_and_opens_again(root: str) -> None:
 def test_failures_are_unavailable_without_secrets(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = FsspecStorage(root, {"client_kwargs": {"secret_key": "s3cr3t-value"}})
 
-    def fail(self: object, path: str, *args: object) -> bytes:
+    def fail(self: object, path: str, *args: object, **options: object) -> bytes:
         raise PermissionError("denied for s3cr3t-value at https://user:pw@host/x?sig=abc")
 
     monkeypatch.setattr(MemoryFileSystem, "cat_file", fail)
@@ -101,7 +101,7 @@ def test_failures_are_unavailable_without_secrets(root: str, monkeypatch: pytest
 
 
 def test_bugs_are_not_taken_for_failures_of_the_store(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def bug(self: object, path: str, *args: object) -> bytes:
+    def bug(self: object, path: str, *args: object, **options: object) -> bytes:
         raise KeyError("bug")
 
     monkeypatch.setattr(MemoryFileSystem, "cat_file", bug)
@@ -130,7 +130,7 @@ def test_redaction() -> None:
 def test_errors_of_a_stores_library_are_failures_of_the_store(root: str, monkeypatch: pytest.MonkeyPatch, library: str) -> None:
     error = type("HttpError", (Exception,), {"__module__": library})
 
-    def fail(self: object, path: str, *args: object) -> bytes:
+    def fail(self: object, path: str, *args: object, **options: object) -> bytes:
         raise error("502")
 
     monkeypatch.setattr(MemoryFileSystem, "cat_file", fail)
@@ -140,7 +140,7 @@ def test_errors_of_a_stores_library_are_failures_of_the_store(root: str, monkeyp
 
 
 def test_messages_of_the_engine_are_not_reworded(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: object, path: str, *args: object) -> bytes:
+    def fail(self: object, path: str, *args: object, **options: object) -> bytes:
         raise Refused("as it is")
 
     monkeypatch.setattr(MemoryFileSystem, "cat_file", fail)
