@@ -138,14 +138,14 @@ def read_part(
     path = context.data_file_path(*bucket_id, file)
     read = ReadColumns(context, file, columns)
     stored = _StoredRows(context, path, file, read.physical, batch_rows, part)
-    live = None if part.deleted is None else packed(part.deleted.live_rows(file.row_count))
     rows = 0
     with decoding(path):
         for position, batch, kind in stored:
             rows += batch.num_rows
             check_decoded(batch)
-            remaining = batch if live is None else live_rows(batch, live.slice(position, batch.num_rows))
-            yield position, read.of(remaining, kind, part.spares_kinds)
+            if part.deleted is not None:
+                batch = live_rows(batch, packed(part.deleted.live_rows(batch.num_rows, position)))
+            yield position, read.of(batch, kind, part.spares_kinds)
     total = rows + stored.skipped
     if total != file.row_count:
         raise DamagedFile(

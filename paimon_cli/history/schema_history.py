@@ -73,7 +73,7 @@ class SchemaHistory:
 
     def named(self, schema_id: int) -> TableSchema:
         """The schema that a snapshot or a data file names, and that therefore must exist. Raises `DamagedFile`."""
-        schema = self._find(schema_id)
+        schema = self.find(schema_id)
         if schema is None:
             path = self.layout.schema(schema_id)
             hint = f"restore the file, or see what can be repaired: paimon-cli repair {self.layout.argument}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paimon_cli.bucket.file_indexes import FileFilters, without_index
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, SnapshotExpired

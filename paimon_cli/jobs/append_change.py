@@ -217,13 +217,12 @@ class _Changing:
     def _live(self, file: DataFileMeta, columns: Sequence[str], part: FilePart) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
         """The rows that no vector marks, with their positions in the file (int64)."""
         vector = self._vectors.of(file.file_name)
-        is_live = None if vector is None else vector.live_rows(file.row_count)
         for start, batch in read_part(self._context, self._task.bucket.bucket_id, file, columns, LARGEST_BATCH, part):
             positions = np.arange(start, start + batch.num_rows)
-            if is_live is None:
+            if vector is None:
                 yield positions, batch
                 continue
-            live = is_live[positions]
+            live = vector.live_rows(batch.num_rows, start)
             yield positions[live], live_rows(batch, packed(live))
 
     def _rewrite(self, file: DataFileMeta, matched: DeletionVector, *, keeps_others: bool, in_place: bool) -> None:
@@ -235,11 +234,11 @@ class _Changing:
             self._close()
             self._number = file.min_sequence_number
         schema = self._context.schema
-        deletes, is_left = self._change.new_values is None, matched.live_rows(file.row_count)
+        deletes = self._change.new_values is None
         for positions, batch in self._live(file, schema.field_names, WHOLE if keeps_others else self._may_match(file)):
             if not len(positions):
                 continue
-            matches = ~is_left[positions]
+            matches = matched.marks(positions)
             columns = self._new_columns(file, positions, batch, matches)
             if deletes or not keeps_others:
                 chosen = pa.array(~matches if deletes else matches)

@@ -10,6 +10,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,20 +41,25 @@ class DeletionVector:
         """A vector of the same kind that also marks the rows at `positions`."""
         return DeletionVector(self.positions | type(self.positions)(positions))
 
-    def live_rows(self, count: int) -> np.ndarray:
-        """Boolean mask of the first `count` rows of the file: True for live rows, False for deleted ones."""
-        live, deleted = np.ones(count, dtype=bool), self._sorted()
-        live[deleted[: np.searchsorted(deleted, count)]] = False
+    def live_rows(self, count: int, first: int = 0) -> np.ndarray:
+        """Boolean mask of `count` rows of the file, the first of which is row `first`: True for live rows, False for deleted ones.
+
+        A reader asks for the rows that it has decoded: the count in the metadata of a file may be false.
+        """
+        live, deleted = np.ones(count, dtype=bool), self._sorted
+        begin, end = np.searchsorted(deleted, (first, first + count))
+        live[deleted[begin:end] - first] = False
         return live
 
     def marks(self, rows: np.ndarray) -> np.ndarray:
         """Boolean mask of `rows`, row numbers in any order: True for deleted ones. Negative numbers give False."""
-        deleted = self._sorted()
+        deleted = self._sorted
         positions = np.searchsorted(deleted, rows)
         marked = positions < len(deleted)
         marked[marked] = deleted[positions[marked]] == rows[marked]
         return marked
 
+    @cached_property
     def _sorted(self) -> np.ndarray:
         return np.array(self.positions.to_array(), dtype=np.int64)
 

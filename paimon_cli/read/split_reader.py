@@ -84,6 +84,8 @@ AHEAD_BYTES = 256 << 20
 """Decoded bytes that may wait to be returned, for all splits together."""
 PART_BYTES = 16 << 20
 """The approximate size of parts into which files that need no merge are divided."""
+MAX_PARTS = 4096
+"""The most parts of a file, whatever size its metadata claims."""
 SPLITS_PER_READER = 8
 """With this many splits, readers stay busy without dividing them."""
 
@@ -120,6 +122,6 @@ def _parts(split: Split) -> Iterator[Split]:
         return
     for file in split.bucket.files:
         of_file = replace(split, bucket=replace(split.bucket, files=(file,)))
-        parts = max(1, file.file_size // PART_BYTES) if file.file_name.endswith(".parquet") else 1
+        parts = max(1, min(file.file_size // PART_BYTES, MAX_PARTS)) if file.file_name.endswith(".parquet") else 1
         for part in range(parts):
             yield replace(of_file, part=part, parts=parts)
