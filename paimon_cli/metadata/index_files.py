@@ -42,7 +42,7 @@ class DeletionVector:
         return DeletionVector(self.positions | type(self.positions)(positions))
 
     def live_rows(self, count: int, first: int = 0) -> np.ndarray:
-        """Boolean mask of `count` rows of the file, the first of which is row `first`: True for live rows, False for deleted ones.
+        """Boolean mask of `count` rows of the file from row `first` on: True for live rows, False for deleted ones.
 
         A reader asks for the rows that it has decoded: the count in the metadata of a file may be false.
         """

@@ -84,7 +84,7 @@ AHEAD_BYTES = 256 << 20
 """Decoded bytes that may wait to be returned, for all splits together."""
 PART_BYTES = 16 << 20
 """The approximate size of parts into which files that need no merge are divided."""
-MAX_PARTS = 4096
+MAX_PARTS = 512
 """The most parts of a file, whatever size its metadata claims."""
 SPLITS_PER_READER = 8
 """With this many splits, readers stay busy without dividing them."""

@@ -73,7 +73,7 @@ MEANINGFUL = {
     "manifest _FILE._M*_KEY": "key ranges order files that do not overlap",
     "manifest _FILE._SCHEMA_ID": "names the columns that the file has",
     "manifest _FILE._WRITE_COLS*": "the columns that the file has",
-    "manifest _PARTITION": "partition, bucket, name and the following say which file an entry removes; one that nobody added is ignored",
+    "manifest _PARTITION": "partition, bucket and name say which file an entry removes; none if nobody added it",
     "manifest _BUCKET": "the same",
     "manifest _FILE._FILE_NAME": "the same",
     "manifest _FILE._EXTRA_FILES": "the same",
