@@ -52,6 +52,8 @@ class SkippedRows:
         if entry.file.file_name.endswith(".parquet"):
             try:
                 self._inside = _Inside.of(context, entry)
+            except FileNotFoundError:
+                pass  # reading its rows says so
             except (ValueError, LookupError) as error:
                 self._unreadable.append(("PV063", f"what lets readers skip its rows cannot be read: {error}"))
 

@@ -18,7 +18,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     table = Table.create(str(path), columns=["id BIGINT NOT NULL", "v INT"], primary_key="id", bucket=1)
     for number in range(1, 21):
         if number == 5:
-            table.delete(where="id = 1")
+            table.delete(where="id = 1", compact="none")
         else:
             ids = [1, 100] if number == 1 else [7, 100] if number == 13 else [100]
             table.write(pa.table({"id": ids, "v": pa.array([number] * len(ids), pa.int32())}), compact="none")
