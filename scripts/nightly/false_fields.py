@@ -27,6 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=45, help="begin no case after this time")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MAX_ADDRESSES, MAX_ADDRESSES))
     begun = time.monotonic()
@@ -34,7 +35,12 @@ def main() -> int:
         trial = Trial(Path(folder))
         false_values = len(trial.all_lies())
         for lie, command in trial.pairs(arguments.cases, arguments.seed):
+            if time.monotonic() - begun > arguments.minutes * 60:
+                break
+            known = len(trial.figures.faults)
             trial.run(lie, command)
+            for fault in trial.figures.faults[known:]:
+                print(fault, file=sys.stderr, flush=True)
     figures = trial.figures
     codes = {f"exit_{code}": count for code, count in sorted(figures.codes.items())}
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
@@ -46,8 +52,6 @@ def main() -> int:
         "faults": len(figures.faults),
     }
     print(json.dumps({**line, "megabytes": memory, "seed": arguments.seed, "seconds": round(time.monotonic() - begun, 1)}))
-    for fault in figures.faults[:100]:
-        print(fault, file=sys.stderr)
     return int(bool(figures.faults))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_the_trial_finds_what_it_looks_for(tmp_path: Path, monkeypatch: pytest.M
     with monkeypatch.context() as patched:
         patched.setattr("paimon_cli.metadata.manifests.entry_faults", lambda *numbers: {})
         trial.run(chosen["manifest _KIND"], READING[0])
-    monkeypatch.setattr("paimon_cli.metadata.manifests.refuse", lambda *record: 1 // 0)
+    monkeypatch.setattr("paimon_cli.metadata.manifests.refuse", mock.Mock(side_effect=RuntimeError("planted")))
     trial.run(chosen["manifest _KIND"], READING[0])
     assert ["instead of 19" in trial.figures.faults[0], "exit code 1" in trial.figures.faults[1]] == [True, True]
 
