@@ -201,7 +201,7 @@ def options_agree(examined: ExaminedTable) -> Iterator[Diagnosis]:
         yield Diagnosis("PD018", WARNING, "options", message, f"paimon-cli compact {examined.argument} --dedicated --watch")
     for key in raw:
         if find_option(key) is None and not key.startswith(("fields.", "file-index.", "parquet.", "orc.", "avro.")):
-            yield conflict(f"option {key}", "Paimon has no option with this name", f"unset {key}")
+            yield conflict(f"option {key}", "Paimon has no option with this name", f"unset {shlex.quote(key)}")
 
 
 def _compacted(examined: ExaminedTable) -> bool:

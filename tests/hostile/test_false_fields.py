@@ -55,13 +55,16 @@ def test_values_that_no_writer_writes_are_damage(tmp_path: Path, shape: str, whe
 def test_the_trial_finds_what_it_looks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that vanish without an error, and a decoder that fails in another way than by an error for users."""
     trial = Trial(tmp_path)
-    chosen = {lie.where: lie for lie in lies("append-vectors", trial.sound["append-vectors"]) if lie.value == "7"}
+    shape = "append-vectors"
+    told = {(lie.where, lie.value): lie for lie in lies(shape, trial.sound[shape])}
     with monkeypatch.context() as patched:
-        patched.setattr("paimon_cli.metadata.manifests.entry_faults", lambda *numbers: {})
-        trial.run(chosen["manifest _KIND"], READING[0])
+        patched.setitem(trial.rows, shape, [*trial.rows[shape], "a row that is not shown"])
+        trial.run(told["snapshot snapshot/snapshot.commitUser", "''"], READING[0])
+    lie = told["manifest _KIND", "7"]
     monkeypatch.setattr("paimon_cli.metadata.manifests.refuse", mock.Mock(side_effect=RuntimeError("planted")))
-    trial.run(chosen["manifest _KIND"], READING[0])
-    assert ["instead of 19" in trial.figures.faults[0], "exit code 1" in trial.figures.faults[1]] == [True, True]
+    trial.run(lie, READING[0])
+    assert len(trial.figures.faults) == 2, trial.figures
+    assert ["rows instead of" in trial.figures.faults[0], "exit code 1" in trial.figures.faults[1]] == [True, True]
 
 
 def test_every_command_on_tables_is_met() -> None:
