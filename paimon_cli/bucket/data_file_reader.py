@@ -24,6 +24,7 @@ from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
 from paimon_cli.bucket.orc_file import OrcFile, holds_chars, unpadded
 from paimon_cli.bucket.schema_evolution import ReadColumns
 from paimon_cli.datatypes.arrow_types import is_ascii
+from paimon_cli.datatypes.data_type import MAX_NESTING, DataField
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_reader import record_count
@@ -139,7 +140,7 @@ def read_part(
     read = ReadColumns(context, file, columns)
     stored = _StoredRows(context, path, file, read.physical, batch_rows, part)
     rows = 0
-    with decoding(path):
+    with decoding(path, read.file_schema.fields):
         for position, batch, kind in stored:
             rows += batch.num_rows
             check_decoded(batch)
@@ -154,8 +155,11 @@ def read_part(
 
 
 @contextmanager
-def decoding(path: str) -> Iterator[None]:
-    """A context that turns errors of decoders into `DamagedFile` (or `NotSupported`) with the path of the data file."""
+def decoding(path: str, columns: Sequence[DataField] = ()) -> Iterator[None]:
+    """A context that turns errors of decoders into `DamagedFile` (or `NotSupported`) with the path of the data file.
+
+    `columns`: those of the file. If one is nested deeper than decoders go, the file is not called damaged.
+    """
     try:
         yield
     except FileNotFoundError as error:
@@ -163,6 +167,10 @@ def decoding(path: str) -> Iterator[None]:
     except DECODE_ERRORS as error:
         if FAR_TIME in str(error):
             raise NotSupported(f"data file {path} holds a timestamp before 1677 or after 2262", str(error), path=path) from error
+        deep = next((column for column in columns if column.type.depth > MAX_NESTING), None)
+        if deep is not None:
+            why = f"column '{deep.name}' is nested {deep.type.depth} levels deep; up to {MAX_NESTING} are supported"
+            raise NotSupported(f"cannot read data file {path}", f"{why} ({first_line(error)})", path=path) from error
         raise DamagedFile(f"cannot read data file {path}", first_line(error), path=path) from error
 
 

@@ -16,7 +16,7 @@ from paimon_cli.bucket.column_statistics import ColumnStatistics, ColumnTally, f
 from paimon_cli.bucket.nan_bounds import ParquetSink, floating_leaves
 from paimon_cli.bucket.nanosecond_range import holds_early_digits, refuse_far_times
 from paimon_cli.bucket.orc_file import orc_column, orc_schema
-from paimon_cli.datatypes.data_type import NEWER_ROOTS, DataField, RowType, TimestampType
+from paimon_cli.datatypes.data_type import MAX_NESTING, NEWER_ROOTS, DataField, RowType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.avro_writer import CODECS as AVRO_CODECS
@@ -85,8 +85,11 @@ def check_encodable(columns: Sequence[DataField], options: TableOptions) -> None
 
 
 def _check_storable(columns: Sequence[DataField]) -> None:
-    """Raise `NotSupported` if a column has or contains a type that only the newest versions of Paimon can read."""
+    """Raise `NotSupported` for a column that not all readers can read back, for its type or its depth."""
     for column in columns:
+        if column.type.depth > MAX_NESTING:
+            why = f"its type is nested {column.type.depth} levels deep; file formats are read back to {MAX_NESTING} levels"
+            raise NotSupported(f"cannot write column '{column.name}'", why, "store the value as text, such as JSON in a STRING")
         newer = next((part.root for part in column.type.parts() if part.root in NEWER_ROOTS), None)
         if newer is not None:
             raise NotSupported(f"cannot write column '{column.name}'", f"only the newest versions of Paimon can read {newer}")

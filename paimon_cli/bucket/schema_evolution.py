@@ -113,7 +113,7 @@ class ReadColumns:
     """The columns of a read, and how to get them from the columns that a data file stores."""
 
     def __init__(self, context: TableContext, file: DataFileMeta, columns: Sequence[str]) -> None:
-        self._file_schema = context.schema if file.schema_id == context.schema.id else context.schemas.named(file.schema_id)
+        self.file_schema = context.schema if file.schema_id == context.schema.id else context.schemas.named(file.schema_id)
         self._columns = list(columns)
         self._has_kinds = bool(context.file_layout.keys)
         self._system = [name for name in columns if name in SYSTEM_COLUMNS and self._has_kinds]
@@ -121,7 +121,7 @@ class ReadColumns:
         names = [name for name in columns if name not in SYSTEM_COLUMNS and name not in self._keys]
         orders_by_snapshot = context.options.sequence_snapshot_ordering and file.file_source == SOURCE_APPEND
         self._number = file.max_sequence_number if orders_by_snapshot else None
-        self._sources = column_sources(context.schema.fields_of(names), self._file_schema.fields)
+        self._sources = column_sources(context.schema.fields_of(names), self.file_schema.fields)
 
     @property
     def physical(self) -> list[str]:
@@ -144,7 +144,7 @@ class ReadColumns:
             arrays[VALUE_KIND] = pa.array(np.full(stored.num_rows, kind, np.int8))
         for name in self._keys:
             own = name.removeprefix(KEY_PREFIX)
-            declared = arrow_type(self._file_schema.field(own).type)
+            declared = arrow_type(self.file_schema.field(own).type)
             arrays[name] = as_declared(stored.column(name if name in stored.schema.names else own), declared)
         for source in self._sources:
             raw = None if source.file_field is None else stored.column(source.file_field.name)

@@ -10,7 +10,7 @@ from paimon_cli.catalog.option_values import idle_levels, odd_options, refuse_se
 from paimon_cli.catalog.table_definition import TableDefinition, to_schema, with_key_options, with_postponed_writes
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import check_site
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, NEWER_ROOTS, DataType, TimestampType
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, MAX_NESTING, NEWER_ROOTS, DataType, TimestampType
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
@@ -118,7 +118,7 @@ def _odd_partitions(schema: TableSchema) -> list[DataType]:
 
 
 def _is_special(data_type: DataType) -> bool:
-    return any(
+    return data_type.depth > MAX_NESTING or any(
         part.root in NEWER_ROOTS or (isinstance(part, TimestampType) and part.precision > PLAIN_PRECISION)
         for part in data_type.parts()
     )

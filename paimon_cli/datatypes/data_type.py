@@ -21,6 +21,10 @@ INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 INTEGER_ROOTS = frozenset(INTEGER_BITS)
 FLOATING_ROOTS = frozenset({"FLOAT", "DOUBLE"})
 TIMESTAMP_ROOTS = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ"})
+MAX_NESTING = 30
+"""Levels of nesting that every file format can be read back with, whichever types are nested. Readers of ORC stop at 32 (MAP), of
+Parquet at 50 (ARRAY and MAP), of Avro at about 50.
+"""
 NEWER_ROOTS = frozenset({"VARIANT", "BLOB", "VECTOR", "GEOMETRY", "GEOGRAPHY"})
 """Types that may occur in schemas, but that this engine neither reads nor writes."""
 
@@ -65,6 +69,11 @@ class DataType:
         yield self
         for child in self.children:
             yield from child.parts()
+
+    @property
+    def depth(self) -> int:
+        """How many nested types lie within each other here; 0 for an atomic type."""
+        return max((child.depth + 1 for child in self.children), default=0)
 
 
 class PlainType(DataType):

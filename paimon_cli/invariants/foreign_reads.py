@@ -143,7 +143,8 @@ def retractions(context: TableContext, bucket: BucketFiles, file: DataFileMeta) 
 def _has_inserts_only(context: TableContext, bucket: BucketFiles, file: DataFileMeta) -> bool:
     """Whether, by the footer, all rows of each row group have the same kind, which is not a retraction."""
     path = context.data_file_path(*bucket.bucket_id, file)
-    with decoding(path), open_sized(context.storage, path, file.file_size) as source:
+    columns = context.schemas.get(file.schema_id).fields
+    with decoding(path, columns), open_sized(context.storage, path, file.file_size) as source:
         metadata = pq.ParquetFile(source).metadata
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
             chunks = (group.column(leaf) for leaf in range(group.num_columns))

@@ -109,7 +109,8 @@ def _check_names(context: TableContext, splits: Sequence[Split]) -> None:
     for split in splits:
         for file in split.bucket.files:
             path = context.data_file_path(*split.bucket.bucket_id, file)
-            with decoding(path), open_sized(context.storage, path, file.file_size) as source:
+            columns = context.schemas.get(file.schema_id).fields
+            with decoding(path, columns), open_sized(context.storage, path, file.file_size) as source:
                 stored = pq.ParquetFile(source).schema_arrow
             if any(b"PARQUET:field_id" not in (column.metadata or {}) for column in stored):
                 why = "a name was used for two columns, and only field ids could tell them apart"

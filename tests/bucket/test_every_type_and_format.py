@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from paimon_cli.datatypes.data_type import MAX_NESTING
 from paimon_cli.datatypes.internal_values import Timestamp, timestamp_text
+from paimon_cli.errors import NotSupported
 from tests.bucket.canonical_values import values
 from tests.tables import compact, make_table, rows, write
 
@@ -81,3 +84,51 @@ def _in_millis(found: re.Match[str]) -> str:
 
 def _texts(keys: tuple[str, ...], row: dict[str, Any]) -> str:
     return json.dumps([row[key] for key in keys])
+
+
+LEVELS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "ARRAY": ("ARRAY<{}>", lambda value: [value]),
+    "MAP": ("MAP<STRING, {}>", lambda value: [["k", value]]),
+    "ROW": ("ROW<f {}>", lambda value: {"f": value}),
+    "INT MAP": ("MAP<INT, {}>", lambda value: [[1, value]]),
+}
+
+
+def _nested(kinds: list[str], depth: int) -> tuple[str, Any]:
+    """A type that is nested so deep, its levels of these kinds in turn, and a value in canonical form."""
+    text, value = "INT", 7
+    for level in range(depth):
+        template, wrapped = LEVELS[kinds[level % len(kinds)]]
+        text, value = template.format(text), wrapped(value)
+    return text, value
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+@pytest.mark.parametrize("kinds", [["ARRAY"], ["MAP"], ["ROW"], ["INT MAP"], ["INT MAP", "ARRAY", "ROW"]], ids="-".join)
+def test_the_greatest_depth_is_read_back(kinds: list[str], file_format: str, tmp_path: Path) -> None:
+    text, value = _nested(kinds, MAX_NESTING)
+    options = {"file.format": file_format, "changelog-producer": "input"}
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "v": text}, ["id"], options=options)
+    for number in (1, 2):
+        write(context, [{"id": number, "v": value}, {"id": 3, "v": None}])
+    expected = [{"id": 1, "v": value}, {"id": 2, "v": value}, {"id": 3, "v": None}]
+    assert rows(context) == expected
+    compact(context)
+    assert rows(context) == expected
+
+
+@pytest.mark.parametrize("kinds", [["ARRAY"], ["MAP"], ["ROW"]], ids="-".join)
+def test_deeper_types_are_not_written(kinds: list[str], tmp_path: Path) -> None:
+    text, _ = _nested(kinds, MAX_NESTING + 1)
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "v": text}, ["id"])
+    with pytest.raises(NotSupported, match=r"column 'v'\n?.*nested 31 levels deep"):
+        write(context, [{"id": 1, "v": None}])
+
+
+def test_a_file_of_another_writer_that_is_too_deep_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "v": _nested(["ARRAY"], 50)[0]}, ["id"])
+    with monkeypatch.context() as patched:
+        patched.setattr("paimon_cli.bucket.file_encoders.MAX_NESTING", 50)
+        write(context, [{"id": 1, "v": None}])
+    with pytest.raises(NotSupported, match="column 'v' is nested 50 levels deep"):
+        rows(context)

@@ -6,14 +6,20 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from pathlib import Path
 
 import pytest
 
+from paimon_cli.catalog.alter_table import alter_table
+from paimon_cli.catalog.column_changes import AddColumn
 from paimon_cli.catalog.create_table import CreatedTable, create_table
 from paimon_cli.catalog.ddl import definition_of
+from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_definition import TableDefinition
 from paimon_cli.catalog.table_location import TableLocation
+from paimon_cli.datatypes.data_type import MAX_NESTING
+from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.sql.column_definitions import parse_column
@@ -225,3 +231,15 @@ def test_the_hint_removes_the_obstacle(tmp_path: Path, columns: list[str], optio
     with pytest.raises(NotSupported) as refused:
         create(tmp_path / "t", "id INT", *columns, partition_by=["p"], options={"bucket": "-1", **options})
     assert refused.value.hint is not None and refused.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize("text", ["ARRAY<{}>", "MAP<STRING, {}>", "ROW<f {}>"])
+def test_types_that_files_cannot_be_read_back_with_are_refused(text: str, tmp_path: Path) -> None:
+    fits = reduce(lambda inner, _: text.format(inner), range(MAX_NESTING), "INT")
+    assert create(tmp_path / "fits", "id INT", f"v {fits}").created
+    with pytest.raises(NotSupported, match="nested 31 levels deep; file formats are read back to 30 levels"):
+        create(tmp_path / "deep", "id INT", f"v {text.format(fits)}")
+    assert not (tmp_path / "deep").exists()
+    table = CatalogTable.open(TableLocation(str(tmp_path / "fits"), "t"), {})
+    with pytest.raises(NotSupported, match=r"column 'w'.*nested 31 levels deep"):
+        alter_table(table, [AddColumn(("w",), parse_sql_type(text.format(fits)))])
