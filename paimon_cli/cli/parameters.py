@@ -191,6 +191,19 @@ class TextOptions:
             help="Unquoted text that means null, such as NA; repeatable. An empty cell is always null.",
         ),
     ] = None
+    decimal: Annotated[
+        str | None,
+        _of_input("--decimal", metavar="C", help="Decimal sign of numbers in CSV cells, such as ',' for 9,50; default '.'."),
+    ] = None
+    thousands: Annotated[
+        str | None,
+        _of_input(
+            "--thousands",
+            metavar="C",
+            help="Sign between groups of three digits in CSV cells, such as ',' for 1,234, or '.', or space; default none. "
+            "Numbers without groups are read, too; wrong groups are bad cells.",
+        ),
+    ] = None
     timestamp_formats: Annotated[
         list[str] | None,
         _of_input(

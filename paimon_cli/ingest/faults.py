@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.ingest.number_form import USUAL_FORMS, flags_of
 from paimon_cli.ingest.text_form import null_value_flag
 from paimon_cli.options.option_text import printable
 
@@ -138,6 +139,7 @@ MAX_VALUE_LENGTH = 4096
 NEEDS_ZONE = "a TIMESTAMP WITH LOCAL TIME ZONE needs Z or an offset such as +02:00, or --timezone"
 TAKES_NO_ZONE = "a TIMESTAMP without time zone takes no Z and no offset without --timezone, such as --timezone UTC"
 NOT_UTF_8 = "it is not valid UTF-8; --encoding selects another encoding"
+NO_NUMBERS = NOT_A_NUMBER, NOT_WHOLE = "it is not a number", "it is not a whole number"
 AFTER_QUOTE = "after the quote that closes a cell, only a delimiter or the end of the line may follow"
 NOT_JSON, NO_OBJECT, KEY_IS_MISSING = "it is not JSON: ", "it is not a JSON object but ", " is missing"
 USUAL_NULLS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", r"\n", "-", "--", "?", "."})
@@ -214,7 +216,11 @@ def suggested_options(faults: Sequence[Fault]) -> str:
     texts = Counter(fault.value for fault in faults if isinstance(fault.value, str))
     nulls = [text for text, _ in texts.most_common() if isinstance(text, str) and text.lower() in USUAL_NULLS]
     if nulls:
-        return f"if {shown(nulls[0])} means null: {null_value_flag(nulls[0])}"
+        return f"if {shown(nulls[0])} may become null: {null_value_flag(nulls[0])}"
+    amounts = pa.array([fault.value for fault in faults if fault.why in NO_NUMBERS and isinstance(fault.value, str)], pa.string())
+    forms = [form for form in USUAL_FORMS if len(amounts) and pc.all(form.matches(amounts)).as_py()]
+    if forms:
+        return f"if {shown(amounts[0].as_py())} is a number: {' or '.join(flags_of(forms))}"
     if any(fault.why in (NEEDS_ZONE, TAKES_NO_ZONE) for fault in faults):
         return "give the zone, such as --timezone UTC"
     if any(fault.why == AFTER_QUOTE for fault in faults):

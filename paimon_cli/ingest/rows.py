@@ -264,8 +264,11 @@ class IncomingRows:
             if isinstance(t, NestedType):
                 return nested_from_text(column, t, self.source.form, missing_are_null=self.missing_are_null)
             # The CSV reader has already replaced null texts, unless they were quoted.
-            nulls = self.source.form.null_values if format == "json" else ()
-            return parse_text(with_nulls(column, nulls) if nulls else column, t, self.source.form)
+            form = self.source.form
+            if format == "json":
+                column = with_nulls(column, form.null_values) if form.null_values else column
+                form = form.with_plain_numbers()
+            return parse_text(column, t, form)
         rules = CastRules(may_round=from_text, timezone=self.source.form.timezone, missing_are_null=self.missing_are_null)
         return cast_column(column, t, rules)
 

@@ -6,13 +6,15 @@ import codecs
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from zoneinfo import ZoneInfo
 
 from paimon_cli.errors import UsageError
+from paimon_cli.ingest.number_form import PLAIN_NUMBERS, NumberForm
 
 UTF_8 = "utf-8"
 NAMED_CHARACTERS = {r"\t": "\t", "tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " ", "none": ""}
+SPACES = " \xa0\u202f\u2009"
 FIXED_OFFSET = re.compile(r"[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
 DELIMITER_OF_EXTENSION = {".tsv": "\t", ".tab": "\t"}
 
@@ -23,13 +25,20 @@ FORMATS_OF = {
     "escape": ("csv",),
     "header": ("csv",),
     "columns": ("csv",),
+    "decimal": ("csv",),
+    "thousands": ("csv",),
     "null_values": TEXT,
     "timestamp_formats": TEXT,
     "encoding": TEXT,
     "timezone": (*TEXT, "parquet", "orc", "arrow", "table"),
 }
 """The formats to which each setting of `TextForm` applies."""
-EXAMPLE_OF = {"--delimiter": "';', or --delimiter tab", "--quote": '"\'", or --quote none', "--escape": "'\\'"}
+EXAMPLE_OF = {
+    "--delimiter": "';', or --delimiter tab",
+    "--quote": '"\'", or --quote none',
+    "--escape": "'\\'",
+    "--decimal": "','",
+}
 FLAG_OF = {"header": "--no-header", "null_values": "--null-value", "timestamp_formats": "--timestamp-format"}
 
 
@@ -39,7 +48,8 @@ class TextForm:
 
     `delimiter`: None for tab or comma, by the file's extension. `quote`, `escape`: '' for none. `header`: whether CSV files begin
     with the names of their columns. `columns`: names that replace those of the header. `null_values`: texts that mean null,
-    besides the empty CSV cell. `timestamp_formats`: strptime formats, tried in order before the ISO format. `timezone`: converts
+    besides the empty CSV cell. `decimal`, `thousands`: the signs in numbers of CSV cells, "," and "." for 1.234,50;
+    `thousands`: '' for none. `timestamp_formats`: strptime formats, tried in order before the ISO format. `timezone`: converts
     texts without an offset to instants, and texts with one to the wall clock of columns without time zone; None: such texts are
     refused. Raises `UsageError` for values that cannot be used.
     """
@@ -53,6 +63,8 @@ class TextForm:
     timestamp_formats: Sequence[str] = ()
     timezone: str | None = None
     encoding: str = UTF_8
+    decimal: str = "."
+    thousands: str = ""
 
     def __post_init__(self) -> None:
         checked = {
@@ -64,12 +76,26 @@ class TextForm:
             "timestamp_formats": tuple(map(_checked_format, _texts("--timestamp-format", self.timestamp_formats))),
             "timezone": None if self.timezone is None else _timezone(self.timezone),
             "encoding": _encoding(self.encoding),
+            "decimal": _number_sign("--decimal", _character("--decimal", self.decimal)),
+            "thousands": _thousands(self.thousands),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         special = [c for c in (self.delimiter or ",", self.quote, self.escape) if c]
         if len(set(special)) < len(special):
             raise UsageError("--delimiter, --quote and --escape must differ", f"{special[0]!r} cannot mean two things")
+        if self.decimal == self.thousands:
+            why = f"{self.decimal!r} cannot mean both"
+            raise UsageError("--decimal and --thousands must differ", why, "for 1.234,50: --decimal , --thousands .")
+
+    @property
+    def numbers(self) -> NumberForm:
+        """How numbers in CSV cells are written."""
+        return NumberForm(self.decimal, self.thousands)
+
+    def with_plain_numbers(self) -> TextForm:
+        """The form for the texts of JSON, whose numbers have a form of their own."""
+        return self if self.numbers == PLAIN_NUMBERS else replace(self, decimal=".", thousands="")
 
     def check_used_by(self, formats: set[str]) -> None:
         """Raise `UsageError` for a setting that applies to none of these formats, rather than ignore it."""
@@ -100,6 +126,8 @@ def text_form(
     timestamp_formats: Sequence[str] | None = None,
     timezone: str | None = None,
     encoding: str | None = None,
+    decimal: str | None = None,
+    thousands: str | None = None,
 ) -> TextForm:
     """The form from the options of a command. Raises `UsageError`."""
     return TextForm(
@@ -112,6 +140,8 @@ def text_form(
         timestamp_formats=timestamp_formats or (),
         timezone=timezone,
         encoding=UTF_8 if encoding is None else encoding,
+        decimal="." if decimal is None else decimal,
+        thousands="" if thousands is None else thousands,
     )
 
 
@@ -122,6 +152,22 @@ def _character(flag: str, text: str, *, allow_empty: bool = False) -> str:
     if (not character and allow_empty) or (len(character) == 1 and character.isascii() and character not in "\r\n\0"):
         return character
     raise UsageError(f"{flag} {text!r} is not one ASCII character", hint=f"such as {flag} {EXAMPLE_OF[flag]}")
+
+
+def _number_sign(flag: str, sign: str) -> str:
+    if sign.isalnum() or sign in '+-"\r\n\t\0' or (not sign.isprintable() and sign not in SPACES):
+        raise UsageError(f"{flag} {sign!r}", "it cannot be told from the digits and signs of a number, or from quotes")
+    return sign
+
+
+def _thousands(text: str) -> str:
+    """The sign between groups of digits, which may be a space of another alphabet; '' for none."""
+    if not isinstance(text, str):
+        raise UsageError(f"--thousands {text!r}", "it must be a string")
+    sign = NAMED_CHARACTERS.get(text.lower(), text)
+    if len(sign) > 1:
+        raise UsageError(f"--thousands {text!r} is not one character", hint="such as --thousands . or --thousands space")
+    return _number_sign("--thousands", sign) if sign else ""
 
 
 def null_value_flag(text: str) -> str:

@@ -17,14 +17,24 @@ from paimon_cli.datatypes.data_type import (
     INTEGER_ROOTS,
     BinaryType,
     DataType,
-    DecimalType,
     StringType,
     TimestampType,
     TimeType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported
-from paimon_cli.ingest.faults import NEEDS_ZONE, NOT_UTF_8, TAKES_NO_ZONE, BadCell, BadCells, attempt, require
+from paimon_cli.ingest.faults import (
+    NEEDS_ZONE,
+    NOT_A_NUMBER,
+    NOT_UTF_8,
+    NOT_WHOLE,
+    TAKES_NO_ZONE,
+    BadCell,
+    BadCells,
+    attempt,
+    require,
+)
+from paimon_cli.ingest.number_form import PLAIN_NUMBERS, NumberForm
 from paimon_cli.ingest.text_form import MONTHS, PLAIN, TextForm, pattern_of
 from paimon_cli.ingest.typed_columns import cast_atomic, instants, local_times
 
@@ -41,6 +51,7 @@ LOCAL_TIME = f"^{DAY}([T ]{CLOCK})?$"
 INSTANT = rf"^{DAY}[T ]{CLOCK}(Z|[+-][01][0-9](:?[0-5][0-9])?)$"
 """Forms that Arrow's parser reads as they are."""
 FAR_YEAR = r"^([+-]|[0-9]{5,}-)"
+NUMBER_ROOTS = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
 CALENDAR_ROOTS = frozenset({"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"})
 MAX_NANO_DAYS = 106_750
 """Days before or after the epoch that fit 64-bit nanoseconds, less a day for the zone."""
@@ -61,14 +72,8 @@ def parse_text(array: pa.Array, t: DataType, form: TextForm = PLAIN) -> pa.Array
         array = with_nulls(array, [*form.null_values, *(EMPTY if not isinstance(t, BinaryType) else ())])
     if t.root == "BOOLEAN":
         return _booleans(array)
-    if t.root in INTEGER_ROOTS:
-        return _integers(array, t)
-    if t.root in FLOATING_ROOTS:
-        return _floats(array, t)
-    if isinstance(t, DecimalType):
-        _require_form(array, NUMBER, "it is not a number")
-        target, why = arrow_type(t), f"it does not fit {type_to_sql(t.with_nullable(True))} without loss"
-        return attempt(array, lambda part: part.cast(target), why)
+    if t.root in NUMBER_ROOTS:
+        return _numbers(array, t) if form.numbers == PLAIN_NUMBERS else _formatted_numbers(array, t, form.numbers)
     if isinstance(t, BinaryType):
         return _bytes_of_hex(array, t)
     if isinstance(t, TimeType):
@@ -76,6 +81,27 @@ def parse_text(array: pa.Array, t: DataType, form: TextForm = PLAIN) -> pa.Array
     if form.timestamp_formats:
         return _formatted(array, t, form)
     return _calendar(array, t, form)
+
+
+def _numbers(array: pa.Array, t: DataType) -> pa.Array:
+    if t.root in INTEGER_ROOTS:
+        return _integers(array, t)
+    if t.root in FLOATING_ROOTS:
+        return _floats(array, t)
+    _require_form(array, NUMBER, NOT_A_NUMBER)
+    target, why = arrow_type(t), f"it does not fit {type_to_sql(t.with_nullable(True))} without loss"
+    return attempt(array, lambda part: part.cast(target), why)
+
+
+def _formatted_numbers(array: pa.Array, t: DataType, form: NumberForm) -> pa.Array:
+    special = pc.match_substring_regex(array, NOT_FINITE)
+    groups = f" and '{form.thousands}' between groups of three digits" if form.thousands else ""
+    signs = f"'{form.decimal}' for decimals{groups}"
+    require(array, pc.or_(special, form.matches(array)), f"it is not a number with {signs}")
+    try:
+        return _numbers(pc.if_else(special, array, form.plain(array)), t)
+    except BadCells as problem:
+        raise _with_original_texts(problem, array) from problem
 
 
 def _calendar(array: pa.Array, t: DataType, form: TextForm) -> pa.Array:
@@ -111,14 +137,14 @@ def _booleans(array: pa.Array) -> pa.Array:
 
 
 def _integers(array: pa.Array, t: DataType) -> pa.Array:
-    _require_form(array, INTEGER, "it is not a whole number")
+    _require_form(array, INTEGER, NOT_WHOLE)
     digits, target = pc.utf8_ltrim(array, "+"), arrow_type(t)
     return attempt(digits, lambda part: part.cast(target), f"it is outside the range of {t.root}")
 
 
 def _floats(array: pa.Array, t: DataType) -> pa.Array:
     special = pc.match_substring_regex(array, NOT_FINITE)
-    require(array, pc.or_(special, pc.match_substring_regex(array, NUMBER)), "it is not a number")
+    require(array, pc.or_(special, pc.match_substring_regex(array, NUMBER)), NOT_A_NUMBER)
     numbers = array.cast(arrow_type(t))
     require(array, pc.or_(special, pc.is_finite(numbers)), f"it is outside the range of {t.root}")
     return numbers

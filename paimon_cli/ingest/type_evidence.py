@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -29,7 +30,8 @@ from paimon_cli.datatypes.data_type import (
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput
-from paimon_cli.ingest.faults import BadCells, shown
+from paimon_cli.ingest.faults import USUAL_NULLS, BadCells, shown
+from paimon_cli.ingest.number_form import PLAIN_NUMBERS, USUAL_FORMS, flags_of
 from paimon_cli.ingest.text_form import TextForm, null_value_flag
 from paimon_cli.ingest.text_values import NOT_FINITE, NUMBER, TIMESTAMP, parse_text
 
@@ -48,6 +50,13 @@ LEADING_ZERO = r"^[+-]?0[0-9]"
 EXACT_DIGITS = 15
 """A DOUBLE preserves any number of up to this many significant digits."""
 MAX_LISTED_TEXTS = 3
+NO_NUMBER = pa.scalar("-", pa.string())
+LIKE_NUMBERS = (
+    (r"^[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{4}$", "if these are dates: --timestamp-format '%d.%m.%Y'"),
+    (r"^[+-]?[0-9][0-9.,' ]*\s?%$", "a number has no percent sign: remove it in the source, and divide by 100"),
+    (r"^[+-]?[$€£¥₹]\s?[0-9]|[0-9]\s?([$€£¥₹]|EUR|USD|GBP|CHF|JPY)$", "a number has no currency sign: remove it in the source"),
+)
+"""Texts that stand for numbers or dates, but are read as text, and what to do."""
 MAX_ROW_FIELDS = 200
 """An object with more keys, all of one type, becomes a MAP: its keys are data, not names of columns."""
 
@@ -66,7 +75,9 @@ class TextEvidence:
         self._fits_decimal_syntax = True
         self._inexact_number: str | None = None
         self._other_texts: set[str] = set()
-        self._has_numbers = False
+        self._has_numbers = self._has_amounts = False
+        self._number_forms = list(USUAL_FORMS) if form.numbers == PLAIN_NUMBERS else []
+        """Forms of numbers that all texts have, apart from words that usually mean null."""
         self._leading_zero: str | None = None
         self._all_times = True
         self.has_values = False
@@ -80,7 +91,7 @@ class TextEvidence:
         self._collect_reasons(texts)
         self._candidates = [t for t in self._candidates if self._fits(texts, t)]
         if DOUBLE in self._candidates:
-            self._measure_digits(texts)
+            self._measure_digits(self._plain(texts))
         self.has_values = True
 
     def _fits(self, texts: pa.Array, t: DataType) -> bool:
@@ -88,12 +99,20 @@ class TextEvidence:
         syntax = UNAMBIGUOUS_NUMBERS.get(t)
         try:
             parse_text(texts.slice(0, 1), t, form)  # the first text rules out most types
-            if syntax is not None and not pc.all(pc.match_substring_regex(texts, syntax)).as_py():
+            if syntax is not None and not pc.all(pc.match_substring_regex(self._plain(texts), syntax)).as_py():
                 return False
             parse_text(texts, t, form)
         except BadCells:
             return False
         return True
+
+    def _plain(self, texts: pa.Array) -> pa.Array:
+        """The texts with numbers in their plain form, and other texts as ones that are no numbers."""
+        form = self._form.numbers
+        if form == PLAIN_NUMBERS:
+            return texts
+        special = pc.match_substring_regex(texts, NOT_FINITE)
+        return pc.if_else(form.matches(texts), form.plain(texts), pc.if_else(special, texts, NO_NUMBER))
 
     def _measure_digits(self, texts: pa.Array) -> None:
         """Record how many digits the numbers have, and a number that a DOUBLE cannot represent exactly."""
@@ -112,12 +131,17 @@ class TextEvidence:
         """Record what explains to the user why the column is text."""
         if self._all_times:
             self._all_times = bool(pc.all(pc.match_substring_regex(texts, TIMESTAMP)).as_py())
+        if self._number_forms:
+            amounts = texts.filter(pc.invert(pc.is_in(pc.utf8_lower(texts), pa.array(sorted(USUAL_NULLS)))))
+            self._has_amounts |= len(amounts) > 0
+            self._number_forms = [form for form in self._number_forms if pc.all(form.matches(amounts), min_count=0).as_py()]
         if len(self._other_texts) <= MAX_LISTED_TEXTS:
-            numbers = pc.or_(pc.match_substring_regex(texts, NUMBER), pc.match_substring_regex(texts, NOT_FINITE))
+            plain = self._plain(texts)
+            numbers = pc.or_(pc.match_substring_regex(plain, NUMBER), pc.match_substring_regex(plain, NOT_FINITE))
             self._has_numbers |= bool(pc.any(numbers).as_py())
             others = texts.filter(pc.invert(numbers)).unique().slice(0, MAX_LISTED_TEXTS + 1)
             self._other_texts |= set(others.to_pylist())
-            zeros = texts.filter(pc.match_substring_regex(texts, LEADING_ZERO)).slice(0, 1)
+            zeros = texts.filter(pc.match_substring_regex(plain, LEADING_ZERO)).slice(0, 1)
             self._leading_zero = self._leading_zero or (zeros[0].as_py() if len(zeros) else None)
 
     def conclusion(self) -> tuple[DataType, str]:
@@ -147,10 +171,27 @@ class TextEvidence:
             return "some of its times have an offset and some have none; --timezone gives the zone of the latter"
         if self._has_numbers and not self._other_texts:
             return f"its numbers have leading zeros or signs, such as {shown(self._leading_zero)}" if self._leading_zero else ""
-        if self._has_numbers and len(self._other_texts) <= MAX_LISTED_TEXTS:
-            nulls = " ".join(map(null_value_flag, sorted(self._other_texts)))
-            return f"besides numbers it holds {', '.join(map(shown, sorted(self._other_texts)))}; if that means null: {nulls}"
+        others = sorted(self._other_texts)
+        nulls = [text for text in others if text.lower() in USUAL_NULLS]
+        if self._number_forms and self._has_amounts and len(nulls) < len(others):
+            example = next(text for text in others if text not in nulls)
+            readings = " or ".join(flags_of(self._number_forms))
+            return f"its numbers are written like {shown(example)}; to read them as numbers: {readings}{_null_hint(nulls)}"
+        for pattern, advice in LIKE_NUMBERS:
+            alike = [text for text in others if re.search(pattern, text)]
+            if alike and len(alike) + len(nulls) == len(others):
+                return f"it holds {shown(alike[0])}; {advice}"
+        if self._has_numbers and len(others) <= MAX_LISTED_TEXTS:
+            hint = _null_hint(nulls) if len(nulls) == len(others) else ""
+            return f"besides numbers it holds {', '.join(map(shown, others))}{hint}"
         return ""
+
+
+def _null_hint(texts: Sequence[str]) -> str:
+    """The options that make these texts null, and what they do; '' for none."""
+    if not texts:
+        return ""
+    return f"; if {' and '.join(map(shown, texts))} may become null: {' '.join(map(null_value_flag, texts))}"
 
 
 def _fits_double(text: str) -> bool:
@@ -182,7 +223,7 @@ class ValueEvidence:
 
     @staticmethod
     def of_json(form: TextForm) -> ValueEvidence:
-        return ValueEvidence(form, TIMES)
+        return ValueEvidence(form.with_plain_numbers(), TIMES)
 
     def add(self, values: list[Any]) -> None:
         """Observe parsed JSON values. Strings inside arrays and objects are always text, never times."""

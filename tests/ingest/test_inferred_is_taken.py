@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput
-from paimon_cli.ingest.faults import Tally
+from paimon_cli.ingest.faults import USUAL_NULLS, Tally
 from paimon_cli.ingest.inference import columns_of_file
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
@@ -51,7 +51,8 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 FORMS = st.builds(
-    TextForm,
+    lambda signs, **form: TextForm(decimal=signs[0], thousands=signs[1], **form),
+    st.sampled_from([(".", ""), (",", "."), (",", ""), (".", "'")]),
     null_values=st.sampled_from([(), ("NA",), ("NA", "null", "-0")]),
     timezone=st.sampled_from([None, "UTC", "Asia/Kolkata"]),
     timestamp_formats=st.sampled_from([(), ("%Y-%m-%d",), ("%Y-%m-%d %H:%M:%S%z", "%H:%M %Y-%m-%d")]),
@@ -92,13 +93,16 @@ def test_csv(data: st.DataObject, form: TextForm, tmp_path: Path) -> None:
 
 
 @SETTINGS
-@given(rows=st.lists(st.dictionaries(st.sampled_from("abcd"), VALUES, min_size=1), min_size=1, max_size=8), form=FORMS)
+@given(
+    rows=st.lists(st.dictionaries(st.sampled_from("abcd"), VALUES, min_size=1), min_size=1, max_size=8),
+    form=FORMS.map(TextForm.with_plain_numbers),
+)
 def test_json(rows: list[dict[str, Any]], form: TextForm, tmp_path: Path) -> None:
     _check_json(rows, form, tmp_path)
 
 
 @SETTINGS
-@given(data=st.data(), form=FORMS)
+@given(data=st.data(), form=FORMS.map(TextForm.with_plain_numbers))
 def test_json_columns_of_one_kind(data: st.DataObject, form: TextForm, tmp_path: Path) -> None:
     kinds = data.draw(st.lists(st.sampled_from([CELLS, *KINDS, st.integers(), st.floats()]), min_size=1))
     rows = data.draw(st.lists(st.tuples(*(st.none() | kind for kind in kinds)), min_size=1, max_size=8))
@@ -147,7 +151,20 @@ def test_flights_as_r_and_duckdb_write_them(tmp_path: Path) -> None:
         (["9" * 40], "STRING", "more digits than any"),
         (["0.30000000000000004", "1e300"], "DOUBLE", ""),
         (["5", "NA", "7"], "STRING", "--null-value 'NA'"),
-        (["5", "won't say"], "STRING", """--null-value 'won'"'"'t say'"""),
+        (["5", "NULL", "-"], "STRING", "if '-' and 'NULL' may become null: --null-value '-' --null-value 'NULL'"),
+        (["5", "won't say"], "STRING", "besides numbers it holds 'won't say'"),
+        (
+            ['"1.234,50"', '"12,00"', "n/a", "5"],
+            "STRING",
+            "--decimal , --thousands .; if 'n/a' may become null: --null-value 'n/a'",
+        ),
+        ([f'"{n}.234,50"' for n in range(1, 99)], "STRING", "like '1.234,50'; to read them as numbers: --decimal , --thou"),
+        (['"1,234.50"', "5.25"], "STRING", "to read them as numbers: --thousands ,"),
+        (['"1,234"'], "STRING", "to read them as numbers: --decimal , or --thousands ,"),
+        (["1 234.5"], "STRING", "to read them as numbers: --thousands space"),
+        (["31.12.2024", "01.02.2025"], "STRING", "it holds '01.02.2025'; if these are dates: --timestamp-format '%d.%m.%Y'"),
+        (["5 %", "7"], "STRING", "it holds '5 %'; a number has no percent sign"),
+        (["€ 5", "7"], "STRING", "it holds '€ 5'; a number has no currency sign"),
         (["2024-01-01 10:00:00", "2024-01-01 10:00:00Z"], "STRING", "--timezone"),
         (["2024-01-01 10:00:00.123456789"], "TIMESTAMP(9)", ""),
         (["", ""], "STRING", "no values"),
@@ -160,6 +177,8 @@ def test_the_inferred_types_and_messages(cells: list[str], type_text: str, warni
     inferred = columns_of_file(str(source))
     assert type_to_sql(inferred.fields[1].type) == type_text and inferred.rows == len(cells)
     assert [w for w in inferred.warnings if warning in w] if warning else not inferred.warnings
+    if not {cell.lower() for cell in cells} & USUAL_NULLS:
+        assert "--null-value" not in "".join(inferred.warnings)
 
 
 def test_a_later_row_counts_as_the_first_does(tmp_path: Path) -> None:

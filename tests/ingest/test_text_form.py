@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -246,3 +247,73 @@ def test_a_form_made_in_python_takes_lists_and_names_of_characters(tmp_path: Pat
     source = text_file(tmp_path, "k\tv\n1\tNA\n2\t-\n3\tx\n", "a.csv")
     incoming = IncomingRows(one_column("STRING"), source=FileRows(form=form))
     assert [row["v"] for row in rows_of(incoming, source, form=form)] == [None, None, "x"]
+
+
+EUROPEAN = {"decimal": ",", "thousands": ".", "delimiter": ";"}
+
+
+@pytest.mark.parametrize(
+    ("type_text", "cell", "form", "expected"),
+    [
+        ("DECIMAL(10, 2)", "1.234,50", EUROPEAN, "1234.50"),
+        ("DECIMAL(20, 2)", "-1.234.567,5", EUROPEAN, "-1234567.50"),
+        ("DECIMAL(10, 2)", "1234,5", EUROPEAN, "1234.50"),
+        ("DOUBLE", "1.234,50", EUROPEAN, 1234.5),
+        ("DOUBLE", ",5e3", EUROPEAN, 500.0),
+        ("DOUBLE", "-inf", EUROPEAN, "-Infinity"),
+        ("FLOAT", "12,5", EUROPEAN, 12.5),
+        ("INT", "1.234", EUROPEAN, 1234),
+        ("BIGINT", "+12.345.678", EUROPEAN, 12345678),
+        ("DOUBLE", "1,234.5", {"thousands": ",", "delimiter": ";"}, 1234.5),
+        ("DOUBLE", "1\u202f234,5", {"thousands": "\u202f", "decimal": ",", "delimiter": ";"}, 1234.5),
+        ("INT", "1 234", {"thousands": "space", "delimiter": ";"}, 1234),
+        ("DOUBLE", '"9,5"', {"decimal": ","}, 9.5),  # the decimal sign may be the delimiter
+        ("STRING", "1.234,50", EUROPEAN, "1.234,50"),
+    ],
+)
+def test_numbers_as_people_write_them(type_text: str, cell: str, form: dict[str, str], expected: Any, tmp_path: Path) -> None:
+    delimiter = form.get("delimiter", ",")
+    assert values(type_text, text_file(tmp_path, f"k{delimiter}v\n1{delimiter}{cell}\n", "a.csv"), **form) == [expected]
+
+
+@pytest.mark.parametrize("cell", ["1.23,4", "1234.567,0", "1.5", ".123", "1..234", "1,2,3", "1.234,", "12,00", ",", "1,234.5"])
+@pytest.mark.parametrize("type_text", ["INT", "BIGINT"])
+def test_whole_numbers_with_wrong_groups_are_bad_cells(type_text: str, cell: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=re.escape(f"cannot take '{cell}'")):
+        values(type_text, text_file(tmp_path, f"k;v\n1;{cell}\n", "a.csv"), **EUROPEAN)
+
+
+@pytest.mark.parametrize("cell", ["1.23,4", "1234.567,0", "1.5", ".123", "1..234", "1,2,3", ",", "1,234.5", "1.234.56"])
+@pytest.mark.parametrize("type_text", ["DECIMAL(10, 2)", "DOUBLE", "FLOAT"])
+def test_numbers_with_wrong_groups_are_bad_cells(type_text: str, cell: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=re.escape(f"cannot take '{cell}'")) as refused:
+        values(type_text, text_file(tmp_path, f"k;v\n1;{cell}\n", "a.csv"), **EUROPEAN)
+    assert "',' for decimals and '.' between groups of three digits" in refused.value.why
+
+
+def test_amounts_that_do_not_fit_name_the_options(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=re.escape("cannot take '1.234,50'")) as refused:
+        values("DOUBLE", text_file(tmp_path, "k;v\n1;1.234,50\n", "a.csv"), delimiter=";")
+    assert "--decimal , --thousands ." in refused.value.hint and "null" not in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"decimal": ",", "thousands": ","}, "must differ"),
+        ({"thousands": "."}, "must differ"),
+        ({"decimal": "1"}, "cannot be told"),
+        ({"decimal": ""}, "not one ASCII character"),
+        ({"thousands": "-"}, "cannot be told"),
+        ({"thousands": ".."}, "not one character"),
+        ({"thousands": 3}, "must be a string"),
+    ],
+)
+def test_signs_that_cannot_be_used(form: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        TextForm(**form)
+
+
+def test_number_signs_have_no_effect_on_json() -> None:
+    with pytest.raises(UsageError, match="decimal has no effect on json input"):
+        TextForm(decimal=",").check_used_by({"json"})
