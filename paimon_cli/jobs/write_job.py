@@ -90,8 +90,9 @@ class WriteSummary(Summary):
     again before, because other jobs had assigned keys of the same partitions to buckets, or the snapshot had expired.
     `stalls`, `stall_seconds`: how often and how long buckets waited for a compaction before they could take more runs;
     `compaction_wait_seconds`: how long they waited for compactions at the end. `compaction`: the job after the commit, if one was
-    requested. `source_table`, `source_snapshot`: the table that was read, and at which snapshot. The other fields show the use of
-    write buffers, as in `BufferUse`.
+    requested. `source_table`, `source_snapshot`: the table that was read, and at which snapshot;
+    `source_waiting_records`: stored records of that table that were not written, because they wait for a compaction. The other
+    fields show the use of write buffers, as in `BufferUse`.
     """
 
     rows: int = 0
@@ -126,6 +127,7 @@ class WriteSummary(Summary):
     missing_columns: tuple[str, ...] = ()
     source_table: str | None = None
     source_snapshot: int | None = None
+    source_waiting_records: int = 0
     compaction: CompactSummary | None = field(default=None, repr=False)
 
     @staticmethod
@@ -161,7 +163,10 @@ class WriteSummary(Summary):
 
 def origin_of(source: RowSource) -> dict[str, Any]:
     """The fields of the summary that name the table from which the rows come; none for other sources."""
-    return {"source_table": source.name, "source_snapshot": source.snapshot_id} if isinstance(source, TableRows) else {}
+    if not isinstance(source, TableRows):
+        return {}
+    waiting = source.scan.plan.counts.waiting_records
+    return {"source_table": source.name, "source_snapshot": source.snapshot_id, "source_waiting_records": waiting}
 
 
 def run_write(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:

@@ -202,3 +202,18 @@ def test_rows_are_streamed(tmp_path: Path) -> None:
     read = TableRows("s", source.scan().rows)
     pieces = [raw.batch.num_rows for split in read.plan() for raw in read.raw_rows(split, (), Needed())]
     assert sum(pieces) == 200_000 and max(pieces) <= BATCH_ROWS
+
+
+@pytest.mark.parametrize(
+    "options", [{"bucket": -2}, {"bucket": 1, "deletion-vectors.enabled": True, "write-only": True}], ids=["postponed", "level 0"]
+)
+def test_records_of_the_source_that_wait_for_a_compaction_are_counted(options: dict[str, Any], tmp_path: Path) -> None:
+    source = Table.create(tmp_path / "s", schema=SCHEMA, primary_key=["id"], options=options)
+    source.write(_batch(range(0, 10), "seen"))
+    source.compact()
+    source.write(_batch(range(10, 14), "waits"))
+    target = Table.create(tmp_path / "t", schema=SCHEMA)
+    summary = target.write(source)
+    assert (summary.rows, summary.source_waiting_records) == (10, 4)
+    source.compact()
+    assert target.write(source).source_waiting_records == 0
