@@ -277,9 +277,9 @@ SHOWN = {
     "compaction_repeated unseen_records waiting_records engine engine_reason seconds",
     "Violation": "code severity check path message",
     "WriteSummary": "source_table source_snapshot source_waiting_records rows_read rows delete_rows files size buckets snapshots "
-    "attempts rewrites already_committed compacted compaction_lost compaction_repeated waiting_records stalls stall_seconds skipped_rows "
-    "bad_cells missing_columns compaction_wait_seconds buffer_size buffer_peak flushes spills spilled_size preemptions engine "
-    "engine_reason seconds",
+    "attempts rewrites already_committed compacted compaction_lost compaction_repeated waiting_records stalls stall_seconds "
+    "skipped_rows bad_cells missing_columns compaction_wait_seconds buffer_size buffer_peak flushes spills spilled_size "
+    "preemptions engine engine_reason seconds",
 }
 """Columns of dataclasses whose columns are not simply their fields in order."""
 
