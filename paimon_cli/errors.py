@@ -7,21 +7,59 @@ a `PaimonError` is a bug in paimon-cli (exit 1).
 from __future__ import annotations
 
 import contextlib
+import errno
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from typing import Any
 
 FINDINGS_EXIT_CODE = 4
 """Exit code of a check or comparison that ran to its end and has findings."""
-_FLAG = re.compile(r"(?<![\w-])(?:--([a-z][a-z-]*)|-C\b)")
+_FLAG = re.compile(r"(?<![\w-])(?:--([a-z][a-z-]*)|-C\b)(?: (?=[A-Z]{3,}\b))?")
+_COMMAND = re.compile(r"(?P<quote>`?)paimon-cli (?P<words>[a-z][^`\n;]*)(?P=quote)")
+METHODS = {
+    **{name: name for name in ("advise", "compact", "describe", "doctor", "rescale", "verify")},
+    **{f"{name} ls": name for name in ("buckets", "compactions", "files", "manifests", "partitions", "schemas", "snapshots")},
+}
+"""Methods of `Table` by the command that does the same with a table and options that have the names of parameters."""
+CALLS = {"create": "Table.create", "compact": "Table.compact", "delete": "Table.delete", "rescale": "Table.rescale"}
+CALLS |= {"tables ls": "Catalog.tables", "db ls": "Catalog.databases", "alter": "Table.alter", "repair": "Table.plan_repair"}
+"""What texts for callers of the library name instead of commands without arguments."""
 
 
 def in_python(text: str) -> str:
-    """The text for callers of the library: `--retain-max` becomes `retain_max`, and `-C` becomes `columns`.
+    """The text for callers of the library: `--retain-max` becomes `retain_max`, `--warehouse URI` becomes `warehouse=URI`.
 
-    A text with a command to paste is unchanged.
+    A command to paste becomes a call of the library if `METHODS` has it; a text with another command is unchanged.
     """
-    return text if "paimon-cli " in text else _FLAG.sub(lambda flag: (flag[1] or "columns").replace("-", "_"), text)
+    text = _COMMAND.sub(lambda command: _call(command["words"]) or command[0], text)
+    return text if "paimon-cli " in text else _FLAG.sub(_parameter, text)
+
+
+def _parameter(flag: re.Match[str]) -> str:
+    return (flag[1] or "columns").replace("-", "_") + ("=" if flag[0].endswith(" ") else "")
+
+
+def _call(command: str) -> str | None:
+    """The call that does what a command does; None if the library has no such call, or its arguments are others."""
+    if command.rstrip() in CALLS:
+        return CALLS[command.rstrip()]
+    try:
+        words = shlex.split(command, comments=True)
+    except ValueError:
+        return None
+    size = next((size for size in (2, 1) if len(words) > size and " ".join(words[:size]) in METHODS), 0)
+    if not size or words[size].startswith("-"):
+        return None
+    arguments, rest = [], words[size + 1 :]
+    while rest:
+        flag, *values = rest[: 2 if len(rest) > 1 and not rest[1].startswith("-") else 1]
+        if not flag.startswith("--") or "=" in flag:
+            return None
+        value = True if not values else int(values[0]) if values[0].isdecimal() else values[0]
+        arguments.append(f"{flag.removeprefix('--').replace('-', '_')}={value!r}")
+        rest = rest[1 + len(values) :]
+    return f"Table.open({words[size]!r}).{METHODS[' '.join(words[:size])]}({', '.join(arguments)})"
 
 
 _NEXT_LINE = re.compile(r"\n(?! )")
@@ -166,6 +204,16 @@ class StorageUnavailable(PaimonError):
     code, exit_code = "PC-UNAVAILABLE", 6
 
 
+class NoAccess(StorageUnavailable):
+    """The user may not read or write a file or directory. Trying again does not help."""
+
+    code, exit_code = "PC-NO-ACCESS", 2
+
+
+NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
+ASK_FOR_ACCESS = "check the permissions of the file, and of the directories above it"
+
+
 class Refused(PaimonError):
     """Refused as unsafe: no safe commit on this storage, or a confirmation is missing."""
 
@@ -215,4 +263,6 @@ def importing(what: str, extra: str, error_class: type[PaimonError] = UsageError
 def of_system(error: OSError) -> StorageUnavailable:
     """The error for a failed call of the operating system, such as a full disk. A commit before it stays valid."""
     where = error.filename or "the output, or a temporary file"
+    if error.errno in NO_ACCESS:
+        return NoAccess(f"cannot write or read {where}", error.strerror, ASK_FOR_ACCESS)
     return StorageUnavailable(f"cannot write or read {where}", error.strerror or str(error))

@@ -109,7 +109,7 @@ class Catalog(Compaction):
             raise UsageError(
                 f"database {name} is not empty",
                 f"it has {counted(len(tables), 'table')}: {shown}{', ...' if len(tables) > MAX_NAMED else ''}",
-                f"drop them first, or together with it: paimon-cli db drop {shlex.quote(name)} --cascade{metastore.flags}",
+                f"drop them, or delete all of them with it: paimon-cli db drop {shlex.quote(name)} --cascade{metastore.flags}",
             )
 
         def run() -> DatabaseDrop:
@@ -151,6 +151,13 @@ class Catalog(Compaction):
 
         Raises `Refused` on stores that cannot move a directory atomically, `UsageError` if the new name is in use.
         """
+        for name in (old, new):
+            if "/" in name:
+                raise UsageError(
+                    f"'{name}' is a path, and tables are renamed by their names in a catalog",
+                    "a catalog names a table db.table",
+                    f"a copy may be named by a path: paimon-cli tables clone {shlex.quote(old)} {shlex.quote(new)}",
+                )
         self._metastore.rename_table(TableIdentifier.parse(old), TableIdentifier.parse(new))
 
     def clone_table(self, source: str, target: str) -> ClonedTable:

@@ -128,10 +128,10 @@ def _definition(source: Columns, inferred: InferredColumns | None) -> TableDefin
     flags = {"-C": source.columns, "--schema": source.schema, "--ddl": source.ddl, "--from-file": source.from_file}
     given = [flag for flag, value in flags.items() if value]
     if len(given) != 1:
-        why = f"{' and '.join(given)} were given" if given else "the table has no columns"
-        raise UsageError(
-            "the columns must come from a single source", why, "use -C 'id BIGINT NOT NULL', --schema, --ddl or --from-file"
-        )
+        hint = "use one of -C 'id BIGINT NOT NULL', --schema, --ddl or --from-file"
+        if not given:
+            raise UsageError("the table has no columns", "none are declared, and no file or schema names them", hint)
+        raise UsageError("the columns must come from a single source", f"{' and '.join(given)} were given", hint)
     if isinstance(source.schema, str):
         from paimon_cli.catalog.table_definition import parse_schema_document
 
@@ -280,7 +280,9 @@ class Alter:
         )
         if changed == AlterColumn(path):
             raise UsageError(
-                "nothing to change", "neither a type nor an option is given", "paimon-cli alter TABLE alter-column --help"
+                "nothing to change",
+                "neither a type nor an option is given",
+                f"paimon-cli alter {self._table.catalog_table.layout.argument} alter-column --help",
             )
         return self._change([changed])
 

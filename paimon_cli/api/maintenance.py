@@ -158,7 +158,10 @@ class Maintenance(OpenedTable):
         return self.plan_compact_manifests().run()
 
     def plan_expire(self, what: str = "snapshots", **limits: Unpack[ExpiryLimits]) -> Planned[Expiry, Expired]:
-        """Plan to expire `snapshots`, `partitions`, `changelogs`, `tags` or `consumers` past their retention."""
+        """Plan to expire `snapshots`, `partitions`, `changelogs`, `tags` or `consumers` past their retention.
+
+        Ages are by the clock of the storage if this machine's is ahead of it.
+        """
         from paimon_cli.jobs.reclaim_job import KINDS, PARTITIONS, ExpireRequest, deletion, plan_expire
         from paimon_cli.read.time_travel import moment_of
 
@@ -167,8 +170,16 @@ class Maintenance(OpenedTable):
         retain_max, retain_min, limit = limits.get("retain_max"), limits.get("retain_min"), limits.get("limit")
         check_positive(retain_max=retain_max, retain_min=retain_min, limit=limit)
         context, progress, older_than = self.context, self.runtime.new_progress(), limits.get("older_than")
-        before = None if older_than is None else moment_of(older_than, context.clock.now_millis())
-        expiry = plan_expire(context, ExpireRequest(what, retain_max, retain_min, before, limit), progress)
+
+        def planned(context: TableContext) -> Expiry:
+            before = None if older_than is None else moment_of(older_than, context.clock.now_millis())
+            return plan_expire(context, ExpireRequest(what, retain_max, retain_min, before, limit), progress)
+
+        expiry = planned(context)
+        if expiry.names and (trusted := self._with_storage_clock(is_required=False)) is not context:
+            context, expiry = trusted, planned(trusted)
+        if expiry.names:
+            self._warn_of_long_silence(context)
 
         def run() -> Expired:
             if what == PARTITIONS:
@@ -232,13 +243,23 @@ class Maintenance(OpenedTable):
         except (StorageUnavailable, Refused) as error:
             if is_required:
                 raise
-            warn(f"file ages are by the clock of this machine, because the storage's clock is unknown: {error}")
+            warn(f"ages are by the clock of this machine, because the storage's clock is unknown: {error}")
             return context
         if (ahead := context.clock.now_millis() - trusted.clock.now_millis()) >= TOLERATED_MILLIS:
-            warn(
-                f"the clock of this machine is {ahead / 1000:,.0f} s ahead of the storage's; file ages follow the storage's clock"
-            )
+            warn(f"the clock of this machine is {ahead / 1000:,.0f} s ahead of the storage's; ages follow the storage's clock")
         return trusted
+
+    def _warn_of_long_silence(self, context: TableContext) -> None:
+        """Warn if the newest snapshot looks old, because then either the table is idle or the clock is ahead."""
+        from paimon_cli.maintain.orphans import DAY_MILLIS
+
+        newest = context.snapshots.latest()
+        age = 0 if newest is None else context.clock.now_millis() - newest.time_millis
+        if age >= DAY_MILLIS:
+            days = f"{age / DAY_MILLIS:,.1f} days"
+            self.runtime.warn(
+                f"by the clock, the newest snapshot is {days} old; if that is wrong, the clock is ahead, and younger items expire"
+            )
 
     def plan_rollback(self, to: int | str) -> Planned[RollbackPlan, RolledBack]:
         """Plan a rollback to a snapshot id, a tag, or a time. Raises `NotFound` if there is no such snapshot."""

@@ -290,7 +290,8 @@ def _translated_errors(datasets: Sequence[TableDataset]) -> Iterator[None]:
         failure = next((dataset.failure for dataset in datasets if dataset.failure is not None), None)
         if failure is not None:
             raise failure from None
-        what, _, why = str(error).strip().partition("\n")
+        what, _, lines = str(error).strip().partition("\n")
+        why = "\n".join(line.rstrip() for line in lines.splitlines() if line.strip())  # a caret points into the line above
         if isinstance(error, duckdb.CatalogException) and "does not exist" in what:
             hint = "name tables as db.table with --warehouse, or by their path in double quotes"
             raise NotFound(_KIND_OF_ERROR.sub("", what), "there is no such table or function", hint) from error
@@ -298,7 +299,7 @@ def _translated_errors(datasets: Sequence[TableDataset]) -> Iterator[None]:
             why = "a query reads tables only, unless the call allows it files"
             hint = "if you trust the query, add --allow-files; or name a table as db.table, or by its path in double quotes"
             raise Refused(_KIND_OF_ERROR.sub("", what), why, hint) from error
-        raise UsageError(_KIND_OF_ERROR.sub("", what), " ".join(why.split())) from error
+        raise UsageError(_KIND_OF_ERROR.sub("", what), why) from error
 
 
 def _unique(names: Sequence[str]) -> list[str]:

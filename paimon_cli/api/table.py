@@ -278,7 +278,7 @@ class Table(Writing, Maintenance, Integrity, Inspection, History):
         self.check_call()
         opened = self.catalog_table
         if opened.branch != MAIN_BRANCH:
-            hint = f"paimon-cli branches rm {shlex.quote(opened.url)} {shlex.quote(opened.branch)}"
+            hint = f"delete the branch: paimon-cli branches rm {shlex.quote(opened.url)} {shlex.quote(opened.branch)}"
             raise UsageError(f"{opened.name} is a branch", "drop deletes a whole table", hint)
         link_to = link_target(opened.storage, opened.url)
         if link_to is not None:

@@ -107,7 +107,7 @@ class HashIndexes:
                 raise DamagedFile(
                     f"{context.bucket_path(partition, bucket)} has rows but no hash index",
                     "without it, new rows of the bucket's keys would go to another bucket",
-                    f"paimon-cli repair {context.layout.argument} --only hash-index --apply",
+                    f"rebuild it, which deletes nothing: paimon-cli repair {context.layout.argument} --only hash-index --apply",
                 )
         return files
 

@@ -94,7 +94,7 @@ def _expect_history(table: CatalogTable, new: TableSchema) -> None:
     """Withdraw the new schema and raise `BeingDropped` if the table was dropped meanwhile, or it would be a new empty table."""
     if table.snapshots.is_ended() or not table.storage.exists(table.layout.schema(new.id - 1)):
         table.storage.delete(table.layout.schema(new.id))
-        hint = f"if no drop is running any more, finish it: paimon-cli drop {table.layout.argument}"
+        hint = f"if no drop is running any more, delete the rest of the table: paimon-cli drop {table.layout.argument}"
         raise BeingDropped(f"the schema of {table.name} was not changed", "the table is being dropped", hint)
 
 

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.tags_and_branches import check_branch_name
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metastore.metastore import Metastore, RegisteredTable, TableIdentifier
@@ -116,7 +116,13 @@ def _identifier(name: str) -> TableIdentifier:
 def _in_catalog(identifier: TableIdentifier, metastore: Metastore, is_new: bool) -> TableLocation:
     if not is_new:
         return TableLocation.of(metastore.table(identifier), metastore)
-    return TableLocation.of(RegisteredTable(identifier, metastore.url_of_new_table(identifier)), metastore)
+    try:
+        url = metastore.url_of_new_table(identifier)
+    except NotFound as missing:
+        if "unknown_database" in missing.details:
+            missing.set_hint(metastore.creating(identifier.database))
+        raise
+    return TableLocation.of(RegisteredTable(identifier, url), metastore)
 
 
 def _one_branch(table: str, in_name: str | None, given: str | None) -> str:

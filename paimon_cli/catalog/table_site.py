@@ -102,7 +102,7 @@ def _content(storage: Storage, root: str, entries: Sequence[FileStatus]) -> str:
 def _recognised(storage: Storage, root: str, entries: Sequence[FileStatus]) -> str | None:
     directories = {entry.name for entry in entries if entry.is_directory}
     if "snapshot" in directories and SnapshotHistory(storage, TableLayout(root)).is_ended():
-        return f"it is a table whose drop was interrupted (finish it: paimon-cli drop {shlex.quote(root)})"
+        return f"it is a table whose drop was interrupted (delete the rest: paimon-cli drop {shlex.quote(root)})"
     if (found := recognised_table(storage, root, entries)) is not None:
         return f"it is {found}"
     databases = sorted(name.removesuffix(DATABASE_SUFFIX) for name in directories if name.endswith(DATABASE_SUFFIX))

@@ -14,7 +14,7 @@ from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import OutputFormat, csv_line, envelope
 from paimon_cli.cli.parameters import TableName
 from paimon_cli.cli.results import TIME, counted, human_size, printable
-from paimon_cli.errors import NotFound, UsageError, importing
+from paimon_cli.errors import NotFound, PaimonError, UsageError, importing
 from paimon_cli.options.option_text import json_text, parse_duration
 
 if TYPE_CHECKING:
@@ -52,9 +52,19 @@ def tui(
     paimon-cli tui ./wh
     """
     if not call.is_for_people or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("tui needs a terminal", "it is interactive and prints no data", "paimon-cli watch TABLE")
+        raise UsageError("tui needs a terminal", "it is interactive and prints no data", _printed_instead(call, table))
     browser = _browser(call, table, _seconds(interval))
     browser.run()
+
+
+def _printed_instead(call: Call, place: str | None) -> str:
+    """The command that prints what the browser would show first."""
+    if place is None:
+        return "paimon-cli ls"
+    try:
+        return f"paimon-cli watch {call.pasted(call.open(place).name)}"
+    except PaimonError:
+        return f"paimon-cli ls {call.pasted(place)}"
 
 
 def _browser(call: Call, place: str | None, seconds: float) -> Browser:

@@ -12,7 +12,7 @@ from paimon_cli.cli.columns import columns_of
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
-from paimon_cli.cli.results import confirm, counted, human_size, note, say
+from paimon_cli.cli.results import confirm, counted, human_size, note, note_gone, say
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
 
 commands = top_level()
@@ -166,6 +166,7 @@ def clone_table(call: Call, table: TableName, target: NewName, allow_unsafe_comm
     snapshot = "an empty table" if done.snapshot_id is None else f"snapshot {done.snapshot_id}"
     text = f"cloned {snapshot} of {done.source} into {done.table}: {counted(done.files, 'file')} of {human_size(done.size)}"
     call.show(Item("ClonedTable", done.table, done), text)
+    note_gone(target)
 
 
 config = group("Where the configuration comes from.")

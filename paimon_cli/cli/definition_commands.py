@@ -9,7 +9,7 @@ import typer
 from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.output import Item
 from paimon_cli.cli.parameters import AllowUnsafeCommit, SourceFormat, TableName, split_pairs
-from paimon_cli.cli.results import counted, say, warn
+from paimon_cli.cli.results import counted, note_gone, say, warn
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def create(
         warn(warning)
     if call.is_for_people:
         say(f"created {location.name}" if created.created else f"{location.name} already exists, nothing was changed")
+        note_gone(location.url)
         if created.inferred is not None and created.created:
             say(_columns_text(created.schema, created.inferred, from_file))
         return

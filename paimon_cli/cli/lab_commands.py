@@ -9,7 +9,7 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.output import Item, Listing
-from paimon_cli.cli.parameters import ConflictGranularity
+from paimon_cli.cli.parameters import WITHOUT_FILES, ConflictGranularity
 from paimon_cli.cli.results import counted, say
 from paimon_cli.cli.terminal import progress_on_stderr
 from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
@@ -171,7 +171,7 @@ def check_lab(
         Literal["put-if-absent", "lock", "unsafe"], typer.Option(help="How commits exclude each other; unsafe: not at all.")
     ] = "put-if-absent",
     data_conflict_check: Annotated[
-        ConflictGranularity, typer.Option("--data-conflict-check", help="Granularity of the data conflict check.")
+        WITHOUT_FILES, typer.Option("--data-conflict-check", help="Granularity of the data conflict check.")
     ] = "off",
     rounds: Annotated[int, typer.Option(metavar="N", min=1, max=20, help="Commits of each writer, rival, counter and twin.")] = 1,
     faults: Annotated[

@@ -21,6 +21,9 @@ from paimon_cli.errors import (
 LOOKS_AT_THE_TABLE = ((DamagedFile, "verify"), (StorageUnavailable, "doctor"), (CommitUnknown, "snapshots ls"))
 """Commands that show what is wrong with a table, or what became of a commit."""
 EXPLAINED_BY_HELP = (UsageError, BadInput, NotFound)
+MAKES_A_TABLE = ("create",)
+"""Commands whose table does not exist yet, so that nothing can be said about it."""
+CHECK_PLACE = "check the address, and that you may write there"
 AGAIN = "run the job again: it will start from the latest snapshot"
 LIMITS = "what this version does not support is listed in README.md, under Limits"
 
@@ -38,6 +41,8 @@ def next_step(error: PaimonError, context: Any) -> str:
         return AGAIN
     if isinstance(error, NotSupported):
         return LIMITS
+    if isinstance(error, StorageUnavailable) and context.info_name in MAKES_A_TABLE:
+        return CHECK_PLACE
     table = _only_table(context.params)
     commands = (name for kind, name in LOOKS_AT_THE_TABLE if isinstance(error, kind))
     command = f"paimon-cli {next(commands, '')}"

@@ -23,6 +23,8 @@ _of_input = partial(typer.Option, rich_help_panel="CSV and JSON input")
 
 EngineName = Literal["auto", "spark", "local"]
 ConflictGranularity = Literal["off", "partition", "bucket", "range", "key"]
+WITHOUT_FILES = Literal["off", "partition", "bucket", "range"]
+"""The granularities that read no data files."""
 SourceFormat = Literal["parquet", "csv", "json", "orc", "arrow"]
 
 TableName = Annotated[

@@ -177,6 +177,12 @@ def note_waiting(table: str, records: int) -> None:
         note(f"note: {waiting_text(table, records)}")
 
 
+def note_gone(url: str) -> None:
+    """Print a note if a new table is in memory, where it ends with this process."""
+    if url.startswith("memory://"):
+        note(f"note: {url} was in the memory of this process, and is gone now; name a directory, or use the library")
+
+
 def warn(text: str) -> None:
     note(f"warning: {text}")
 

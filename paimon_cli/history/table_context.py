@@ -146,7 +146,7 @@ class TableContext(TableHistory):
             gates = gates_of(work)
         for gate in gates:
             if gate not in self._passed_gates:
-                refuse(gate, self.options.raw, address)
+                refuse(gate, self.options.raw, address, self.mode.has_keys)
                 self._passed_gates.add(gate)
 
     @cached_property

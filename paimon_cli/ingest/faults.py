@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.number_form import USUAL_FORMS, flags_of
 from paimon_cli.ingest.text_form import null_value_flag
-from paimon_cli.options.option_text import printable
+from paimon_cli.options.option_text import counted, printable
 
 SHOWN_LENGTH = 60
 
@@ -142,6 +142,10 @@ NOT_UTF_8 = "it is not valid UTF-8; --encoding selects another encoding"
 NO_NUMBERS = NOT_A_NUMBER, NOT_WHOLE = "it is not a number", "it is not a whole number"
 AFTER_QUOTE = "after the quote that closes a cell, only a delimiter or the end of the line may follow"
 NOT_JSON, NO_OBJECT, KEY_IS_MISSING = "it is not JSON: ", "it is not a JSON object but ", " is missing"
+KEYS_OF_EVENTS = (frozenset(("before", "after")), frozenset(("payload", "schema")))
+CHANGE_EVENT = "it is an event of a stream of changes, such as Debezium's, and not a row"
+ROWS_OF_EVENTS = """jq -c '.payload // . | (.after // .before) + {op: (if .op == "d" then "-D" else "+I" end)}' FILE"""
+"""Makes rows and their kinds of such events."""
 USUAL_NULLS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", r"\n", "-", "--", "?", "."})
 
 
@@ -198,7 +202,7 @@ class Tally:
     def error(self) -> BadInput:
         """One error for all faults: the first one as its headline, up to `MAX_SHOWN_FAULTS` listed, and a hint."""
         first = self.first[0]
-        advice = suggested_options(self.first) or "correct the input and run again, or leave such rows out: --on-error skip"
+        advice = suggested_options(self.first) or f"correct the input and run again{self._leaving_out}"
         hint = f"nothing was committed; {advice}"
         details = {**first.record(), "bad_rows": self.bad_rows, "bad_cells": self.bad_cells}
         details = {key: value for key, value in details.items() if key != "reason" and value is not None}
@@ -209,6 +213,13 @@ class Tally:
             lines.append(f"  and {self.bad_cells - len(lines):,} more (all of them: --on-error FILE)")
         what = f"{first.what}, and {self.bad_cells - 1:,} more in {self.bad_rows:,} {'row' if self.bad_rows == 1 else 'rows'}"
         return BadInput(what, "\n".join([first.why, *lines]), hint, **details, faults=[fault.record() for fault in self.first])
+
+    @property
+    def _leaving_out(self) -> str:
+        """How to write the other rows, with what is lost then; empty if there are none, or they were not counted."""
+        if not self.rows:
+            return ""
+        return f", or lose {counted(self.bad_rows, 'row')} of {self.rows + self.bad_rows:,}: --on-error skip"
 
 
 def suggested_options(faults: Sequence[Fault]) -> str:
@@ -227,6 +238,8 @@ def suggested_options(faults: Sequence[Fault]) -> str:
         return "write a quote within a quoted cell twice, or, if these quotes are ordinary characters: --quote none"
     if any(fault.why == NOT_UTF_8 for fault in faults):
         return "name the encoding of the file, such as --encoding latin1"
+    if faults[0].why == CHANGE_EVENT:
+        return f"make rows of the events, and write them with --op-column op: {ROWS_OF_EVENTS}"
     if faults[0].row == 1 and faults[0].why.startswith((NOT_JSON, NO_OBJECT)):
         return "rows are objects, each on a line of its own or all in one array; jq -c . FILE turns other JSON into lines"
     if faults[0].why.endswith(KEY_IS_MISSING):
@@ -250,7 +263,7 @@ class RejectFile:
             raise UsageError(f"--on-error {self.path}", "bad cells are written to a local file", "name a local file")
         if os.path.isdir(self.path) or not os.path.isdir(directory) or not os.access(directory, os.W_OK):
             why = "it is a directory" if os.path.isdir(self.path) else f"{directory} is not a writable directory"
-            raise UsageError(f"--on-error {self.path}", why, "give fail, skip or the name of a file for the bad cells")
+            raise UsageError(f"--on-error {self.path}", why, "name a file for the bad cells in another directory")
         if any(os.path.exists(source) and os.path.realpath(source) == os.path.realpath(self.path) for source in sources):
             raise UsageError(f"--on-error {self.path} is one of the sources", "it would be overwritten", "name another file")
 

@@ -30,7 +30,7 @@ from paimon_cli.ingest.type_evidence import ValueEvidence, type_note, values_by_
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 NANOSECONDS = 9
-DECLARE = "correct the input, or declare the columns with -C and write with --on-error skip"
+DECLARE = "correct the input, or declare the columns with -C and write with --on-error FILE, which lists the rows left out"
 
 
 @dataclass(frozen=True)

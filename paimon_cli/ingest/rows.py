@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -31,6 +32,7 @@ from paimon_cli.datatypes.data_type import (
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import Timestamp
+from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.faults import BadCell, Fault, Tally, WrongType, bad_cells, converted
 from paimon_cli.ingest.json_rows import Needed, nested_from_text
@@ -94,7 +96,7 @@ class IncomingRows:
     `kind`: the kind of every row (`INSERT` or `DELETE`). `kind_column`: an additional input column that holds +I, +U, -U or -D
     for each row instead. A table with option `rowkind.field` takes the kind from that column. `skips_bad_rows`: invalid rows are
     counted and left out; else the first one is an error. `missing_are_null`: a nullable column that the input lacks is null;
-    else it is an error.
+    else it is an error. `table`: the table as an argument of commands in hints; empty if columns cannot be added.
     """
 
     schema: TableSchema
@@ -104,6 +106,7 @@ class IncomingRows:
     kind_filter: RowKindFilter = field(default_factory=RowKindFilter)
     skips_bad_rows: bool = False
     missing_are_null: bool = True
+    table: str = ""
 
     def __post_init__(self) -> None:
         if self.kind_column is not None and self.kind_column in self.schema.field_names:
@@ -195,7 +198,10 @@ class IncomingRows:
             hint = f"rename column '{similar}' of the input to '{name}'" if similar else null
             raise BadInput(f"{split.name}: column '{name}' is missing", why, hint, source=split.name, column=name)
         others = f" (nor {', '.join(unknown[1:])})" if unknown[1:] else ""
-        hint = f"leave it out of the input, or: paimon-cli alter TABLE add-column '{name} TYPE'"
+        hint = "leave it out of the input"
+        if self.table:
+            added = shlex.quote(f"{quoted_name(name)} STRING")
+            hint += f", or add it with its type, such as: paimon-cli alter {self.table} add-column {added}"
         raise BadInput(
             f"{split.name}: the table has no column '{name}'{others}",
             f"its columns are {', '.join(known)}; names are case-sensitive",

@@ -135,7 +135,8 @@ def _resurrected_by_hand(context: TableContext) -> Iterator[RepairStep]:
     """Snapshots below a gap below EARLIEST. Nothing but the hint says that they had expired, so they are not deleted."""
     for found in no_snapshot_has_come_back(context):
         command = f"paimon-cli expire {context.layout.argument}"
-        yield RepairStep(BY_HAND, found.path, found.message, "", command)
+        loss = "the snapshots that have expired by the table's retention settings, for time travel"
+        yield RepairStep(BY_HAND, found.path, found.message, loss, command)
 
 
 def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int], unreadable: set[int]) -> None:
@@ -225,11 +226,13 @@ def _references_by_hand(context: TableContext) -> Iterator[RepairStep]:
     for found in consumers_stand_somewhere(context):
         name = found.path.rpartition(f"/{CONSUMER_PREFIX}")[2]
         command = f"paimon-cli consumers reset {context.layout.argument} {shlex.quote(name)}"
-        yield RepairStep(BY_HAND, found.path, f"{found.message}: reset it to the next snapshot", "", command)
+        loss = "the consumer skips the changes that have expired"
+        yield RepairStep(BY_HAND, found.path, f"{found.message}: reset it to the next snapshot", loss, command)
     for found in branches_are_readable(context):
         name = found.message.removeprefix("branch ").partition(":")[0]
         command = f"paimon-cli branches rm {context.layout.argument} {shlex.quote(name)}"
-        yield RepairStep(BY_HAND, found.path, f"{found.message}: restore the file, or delete the branch", "", command)
+        action, loss = f"{found.message}: restore the file, or delete the branch", "the commits of the branch"
+        yield RepairStep(BY_HAND, found.path, action, loss, command)
 
 
 def _indexes_by_hand(version: Version) -> Iterator[RepairStep]:
@@ -292,7 +295,8 @@ def _plan_hash_indexes(version: Version, plan: RepairPlan, read_rows: bool) -> N
             action = f"{counted(partition.shared, 'key')} may have rows in two buckets, and readers see both: "
             action += "choose the right rows, and overwrite the partition with them"
             command = f"paimon-cli write {version.context.layout.argument} ROWS --overwrite"
-            plan.steps.append(RepairStep(BY_HAND, partition.directory, action, "", command))
+            loss = "the rows that are not written again"
+            plan.steps.append(RepairStep(BY_HAND, partition.directory, action, loss, command))
 
 
 def _damage(version: Version, entry: ManifestEntry, read: bool) -> str | None:
@@ -367,8 +371,12 @@ def _plan_by_hand(
     path = str(error.details.get("path", context.layout.snapshot(newest.id)))
     good = next(_readable_below(context, newest.id), None)
     action = f"cannot be repaired: {error}"
-    command = "" if good is None else f"paimon-cli rollback {context.layout.argument} --to {good}"
-    plan.steps.append(RepairStep(BY_HAND, path, action, "", command))
+    if good is None:
+        plan.steps.append(RepairStep(BY_HAND, path, action))
+        return
+    loss = f"the commits after snapshot {good}"
+    command = f"paimon-cli rollback {context.layout.argument} --to {good}"
+    plan.steps.append(RepairStep(BY_HAND, path, action, loss, command))
 
 
 def _readable_below(context: TableContext, number: int) -> Iterator[int]:

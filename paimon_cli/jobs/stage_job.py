@@ -216,7 +216,7 @@ def abort_stage(context: TableContext, file: StageFile, staged: StagedCommit) ->
         raise Refused(
             f"{file.name} was committed to {staged.table}",
             "its data files belong to the table now",
-            f"paimon-cli delete {context.layout.argument} -w CONDITION",
+            f"to delete rows by a condition: paimon-cli delete {context.layout.argument} -w CONDITION",
         )
     return _drop(context, file, staged)
 

@@ -107,6 +107,7 @@ def plan_write(
             kind_filter=RowKindFilter.of(context.schema, context.options),
             skips_bad_rows=request.on_error != FAIL,
             missing_are_null=request.missing_are_null,
+            table=context.layout.argument,
         ),
         splits=splits_of(request) if splits is None else splits,
         buckets=_target_buckets(context, state, committed),
@@ -171,7 +172,7 @@ def _lookup_buckets(context: TableContext, request: WriteRequest, snapshot: Snap
         raise NotSupported(
             f"an overwrite of the partitions that get rows, in a table with merge-engine={context.mode.merge_engine}",
             "rows go to the partition where their key lives, so the partitions to replace are not known in advance",
-            "overwrite the whole table by the option dynamic-partition-overwrite=false, or name the partition with --partition",
+            "name the partition with --partition; dynamic-partition-overwrite=false replaces the rows of all partitions",
         )
     return bucket_files(context, snapshot)
 
@@ -228,7 +229,7 @@ def overwritten(
             raise BadInput(
                 f"rows of partition {partition_text(context, message.partition)} are outside the partition to overwrite",
                 "nothing was committed",
-                "remove those rows, or overwrite without --partition",
+                "leave those rows out of the input; without --partition every partition that gets rows is replaced",
             )
     return spec
 

@@ -34,7 +34,7 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
     if name in branches.directories():
         if branches.exists(name):
             raise UsageError(f"branch '{name}' exists", hint="choose another name")
-        hint = f"paimon-cli branches rm {context.layout.argument} {shlex.quote(name)}"
+        hint = f"delete what there is of it: paimon-cli branches rm {context.layout.argument} {shlex.quote(name)}"
         raise UsageError(f"branch '{name}' exists in part", "its creation was interrupted", hint)
     layout, storage = context.layout.of_branch(name), context.storage
     start = _start(context, tag, snapshot_id)
@@ -192,7 +192,9 @@ def plan_fast_forward(main: TableContext, name: str) -> FastForwardPlan:
     if only_ours and theirs[-1] == common:
         what = f"branch '{name}' has no snapshots that main lacks"
         raise UsageError(
-            what, f"main has other commits since snapshot {common}", f"paimon-cli rollback {main.layout.argument} --to {common}"
+            what,
+            f"main has other commits since snapshot {common}",
+            f"to discard those commits: paimon-cli rollback {main.layout.argument} --to {common}",
         )
     schemas, dropped_schemas = _schema_changes(main, branch)
     tags, their_tags = main.tags.all(), branch.tags.names()

@@ -111,7 +111,7 @@ class Snapshot:
                 raise being_dropped(path)
             return _parsed(content, path)
         except (ValueError, RecursionError) as error:
-            hint = "restore the file, or run `paimon-cli repair` to see what can be done"
+            hint = f"restore the file, or see what can be done: paimon-cli {_repair_of(path)}"
             raise DamagedFile(f"cannot read snapshot file {path}".rstrip(), str(error), hint, path=path) from error
 
 
@@ -190,16 +190,22 @@ def end_text(snapshot_id: int, commit_user: str, time_millis: int) -> str:
     )
 
 
+def _repair_of(path: str) -> str:
+    """The command that plans the repair of the table to which a snapshot, changelog or tag file belongs."""
+    root, _, branch = path.rsplit("/", 2)[0].partition("/branch/branch-")
+    return f"repair {shlex.quote(f'{root}$branch_{branch}' if branch else root)}" if path.count("/") > 1 else "repair --help"
+
+
 def being_dropped(path: str) -> BeingDropped:
     """The error for the end of a history, found in the snapshot file `path`."""
     root, _, branch = path.partition("/snapshot/")[0].partition("/branch/branch-")
     if branch:
-        command = f"paimon-cli branches rm {shlex.quote(root)} {shlex.quote(branch)}"
+        command = f"branches rm {shlex.quote(root)} {shlex.quote(branch)}"
         what = f"branch '{branch}' of {root} is being deleted"
     else:
-        command, what = f"paimon-cli drop {shlex.quote(root)}", f"{root} is being dropped"
+        command, what = f"drop {shlex.quote(root)}", f"{root} is being dropped"
     why = "a drop has ended its history and deletes its files, so it can neither be read nor written"
-    return BeingDropped(what, why, f"if no drop is running any more, finish it: {command}", path=path)
+    return BeingDropped(what, why, f"if no drop is running any more, delete what is left of it: paimon-cli {command}", path=path)
 
 
 _CREATED, _RETAINED = "tagCreateTime", "tagTimeRetained"

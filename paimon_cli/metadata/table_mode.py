@@ -157,7 +157,8 @@ class TableMode:
 
     def limits(self, work: str) -> list[str]:
         """One sentence for each reason why this version does not support `work` on this table, including its options."""
-        named = [sentence for gate in gates_of(work) for sentence in option_catalog.refusals(gate, self.raw_options)]
+        options, keys = self.raw_options, self.has_keys
+        named = [sentence for gate in gates_of(work) for sentence in option_catalog.refusals(gate, options, keys)]
         return [*named, *(limit.why for limit in self._limits(work))]
 
     def hint(self, work: str) -> str:

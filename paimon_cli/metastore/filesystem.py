@@ -41,8 +41,8 @@ class FileSystemMetastore(Metastore):
     def database(self, name: str) -> Database:
         storage, root = self.open_directory(self.directory_of(name))
         if not storage.exists(root) and not storage.list_directory(root):
-            self._entries()  # raises if the warehouse does not exist either
-            raise self.no_database(name)
+            names = [entry.name for entry in self._entries()]  # raises if the warehouse does not exist either
+            raise self.no_database(name, (n.removesuffix(DATABASE_SUFFIX) for n in names if n.endswith(DATABASE_SUFFIX)))
         return Database(name, root)
 
     def _entries(self) -> list[FileStatus]:

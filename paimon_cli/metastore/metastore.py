@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -18,6 +18,7 @@ from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import Storage, directories_of
 from paimon_cli.storage.storage_for_url import storage_for_url
@@ -174,7 +175,7 @@ class Metastore(ABC):
             raise UsageError(
                 f"no warehouse to look for {wanted} in",
                 "neither --warehouse nor PAIMON_WAREHOUSE nor ./paimon.yaml names one",
-                "pass --warehouse URI, or a path instead of a name",
+                "pass --warehouse URI, or name a path instead",
             )
         return self.warehouse
 
@@ -229,12 +230,18 @@ class Metastore(ABC):
             )
         return lambda: directories.move_directory(source, target)
 
-    def no_database(self, name: str) -> NotFound:
+    def no_database(self, name: str, known: Iterable[str] = ()) -> NotFound:
+        """The error for an unknown database. `known`: databases whose name may have been meant."""
         return NotFound(
             f"there is no database {name}",
             f"the {self.kind} catalog does not know it",
-            f"paimon-cli db create {shlex.quote(name)}{self.flags}",
+            f"{did_you_mean(name, known)}paimon-cli db ls{self.flags}",
+            unknown_database=name,
         )
+
+    def creating(self, name: str) -> str:
+        """The command that creates a database, for hints."""
+        return f"paimon-cli db create {shlex.quote(name)}{self.flags}"
 
     def no_table(self, identifier: TableIdentifier) -> NotFound:
         return NotFound(
@@ -248,7 +255,8 @@ class Metastore(ABC):
         return NotFound(
             f"table {identifier} has lost its files",
             f"the {self.kind} catalog names {url}, where there is no table",
-            f"restore the files, or remove the entry: paimon-cli drop {identifier.argument}{self.flags}",
+            f"restore the files; if they are lost, remove the entry, which deletes no file: "
+            f"paimon-cli drop {identifier.argument}{self.flags}",
         )
 
     def unsupported(self, work: str, hint: str = "") -> NotSupported:

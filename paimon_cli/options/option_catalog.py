@@ -30,11 +30,13 @@ PLACEHOLDER = re.compile(r"<[a-z]+>")
 class Gate:
     """Refuses one operation, unless the option has its default value or one of the values in `unless`.
 
-    `at`, the operation: open, scan, write, compact, commit or tag.
+    `at`, the operation: open, scan, write, compact, commit or tag. `of_keys`: also for tables with a primary key, where some
+    options have no effect.
     """
 
     at: str
     unless: tuple[str, ...] = ()
+    of_keys: bool = True
 
 
 @dataclass(frozen=True)
@@ -63,15 +65,16 @@ class Option:
     def is_family(self) -> bool:
         return "<" in self.key
 
-    def passes(self, at: str, text: str) -> bool:
-        """Whether the operation `at` is allowed on a table with this option set to `text`."""
+    def passes(self, at: str, text: str, has_keys: bool = False) -> bool:
+        """Whether the operation `at` is allowed on a table with this option set to `text`. `has_keys`: it has a primary key."""
         value = text.strip().lower()
         harmless = {"", (self.default or "").lower()}
-        return all(gate.at != at or value in harmless or value in gate.unless for gate in self.gates)
+        gates = (gate for gate in self.gates if gate.at == at and (gate.of_keys or not has_keys))
+        return all(value in harmless or value in gate.unless for gate in gates)
 
 
 def _option(row: Mapping[str, Any]) -> Option:
-    gates = tuple(Gate(gate["at"], tuple(gate["unless"])) for gate in row.get("gates", ()))
+    gates = tuple(Gate(gate["at"], tuple(gate["unless"]), gate.get("of_keys", True)) for gate in row.get("gates", ()))
     lists = {name: tuple(row.get(name, ())) for name in ("choices", "older_keys")}
     return Option(**{"default": None, **row, **lists, "gates": gates})
 
@@ -146,22 +149,22 @@ _OVERRIDABLE = (SCAN, COMMIT, TAG)
 """Operations for which a dynamic option may reset the option to its default, because the data files do not depend on it."""
 
 
-def refuse(at: str, options: Mapping[str, str], table: str) -> None:
-    """Raise `NotSupported`, naming the first option that forbids the operation `at`."""
-    for key, value, option in _refused(at, options):
+def refuse(at: str, options: Mapping[str, str], table: str, has_keys: bool = False) -> None:
+    """Raise `NotSupported`, naming the first option that forbids the operation `at`. `has_keys`: the table has a primary key."""
+    for key, value, option in _refused(at, options, has_keys):
         hint = "use a Paimon engine that supports the option"
         if at in _OVERRIDABLE:
             hint = f"to ignore the option for this command, add --option {key}={option.default or ''}"
         raise NotSupported(_MESSAGES[at].format(table, f"{key}={value}"), option.reason, hint, option=key)
 
 
-def refusals(at: str, options: Mapping[str, str]) -> list[str]:
-    """One sentence for each option that forbids the operation `at`."""
-    return [f"with {key}={value} {option.reason}" for key, value, option in _refused(at, options)]
+def refusals(at: str, options: Mapping[str, str], has_keys: bool = False) -> list[str]:
+    """One sentence for each option that forbids the operation `at`. `has_keys`: the table has a primary key."""
+    return [f"with {key}={value} {option.reason}" for key, value, option in _refused(at, options, has_keys)]
 
 
-def _refused(at: str, options: Mapping[str, str]) -> Iterator[tuple[str, str, Option]]:
+def _refused(at: str, options: Mapping[str, str], has_keys: bool) -> Iterator[tuple[str, str, Option]]:
     for key, value in options.items():
         option = find_option(key)
-        if option is not None and not option.passes(at, value):
+        if option is not None and not option.passes(at, value, has_keys):
             yield key, value, option

@@ -26,7 +26,7 @@ OF_CREATE_TABLE = "owner"
 OF_JAVAS_CONNECTOR = {
     "read.changelog": "the option row_kind shows the kind of each row",
     "read.stream.": "the option maxRowsPerTrigger limits a batch",
-    "write.merge-schema": "`paimon-cli alter TABLE add-column` adds columns",
+    "write.merge-schema": "Table.alter.add_column adds columns",
 }
 """What to use instead of options that only Java's connector has, by prefix of the key."""
 OF_OTHER_FORMATS = {
@@ -39,8 +39,8 @@ OF_OTHER_FORMATS = {
     "maxfilespertrigger": "the option maxRowsPerTrigger",
     "paths": "one path; DataFrames of several tables are combined by union()",
     "limit": "limit() of the DataFrame",
-    "mergeschema": "`paimon-cli alter TABLE add-column`, or Table.alter",
-    "overwriteschema": "`paimon-cli alter`, or Table.alter",
+    "mergeschema": "Table.alter.add_column",
+    "overwriteschema": "Table.alter",
     "replacewhere": "Table.delete(where=...), then mode('append')",
     "partitionoverwritemode": "no option: mode('overwrite') replaces the partitions that get rows",
     "txnappid": "the options commit_user and commit_id",

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import BinaryIO
 
-from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable, UsageError
+from paimon_cli.errors import ASK_FOR_ACCESS, NO_ACCESS, DamagedFile, NoAccess, Refused, StorageUnavailable, UsageError
 from paimon_cli.storage.background_writes import BackgroundWrites
 from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.read_bounds import check_size
@@ -236,7 +236,8 @@ def _sync_file(path: str, descriptor: int) -> None:
 def errors_of(path: str) -> Iterator[None]:
     """Translate errors: missing files remain `FileNotFoundError`, all other failures are `StorageUnavailable`.
 
-    File names that are too long are `UsageError`, because trying again cannot help.
+    What the user may not read or write is `NoAccess`, a kind of it, and file names that are too long are `UsageError`: trying
+    again cannot help.
     """
     try:
         yield
@@ -247,6 +248,8 @@ def errors_of(path: str) -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise _too_long(path) from error
+        if error.errno in NO_ACCESS:
+            raise NoAccess(f"the file system refused {path}", error.strerror, ASK_FOR_ACCESS, path=path) from error
         raise StorageUnavailable(f"the file system refused {path}", error.strerror or str(error), path=path) from error
 
 
@@ -340,12 +343,10 @@ class ConfinedStorage(LocalStorage):
     def _refuse_outside(self, followed: str, path: str) -> None:
         real = os.path.realpath(followed)
         if real != self._real_root and not real.startswith(f"{self._real_root}/"):
-            raise DamagedFile(
-                f"{path} lies outside of the table",
-                f"a symbolic link leads to {real}",
-                "put the file itself there, or delete the link",
-                path=path,
-            )
+            why, hint = f"a symbolic link leads to {real}", "put the file itself there, or delete the link"
+            if not f"{os.path.normpath(followed)}/".startswith(f"{os.path.normpath(self._root)}/"):
+                why, hint = f"'..' in the path leads to {real}", "correct the option of the table that holds this path"
+            raise DamagedFile(f"{path} lies outside of the table", why, hint, path=path)
 
 
 def _open_regular(path: str, flags: int) -> int:

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from paimon_cli.bucket.hash_index import BLOCK, NOWHERE, Buckets, Hashes, PackedIndex
 from paimon_cli.errors import UsageError
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.index_files import KeyHashes
-from paimon_cli.options.table_options import TableOptions
 
 MAX_BUCKETS = 2**15 - 1
 """Bucket numbers are below this, because Java stores them in 16 signed bits."""
@@ -27,15 +27,20 @@ SLICE = 1 << 26
 
 @dataclass(frozen=True)
 class Limits:
-    """How many keys a bucket takes, and how many buckets a partition may have (None: as many as there are bucket numbers)."""
+    """How many keys a bucket takes, and how many buckets a partition may have (None: as many as there are bucket numbers).
+
+    `table`: the table as an argument of commands in hints.
+    """
 
     target_rows: int
     max_buckets: int | None
+    table: str = "TABLE"
 
     @staticmethod
-    def of(options: TableOptions) -> Limits:
-        most = options.dynamic_bucket_max_buckets
-        return Limits(options.dynamic_bucket_target_row_num, None if most == -1 else most)
+    def of(context: TableContext) -> Limits:
+        most = context.options.dynamic_bucket_max_buckets
+        target_rows = context.options.dynamic_bucket_target_row_num
+        return Limits(target_rows, None if most == -1 else most, context.layout.argument)
 
     @property
     def end(self) -> int:
@@ -99,7 +104,7 @@ class OpenBuckets:
             raise UsageError(
                 f"the partition would need more than {MAX_BUCKETS:,} buckets",
                 f"dynamic-bucket.target-row-num={self._limits.target_rows} makes them too small",
-                "raise it: paimon-cli alter TABLE set dynamic-bucket.target-row-num=2000000",
+                f"raise it: paimon-cli alter {self._limits.table} set dynamic-bucket.target-row-num=2000000",
             )
         return None
 

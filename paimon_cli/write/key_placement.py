@@ -166,7 +166,7 @@ class KeyPlacement:
         if partition not in self._open:
             buckets = [self._homes.buckets[index] for index in np.flatnonzero(self._home_partitions == partition)]
             counts = {bucket.bucket: max(0, sum(map(_kept_rows, bucket.files))) for bucket in buckets}
-            self._open[partition] = OpenBuckets(counts, Limits.of(self._context.options), self._share)
+            self._open[partition] = OpenBuckets(counts, Limits.of(self._context), self._share)
         return self._open[partition]
 
     def _deletes(

@@ -221,7 +221,7 @@ class DynamicRouter(AssignerRouter):
         assigner = self._assigners.get(partition)
         if assigner is None:
             assigners = Assigners(self._count, hash_serialized(partition), self._only)
-            assigner = PartitionAssigner(self._hashes_of(partition), Limits.of(self._context.options), assigners)
+            assigner = PartitionAssigner(self._hashes_of(partition), Limits.of(self._context), assigners)
             self._assigners[partition] = assigner
         return assigner.assign(hashes)
 

@@ -252,7 +252,7 @@ def test_another_number_of_buckets_is_warned_about_once_there_is_data(tmp_path: 
         assert not none_yet
     table.refresh()
     table.write(pa.table({"id": [1]}))
-    with pytest.warns(UserWarning, match=r"another number of buckets, until .* rescale") as warned:
+    with pytest.warns(UserWarning, match=r"another number of buckets, until Table.open\(.*\)\.rescale\(\)") as warned:
         table.alter.set({"bucket": "4"})
     assert warned[0].filename == __file__, "warnings point at the caller"
     with warnings.catch_warnings(record=True) as by_rescale:

@@ -36,9 +36,20 @@ def test_hints_about_tables_and_databases_work_when_pasted(tmp_path: Path, run: 
     assert pasted("read", "the shop.order").out.splitlines()[-2].startswith("the shop.orders ")
     assert "1 table" in pasted("db", "drop", "the shop", code=2).err
     assert pasted("schemas", "show", "the shop.orders", 7).out.splitlines()[-1] == "1 schema"
-    assert pasted("read", "the pub.beer").out == "created database the pub\n"
+    assert pasted("read", "the pub.beer").out.splitlines()[-1] == "1 database"
+    run("db", "drop", "the pub", *there, code=3)
+    assert "did you mean 'the shop'? paimon-cli db ls" in run("ls", "the shpo", *there, code=3).err
     wrong = run("tables", "rename", tmp_path / "my lake" / "the shop.db" / "orders", "the shop.x", code=2).err
-    assert wrong.splitlines()[0].endswith("is not the name of a table in a catalog")
+    assert wrong.splitlines()[0].endswith("is a path, and tables are renamed by their names in a catalog")
+    assert "paimon-cli tables clone" in wrong
+    assert "exactly one dot" in run("tables", "rename", "orders", "the shop.x", code=2).err
+
+
+def test_a_database_that_a_new_table_needs_is_created_by_the_hint(tmp_path: Path, run: Run) -> None:
+    catalog = ("--option", "metastore=jdbc", "--option", f"uri=jdbc:sqlite:{tmp_path}/c.sqlite", "--warehouse", tmp_path / "w")
+    hint = run("create", "pub.beer", "-C", "id INT", *catalog, code=3).err.splitlines()[-1]
+    assert hint.startswith("hint: paimon-cli db create pub")
+    assert "db create" not in run("ls", "pub", *catalog, code=3).err
 
 
 def test_a_warehouse_that_is_not_there_is_not_one_without_the_database(tmp_path: Path, run: Run) -> None:

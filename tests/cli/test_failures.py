@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import signal
 import subprocess
@@ -330,3 +332,71 @@ def test_values_are_read_even_where_nothing_asks_for_them(run: Run, tmp_path: Pa
     make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"])
     command, *options = arguments
     assert run(command, tmp_path / "t", *options, code=2).err.startswith("error: ")
+
+
+@pytest.mark.parametrize("refusal", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_an_input_that_may_not_be_read_is_no_failure_of_the_storage(
+    refusal: int, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, secret = make_table(tmp_path / "t", {"id": "BIGINT NOT NULL"}, ["id"]).url, tmp_path / "in.csv"
+    secret.write_text("id\n1\n")
+
+    def opened(path: str, *arguments: Any, **more: Any) -> Any:
+        if str(path) == str(secret):
+            raise OSError(refusal, os.strerror(refusal), path)
+        return open(path, *arguments, **more)
+
+    monkeypatch.setattr("paimon_cli.storage.local_storage.open", opened, raising=False)
+    for command in (("write", table, secret), ("create", tmp_path / "new", "--from-file", secret)):
+        answer = run(*command, code=2)
+        assert str(secret) in answer.err and os.strerror(refusal) in answer.err
+        assert answer.err.splitlines()[-1].startswith("hint: check the permissions")
+
+
+def test_a_table_that_may_not_be_created_is_no_failure_of_the_storage(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: str, *_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(os, "mkdir", refused)
+    answer = run("create", tmp_path / "ro" / "t", "-C", "id INT", code=2)
+    assert "Permission denied" in answer.err and "doctor" not in answer.err
+
+
+def test_a_new_table_is_not_examined(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: str, *_: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    monkeypatch.setattr(os, "mkdir", broken)
+    answer = run("create", tmp_path / "ro" / "t", "-C", "id INT", code=6)
+    assert answer.err.splitlines()[-1] == "hint: check the address, and that you may write there"
+
+
+def test_events_of_a_stream_of_changes_are_not_left_out(run: Run, tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "v": "STRING"}, ["id"]).url
+    event = {"before": None, "after": {"id": 1, "v": "a"}, "op": "c"}
+    for content in (event, {"schema": {}, "payload": event}):
+        (tmp_path / "in.json").write_text(json.dumps(content))
+        answer = run("write", table, tmp_path / "in.json", code=2)
+        assert "a stream of changes" in answer.err and "--op-column op" in answer.err and "--on-error" not in answer.err
+    (tmp_path / "in.csv").write_text("id,v\nx,a\n")
+    assert "--on-error" not in run("write", table, tmp_path / "in.csv", code=2).err, "no row would be left"
+    (tmp_path / "in.csv").write_text("id,v\nx,a\n1,b\n2,c\n")
+    assert "or lose 1 row of 3: --on-error skip" in run("write", table, tmp_path / "in.csv", code=2).err
+
+
+def test_a_table_in_memory_is_gone(run: Run) -> None:
+    assert "gone now" in run("create", "memory://w/gone", "-C", "id INT").err
+    assert run("create", "memory://w/gone too", "-C", "id INT", "-o", "json").err == ""
+
+
+def test_columns_that_are_not_declared(run: Run, tmp_path: Path) -> None:
+    assert run("create", tmp_path / "t", code=2).err.startswith("error: the table has no columns")
+    both = run("create", tmp_path / "t", "-C", "id INT", "--ddl", "x.sql", code=2)
+    assert "single source" in both.err and "-C and --ddl" in both.err
+
+
+def test_a_query_with_an_error_shows_where(run: Run) -> None:
+    lines = run("sql", "SELCT 1", code=2).err.splitlines()
+    assert lines[1].startswith("LINE 1: SELCT 1") and lines[2].strip().startswith("^")

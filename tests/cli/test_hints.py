@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -13,7 +14,9 @@ import pytest
 from typer.main import get_command
 
 import paimon_cli
+from paimon_cli import Catalog, Table
 from paimon_cli.cli.app import app
+from paimon_cli.errors import CALLS, METHODS, in_python
 from tests.cli.test_documented_commands import COMMANDS
 
 SOURCES = sorted(Path(paimon_cli.__file__).parent.rglob("*.py"))
@@ -76,7 +79,7 @@ def test_commands_in_texts_are_there(module: str, text: str) -> None:
     for name, words in named_commands(text):
         if (
             WORD in words[:1]
-            or words[0] == "alter"
+            or (words[0] == "alter" and WORD in words[2:3])
             or (not name and len(words) == 1 and any(known.startswith(f"{words[0]} ") for known in COMMANDS))
         ):
             continue
@@ -116,6 +119,130 @@ def test_a_hint_that_is_a_command_is_a_whole_one(module: str, line: str, parse: 
     if line in OPTIONS_FILLED_IN or words[0] == "7" or words[:3] == ["alter", "7", "7"]:
         return  # the command itself is filled in
     assert parse(words) == 0
+
+
+def messages(path: Path) -> Iterator[str]:
+    """All text of a module but its docstrings, which are helps with examples, and documentation."""
+    documentation = {
+        ast.get_docstring(node, clean=False)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+    return (text for text in texts(path) if text not in documentation)
+
+
+MESSAGES = sorted({(str(path.relative_to(SOURCES[0].parent)), text) for path in SOURCES for text in messages(path)})
+PASTED = re.compile(r"(?:^|[:,;] |run )paimon-cli ([a-z][^`\n;]*)$", re.MULTILINE)
+"""A command to paste: the rest of a line of a message."""
+PLACEHOLDER = re.compile(r"(?<![\w/:=-])(?:[A-Z][A-Z_]+|N)(?![\w/:-])|=(?:VALUE|N|[A-Z]+/[A-Z]+)\b")
+MAY_BE_LEFT_OPEN = {
+    "FILE": "input files, which the user has",
+    "CONDITION": "the rows to delete",
+    "N": "a number of buckets, or a snapshot to go back to",
+    "=VALUE": "the values of a partition",
+    "KEY": "the values of a partition",
+    "NEW_TABLE": "the name of a copy",
+    "ROWS": "the right rows of a damaged partition",
+}
+"""What only the user can fill in, and what it is. The names of tables and columns are known."""
+TABLE_IS_UNKNOWN = {"catalog/table_location.py": "write TABLE X", "metastore/filesystem.py": "create X.TABLE -C 'id BIGINT'X"}
+"""Messages about a command line that names no table."""
+
+
+def test_hints_name_the_table() -> None:
+    found = {
+        (module, command, placeholder)
+        for module, text in MESSAGES
+        for command in PASTED.findall(text)
+        for placeholder in PLACEHOLDER.findall(command)
+        if placeholder not in MAY_BE_LEFT_OPEN and set(placeholder) != {WORD} and TABLE_IS_UNKNOWN.get(module) != command.strip()
+    }
+    assert not found
+
+
+def _filled_in(line: str) -> str:
+    """The command with a number, which names a table and counts as one, for what is filled in, without flags that may follow."""
+    command = re.sub(r"(?<=\w)X", "", line.partition("    #")[0])
+    return re.sub(r"(?<=\w )N$", "7", command).replace(WORD, "7")
+
+
+def test_commands_at_the_end_of_messages_are_whole_ones(parse: Callable[[list[str]], int]) -> None:
+    count = 0
+    for module, text in MESSAGES:
+        for line in PASTED.findall(text):
+            try:
+                words = shlex.split(_filled_in(line))
+            except ValueError:
+                continue  # prose
+            if words[0] == "7" or words[:3] == ["alter", "7", "7"] or f"paimon-cli {line}" in OPTIONS_FILLED_IN:
+                continue  # the command itself is filled in
+            assert parse(words) == 0, f"{module}: {line}"
+            count += 1
+    assert count > 80
+
+
+DISCARDS = re.compile(
+    r"paimon-cli (?:drop|drop-partition|truncate|delete|expire|rollback(?!.*--as-new)|db drop|branches rm|tags rm|stage abort"
+    r"|consumers (?:rm|reset)|locks break)\b|paimon-cli [^`\n;]*--(?:overwrite|apply|force|cascade|quarantine)\b"
+    r"|--on-error skip|--force\b(?! need)|--assume-new(?! without)"
+)
+SAYS_SO = re.compile(
+    r"\b(?:delete[sd]?|discards?|removes?|los[et]s?|lost|leaves .* out|leave .* out|replaces?|overwrites?|expired?"
+    r"|look for its rows)\b"
+)
+SAID_BESIDE = {
+    "inspect/advice_rules.py": "an advice says what its command does, and why",
+    "inspect/doctor_rules.py": "a diagnosis says what its command does, and why",
+    "invariants/repair_plan.py": "a step of a repair says what is lost (`loss`)",
+}
+"""Modules whose commands are shown beside a text that says what they do."""
+
+
+def test_hints_that_discard_something_say_so() -> None:
+    silent = {
+        (module, text)
+        for module, text in MESSAGES
+        if module not in SAID_BESIDE and " " in text.strip() and DISCARDS.search(text)
+        if not SAYS_SO.search(DISCARDS.sub("", text))
+    }
+    assert not silent
+
+
+def test_the_library_names_calls() -> None:
+    calls = 0
+    for _, text in MESSAGES:
+        for command in re.findall(r"paimon-cli [a-z][^`\n;]*", text):
+            told = in_python(command.replace(WORD, "7"))
+            if told.startswith("Table.open("):
+                call = ast.parse(told, mode="eval").body
+                assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+                signature = inspect.signature(getattr(Table, call.func.attr))
+                takes_more = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+                unknown = {word.arg for word in call.keywords} - set(signature.parameters)
+                assert not unknown or takes_more, told
+                calls += 1
+    assert calls > 30
+    assert all(callable(getattr(Table, method)) for method in METHODS.values())
+    classes = {"Table": Table, "Catalog": Catalog}
+    assert all(hasattr(classes[owner], name) for owner, _, name in (call.partition(".") for call in CALLS.values()))
+
+
+@pytest.mark.parametrize(
+    ("command_line", "library"),
+    [
+        ("check the path, or create the table with `paimon-cli create`", "check the path, or create the table with Table.create"),
+        ("pass --warehouse URI, or name a path instead", "pass warehouse=URI, or name a path instead"),
+        ("see: paimon-cli verify './a b' --level full", "see: Table.open('./a b').verify(level='full')"),
+        ("paimon-cli rescale t --buckets 4; then again", "Table.open('t').rescale(buckets=4); then again"),
+        ("paimon-cli snapshots ls t --user etl", "Table.open('t').snapshots(user='etl')"),
+        ("paimon-cli compact t --dedicated", "Table.open('t').compact(dedicated=True)"),
+        ("paimon-cli drop t", "paimon-cli drop t"),
+        ("paimon-cli compact t u", "paimon-cli compact t u"),
+        ("add --order-by a,b", "add order_by a,b"),
+    ],
+)
+def test_hints_in_the_library(command_line: str, library: str) -> None:
+    assert in_python(command_line) == library
 
 
 def test_options_in_texts_are_there() -> None:

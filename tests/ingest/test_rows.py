@@ -7,6 +7,7 @@ import json
 import pickle
 import re
 import struct
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -235,7 +236,11 @@ def test_columns_must_be_those_of_the_table() -> None:
         )
     with pytest.raises(BadInput, match="no column 'nam'") as caught:
         conform(incoming, pa.record_batch({"k": [1], "name": ["a"], "nam": [1]}), SPLIT, 0)
-    assert caught.value.hint == "leave it out of the input, or: paimon-cli alter TABLE add-column 'nam TYPE'"
+    assert caught.value.hint == "leave it out of the input"
+    named = replace(incoming, table="./t")
+    with pytest.raises(BadInput, match="no column 'a b'") as caught:
+        conform(named, pa.record_batch({"k": [1], "name": ["a"], "a b": [1]}), SPLIT, 0)
+    assert caught.value.hint.endswith("such as: paimon-cli alter ./t add-column '`a b` STRING'")
 
 
 def test_deletes_need_only_keys() -> None:

@@ -130,6 +130,12 @@ def test_work_is_refused_by_the_option_that_stands_in_its_way(at: str, options: 
     assert refused.value.details == {"option": named} and len(option_catalog.refusals(at, options)) == 1
 
 
+def test_balancing_the_partitions_of_append_tables_is_nothing_to_tables_with_keys() -> None:
+    options = {"partition.sink-strategy": "partition_dynamic"}
+    assert len(option_catalog.refusals("write", options)) == 1
+    assert option_catalog.refusals("write", options, has_keys=True) == []
+
+
 @pytest.mark.parametrize(
     ("at", "options"),
     [

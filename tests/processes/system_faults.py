@@ -36,7 +36,7 @@ COMMITS = {"write", "drop-partition", "truncate"}
 """These change rows in one commit: an error means that nothing was committed."""
 ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EROFS": errno.EROFS, "EACCES": errno.EACCES}
 PATIENCE = 300.0
-UNKNOWN, DOCUMENTED = 11, {0, 1, 5, 6, 7, 9, 10, 11}
+UNKNOWN, DOCUMENTED = 11, {0, 1, 2, 5, 6, 7, 9, 10, 11}
 
 
 def compiler() -> str | None:
