@@ -101,8 +101,11 @@ def delete(
     data_conflict_check: DataConflictCheck = None,
     compact: Compact = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Has no effect: a delete by a condition never asks.")] = False,
 ) -> None:
     """Delete the rows that match a condition, in one commit. If another commit changes the same buckets, start again.
+
+    It does not ask for confirmation: older snapshots keep the rows until they expire.
 
     --data-conflict-check, or the table's commit.data-conflict-check, selects a granularity other than bucket; off is an error.
 

@@ -48,6 +48,8 @@ from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.ingest.text_values import CALENDAR_ROOTS, check_calendar_text
 
 BLOCK_BYTES = 8 << 20
+MAX_WHOLE_DIGITS = 20
+"""More than any integer type holds."""
 BATCH_ROWS = 65536
 ARROW_JSON_TYPES = {
     "BOOLEAN": pa.bool_(),
@@ -257,8 +259,14 @@ def _text(value: Any, t: DataType) -> str:
         if t.root == "BOOLEAN":
             return "true" if value else "false"
     elif isinstance(value, (int, Decimal)) and t.root in NUMBER_ROOTS:
-        return str(value)
+        return str(_whole(value) if t.root in INTEGER_ROOTS else value)
     raise ValueError(f"it is not a JSON value for {type_to_sql(t)}")
+
+
+def _whole(value: int | Decimal) -> int | Decimal:
+    """`103.0` and `1e2` as integers, since JSON has one kind of number; others, and what no integer type holds, as is."""
+    fits = isinstance(value, Decimal) and value.is_finite() and value.adjusted() < MAX_WHOLE_DIGITS
+    return int(value) if fits and value == value.to_integral_value() else value
 
 
 def nested_column(values: Sequence[Any], t: DataType, *, missing_are_null: bool = True) -> tuple[pa.Array, list[BadCell]]:
@@ -285,6 +293,8 @@ def _canonical(value: Any, t: DataType, missing_are_null: bool) -> Any:
         return None
     if isinstance(t, DecimalType):
         return str(value) if isinstance(value, (int, Decimal)) and not isinstance(value, bool) else value
+    if t.root in INTEGER_ROOTS and isinstance(value, Decimal):
+        return _whole(value)
     if t.root in FLOATING_ROOTS:
         return float(value) if isinstance(value, (int, Decimal)) and not isinstance(value, bool) else value
     if t.root in CALENDAR_ROOTS and isinstance(value, str):

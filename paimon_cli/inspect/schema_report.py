@@ -12,6 +12,7 @@ from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.datatypes.field_types import type_to_json, type_to_sql
 from paimon_cli.errors import NotFound
+from paimon_cli.lsm.aggregators.catalog import aggregate_functions
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import (
     HARMLESS,
@@ -180,6 +181,9 @@ class OptionExplanation:
     origin: str | None
 
 
+OF_FUNCTIONS = ("fields.<column>.aggregate-function", "fields.default-aggregate-function")
+
+
 def explain_option(
     key: str, options: Mapping[str, str] | None = None, given: Mapping[str, str] | None = None
 ) -> OptionExplanation:
@@ -201,7 +205,7 @@ def explain_option(
         description=option.description,
         type=option.type,
         default=option.default,
-        choices=option.choices,
+        choices=option.choices or (aggregate_functions() if option.key in OF_FUNCTIONS else ()),
         since=option.since,
         group=option.group,
         immutable=option.immutable,

@@ -274,6 +274,29 @@ class Related:
 
 
 @dataclass(frozen=True)
+class Fails:
+    """The rows for which a condition is FALSE or NULL: never NULL itself, unlike NOT."""
+
+    condition: Condition
+
+    def matches(self, batch: pa.RecordBatch) -> pa.Array:
+        return pc.invert(self.condition.matches(batch).fill_null(False))
+
+    def may_match(self, bounds_of: BoundsOf) -> bool:
+        return not self.condition.must_match(bounds_of)
+
+    def must_match(self, bounds_of: BoundsOf) -> bool:
+        return not self.condition.may_match(bounds_of)
+
+    def columns(self) -> Iterator[str]:
+        return self.condition.columns()
+
+    @property
+    def can_fail(self) -> bool:
+        return self.condition.can_fail
+
+
+@dataclass(frozen=True)
 class Joined:
     """Conditions joined by AND or OR."""
 

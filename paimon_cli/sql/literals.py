@@ -32,6 +32,8 @@ from paimon_cli.errors import UsageError
 
 BITS = {**INTEGER_BITS, "DATE": 32, "TIME": 32, "TIMESTAMP": 64, "TIMESTAMP_LTZ": 64}
 NANOS_OF_DAY = 86_400 * 10**9
+ONE_DIGIT = re.compile(r"(?<=^\d{4}-)(?=\d-)|(?<=^\d{4}-\d-)(?=\d(?:[T ]|$))|(?<=^\d{4}-\d\d-)(?=\d(?:[T ]|$))")
+"""Where a month or day of one digit, as CSV files have it, lacks its zero."""
 ZONE = re.compile(r"^(.*\d{2}:\d{2}\S*?) ?(Z|[+-]\d{2}:?\d{2})$")
 
 
@@ -111,7 +113,7 @@ def _number(literal: Literal) -> Fraction:
 
 def _nanos(literal: Literal, t: DataType) -> int:
     """Nanoseconds since the epoch; for TIME, since midnight."""
-    text = literal.value
+    text = literal.value if not isinstance(literal.value, str) else ONE_DIGIT.sub("0", literal.value)
     if not isinstance(text, str) or ((literal.keyword == "TIME") != isinstance(t, TimeType) and literal.keyword):
         raise ValueError("not a string")
     if isinstance(t, TimeType):

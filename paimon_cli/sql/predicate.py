@@ -112,7 +112,8 @@ def _fixed_values(condition: Condition) -> dict[str, tuple[Any, ...]]:
 def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
     """Parse a SQL condition on the columns of a table.
 
-    Supported are comparisons, IN, BETWEEN, LIKE, IS NULL and isnan(..), combined by AND, OR and NOT. Operands are columns, fields
+    Supported are comparisons, <=>, IS [NOT] DISTINCT FROM, IN, BETWEEN, LIKE, IS NULL and isnan(..), combined by AND, OR and
+    NOT; a condition in brackets may be compared, too: (a > 0) IS NULL. Other operands are columns, fields
     (a.b), the expressions of `parse_set_clause` and typed literals: DATE '..', TIMESTAMP '..', TIME '..' and X'..'. Names may be
     quoted by "" or ``. Raises `UsageError` for other SQL, unknown columns and values that cannot be compared with their column.
     """

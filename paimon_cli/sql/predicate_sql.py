@@ -18,7 +18,7 @@ from paimon_cli.datatypes.data_type import BIGINT, DOUBLE, FLOATING_ROOTS, STRIN
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.sql.conditions import Always, And, Compare, Condition, IsNan, IsNull, Like, OneOf, Or, Related
+from paimon_cli.sql.conditions import Always, And, Compare, Condition, Fails, IsNan, IsNull, Like, OneOf, Or, Related
 from paimon_cli.sql.expression_sql import CONDITION, ExpressionReader, SqlText, comparable_kind, is_column, literal_of
 from paimon_cli.sql.expressions import FLOATING, NUMERIC, TEXT, ColumnValue, Constant, Expression, Function
 from paimon_cli.sql.literals import Literal, integer, scalar_of, units_of, value_of
@@ -29,7 +29,10 @@ OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 TYPED_FUNCTIONS = {"lower": STRING, "upper": STRING, "length": BIGINT}
 """Functions whose result, for a column argument, is compared exactly, like the column itself."""
 QUOTES = "write strings, dates and times in single quotes: "
-SUPPORTED = "conditions are = != < <= > >= IN BETWEEN LIKE IS NULL isnan(..), combined by AND OR NOT"
+SUPPORTED = "conditions are = != < <= > >= <=> IN BETWEEN LIKE IS NULL, IS [NOT] DISTINCT FROM, isnan(..), combined by AND OR NOT"
+NULL_SAFE = (exp.NullSafeEQ, exp.NullSafeNEQ)
+CONDITIONS = (*COMPARISONS, *NULL_SAFE, exp.And, exp.Or, exp.Not, exp.Between, exp.In, exp.Is, exp.IsNan, exp.Like, exp.Escape)
+"""Nodes that are TRUE, FALSE or NULL. Columns and literals may be that, too."""
 
 
 def condition_of(sql: str, schema: TableSchema) -> tuple[Condition, tuple[str, ...]]:
@@ -60,6 +63,8 @@ class _Reader:
             return And(parts) if isinstance(node, exp.And) != negated else Or(parts)
         if type(node) in COMPARISONS:
             return self._comparison(node.this, COMPARISONS[type(node)], node.args["expression"], node, negated)
+        if isinstance(node, NULL_SAFE):
+            return self._distinct(node, isinstance(node, exp.NullSafeNEQ) != negated)
         if isinstance(node, exp.Between) and not node.args.get("symmetric"):
             low = self._comparison(node.this, ">=", node.args["low"], node, negated)
             high = self._comparison(node.this, "<=", node.args["high"], node, negated)
@@ -82,6 +87,8 @@ class _Reader:
 
     def _comparison(self, left: exp.Expr, op: str, right: exp.Expr, whole: exp.Expr, negated: bool) -> Condition:
         """Compare a column with a literal exactly, in the column's type, so that the comparison can prune; others by kind."""
+        if op in ("=", "!=") and (_is_condition(left) or _is_condition(right)):
+            return self._truth_values(left, right, (op == "!=") != negated)
         literals = literal_of(left), literal_of(right)
         if literals[0] is not None and literals[1] is None:
             return self._comparison(right, MIRRORED[op], left, whole, negated)
@@ -90,6 +97,28 @@ class _Reader:
             if t is not None:
                 return self._compare(term, t, op, literals[1], (left, right), negated)
         return self._related(left, op, right, whole, negated)
+
+    def _truth_values(self, left: exp.Expr, right: exp.Expr, differ: bool) -> Condition:
+        """Whether two conditions have the same truth value, or different ones; NULL if one of them is NULL."""
+        true, false = ((self.condition(left, n), self.condition(right, n)) for n in (False, True))
+        pairs = ((true[0], false[1]), (false[0], true[1])) if differ else (true, false)
+        return Or(tuple(map(And, pairs)))
+
+    def _distinct(self, node: exp.Expr, distinct: bool) -> Condition:
+        """`a IS [NOT] DISTINCT FROM b`, which is never NULL: two NULLs are not distinct."""
+        sides = node.this, node.args["expression"]
+        same = self._comparison(sides[0], "=", sides[1], node, False)
+        if all((literal := literal_of(side)) is None or literal.value is None for side in sides):
+            same = Or((same, And(tuple(map(self._null_test, sides)))))
+        return Fails(same) if distinct else same
+
+    def _null_test(self, node: exp.Expr) -> Condition:
+        """`node IS NULL`, where the node may be a condition."""
+        if _is_condition(node):
+            return And((Fails(self.condition(node, False)), Fails(self.condition(node, True))))
+        if literal_of(node) is not None:
+            return Always(isinstance(node.unnest(), exp.Null))
+        return IsNull(self._values.expression(node, self._values.literal_type(node)))
 
     def _compare(
         self, term: Expression, t: DataType, op: str, literal: Literal, nodes: tuple[exp.Expr, exp.Expr], negated: bool
@@ -177,6 +206,12 @@ class _Reader:
         return OneOf(term, tuple(values), values_to_arrow(values, t), negated)
 
     def _is(self, node: exp.Is, negated: bool) -> Condition:
+        if _is_condition(node.this) and isinstance(node.expression, exp.Null):
+            is_null = self._null_test(node.this)
+            return Fails(is_null) if negated else is_null
+        if _is_condition(node.this) and isinstance(node.expression, exp.Boolean):
+            found = self.condition(node.this, not node.expression.this)
+            return Fails(found) if negated else found
         if isinstance(node.expression, exp.Null):
             return IsNull(self._values.expression(node.this, self._values.literal_type(node.this)), negated)
         if isinstance(node.expression, exp.Boolean):
@@ -238,6 +273,10 @@ class _Reader:
                 "it can only be tested with IS NULL or IS NOT NULL",
                 hint,
             )
+
+
+def _is_condition(node: exp.Expr) -> bool:
+    return isinstance(node.unnest(), CONDITIONS)
 
 
 def _regex(pattern: str, escape: str) -> tuple[str, str]:

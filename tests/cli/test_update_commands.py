@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.calling import Run
+from tests.tables import make_table, write
 
 LOCAL = ("--engine", "local")
 
@@ -173,3 +174,9 @@ def test_stage_files_that_are_refused(run: Run, players: Path, tmp_path: Path) -
 @pytest.mark.parametrize("name", ["update", "delete", "stage show", "stage commit", "stage abort", "write"])
 def test_help_has_an_example(run: Run, name: str) -> None:
     assert f"paimon-cli {name} " in run(*name.split(), "--help").out
+
+
+def test_a_delete_takes_the_flag_of_commands_that_ask(run: Run, tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t", {"id": "BIGINT NOT NULL"}, ["id"], bucket=1)
+    write(table, [{"id": 1}, {"id": 2}])
+    assert "1 row deleted" in run("delete", table.url, "-w", "id = 1", "-y").out

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -159,3 +160,59 @@ def test_conditions_choose_the_rows_for_which_they_are_true(condition: Meaning, 
     for number, row in enumerate(rows):
         of_row = {name: ColumnBounds.of_value(value) for name, value in row.items()}
         assert predicate.may_match(of_row.get) or number not in chosen
+
+
+SAFE_ROWS = [{"a": a, "b": b, "t": t} for a in (None, 0, 1) for b in (None, 0, 2) for t in (None, True, False)]
+SAFE_SCHEMA = schema_of({"a": "INT", "b": "BIGINT", "t": "BOOLEAN"})
+SAFE_BATCH = pa.RecordBatch.from_pylist(SAFE_ROWS, pa.schema([("a", pa.int32()), ("b", pa.int64()), ("t", pa.bool_())]))
+TWO_VALUED = [
+    *("a IS DISTINCT FROM b", "a IS NOT DISTINCT FROM b", "a IS DISTINCT FROM NULL", "a IS NOT DISTINCT FROM NULL"),
+    *("a IS DISTINCT FROM 1", "1 IS NOT DISTINCT FROM a", "NULL IS DISTINCT FROM a", "a + 1 IS NOT DISTINCT FROM b - 1"),
+    *("(a > 0) IS NULL", "(a > 0) IS NOT NULL", "(a > 0) IS TRUE", "(a > 0) IS NOT TRUE", "(a > 0) IS FALSE"),
+    *("(a > 0) IS NOT FALSE", "(a > 0 AND b > 0) IS NULL", "(a > 0 OR b > 0) IS NULL", "(NOT (a IN (1, NULL))) IS NULL"),
+    *("(a IN (0, NULL)) IS TRUE", "(a = NULL) IS NULL", "((a > 0) IS NULL) IS FALSE", "(a BETWEEN 0 AND b) IS NULL"),
+    *("(a > 0) IS DISTINCT FROM (b > 0)", "(a > 0) IS NOT DISTINCT FROM (b > 0)", "(a > 0) IS NOT DISTINCT FROM t"),
+    *(
+        "t IS DISTINCT FROM (a > 0)",
+        "(a > 0) IS DISTINCT FROM NULL",
+        "(a > 0) IS NOT DISTINCT FROM TRUE",
+        "t IS DISTINCT FROM TRUE",
+    ),
+    *("(a IS NULL) IS NOT DISTINCT FROM (b IS NULL)", "(t IS NULL) IS FALSE"),
+]
+THREE_VALUED = [
+    *(
+        "(a > 0) = (b > 0)",
+        "(a > 0) <> (b > 0)",
+        "(a > 0) = t",
+        "t <> (a > 0)",
+        "(a > 0) = TRUE",
+        "(a > 0) <> FALSE",
+        "(a > 0) = NULL",
+    ),
+    *("((a > 0) = (b > 0)) IS NULL", "(a IS NULL) = (b IS NULL)", "(NOT (a > 0)) = (b > 0 AND t)"),
+]
+
+
+@pytest.mark.parametrize("sql", [*TWO_VALUED, *THREE_VALUED])
+def test_conditions_as_values_are_those_of_duckdb(sql: str) -> None:
+    import duckdb
+
+    rows = pa.Table.from_batches([SAFE_BATCH])  # noqa: F841
+    for condition in (sql, f"NOT ({sql})", f"({sql}) AND b = 2", f"NOT ({sql}) OR t"):
+        expected = duckdb.sql(f"SELECT coalesce({condition}, FALSE) AS found FROM rows").arrow()
+        found = expected.read_all() if hasattr(expected, "read_all") else expected
+        predicate = parse_predicate(condition, SAFE_SCHEMA)
+        ours = predicate.condition.matches(SAFE_BATCH).fill_null(False).to_pylist()
+        assert ours == found["found"].to_pylist(), condition
+        for row, matches in zip(SAFE_ROWS, ours, strict=True):
+            bounds = {n: ColumnBounds(1, int(v is None), v, v, v is not None) for n, v in row.items()}
+            assert predicate.may_match(bounds.get) or not matches, (condition, row)
+            assert matches or not predicate.must_match(bounds.get), (condition, row)
+
+
+def test_null_safe_comparisons_in_the_words_of_spark_find_buckets() -> None:
+    schema = schema_of({"a": "INT", "b": "INT"})
+    assert parse_predicate("a <=> 5", schema).condition == parse_predicate("a = 5", schema).condition
+    found = [parse_predicate(sql, SAFE_SCHEMA).condition.matches(SAFE_BATCH) for sql in ("NOT a <=> b", "a IS DISTINCT FROM b")]
+    assert found[0] == found[1] and 0 < found[0].true_count < len(found[0])

@@ -41,6 +41,11 @@ Builder = Callable[[DataField, TableOptions], Aggregator]
 NUMERIC_ROOTS = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
 
 
+def aggregate_functions() -> tuple[str, ...]:
+    """The names of the functions, sorted."""
+    return tuple(sorted(BUILDERS))
+
+
 def aggregator_of(function: str, field: DataField, options: TableOptions) -> Aggregator:
     """The aggregator of a column.
 
@@ -49,10 +54,8 @@ def aggregator_of(function: str, field: DataField, options: TableOptions) -> Agg
     """
     builder = BUILDERS.get(function)
     if builder is None:
-        known = ", ".join(sorted(name for name in BUILDERS))
-        raise UsageError(
-            f"column {field.name} has the unknown aggregate function '{function}'", hint=f"the functions are {known}"
-        )
+        hint = f"the functions are {', '.join(aggregate_functions())}"
+        raise UsageError(f"column {field.name} has the unknown aggregate function '{function}'", hint=hint)
     return builder(field, options)
 
 
