@@ -264,5 +264,5 @@ def of_system(error: OSError) -> StorageUnavailable:
     """The error for a failed call of the operating system, such as a full disk. A commit before it stays valid."""
     where = error.filename or "the output, or a temporary file"
     if error.errno in NO_ACCESS:
-        return NoAccess(f"cannot write or read {where}", error.strerror, ASK_FOR_ACCESS)
+        return NoAccess(f"cannot write or read {where}", error.strerror or str(error), ASK_FOR_ACCESS)
     return StorageUnavailable(f"cannot write or read {where}", error.strerror or str(error))

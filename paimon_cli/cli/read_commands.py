@@ -102,7 +102,8 @@ def read(
     """Print the rows of a table, merged by key, or write them to files.
 
     Conditions: = != < <= > >= <=> IN BETWEEN LIKE IS NULL, IS DISTINCT FROM, AND OR NOT, over columns, fields (a.b),
-    + - * / %, ||, concat, upper, lower, length, coalesce, abs, round, floor, ceil; (a > 0) IS NULL. NaN equals nothing, not even itself; use isnan(x).
+    + - * / %, ||, concat, upper, lower, length, coalesce, abs, round, floor, ceil; (a > 0) IS NULL. NaN equals nothing, not even
+    itself; use isnan(x).
 
     paimon-cli read ./wh/shop.db/orders -s id,amount -w "amount * 2 > 100" --order-by "amount DESC" -l 10
 

@@ -265,8 +265,9 @@ def _text(value: Any, t: DataType) -> str:
 
 def _whole(value: int | Decimal) -> int | Decimal:
     """`103.0` and `1e2` as integers, since JSON has one kind of number; others, and what no integer type holds, as is."""
-    fits = isinstance(value, Decimal) and value.is_finite() and value.adjusted() < MAX_WHOLE_DIGITS
-    return int(value) if fits and value == value.to_integral_value() else value
+    if not isinstance(value, Decimal) or not value.is_finite() or value.adjusted() >= MAX_WHOLE_DIGITS:
+        return value
+    return int(value) if value == value.to_integral_value() else value
 
 
 def nested_column(values: Sequence[Any], t: DataType, *, missing_are_null: bool = True) -> tuple[pa.Array, list[BadCell]]:

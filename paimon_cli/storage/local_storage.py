@@ -249,7 +249,7 @@ def errors_of(path: str) -> Iterator[None]:
         if error.errno == errno.ENAMETOOLONG:
             raise _too_long(path) from error
         if error.errno in NO_ACCESS:
-            raise NoAccess(f"the file system refused {path}", error.strerror, ASK_FOR_ACCESS, path=path) from error
+            raise NoAccess(f"the file system refused {path}", error.strerror or str(error), ASK_FOR_ACCESS, path=path) from error
         raise StorageUnavailable(f"the file system refused {path}", error.strerror or str(error), path=path) from error
 
 

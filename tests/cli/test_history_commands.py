@@ -167,8 +167,17 @@ def test_orphans_have_the_age_that_the_storage_reports(run: Run, table: str, mon
     monkeypatch.setattr(table_context, "SystemClock", AheadClock)
     for command in (("ls",), ("rm",), ("rm", "--apply", "--dry-run"), ("rm", "--apply", "-y")):
         answer = run("orphans", command[0], table, *command[1:])
-        assert "0 orphans" in answer.out and "ahead of the storage's; file ages follow" in answer.err
+        assert "0 orphans" in answer.out and "ahead of the storage's; ages follow" in answer.err
     assert {path.relative_to(table) for path in Path(table).rglob("*")} == before
+
+
+def test_nothing_expires_early_by_a_clock_that_is_ahead(run: Run, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshots = sorted(path.name for path in (Path(table) / "snapshot").iterdir())
+    monkeypatch.setattr(table_context, "SystemClock", AheadClock)
+    for more in (("--dry-run",), ("-y",)):
+        answer = run("expire", table, "--older-than", "1d", "--retain-min", "1", *more)
+        assert "no snapshot is due" in answer.out and "ahead of the storage's; ages follow" in answer.err
+    assert sorted(path.name for path in (Path(table) / "snapshot").iterdir()) == snapshots
 
 
 def test_where_nothing_can_be_written_this_machines_clock_is_named(run: Run, table: str, monkeypatch: pytest.MonkeyPatch) -> None:

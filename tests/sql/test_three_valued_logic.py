@@ -200,7 +200,7 @@ def test_conditions_as_values_are_those_of_duckdb(sql: str) -> None:
 
     rows = pa.Table.from_batches([SAFE_BATCH])  # noqa: F841
     for condition in (sql, f"NOT ({sql})", f"({sql}) AND b = 2", f"NOT ({sql}) OR t"):
-        expected = duckdb.sql(f"SELECT coalesce({condition}, FALSE) AS found FROM rows").arrow()
+        expected = duckdb.execute(f"SELECT coalesce({condition}, FALSE) AS found FROM rows").arrow()
         found = expected.read_all() if hasattr(expected, "read_all") else expected
         predicate = parse_predicate(condition, SAFE_SCHEMA)
         ours = predicate.condition.matches(SAFE_BATCH).fill_null(False).to_pylist()
