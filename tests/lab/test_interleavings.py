@@ -88,7 +88,7 @@ class TestCommand:
         [
             (("--actors", "nobody"), "unknown actor 'nobody'"),
             (("--actors", ""), "0 actors"),
-            (("--data-conflict-check", "key"), "cannot be checked"),
+            (("--data-conflict-check", "key"), "is not one of"),
             (("--option", "merge-engine=first-row"), "--option merge-engine is not supported here"),
             (("--option", "commit.nonsense=1"), "--option commit.nonsense is not supported here"),
             (("--option", "s3.endpoint=x"), "--option s3.endpoint is not supported here"),
