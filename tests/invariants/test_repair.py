@@ -399,7 +399,7 @@ def test_buckets_without_an_index_get_one(tmp_path: Path) -> None:
     Committer(context).commit(gone, fresh_identity(context))
     with pytest.raises(DamagedFile, match="rows but no hash index") as failure:
         tables.write(context, [{"p": "a", "k": 1}])
-    assert failure.value.hint == f"paimon-cli repair {context.url} --only hash-index --apply"
+    assert failure.value.hint.endswith(f": paimon-cli repair {context.url} --only hash-index --apply")
     assert len(repaired(context).steps) == 5
     tables.write(context, [{"p": "a", "k": k} for k in range(30)])
     assert len(tables.rows(context)) == 45 and errors(context) == []
