@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from paimon_cli.invariants.repair_plan import RepairPlan
     from paimon_cli.invariants.violation import Invariant
     from paimon_cli.jobs.iceberg_export import IcebergExport
-    from paimon_cli.jobs.metadata_jobs import RepairSummary
+    from paimon_cli.jobs.repair_job import RepairSummary
     from paimon_cli.jobs.verify_job import VerifyReport
     from paimon_cli.metadata.snapshot import Snapshot
 
@@ -90,7 +90,7 @@ class Integrity(OpenedTable):
         Lost commits younger than `older_than` are ignored, because their writers may still be running.
         """
         from paimon_cli.invariants.repair_plan import KINDS, plan_repair
-        from paimon_cli.jobs.metadata_jobs import apply_repair
+        from paimon_cli.jobs.repair_job import apply_repair
         from paimon_cli.options.option_text import parse_duration
 
         if unknown := [name for name in only if name not in KINDS]:

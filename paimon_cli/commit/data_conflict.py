@@ -6,12 +6,16 @@ conflict; two compactions conflict in the files conflict check.
 
 The granularity of the check is a partition, a bucket, the key ranges of files in a bucket, or single keys. The finer it is, the
 fewer commits are refused, and the more must be read to decide.
+
+A commit may change rows without adding or deleting a file: it marks them in deletion vectors, or takes marks away. Then its
+delta is empty, and only the index manifest shows the change. The metadata lacks the keys of such rows, so the whole bucket
+counts as written, whatever the granularity.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, Protocol
@@ -34,22 +38,30 @@ CheckData = Callable[[Snapshot | None], None]
 
 @dataclass(frozen=True)
 class Foreign:
-    """A file that another commit added or deleted. `key`: the conflicting key in it as text, if keys were compared."""
+    """A file that another commit added or deleted, or a bucket of whose files it changed deletion vectors (`entry` is None).
+
+    `key`: the conflicting key in the file as text, if keys were compared.
+    """
 
     snapshot: Snapshot
-    entry: ManifestEntry
+    bucket_id: BucketId
+    entry: ManifestEntry | None = None
     key: str = ""
 
 
 class Written(Protocol):
     """What a commit writes to, at one granularity."""
 
+    def holds(self, bucket_id: BucketId) -> bool:
+        """Whether a change of unknown rows of this bucket is a conflict."""
+        ...
+
     def meets(self, entry: ManifestEntry) -> bool:
         """Whether a file of another commit may be a conflict, as far as its manifest entry shows."""
         ...
 
     def first_conflict(self, suspects: Iterator[Foreign]) -> Foreign | None:
-        """The first conflict among files for which `meets` is true."""
+        """The first conflict among files for which `meets` is true, and buckets for which `holds` is true."""
         ...
 
 
@@ -65,7 +77,7 @@ def check_of_messages(
     written = [message for message in messages if message.has_append]
     if granularity == OFF:
         buckets = {message.bucket_id for message in written if message.bucket != POSTPONE_BUCKET}
-        return DataConflictCheck(context, identity, WholeBuckets(lambda e: e.bucket_id in buckets), read_snapshot_id, True).check
+        return DataConflictCheck(context, identity, WholeBuckets(buckets.__contains__), read_snapshot_id, True).check
     if granularity == PARTITION:
         return check_of_partitions(context, identity, {message.partition for message in written}.__contains__, read_snapshot_id)
     return DataConflictCheck(context, identity, _written_by(context, written, granularity), read_snapshot_id).check
@@ -74,7 +86,7 @@ def check_of_messages(
 def _written_by(context: TableContext, messages: Sequence[CommitMessage], granularity: str) -> Written:
     if granularity == BUCKET:
         buckets = {message.bucket_id for message in messages}
-        return WholeBuckets(lambda entry: entry.bucket_id in buckets)
+        return WholeBuckets(buckets.__contains__)
     if not context.schema.primary_keys:
         raise UsageError(
             f"{DATA_CONFLICT_CHECK}={granularity} for a table without a primary key",
@@ -89,7 +101,7 @@ def check_of_buckets(
 ) -> CheckData:
     """The check of whole buckets, whatever the granularity of the option. There are no conflicts in `bucket-postpone`."""
     buckets = {message.bucket_id for message in messages if message.bucket != POSTPONE_BUCKET}
-    return DataConflictCheck(context, identity, WholeBuckets(lambda e: e.bucket_id in buckets), read_snapshot_id).check
+    return DataConflictCheck(context, identity, WholeBuckets(buckets.__contains__), read_snapshot_id).check
 
 
 def check_of_homes(context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage]) -> CheckData:
@@ -111,20 +123,20 @@ def check_of_partitions(
 ) -> CheckData:
     """The check of whole partitions, which an overwrite replaces, whatever the granularity of the option."""
 
-    def holds(entry: ManifestEntry) -> bool:
-        return written(entry.partition) and not (keeps_postponed and entry.is_postponed)
+    def holds(bucket_id: BucketId) -> bool:
+        return written(bucket_id.partition) and not (keeps_postponed and bucket_id.bucket == POSTPONE_BUCKET)
 
     return DataConflictCheck(context, identity, WholeBuckets(holds), read_snapshot_id).check
 
 
 @dataclass(frozen=True)
 class WholeBuckets:
-    """Every file in certain buckets or partitions is a conflict. `holds`: whether an entry is in one of them."""
+    """Every change of certain buckets or partitions is a conflict. `holds`: whether a bucket is one of them."""
 
-    holds: Callable[[ManifestEntry], bool]
+    holds: Callable[[BucketId], bool]
 
     def meets(self, entry: ManifestEntry) -> bool:
-        return self.holds(entry)
+        return self.holds(entry.bucket_id)
 
     def first_conflict(self, suspects: Iterator[Foreign]) -> Foreign | None:
         return next(suspects, None)
@@ -143,6 +155,9 @@ class WrittenRanges:
             if message.new_index_files or message.deleted_index_files or message.changelog_files or bucket_id.bucket < 0:
                 self._whole.add(bucket_id)  # their keys are not in the metadata
         self._ranges = {bucket_id: _disjoint(self._bounds(file) for file in files) for bucket_id, files in self._files.items()}
+
+    def holds(self, bucket_id: BucketId) -> bool:
+        return bucket_id in self._files
 
     def meets(self, entry: ManifestEntry) -> bool:
         return entry.bucket_id in self._whole or self._overlaps(entry.bucket_id, entry)
@@ -167,10 +182,9 @@ class WrittenKeys(WrittenRanges):
     def first_conflict(self, suspects: Iterator[Foreign]) -> Foreign | None:
         by_bucket: dict[BucketId, list[Foreign]] = {}
         for suspect in suspects:
-            bucket_id = suspect.entry.bucket_id
-            if bucket_id in self._whole:
+            if suspect.entry is None or suspect.bucket_id in self._whole:
                 return suspect
-            by_bucket.setdefault(bucket_id, []).append(suspect)
+            by_bucket.setdefault(suspect.bucket_id, []).append(suspect)
         conflicts = (self._sharing(bucket_id, in_bucket) for bucket_id, in_bucket in by_bucket.items())
         return next((foreign for foreign in conflicts if foreign is not None), None)
 
@@ -180,19 +194,20 @@ class WrittenKeys(WrittenRanges):
     def _first_shared(self, ours: Mapping[BucketId, Sequence[DataFileMeta]], suspects: Sequence[Foreign]) -> Foreign | None:
         from paimon_cli.bucket.shared_keys import first_shared_key  # loads Arrow
 
-        theirs = {suspect.entry.file.file_name: suspect for suspect in suspects}
-        bucket_ids = {name: suspect.entry.bucket_id for name, suspect in theirs.items()}
+        entries = [suspect.entry for suspect in suspects if suspect.entry is not None]
+        theirs = {entry.file.file_name: suspect for suspect, entry in zip(suspects, entries, strict=True)}
+        bucket_ids = {name: suspect.bucket_id for name, suspect in theirs.items()}
         bucket_ids |= {file.file_name: bucket_id for bucket_id, files in ours.items() for file in files}
         our_files = [file for files in ours.values() for file in files]
         try:
-            shared = first_shared_key(self._context, bucket_ids, our_files, [s.entry.file for s in theirs.values()])
+            shared = first_shared_key(self._context, bucket_ids, our_files, [entry.file for entry in entries])
         except DamagedFile as error:
-            raise self._gone_or_damaged(error, theirs.values()) from error
+            raise self._gone_or_damaged(error, entries) from error
         return None if shared is None else replace(theirs[shared.file_name], key=shared.key)
 
-    def _gone_or_damaged(self, error: DamagedFile, suspects: Iterable[Foreign]) -> SnapshotGone | DamagedFile:
+    def _gone_or_damaged(self, error: DamagedFile, entries: Iterable[ManifestEntry]) -> SnapshotGone | DamagedFile:
         """The error to raise: a file of another commit may have been replaced and expired, so that the check cannot decide."""
-        paths = {self._context.data_file_path(s.entry.partition, s.entry.bucket, s.entry.file) for s in suspects}
+        paths = {self._context.data_file_path(entry.partition, entry.bucket, entry.file) for entry in entries}
         path = error.details.get("path")
         if path not in paths or self._context.storage.exists(path):
             return error
@@ -203,8 +218,11 @@ class KeysElsewhere(WrittenKeys):
     """A file is a conflict if it adds a key that one of our files in another bucket holds.
 
     Two jobs may update a key where it lives. But if one of them moves the key, or if it is new to both, it could end up in two
-    buckets, and readers would see it twice.
+    buckets, and readers would see it twice. Rows that lose their marks in a deletion vector are back where they were.
     """
+
+    def holds(self, bucket_id: BucketId) -> bool:
+        return any(True for _ in self._others(bucket_id))
 
     def meets(self, entry: ManifestEntry) -> bool:
         return entry.kind == ADD and any(self._overlaps(bucket_id, entry) for bucket_id in self._others(entry.bucket_id))
@@ -212,7 +230,9 @@ class KeysElsewhere(WrittenKeys):
     def first_conflict(self, suspects: Iterator[Foreign]) -> Foreign | None:
         by_bucket: dict[BucketId, list[Foreign]] = {}
         for suspect in suspects:
-            by_bucket.setdefault(suspect.entry.bucket_id, []).append(suspect)
+            if suspect.entry is None:
+                return suspect
+            by_bucket.setdefault(suspect.bucket_id, []).append(suspect)
         for bucket_id, in_bucket in by_bucket.items():
             shared = self._first_shared({other: self._files[other] for other in self._others(bucket_id)}, in_bucket)
             if shared is not None:
@@ -259,6 +279,7 @@ class DataConflictCheck:
         self._identity = identity
         self._written = written
         self._read = self._checked = read_snapshot_id or 0
+        self._last: Snapshot | None = None
 
     def check(self, latest: Snapshot | None) -> None:
         """Raise the conflict with the first snapshot, up to `latest`, that wrote to the same rows, or that cannot be read."""
@@ -278,8 +299,35 @@ class DataConflictCheck:
             if snapshot is None:
                 raise self._undecided(f"snapshot {number} has expired")
             if not self._is_own(snapshot):
-                yield from (Foreign(snapshot, entry) for entry in self._with_new_rows(snapshot) if self._written.meets(entry))
-            self._checked = number
+                yield from self._suspects_of(snapshot)
+            self._checked, self._last = number, snapshot
+
+    def _suspects_of(self, snapshot: Snapshot) -> Iterator[Foreign]:
+        entries = self._with_new_rows(snapshot)
+        yield from (Foreign(snapshot, entry.bucket_id, entry) for entry in entries if self._written.meets(entry))
+        if snapshot.commit_kind in (APPEND, OVERWRITE) and not self._only_distributed:
+            marked = self._with_other_vectors(snapshot, {entry.file.file_name for entry in entries})
+            yield from (Foreign(snapshot, bucket_id) for bucket_id in marked if self._written.holds(bucket_id))
+
+    def _with_other_vectors(self, snapshot: Snapshot, changed: Collection[str]) -> list[BucketId]:
+        """The buckets in which the commit of a snapshot marked rows as deleted, or took marks away, in files that stay.
+
+        `changed`: the data files that it added or deleted.
+        """
+        before, manifests = self._predecessor(snapshot), self._context.manifests
+        if before is None and snapshot.id > 1:
+            marks = snapshot.index_manifest is not None and bool(manifests.changed_vectors(None, snapshot))
+            if marks or self._context.mode.deletion_vectors:
+                raise SnapshotGone(f"snapshot {snapshot.id - 1} has expired")
+            return []
+        vectors = manifests.changed_vectors(before, snapshot)
+        return [bucket_id for bucket_id, names in vectors.items() if not names <= set(changed)]
+
+    def _predecessor(self, snapshot: Snapshot) -> Snapshot | None:
+        number = snapshot.id - 1
+        if self._last is not None and self._last.id == number:
+            return self._last
+        return self._context.snapshots.find(number) if number else None
 
     def _with_new_rows(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """The entries of a snapshot that change rows; of a COMPACT snapshot, those by which postponed rows got into buckets."""
@@ -303,19 +351,20 @@ class DataConflictCheck:
         return self._identity.is_repeatable and (snapshot.commit_user, snapshot.commit_identifier) == own
 
     def _conflict(self, found: Foreign) -> Conflict:
-        snapshot, entry = found.snapshot, found.entry
-        partition = self._context.partition_path_of(entry.partition)
-        what = f"{partition}bucket-{entry.bucket}"
+        snapshot, bucket_id = found.snapshot, found.bucket_id
+        partition = self._context.partition_path_of(bucket_id.partition)
+        what = f"{partition}bucket-{bucket_id.bucket}"
         if found.key:
             what = f"key {found.key} in {what}"
-        elif isinstance(self._written, WrittenRanges):
+        elif isinstance(self._written, WrittenRanges) and found.entry is not None:
             what = f"a key range of {what}"
         return self._error(
             f"{what} was written after snapshot {self._read}, which this job has read",
-            f"snapshot {snapshot.id} ({snapshot.commit_kind}, user {snapshot.commit_user}) changed it",
+            f"snapshot {snapshot.id} ({snapshot.commit_kind}, user {snapshot.commit_user}) "
+            + ("changed it" if found.entry is not None else "changed which of its rows are marked as deleted"),
             "read the latest snapshot and run the job again: its rows may be out of date",
             partition=partition.rstrip("/"),
-            bucket=entry.bucket,
+            bucket=bucket_id.bucket,
             snapshot_id=snapshot.id,
             commit_user=snapshot.commit_user,
             commit_kind=snapshot.commit_kind,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.metadata.data_file import ALL_FILES, FileFilter, IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import ALL_FILES, BucketId, FileFilter, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest, decode_manifest_list, noted_lists
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
@@ -90,6 +90,25 @@ class ManifestReader:
             return self.index_manifest(snapshot.index_manifest)
         except DamagedFile as error:
             raise self.gone_or_damaged(snapshot, error) from error
+
+    def changed_vectors(self, before: Snapshot | None, after: Snapshot) -> dict[BucketId, set[str]]:
+        """By bucket, the names of the data files whose deletion vectors may differ between two snapshots (None: the empty table).
+
+        They are those in index files that only one of the two has: index files are never changed in place, but one that replaces
+        another copies the vectors that stay. Nothing is read if both snapshots have the same index manifest.
+        """
+        if (None if before is None else before.index_manifest) == after.index_manifest:
+            return {}
+        old, new = (
+            {(entry.bucket_id, entry.index_file.file_name): entry for entry in ([] if at is None else self.index_entries(at))}
+            for at in (before, after)
+        )
+        changed: dict[BucketId, set[str]] = {}
+        for bucket_id, name in old.keys() ^ new.keys():
+            ranges = (old.get((bucket_id, name)) or new[bucket_id, name]).index_file.deletion_vector_ranges
+            if ranges is not None:
+                changed.setdefault(bucket_id, set()).update(vector.data_file_name for vector in ranges)
+        return changed
 
     def manifests_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """All manifests of a snapshot, oldest first: the base list, then the delta list.

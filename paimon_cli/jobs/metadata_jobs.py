@@ -1,4 +1,4 @@
-"""`drop-partition`, `truncate`, `rollback`, `compact-manifests` and `repair`: jobs that commit without reading rows."""
+"""`drop-partition`, `truncate`, `rollback` and `compact-manifests`: jobs that commit without reading rows."""
 
 from __future__ import annotations
 
@@ -6,30 +6,21 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from paimon_cli.bucket.hash_index import write_key_hashes
-from paimon_cli.bucket.stamped_files import new_stamp
-from paimon_cli.commit.commit_messages import removed_on_refusal
-from paimon_cli.commit.committer import CommitResult, Committer, discarded_on
-from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, Deduplication, fresh_identity
-from paimon_cli.commit.prepared_snapshot import MetadataWriter, manifests_worth_rewriting
-from paimon_cli.commit.snapshot_publish import publish
-from paimon_cli.errors import Conflict, DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable, UsageError
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import CommitIdentity, Deduplication, fresh_identity
+from paimon_cli.commit.prepared_snapshot import manifests_worth_rewriting
+from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.hash_indexes import RebuiltIndex
-from paimon_cli.invariants.lost_commits import LostCommit, set_aside
-from paimon_cli.invariants.repair_plan import RepairPlan
-from paimon_cli.invariants.version import Version
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.reclaim_job import deletion
 from paimon_cli.jobs.table_change import again_on_conflict
 from paimon_cli.maintain.restore_as_new import BucketDifference, differences, restore_as_new
 from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget, roll_back, rollback_target
-from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, DataFileMeta, FileFilter, ManifestEntry
-from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
+from paimon_cli.metadata.data_file import BucketId, FileFilter
+from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import is_plain_name
 from paimon_cli.options.option_text import plain_number
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.time_travel import moment_of
 
 
@@ -223,130 +214,3 @@ def _check_target(context: TableContext, target: Snapshot, error: Exception) -> 
             "go back to a newer snapshot, and tag the target first so that it cannot expire",
             snapshot_id=target.id,
         ) from error
-
-
-USER = "paimon-cli-repair"
-
-
-@dataclass(frozen=True)
-class RepairSummary:
-    """The steps carried out, and the snapshots that they created, oldest first."""
-
-    steps: int = 0
-    snapshots: tuple[Snapshot, ...] = ()
-
-
-def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
-    """Carry out a repair: damaged snapshots, then missing snapshots, hints, and commits.
-
-    Raises the errors of `Committer.commit`; the remaining steps are then not carried out.
-    """
-    for damaged in plan.set_aside:
-        set_aside(context, damaged)
-    made = [restore_snapshot(context, number) for number in plan.missing_snapshots]
-    for path, number in plan.hints.items():
-        context.storage.overwrite(path, str(number).encode())
-    if plan.messages:
-        identity = CommitIdentity(f"{USER}-{context.random.uuid()}", BATCH_IDENTIFIER)
-        made += (
-            Committer(context)
-            .commit(list(plan.messages.values()), identity, check_append_files=True, keeps_numbers=True)
-            .snapshots
-        )
-    if plan.hash_indexes:
-        made += _rebuild_hash_indexes(context, plan.hash_indexes, plan.snapshot_id).snapshots
-    for lost in plan.lost:
-        made += (
-            Committer(context)
-            .commit(_messages(lost), fresh_identity(context), check_append_files=True, keeps_numbers=True)
-            .snapshots
-        )
-    return RepairSummary(plan.changes, tuple(made))
-
-
-def _rebuild_hash_indexes(context: TableContext, indexes: Sequence[RebuiltIndex], read_snapshot_id: int | None) -> CommitResult:
-    """Write the indexes and commit them. Raises `Conflict` if an index or the files of a bucket changed since the plan."""
-    checked = replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: "partition"}))
-    messages: list[CommitMessage] = []
-    with removed_on_refusal(context, messages):
-        for index in indexes:
-            new = write_key_hashes(context, index.bucket_id, index.hashes, new_stamp(context)) if len(index.hashes) else None
-            messages.append(
-                CommitMessage(
-                    *index.bucket_id,
-                    index.total_buckets,
-                    new_index_files=() if new is None else (new,),
-                    deleted_index_files=() if index.old is None else (index.old,),
-                    read_snapshot_id=read_snapshot_id,
-                )
-            )
-        identity = CommitIdentity(f"{USER}-{context.random.uuid()}", BATCH_IDENTIFIER)
-        return Committer(checked).commit(messages, identity, check_append_files=True)
-
-
-def restore_snapshot(context: TableContext, number: int) -> Snapshot:
-    """Restore a missing snapshot from the difference between the previous snapshot and the base of the next one.
-
-    Raises `Conflict` if there is no next snapshot any more, `StorageUnavailable` if another process created the snapshot.
-    """
-    before = Version(context, context.snapshots.get(number - 1))
-    after_id = next((i for i in context.snapshots.ids() if i > number), None)
-    if after_id is None:
-        raise Conflict(f"snapshot {number} of {context.address} is no longer between two snapshots", hint="plan again")
-    after = Version(context, context.snapshots.get(after_id))
-    writer = MetadataWriter(context)
-    with discarded_on(writer, PaimonError):
-        snapshot = _restored(before, after, number, writer)
-    with discarded_on(writer, Refused, StorageUnavailable):
-        if not publish(context, snapshot):
-            raise StorageUnavailable(f"snapshot {number} was not written", "another process created it meanwhile", "plan again")
-    return snapshot
-
-
-def _restored(before: Version, after: Version, number: int, writer: MetadataWriter) -> Snapshot:
-    lost, added = after.base_differences(before)
-    delta = [ManifestEntry(DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in lost] + added
-    base_list, base_size = writer.manifest_list(before.context.manifests.manifests_of(before.snapshot), "base")
-    delta_list, delta_size = writer.manifest_list(writer.manifests(delta), "delta")
-    rows = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in delta)
-    return Snapshot(
-        id=number,
-        schema_id=before.snapshot.schema_id,
-        base_manifest_list=base_list,
-        base_manifest_list_size=base_size,
-        delta_manifest_list=delta_list,
-        delta_manifest_list_size=delta_size,
-        index_manifest=_index_manifest(before, after, writer),
-        commit_user=USER,
-        commit_identifier=BATCH_IDENTIFIER,
-        commit_kind=OVERWRITE if lost else APPEND,
-        time_millis=before.snapshot.time_millis,
-        total_record_count=before.snapshot.total_record_count + rows,
-        delta_record_count=rows,
-        watermark=before.snapshot.watermark,
-        uuid=before.context.random.uuid(),
-    )
-
-
-def _index_manifest(before: Version, after: Version, writer: MetadataWriter) -> str | None:
-    """The index files of the next snapshot if its commit changed none, else of the previous one, without dangling vectors."""
-    source = after if after.snapshot.commit_kind == APPEND else before
-    if source.snapshot.index_manifest is None:
-        return None
-    alive: dict[BucketId, set[str]] = {}
-    for live in after.base:
-        alive.setdefault(live.bucket_id, set()).add(live.file.file_name)
-    entries = []
-    for entry in source.index_entries:
-        names = alive.get(entry.bucket_id, set())
-        entries.append(replace(entry, index_file=entry.index_file.listing_vectors_of(names.__contains__)))
-    return writer.index_manifest(entries)
-
-
-def _messages(lost: LostCommit) -> list[CommitMessage]:
-    files: dict[BucketId, list[DataFileMeta]] = {}
-    bucket_counts: dict[BucketId, int] = {}
-    for entry in lost.entries:
-        files.setdefault(entry.bucket_id, []).append(entry.file)
-        bucket_counts[entry.bucket_id] = entry.total_buckets
-    return [CommitMessage(*bucket_id, bucket_counts[bucket_id], new_files=tuple(found)) for bucket_id, found in files.items()]

@@ -199,15 +199,17 @@ def plan_with_waiting_rows(
 
 
 def partitions_changed_since(context: TableContext, messages: Sequence[CommitMessage]) -> frozenset[bytes]:
-    """The partitions of `messages` (from `distribute`) in which another job has changed files since they were read."""
+    """The partitions of `messages` (from `distribute`) in which another job has changed files or vectors since they were read."""
     read = min(message.read_snapshot_id or 0 for message in messages)
     partitions = {message.partition for message in messages}
     changed: set[bytes] = set()
-    latest = context.snapshots.latest()
+    latest, before = context.snapshots.latest(), context.snapshots.find(read) if read else None
     for number in range(read + 1, latest.id + 1 if latest else 0):
         snapshot = context.snapshots.find(number)
-        if snapshot is None:
+        if snapshot is None or (before is None and number > 1):
             return frozenset(partitions)
         entries = context.manifests.delta_entries(snapshot)
         changed |= {entry.partition for entry in entries if not (entry.is_postponed and entry.kind == ADD)}
+        changed |= {bucket_id.partition for bucket_id in context.manifests.changed_vectors(before, snapshot)}
+        before = snapshot
     return frozenset(changed & partitions)

@@ -206,9 +206,20 @@ def _argument(context: TableContext, partition: bytes) -> str:
 
 
 def partitions_of_commit(context: TableContext, user: str, identifier: int) -> set[bytes]:
-    """The partitions in which a commit changed files. Its snapshots must not have expired."""
-    of_commit = (s for s in context.snapshots.newest_first() if (s.commit_user, s.commit_identifier) == (user, identifier))
-    return {entry.partition for s in of_commit if s.commit_kind != COMPACT for entry in context.manifests.delta_entries(s)}
+    """The partitions in which a commit changed files, or marked rows as deleted. Its snapshots must not have expired.
+
+    Rows that were only marked count if the snapshot before it still exists, too, because the comparison with that one shows them.
+    """
+    snapshots, manifests = context.snapshots, context.manifests
+    changed: set[bytes] = set()
+    for snapshot in snapshots.newest_first():
+        if (snapshot.commit_user, snapshot.commit_identifier) != (user, identifier) or snapshot.commit_kind == COMPACT:
+            continue
+        changed |= {entry.partition for entry in manifests.delta_entries(snapshot)}
+        before = snapshots.find(snapshot.id - 1) if snapshot.id > 1 else None
+        if before is not None or snapshot.id == 1:
+            changed |= {bucket_id.partition for bucket_id in manifests.changed_vectors(before, snapshot)}
+    return changed
 
 
 def done_times(context: TableContext, partitions: Sequence[bytes]) -> dict[bytes, int]:

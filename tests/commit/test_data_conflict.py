@@ -12,12 +12,20 @@ import pytest
 from paimon_cli.bucket import shared_keys
 from paimon_cli.bucket.shared_keys import SharedKey
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.data_conflict import check_of_messages
+from paimon_cli.commit.data_conflict import check_of_homes, check_of_messages
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import DataConflict, UsageError
+from paimon_cli.errors import BucketsConflict, DataConflict, UsageError
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage, DataFileMeta, IndexFileMeta
+from paimon_cli.metadata.data_file import (
+    DELETION_VECTORS,
+    EMPTY_ROW,
+    BucketId,
+    CommitMessage,
+    DataFileMeta,
+    DeletionVectorRange,
+    IndexFileMeta,
+)
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import data_file, live_names, make_table, manifest_files, named_manifest_files, partition
@@ -363,3 +371,121 @@ def test_a_stray_snapshot_of_a_huge_number_is_not_counted_up_to(tmp_path: Path) 
         append(context, "mine", read=1)
     append(context, "again", read=stray.id)
     assert context.snapshots.latest_id() == stray.id + 1
+
+
+# deletions that only mark rows
+
+
+def mark(
+    context: TableContext, name: str, bucket: int = 0, where: bytes = EMPTY_ROW, old: IndexFileMeta | None = None
+) -> IndexFileMeta:
+    """A rival marks a row of a file; `old` are the vectors of the bucket so far."""
+    index = IndexFileMeta(DELETION_VECTORS, f"index-{context.random.uuid()}-0", 30, 1, (DeletionVectorRange(name, 1, 22, 1),))
+    change_vectors(context, bucket, where, new=(index,), old=() if old is None else (old,))
+    return index
+
+
+def change_vectors(
+    context: TableContext, bucket: int, where: bytes, new: Sequence[IndexFileMeta], old: Sequence[IndexFileMeta]
+) -> None:
+    read = context.snapshots.latest_id()
+    message = CommitMessage(where, bucket, 2, new_index_files=tuple(new), deleted_index_files=tuple(old), read_snapshot_id=read)
+    (snapshot,) = Committer(context).commit([message], RIVAL).snapshots
+    assert snapshot.commit_kind == "OVERWRITE" and not context.manifests.delta_entries(snapshot)
+
+
+CHECKS = ["partition", "bucket", "range", "key"]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("is_taken_away", [False, True])
+def test_rows_that_are_only_marked_are_a_write_to_their_bucket(tmp_path: Path, check: str, is_taken_away: bool) -> None:
+    """The keys of these rows are unknown: the bucket counts as written, whatever its files hold."""
+    context = make_table(tmp_path / "t", {"commit.data-conflict-check": check})
+    commit(context, 0, data_file("read", 100, 200), who=RIVAL)
+    index = mark(context, "read")
+    commit(context, 1, data_file("elsewhere"), who=RIVAL)
+    read = 1
+    if is_taken_away:
+        read = 3
+        change_vectors(context, 0, EMPTY_ROW, new=(), old=(index,))
+    before = manifest_files(context)
+    with pytest.raises(DataConflict, match=f"^bucket-0 was written after snapshot {read}") as failure:
+        append(context, "mine", read=read)
+    assert failure.value.why.endswith("changed which of its rows are marked as deleted")
+    assert failure.value.details["snapshot_id"] == read + 1
+    assert manifest_files(context) == before == named_manifest_files(context)
+    append(context, "mine", read=context.snapshots.latest_id())
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_rows_that_are_only_marked_in_other_buckets_and_partitions(tmp_path: Path, check: str) -> None:
+    context = make_table(tmp_path / "t", {"commit.data-conflict-check": check}, partitioned=True)
+    for where, bucket in ((ONE, 0), (ONE, 1), (TWO, 0)):
+        theirs(context, f"read-{len(live_names(context))}", bucket, where)
+    mark(context, "read-2", where=TWO)
+    append(context, "mine", read=3, where=ONE)
+    mark(context, "read-1", 1, where=ONE)
+    if check == "partition":
+        with pytest.raises(DataConflict, match="dt=2024-01-01/bucket-1"):
+            append(context, "again", read=5, where=ONE)
+    else:
+        append(context, "again", read=5, where=ONE)
+
+
+def test_vectors_that_go_with_their_files_add_nothing_to_their_key_range(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", BY_RANGE)
+    commit(context, 0, data_file("read", 100, 200), who=RIVAL)
+    mark(context, "read")
+    Committer(context).overwrite([], RIVAL, replaced_partitions=lambda p: True, read_snapshot_id=2)
+    append(context, "mine", read=2)
+
+
+def test_marks_by_a_compaction_are_no_write(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", BY_BUCKET)
+    theirs(context, "read")
+    index = IndexFileMeta(DELETION_VECTORS, "index-1-0", 30, 1, (DeletionVectorRange("read", 1, 22, 1),))
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, compact_new_index_files=(index,), read_snapshot_id=1)], RIVAL)
+    append(context, "mine", read=1)
+
+
+def test_index_manifests_are_read_only_if_they_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table(tmp_path / "t", BY_BUCKET)
+    theirs(table, "read")
+    mark(table, "read")
+    theirs(table, "a", 1)
+    theirs(table, "b", 1)
+    seen: list[str] = []
+    real = ManifestReader.index_manifest
+    monkeypatch.setattr(ManifestReader, "index_manifest", lambda self, name: (seen.append(name), real(self, name))[1])
+    messages = [CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("mine"),), read_snapshot_id=2)]
+    check_of_messages(table, ME, messages, 2)(table.snapshots.latest())
+    assert seen == []
+
+
+@pytest.mark.parametrize("options", [{}, {"deletion-vectors.enabled": "true"}])
+def test_marks_cannot_be_seen_if_the_snapshot_that_was_read_has_expired(tmp_path: Path, options: dict[str, str]) -> None:
+    context = make_table(tmp_path / "t", BY_BUCKET | options)
+    theirs(context, "read", 1)
+    theirs(context, "next", 1)
+    if not options:
+        mark(context, "read", 1)
+    (tmp_path / "t" / "snapshot" / f"snapshot-{context.snapshots.latest_id() - 1}").unlink()
+    with pytest.raises(DataConflict, match="has expired"):
+        append(context, "mine", read=context.snapshots.latest_id() - 1)
+
+
+def test_rows_that_lose_their_marks_are_back_in_another_bucket(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    theirs(context, "read", 1)
+    index = mark(context, "read", 1)
+    change_vectors(context, 1, EMPTY_ROW, new=(), old=(index,))
+    latest = context.snapshots.latest()
+    for bucket in (0, 1):
+        mine = CommitMessage(EMPTY_ROW, bucket, 2, new_files=(data_file("mine"),), read_snapshot_id=2)
+        check = check_of_homes(context, ME, [mine])
+        if bucket == 1:
+            check(latest)
+        else:
+            with pytest.raises(BucketsConflict, match=r"^bucket-1 was written after snapshot 2"):
+                check(latest)

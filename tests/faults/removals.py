@@ -5,7 +5,8 @@ from __future__ import annotations
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.repair_plan import plan_repair
-from paimon_cli.jobs.metadata_jobs import apply_repair, plan_drop, run_drop
+from paimon_cli.jobs.metadata_jobs import plan_drop, run_drop
+from paimon_cli.jobs.repair_job import apply_repair
 from paimon_cli.maintain.branches import create_branch, remove_branch
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots

@@ -12,17 +12,23 @@ import pytest
 
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.compact.bucket_compactor import run_compaction
+from paimon_cli.compact.compaction_plan import plan_bucket
+from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, StorageUnavailable
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.hash_indexes import hashes_of
 from paimon_cli.invariants.repair_plan import BY_HAND, RepairPlan, plan_repair
 from paimon_cli.invariants.violation import ERROR
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.metadata_jobs import apply_repair
+from paimon_cli.jobs.repair_job import apply_repair
+from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.metadata.data_file import CommitMessage
+from paimon_cli.metadata.snapshot import OVERWRITE
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from tests import tables
@@ -88,6 +94,37 @@ def test_a_snapshot_in_the_middle(tmp_path: Path) -> None:
         Path(context.layout.snapshot(number)).unlink()
     repaired(context)
     assert context.snapshots.ids() == [1, 2, 3, 4] and tables.rows(context, snapshot_id=3) == expected
+
+
+@pytest.mark.parametrize("follows", ["write", "compact"])
+@pytest.mark.parametrize("bucket", [-1, 1])
+def test_a_missing_snapshot_that_only_marked_rows(tmp_path: Path, bucket: int, follows: str) -> None:
+    """The next snapshot still has the marks: the deleted rows do not come back, and it is seen which commit deleted them."""
+    options = {"deletion-vectors.enabled": "true", **({"bucket-key": "k"} if bucket > 0 else {})}
+    context = tables.make_table(tmp_path / "t", {"k": "INT", "v": "STRING"}, [], bucket=bucket, options=options)
+    for first in (0, 10, 20):
+        tables.write(context, [{"k": first + number, "v": "v"} for number in range(5)])
+    run_update(context, UpdateRequest("k = 3"), LocalEngine(), NoProgress())
+    expected = tables.rows(context)
+    if follows == "write":
+        tables.write(context, [{"k": 30, "v": "v"}])
+    else:
+        merge_unmarked(context)
+    Path(context.layout.snapshot(4)).unlink()
+    repaired(context)
+    assert tables.rows(context, snapshot_id=4) == expected
+    assert context.snapshots.get(4).commit_kind == OVERWRITE
+
+
+def merge_unmarked(context: TableContext) -> None:
+    """Compact the files of the only bucket in which no row is marked."""
+    ((_, bucket),) = bucket_files(context, context.snapshots.latest()).items()
+    marked = {vector.data_file_name for index in bucket.index_files for vector in index.deletion_vector_ranges or ()}
+    task = plan_bucket(context, bucket, "full", context.snapshots.latest_id() or 0)
+    assert isinstance(task, CompactionTask)
+    chosen = tuple(file for file in bucket.files if file.file_name not in marked)
+    message = run_compaction(context, replace(task, packs=(chosen,)).parts[0])
+    Committer(context).commit([message], fresh_identity(context))
 
 
 @pytest.mark.parametrize("plant", [damages.a_vector_dangles])

@@ -13,18 +13,23 @@ from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.catalog.alter_table import altered_schema
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import run_compaction
-from paimon_cli.errors import BadInput, Conflict, DamagedFile, FilesConflict, NotSupported, UsageError
+from paimon_cli.datatypes.binary_row import serialize_row
+from paimon_cli.datatypes.field_types import parse_type
+from paimon_cli.errors import BadInput, Conflict, DamagedFile, DataConflict, FilesConflict, NotSupported, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.metadata_jobs import run_restore
 from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
+from paimon_cli.maintain.expire_partitions import drop_partitions
 from paimon_cli.metadata.data_file import DELETE, DataFileMeta, IndexFileMeta
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.sql.predicate import parse_predicate
@@ -250,6 +255,56 @@ def test_a_compaction_that_was_overtaken_by_a_delete_is_refused_and_planned_agai
         Committer(context).commit(messages, fresh_identity(context))
     compact(beside(context, lambda: run(context, "id in (20, 21)")))
     assert ids(context) == [k for k in range(30) if k not in (0, 1, 6, 10, 11, 16, 20, 21)]
+    sound(context)
+
+
+FIXED = [kind for kind in KINDS if kind.startswith("fixed")]
+BY_PARTITION = {"commit.data-conflict-check": "partition"}
+
+
+@pytest.mark.parametrize("kind", FIXED)
+@pytest.mark.parametrize("change", ["delete", "update"])
+def test_a_rescale_that_was_overtaken_by_a_change_of_rows_is_refused(tmp_path: Path, kind: str, change: str) -> None:
+    """The change only marks rows in files that the rescale has read and is about to replace with copies of all rows."""
+    context = made(tmp_path, kind)
+    table = CatalogTable.open(locate_table(context.url))
+    plan = plan_rescale(context, 4)
+    run(context, "id = 3", *(["v = 'x'"] if change == "update" else []))
+    with pytest.raises(DataConflict, match=r"dt=b/bucket-\d was written after snapshot 3"):
+        run_rescale(table, plan, LocalEngine(), NoProgress())
+    left = {r["id"]: r["v"] for r in rows(context)}
+    assert left.get(3) == (None if change == "delete" else "x") and len(left) == (29 if change == "delete" else 30)
+    assert data_files(context) == named_files(context)
+    run_rescale(table, plan_rescale(context, 4), LocalEngine(), NoProgress())
+    assert {r["id"]: r["v"] for r in rows(TableContext.open(context.url))} == left
+    sound(TableContext.open(context.url))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_writes_under_the_check_that_have_not_seen_a_delete_are_refused(tmp_path: Path, kind: str) -> None:
+    context = made(tmp_path, kind)
+    run(context, "id in (2, 3)")
+    checked = TableContext.open(context.url, BY_PARTITION)
+    for more in ({}, {"overwrite": True}):
+        with pytest.raises(DataConflict, match="was written after snapshot 3"):
+            write(checked, [row(2), row(3, "b")], read_snapshot=3, **more)
+    with pytest.raises(DataConflict):
+        drop_partitions(context, [serialize_row(["a"], [parse_type("STRING")])], 3)
+    assert ids(context) == [0, 1, *range(4, 30)]
+    write(checked, [row(2)], read_snapshot=4)
+    sound(context)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("where", ["id = 3", "id < 30"])
+def test_a_restore_beside_a_delete_brings_the_rows_of_its_target_back(tmp_path: Path, kind: str, where: str) -> None:
+    """It starts again, or else rows that are in the target would be missing, or others could be there."""
+    context = made(tmp_path, kind)
+    run(context, "id in (13, 23)")
+    expected = rows(context, snapshot_id=3)
+    done = run_restore(beside(context, lambda: run(context, where)), context.snapshots.get(3))
+    assert rows(context) == expected and done.snapshot == 6
+    assert data_files(context) == named_files(context)
     sound(context)
 
 

@@ -15,6 +15,8 @@ from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import locate_table
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError, Refused, StorageUnavailable, UsageError
@@ -24,10 +26,19 @@ from paimon_cli.inspect.table_description import describe_table
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import compact_job
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.postponed_rows import partitions_changed_since
 from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
 from paimon_cli.jobs.row_scan import FollowedChanges, Increment, ReadRequest, plan_rows
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
-from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
+from paimon_cli.metadata.data_file import (
+    DELETION_VECTORS,
+    EMPTY_ROW,
+    CommitMessage,
+    DataFileMeta,
+    DeletionVectorRange,
+    IndexFileMeta,
+    SimpleStats,
+)
 from paimon_cli.read.key_history import key_history, key_predicate
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import plan_scan
@@ -226,6 +237,20 @@ def test_of_two_compactions_one_gives_the_rows_out(on_conflict: str, tmp_path: P
     assert not any("postpone" in name for name in live_files(context))
     kept = {name for name in data_files(context) if "postpone" not in name}
     assert kept == live_files(context), "what lost left no file"
+
+
+def test_a_partition_in_which_rows_were_only_marked_has_changed(tmp_path: Path) -> None:
+    context = make(tmp_path / "t", deletion_vectors__enabled="true")
+    write(context, [row(1, 1), row(1, 1, "b")])
+    compact(context)
+    read = context.snapshots.latest_id()
+    first, second = (bucket for bucket in bucket_files(context, context.snapshots.latest()).values())
+    vector = DeletionVectorRange(first.files[0].file_name, 1, 22, 1)
+    index = IndexFileMeta(DELETION_VECTORS, "index-1-0", 30, 1, (vector,))
+    marks = CommitMessage(*first.bucket_id, 1, new_index_files=(index,), read_snapshot_id=read)
+    Committer(context).commit([marks], fresh_identity(context))
+    ours = [CommitMessage(*bucket.bucket_id, 1, read_snapshot_id=read) for bucket in (first, second)]
+    assert partitions_changed_since(context, ours) == {first.partition}
 
 
 def test_an_error_after_the_first_commit_says_that_rows_have_their_buckets(

@@ -202,6 +202,17 @@ def test_a_repeated_commit_marks_what_it_may_not_have_marked_before(tmp_path: Pa
     assert len(table.context.snapshots.ids()) == 1
 
 
+def test_a_repeated_delete_that_only_marked_rows_marks_its_partition_again(tmp_path: Path) -> None:
+    table = ending_table(tmp_path, {"deletion-vectors.enabled": "true"}, keyed=False)
+    table.write(given(("a", 1), ("a", 2), ("b", 1)))
+    for path in Path(table.context.url).rglob("_SUCCESS"):
+        path.unlink()
+    for _ in range(2):
+        table.delete("p = 'a' AND k = 1", commit_user="u", commit_id=1)
+        (Path(table.context.url) / "p=a" / "_SUCCESS").unlink()
+    assert len(table.context.snapshots.ids()) == 2 and marks(table.context) == {}
+
+
 @pytest.mark.parametrize(
     "options",
     [

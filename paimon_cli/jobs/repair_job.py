@@ -1,0 +1,173 @@
+"""`repair`: carries out the steps of a plan, as files that are set aside or written again and as new commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from paimon_cli.bucket.hash_index import write_key_hashes
+from paimon_cli.bucket.stamped_files import new_stamp
+from paimon_cli.commit.commit_messages import removed_on_refusal
+from paimon_cli.commit.committer import CommitResult, Committer, discarded_on
+from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
+from paimon_cli.commit.prepared_snapshot import MetadataWriter
+from paimon_cli.commit.snapshot_publish import publish
+from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.hash_indexes import RebuiltIndex
+from paimon_cli.invariants.lost_commits import LostCommit, set_aside
+from paimon_cli.invariants.repair_plan import RepairPlan
+from paimon_cli.invariants.version import Version
+from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, DataFileMeta, IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+
+USER = "paimon-cli-repair"
+
+
+@dataclass(frozen=True)
+class RepairSummary:
+    """The steps carried out, and the snapshots that they created, oldest first."""
+
+    steps: int = 0
+    snapshots: tuple[Snapshot, ...] = ()
+
+
+def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
+    """Carry out a repair: damaged snapshots, then missing snapshots, hints, and commits.
+
+    Raises the errors of `Committer.commit`; the remaining steps are then not carried out.
+    """
+    for damaged in plan.set_aside:
+        set_aside(context, damaged)
+    made = [restore_snapshot(context, number) for number in plan.missing_snapshots]
+    for path, number in plan.hints.items():
+        context.storage.overwrite(path, str(number).encode())
+    if plan.messages:
+        identity = CommitIdentity(f"{USER}-{context.random.uuid()}", BATCH_IDENTIFIER)
+        made += (
+            Committer(context)
+            .commit(list(plan.messages.values()), identity, check_append_files=True, keeps_numbers=True)
+            .snapshots
+        )
+    if plan.hash_indexes:
+        made += _rebuild_hash_indexes(context, plan.hash_indexes, plan.snapshot_id).snapshots
+    for lost in plan.lost:
+        made += (
+            Committer(context)
+            .commit(_messages(lost), fresh_identity(context), check_append_files=True, keeps_numbers=True)
+            .snapshots
+        )
+    return RepairSummary(plan.changes, tuple(made))
+
+
+def _rebuild_hash_indexes(context: TableContext, indexes: Sequence[RebuiltIndex], read_snapshot_id: int | None) -> CommitResult:
+    """Write the indexes and commit them. Raises `Conflict` if an index or the files of a bucket changed since the plan."""
+    checked = replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: "partition"}))
+    messages: list[CommitMessage] = []
+    with removed_on_refusal(context, messages):
+        for index in indexes:
+            new = write_key_hashes(context, index.bucket_id, index.hashes, new_stamp(context)) if len(index.hashes) else None
+            messages.append(
+                CommitMessage(
+                    *index.bucket_id,
+                    index.total_buckets,
+                    new_index_files=() if new is None else (new,),
+                    deleted_index_files=() if index.old is None else (index.old,),
+                    read_snapshot_id=read_snapshot_id,
+                )
+            )
+        identity = CommitIdentity(f"{USER}-{context.random.uuid()}", BATCH_IDENTIFIER)
+        return Committer(checked).commit(messages, identity, check_append_files=True)
+
+
+def restore_snapshot(context: TableContext, number: int) -> Snapshot:
+    """Restore a missing snapshot from the difference between the previous snapshot and the base of the next one.
+
+    Raises `Conflict` if there is no next snapshot any more, `StorageUnavailable` if another process created the snapshot.
+    """
+    before = Version(context, context.snapshots.get(number - 1))
+    after_id = next((i for i in context.snapshots.ids() if i > number), None)
+    if after_id is None:
+        raise Conflict(f"snapshot {number} of {context.address} is no longer between two snapshots", hint="plan again")
+    after = Version(context, context.snapshots.get(after_id))
+    writer = MetadataWriter(context)
+    with discarded_on(writer, PaimonError):
+        snapshot = _restored(before, after, number, writer)
+    with discarded_on(writer, Refused, StorageUnavailable):
+        if not publish(context, snapshot):
+            raise StorageUnavailable(f"snapshot {number} was not written", "another process created it meanwhile", "plan again")
+    return snapshot
+
+
+def _restored(before: Version, after: Version, number: int, writer: MetadataWriter) -> Snapshot:
+    lost, added = after.base_differences(before)
+    delta = [ManifestEntry(DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in lost] + added
+    base_list, base_size = writer.manifest_list(before.context.manifests.manifests_of(before.snapshot), "base")
+    delta_list, delta_size = writer.manifest_list(writer.manifests(delta), "delta")
+    rows = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in delta)
+    indexes = _restored_indexes(before, after)
+    rewrites = bool(lost) or _vector_files(indexes) != _vector_files(before.index_entries)
+    return Snapshot(
+        id=number,
+        schema_id=before.snapshot.schema_id,
+        base_manifest_list=base_list,
+        base_manifest_list_size=base_size,
+        delta_manifest_list=delta_list,
+        delta_manifest_list_size=delta_size,
+        index_manifest=writer.index_manifest(indexes) if indexes else None,
+        commit_user=USER,
+        commit_identifier=BATCH_IDENTIFIER,
+        commit_kind=OVERWRITE if rewrites else APPEND,
+        time_millis=before.snapshot.time_millis,
+        total_record_count=before.snapshot.total_record_count + rows,
+        delta_record_count=rows,
+        watermark=before.snapshot.watermark,
+        uuid=before.context.random.uuid(),
+    )
+
+
+def _restored_indexes(before: Version, after: Version) -> list[IndexManifestEntry]:
+    """The index files between two snapshots, as far as these show them, without dangling vectors.
+
+    They are those of the next snapshot in buckets where its commit changed none, so that rows that the missing commit marked as
+    deleted stay so; in the others those of the previous one. An APPEND changes none. A compaction of an append table marks no
+    rows, and only drops the vectors of files that it replaces.
+    """
+    kind, has_keys = after.snapshot.commit_kind, bool(after.context.schema.primary_keys)
+    if kind == APPEND:
+        source = after.index_entries
+    elif kind == COMPACT and not has_keys:
+        replaced = {(e.bucket_id, e.file.file_name) for e in after.delta if e.kind == DELETE}
+        dropped = {e.bucket_id for e in before.index_entries for name in _marked(e) if (e.bucket_id, name) in replaced}
+        source = [e for e in after.index_entries if e.bucket_id not in dropped]
+        source += [e for e in before.index_entries if e.bucket_id in dropped]
+    else:
+        source = before.index_entries
+    alive = {(e.bucket_id, e.file.file_name) for e in after.base}
+    entries = []
+    for entry in source:
+        ranges = entry.index_file.deletion_vector_ranges
+        if ranges is not None:
+            ranges = tuple(r for r in ranges if (entry.bucket_id, r.data_file_name) in alive)
+        file = replace(entry.index_file, deletion_vector_ranges=ranges)
+        entries.append(replace(entry, index_file=file))
+    return entries
+
+
+def _marked(entry: IndexManifestEntry) -> Iterator[str]:
+    """The names of the data files whose vectors an index file holds."""
+    return (vector.data_file_name for vector in entry.index_file.deletion_vector_ranges or ())
+
+
+def _vector_files(entries: Iterable[IndexManifestEntry]) -> set[tuple[BucketId, str]]:
+    return {(e.bucket_id, e.index_file.file_name) for e in entries if e.index_file.deletion_vector_ranges is not None}
+
+
+def _messages(lost: LostCommit) -> list[CommitMessage]:
+    files: dict[BucketId, list[DataFileMeta]] = {}
+    bucket_counts: dict[BucketId, int] = {}
+    for entry in lost.entries:
+        files.setdefault(entry.bucket_id, []).append(entry.file)
+        bucket_counts[entry.bucket_id] = entry.total_buckets
+    return [CommitMessage(*bucket_id, bucket_counts[bucket_id], new_files=tuple(found)) for bucket_id, found in files.items()]
