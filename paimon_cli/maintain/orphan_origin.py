@@ -9,7 +9,8 @@ from datetime import datetime, timezone
 
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.orphans import DATA, INDEX, MANIFEST, TEMPORARY, Candidate, UsedNames, stamp_of
+from paimon_cli.maintain.orphans import DATA, INDEX, MANIFEST, TEMPORARY, Candidate
+from paimon_cli.maintain.used_names import UsedNames, stamp_of
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.manifests import decode_manifest
 from paimon_cli.metadata.snapshot import Snapshot

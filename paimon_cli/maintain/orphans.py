@@ -1,4 +1,4 @@
-"""Orphan files: old files in the directories of a table that no version of any branch names (FORMAT.md, section 13.5).
+"""Orphan files: old files in the directories of a table that no version of any branch uses (FORMAT.md, section 13.5).
 
 Candidates are listed first and the names in use are read afterwards, so a file added by a commit in between counts as used.
 """
@@ -6,19 +6,17 @@ Candidates are listed first and the names in use are read afterwards, so a file 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from paimon_cli.errors import DamagedFile, Refused, cleaning_up
+from paimon_cli.errors import Refused, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList
-from paimon_cli.maintain.needed_files import DeleteFiles, manifest_lists
-from paimon_cli.metadata.data_file import ManifestEntry, ManifestFileMeta
-from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.maintain.needed_files import DeleteFiles
+from paimon_cli.maintain.used_names import UsedNames
 from paimon_cli.metadata.table_layout import (
     CHANGELOG_PREFIX,
     MAIN_BRANCH,
     SNAPSHOT_PREFIX,
-    TAG_PREFIX,
     TableLayout,
     parse_numbered,
 )
@@ -26,117 +24,6 @@ from paimon_cli.storage.guarded_storage import PROBE_PREFIX
 from paimon_cli.storage.injected import BelatedClock
 from paimon_cli.storage.storage import FileStatus, remove_empty_directory
 from paimon_cli.storage.threads import in_parallel
-
-
-@dataclass(frozen=True)
-class VersionFile:
-    """The file of a snapshot, tag or changelog. `mark` differs if a file of that name was created again."""
-
-    path: str
-    mark: tuple[int, int]
-    is_changelog: bool
-
-
-@dataclass
-class UsedNames:
-    """File names in use; `refresh` adds those of new versions.
-
-    `job_of` maps the stamp in data file names to the snapshot whose commit wrote them.
-    """
-
-    context: TableContext
-    names: set[str] = field(default_factory=set)
-    job_of: dict[str, Snapshot] = field(default_factory=dict)
-    _read: set[str] = field(default_factory=set)
-    _versions: set[VersionFile] = field(default_factory=set)
-
-    def refresh(self) -> int:
-        """Read all new versions; returns how many versions there are now.
-
-        `DamagedFile` if something that an existing version names cannot be read, because it is then unknown which files are used.
-        """
-        versions = [version for branch in self._branches() for version in _versions(branch)]
-        for version in versions:
-            if version not in self._versions:
-                self._take_in(version)
-                self._versions.add(version)
-        return len(versions)
-
-    def _branches(self) -> list[TableContext]:
-        names = [MAIN_BRANCH, *self.context.branches.directories()]
-        return [self.context.seen_from(name) for name in names]
-
-    def _take_in(self, version: VersionFile) -> None:
-        storage = self.context.storage
-        try:
-            snapshot = Snapshot.from_json(storage.read_bytes(version.path), version.path)
-            self._take_in_files(snapshot, version.is_changelog)
-        except FileNotFoundError:
-            return
-        except DamagedFile:
-            if storage.exists(version.path):
-                raise
-
-    def _take_in_files(self, snapshot: Snapshot, is_changelog: bool) -> None:
-        manifests = self.context.manifests
-        if snapshot.statistics is not None:
-            self.names.add(snapshot.statistics)
-        if snapshot.index_manifest is not None and snapshot.index_manifest not in self._read:
-            self.names.update(entry.index_file.file_name for entry in manifests.index_manifest(snapshot.index_manifest))
-            self.names.add(snapshot.index_manifest)
-            self._read.add(snapshot.index_manifest)
-        new: list[ManifestFileMeta] = []
-        for name, size in manifest_lists(snapshot):
-            self.names.add(name)
-            # Expiry leaves only some lists to a long-lived changelog.
-            if is_changelog and not self.context.storage.exists(self.context.layout.manifest(name)):
-                continue
-            new += [meta for meta in manifests.manifest_list(name, size) if meta.file_name not in self._read]
-        own = {meta.file_name for meta in manifests.manifest_list(snapshot.delta_manifest_list)} if not is_changelog else set()
-        unread = list({meta.file_name: meta for meta in new}.values())
-        if is_changelog:
-            unread = [meta for meta in unread if self.context.storage.exists(self.context.layout.manifest(meta.file_name))]
-        for meta, names in zip(unread, in_parallel(self._names_in, unread, self.context.read_threads), strict=True):
-            self.names.update(names)
-            self.names.add(meta.file_name)
-            self._read.add(meta.file_name)
-            if meta.file_name in own:
-                self.job_of.update((stamp_of(name), snapshot) for name in names)
-
-    def _names_in(self, meta: ManifestFileMeta) -> list[str]:
-        return [name for entry in self.context.manifests.manifest(meta.file_name, meta.file_size) for name in _names(entry)]
-
-
-def stamp_of(name: str) -> str:
-    """The common part of the names of one writer's files: the UUID after the prefix."""
-    parts = name.split("-")
-    return "-".join(parts[1:6]) if len(parts) > 6 else name
-
-
-def _names(entry: ManifestEntry) -> tuple[str, ...]:
-    """Names of ADD and DELETE entries alike: an older version may need what a newer one deletes."""
-    return (entry.file.file_name, *entry.file.extra_files)
-
-
-def _versions(context: TableContext) -> Iterator[VersionFile]:
-    """The version files, by listing, so that checking a long history without changes is cheap."""
-    layout, storage = context.layout, context.storage
-    for status in storage.list_directory(layout.tag_directory):
-        if status.name.startswith(TAG_PREFIX) and not status.is_directory:
-            yield VersionFile(status.path, (status.size, status.modified_millis), False)
-    for status in storage.list_directory(layout.changelog_directory):
-        if parse_numbered(CHANGELOG_PREFIX, status.name) is not None:
-            yield VersionFile(status.path, (status.size, status.modified_millis), True)
-    newest = 0
-    for status in storage.list_directory(layout.snapshot_directory):
-        number = parse_numbered(SNAPSHOT_PREFIX, status.name)
-        if number is not None:
-            newest = max(newest, number)
-            yield VersionFile(status.path, (status.size, status.modified_millis), False)
-    latest = context.snapshots.latest_id() or 0
-    for number in context.snapshots.likely_ids(newest + 1, latest):  # a listing may be stale
-        yield VersionFile(layout.snapshot(number), (0, 0), False)
-
 
 DATA, MANIFEST, INDEX, STATISTICS, TEMPORARY = "data", "manifest", "index", "statistics", "temporary"
 _HINTS = {"LATEST", "EARLIEST"}
@@ -271,7 +158,7 @@ def find_orphans(context: TableContext, older_than: int, force: bool = False) ->
         hint = "--force also deletes younger files, and with them the rows of jobs that are writing; use it only while none is"
         raise Refused("orphans must be at least a day old", what, hint)
     candidates = list_candidates(context, older_than)
-    used = UsedNames(context)
+    used = UsedNames(context, older_than)
     versions = used.refresh()
     if not versions and candidates.files and not force:
         what = f"{context.url} has no snapshot, tag or changelog, so every file would be an orphan"

@@ -44,7 +44,7 @@ from paimon_cli.jobs.table_change import NewFiles, again_on_conflict, check_writ
 from paimon_cli.jobs.write_job import ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED, commit_rows
 from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest, plan_write
 from paimon_cli.maintain.mark_done import mark_written
-from paimon_cli.maintain.orphans import UsedNames
+from paimon_cli.maintain.used_names import UsedNames
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import BucketMode

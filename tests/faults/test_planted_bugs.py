@@ -14,7 +14,7 @@ from paimon_cli.commit.deduplication import Deduplication
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain import expire_snapshots, needed_files, orphans, rollback
+from paimon_cli.maintain import expire_snapshots, needed_files, rollback, used_names
 from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome
@@ -97,12 +97,12 @@ BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object
         "rollback", lambda: mock.patch.object(FaultStorage, "sync_directory", lambda *_: None),
     ),
     "a cleaning knows the latest snapshot alone": (
-        "orphans", lambda: mock.patch.object(orphans, "_versions", latest_version_alone),
+        "orphans", lambda: mock.patch.object(used_names, "_versions", latest_version_alone),
     ),
     "expiry does not ask tags": ("expire", lambda: mock.patch.object(expire_snapshots, "tagged_snapshots", lambda _: [])),
 }  # fmt: skip
 
-TAKE_OUT, VERSIONS = rollback.remove_snapshots, orphans._versions
+TAKE_OUT, VERSIONS = rollback.remove_snapshots, used_names._versions
 
 
 def after_the_files(context: TableContext, snapshots: Sequence[int], target: int) -> None:
@@ -114,7 +114,7 @@ def after_the_files(context: TableContext, snapshots: Sequence[int], target: int
     TAKE_OUT(context, snapshots, target)
 
 
-def latest_version_alone(context: TableContext) -> Iterator[orphans.VersionFile]:
+def latest_version_alone(context: TableContext) -> Iterator[used_names.VersionFile]:
     newest = context.layout.snapshot(context.snapshots.latest_id() or 0)
     return (version for version in VERSIONS(context) if version.path == newest)
 

@@ -17,8 +17,8 @@ from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
 from paimon_cli.maintain.expire_snapshots import plan_expiry
 from paimon_cli.maintain.needed_files import all_ids
-from paimon_cli.maintain.orphans import UsedNames
 from paimon_cli.maintain.retention import Retention
+from paimon_cli.maintain.used_names import UsedNames
 from paimon_cli.metadata.data_file import DELETE, EMPTY_ROW, DeletionVectorRange, IndexFileMeta, IndexManifestEntry
 from paimon_cli.metadata.snapshot import COMPACT
 from tests import tables

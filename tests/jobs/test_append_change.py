@@ -285,9 +285,9 @@ def test_writes_under_the_check_that_have_not_seen_a_delete_are_refused(tmp_path
     context = made(tmp_path, kind)
     run(context, "id in (2, 3)")
     checked = TableContext.open(context.url, BY_PARTITION)
-    for more in ({}, {"overwrite": True}):
+    for overwrite in (False, True):
         with pytest.raises(DataConflict, match="was written after snapshot 3"):
-            write(checked, [row(2), row(3, "b")], read_snapshot=3, **more)
+            write(checked, [row(2), row(3, "b")], read_snapshot=3, overwrite=overwrite)
     with pytest.raises(DataConflict):
         drop_partitions(context, [serialize_row(["a"], [parse_type("STRING")])], 3)
     assert ids(context) == [0, 1, *range(4, 30)]
@@ -302,7 +302,8 @@ def test_a_restore_beside_a_delete_brings_the_rows_of_its_target_back(tmp_path: 
     context = made(tmp_path, kind)
     run(context, "id in (13, 23)")
     expected = rows(context, snapshot_id=3)
-    done = run_restore(beside(context, lambda: run(context, where)), context.snapshots.get(3))
+    busy = beside(context, lambda: run(context, where))
+    done = run_restore(busy, context.snapshots.get(3), LocalEngine(), NoProgress(), "none")
     assert rows(context) == expected and done.snapshot == 6
     assert data_files(context) == named_files(context)
     sound(context)

@@ -21,13 +21,12 @@ from paimon_cli.maintain.orphan_origin import LostCommit
 from paimon_cli.maintain.orphans import (
     DAY_MILLIS,
     Orphans,
-    UsedNames,
     find_orphans,
     not_ahead_of_the_storage,
     remove_orphans,
-    stamp_of,
 )
 from paimon_cli.maintain.tags import create_tag
+from paimon_cli.maintain.used_names import MentionedFiles, UsedNames, stamp_of
 from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, ManifestEntry
 from paimon_cli.storage.injected import BelatedClock, SystemClock
 from paimon_cli.storage.local_storage import LocalStorage
@@ -36,7 +35,7 @@ from tests.commit.commit_tables import SteppingClock, data_file
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
 from tests.maintain.versions import check_versions, files_on_disk, named_files
 from tests.rivals import Meddler
-from tests.tables import make_table, rows, write
+from tests.tables import compact, make_table, rows, write
 
 
 def make_old(context: TableContext, days: float = 3) -> None:
@@ -476,3 +475,69 @@ def test_buckets_and_partitions_at_their_depth_only(tmp_path: Path) -> None:
     assert not left & {"p=3", "p=4", "p=2"} and "p=1/q=1/bucket-0/inner" in left
     assert all((Path(context.url) / name).exists() == (name not in names[:3]) for name in names)
     assert rows(context) == [{"p": 1, "q": 1, "k": 1}]
+
+
+# files that manifests mention although no version has them
+
+
+def killed_expiry(context: TableContext) -> set[str]:
+    """Expire all snapshots but the newest, and put the data files back, as if it had been killed before it deleted them."""
+    before = {path: path.read_bytes() for path in Path(context.url).glob("**/bucket-*/*")}
+    expire_snapshots(context, KEEP_ONE)
+    left = {path: content for path, content in before.items() if not path.exists()}
+    for path, content in left.items():
+        path.write_bytes(content)
+    return {str(path.relative_to(context.url)) for path in left}
+
+
+def compacted_table(folder: Path, options: dict[str, str] | None = None) -> TableContext:
+    """Three snapshots of writes, whose files the fourth one replaces, and one more write."""
+    context = make_table(folder / "t", {"k": "INT NOT NULL"}, ["k"], options={"write-only": "true", **(options or {})})
+    for number in range(3):
+        write(context, [{"k": number}])
+    compact(context)
+    write(context, [{"k": 9}])
+    return context
+
+
+def long_after(context: TableContext) -> TableContext:
+    return replace(context, clock=SteppingClock(context.clock.now_millis() + 3 * DAY_MILLIS))
+
+
+@pytest.mark.parametrize("merges", ["2", "30"])
+@pytest.mark.parametrize("tag", [None, 2, 4])
+def test_what_a_killed_expiry_left_is_an_orphan_although_a_tag_mentions_it(tmp_path: Path, tag: int | None, merges: str) -> None:
+    """Also while the manifests that add and delete such a file are still there."""
+    context = compacted_table(tmp_path, {"manifest.merge-min-count": merges})
+    if tag is not None:
+        create_tag(context, "kept", tag)
+    left = killed_expiry(context)
+    assert len(left) == (1 if tag == 2 else 3)
+    make_old(context)
+    expected = named_files(context)
+    orphans = found(long_after(context))
+    assert {file.path.removeprefix(context.url + "/") for file in orphans.files} == left
+    assert remove(context, orphans) == len(left)
+    assert files_on_disk(context) == expected
+    check_versions(context)
+    assert len(rows(context)) == 4
+
+
+def test_files_that_a_young_commit_has_replaced_stay(tmp_path: Path) -> None:
+    """The snapshots before it have expired, but a job may still read them."""
+    context = compacted_table(tmp_path)
+    create_tag(context, "kept", 4)
+    left = killed_expiry(context)
+    make_old(context)
+    assert found(context).files == []
+    assert {file.path.removeprefix(context.url + "/") for file in found(long_after(context)).files} == left
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_file_is_used_if_one_version_lacks_the_manifest_that_deletes_it(tmp_path: Path, order: tuple[int, int]) -> None:
+    """Whichever of the two versions is read first."""
+    added = MentionedFiles(("a", "b"), {("a",): ("a",), ("b",): ("b", "b.index")}, frozenset())
+    deleting = MentionedFiles(("b",), {}, frozenset({("b",)}))
+    versions = [{"m1": added, "m2": deleting}, {"m1": added}]
+    live = [[*added.live_beside(versions[number])] for number in order]
+    assert live == ([["a"], ["b", "b.index"]] if order == (0, 1) else [["a", "b", "b.index"], []])

@@ -11,7 +11,7 @@ from paimon_cli.compact import compaction_plan
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import compact_job, compact_request
 from paimon_cli.lab.simulation.sim_storage import YOUNG
-from paimon_cli.maintain import expire_snapshots, needed_files, orphans, retention
+from paimon_cli.maintain import expire_snapshots, needed_files, orphans, retention, used_names
 from paimon_cli.maintain.needed_files import metadata_paths
 from paimon_cli.maintain.retention import expiring_range, tagged_snapshots
 from paimon_cli.metadata.data_file import DELETE, CommitMessage, ManifestEntry
@@ -177,32 +177,32 @@ def orphans_of_any_age_are_deleted() -> Patch:
 
 @planted_in("expiry-orphans")
 def orphan_cleaning_forgets_tags() -> Patch:
-    real = orphans._versions
-    return patch.object(orphans, "_versions", lambda context: (v for v in real(context) if "/tag/" not in v.path))
+    real = used_names._versions
+    return patch.object(used_names, "_versions", lambda context: (v for v in real(context) if "/tag/" not in v.path))
 
 
 @planted_in("compactor-orphans")
 def orphan_cleaning_knows_the_latest_snapshot_alone() -> Patch:
-    real = orphans._versions
+    real = used_names._versions
 
     def latest(context: TableContext) -> Any:
         newest = context.layout.snapshot(context.snapshots.latest_id() or 0)
         return (version for version in real(context) if version.path == newest)
 
-    return patch.object(orphans, "_versions", latest)
+    return patch.object(used_names, "_versions", latest)
 
 
 @planted_in("writer-orphans")
 def orphan_cleaning_forgets_what_manifests_name() -> Patch:
-    return patch.object(orphans, "_names", lambda entry: ())
+    return patch.object(used_names.MentionedFiles, "live_beside", lambda self, others: ())
 
 
 @planted_in("writer-orphans")
 def orphan_cleaning_forgets_manifests() -> Patch:
-    real = orphans.UsedNames._take_in_files
+    real = used_names.UsedNames._take_in_files
 
     def without_manifests(self: Any, snapshot: Snapshot, is_changelog: bool) -> None:
         real(self, snapshot, is_changelog)
         self.names = {name for name in self.names if not name.startswith("manifest-") or name.startswith("manifest-list-")}
 
-    return patch.object(orphans.UsedNames, "_take_in_files", without_manifests)
+    return patch.object(used_names.UsedNames, "_take_in_files", without_manifests)

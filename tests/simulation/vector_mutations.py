@@ -23,7 +23,7 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm import changelog
 from paimon_cli.lsm.changelog import Changes
-from paimon_cli.maintain import expire_snapshots, needed_files, orphans
+from paimon_cli.maintain import expire_snapshots, needed_files, used_names
 from paimon_cli.metadata.data_file import CommitMessage, IndexManifestEntry
 from paimon_cli.metadata.data_file_schema import UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
@@ -219,13 +219,13 @@ def expiry_deletes_the_changelog_of_the_oldest_kept_snapshot() -> Patch:
 
 @planted_in("vectors-orphans")
 def orphan_cleaning_forgets_index_files() -> Patch:
-    real = orphans.UsedNames._take_in_files
+    real = used_names.UsedNames._take_in_files
 
     def without_indexes(self: Any, snapshot: Snapshot, is_changelog: bool) -> None:
         real(self, snapshot, is_changelog)
         self.names = {name for name in self.names if not name.startswith("index-")}
 
-    return patch.object(orphans.UsedNames, "_take_in_files", without_indexes)
+    return patch.object(used_names.UsedNames, "_take_in_files", without_indexes)
 
 
 # changelogs
