@@ -164,7 +164,7 @@ def check_lab(
         typer.Option(
             metavar="KIND[,...]",
             help="Concurrent actors, up to six of: writer, rival (shares a key), counter (read-modify-write), twin (repeats a "
-            "commit), overwriter, compactor, expirer, tagger, cleaner (of orphans).",
+            "commit), overwriter, deleter, restorer (rollback --as-new), compactor, expirer, tagger, cleaner (of orphans).",
         ),
     ] = "writer,writer,compactor",
     store: Annotated[
@@ -196,8 +196,8 @@ def check_lab(
     """Explore the interleavings of concurrent actors on one table, with the shipped commit code on a simulated store.
 
     Every storage call that other actors can observe is a step; schedules that lead to the same state are explored once.
-    With put-if-absent or the lock, no violations are expected, unless actors share rows (rival, counter, overwriter) and
-    the data conflict check is off. Each violation is printed with the command that replays it. Exits with 4 on violations,
+    With put-if-absent or the lock, no violations are expected, unless actors share rows (rival, counter, overwriter,
+    deleter, restorer) and the data conflict check is off. Each violation is printed with the command that replays it. Exits with 4 on violations,
     even if they are expected.
 
     paimon-cli lab check --actors writer,writer --store unsafe

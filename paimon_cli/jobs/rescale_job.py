@@ -155,8 +155,8 @@ def run_rescale(table: CatalogTable, plan: RescalePlan, engine: Engine, progress
     context = table.context
     started = context.clock.now_millis()
     summary = RescaleSummary(plan.buckets)
-    if plan.snapshot is not None and plan.partitions:
-        summary = _rewrite(context, plan, plan.snapshot, engine, progress)
+    if plan.partitions:
+        summary = rewrite_partitions(context, plan, engine, progress)
     if plan.changes_option:
         _expect_nothing_left(context, plan.buckets)
         alter_table(table, [SetOption("bucket", str(plan.buckets), fits_files=True)], context.clock)
@@ -164,7 +164,11 @@ def run_rescale(table: CatalogTable, plan: RescalePlan, engine: Engine, progress
     return replace(summary, option_changed=plan.changes_option, engine=engine.name, engine_reason=engine.reason, seconds=seconds)
 
 
-def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engine: Engine, progress: Progress) -> RescaleSummary:
+def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine, progress: Progress) -> RescaleSummary:
+    """Commit the rows of the planned partitions in their new buckets. Raises the same errors as `run_rescale`."""
+    snapshot = plan.snapshot
+    if snapshot is None:
+        raise ValueError("a table without snapshots has no partitions to rescale")
     chosen = {partition.key for partition in plan.partitions}
     context, hides_level_0 = context.with_level_0(), context.mode.hides_level_0
     with expiry_noticed(context, snapshot.id):

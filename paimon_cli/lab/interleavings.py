@@ -22,11 +22,13 @@ from paimon_cli.lab.simulation.actor_jobs import (
     orphan_remover,
     overwriter,
     read_modify_write,
+    restorer,
     rows,
     tagger,
     writer,
 )
 from paimon_cli.lab.simulation.exploration import Result, ShouldContinue, explore, sample
+from paimon_cli.lab.simulation.paper_files import DELETE
 from paimon_cli.lab.simulation.publication import COUNTER
 from paimon_cli.lab.simulation.run import NarratedStep, Run, after, narrate
 from paimon_cli.lab.simulation.scenario import PUT_IF_ABSENT, UNSAFE, Scenario
@@ -35,6 +37,8 @@ from paimon_cli.options.option_catalog import find_option
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 
 SHARED_BUCKET = 0
+FIRST_ROWS = rows(SHARED_BUCKET, COUNTER, 2, value="0")
+"""The rows of snapshot 1."""
 MAX_ACTORS = 6
 RANDOM_SCHEDULES = 1_000
 FIRST_DEPTH = 1
@@ -47,12 +51,15 @@ KINDS: Mapping[str, str] = {
     "counter": "reads a counter, adds one and writes it back; retries after a data conflict",
     "twin": "makes a commit with the same identity as every other twin",
     "overwriter": "replaces all rows with its own",
+    "deleter": "deletes a row that is there at the beginning",
+    "restorer": "brings back the rows of the first snapshot as a new commit; starts again after a conflict",
     "compactor": "compacts every bucket fully; makes a new plan after a conflict",
     "expirer": "expires all snapshots except the newest",
     "tagger": "tags an old snapshot",
     "cleaner": "removes orphan files",
 }
-_SHARING = ("rival", "counter", "overwriter")
+_SHARING = ("rival", "counter", "overwriter", "deleter", "restorer")
+_REPLACE_ALL_ROWS = {"overwriter", "restorer"}
 _NEED_HISTORY = {"expirer", "tagger", "cleaner"}
 
 
@@ -224,7 +231,7 @@ def scenario_of(request: CheckRequest) -> Scenario:
 
 def _beginning(request: CheckRequest) -> Job:
     """Writes two level-0 files to the shared bucket; for actors that need history, also compacts and leaves orphan files."""
-    first = writer("first", rows(SHARED_BUCKET, COUNTER, 2, value="0"), rows(SHARED_BUCKET, 2, 3))
+    first = writer("first", FIRST_ROWS, rows(SHARED_BUCKET, 2, 3))
     if not _NEED_HISTORY & set(request.actors):
         return first
     return in_turn(first, compactor(), *([litterer()] if "cleaner" in request.actors else []))
@@ -253,6 +260,10 @@ def _jobs(request: CheckRequest) -> Iterator[Job]:
             yield in_turn(*(read_modify_write(f"{user}-{r}", SHARED_BUCKET, COUNTER) for r in range(request.rounds)))
         elif kind == "overwriter":
             yield overwriter(user, rows(SHARED_BUCKET, COUNTER, value="0"))
+        elif kind == "deleter":
+            yield writer(user, rows(SHARED_BUCKET, 2, kind=DELETE))
+        elif kind == "restorer":
+            yield restorer(user, 1, FIRST_ROWS)
         elif kind == "tagger":
             yield tagger(user, 2)
         else:
@@ -275,10 +286,10 @@ def _validate(request: CheckRequest) -> None:
     if request.data_conflict_check == KEY:
         why = "it reads keys from data files, and the data files of the simulation are not Parquet"
         raise UsageError("--data-conflict-check key cannot be checked", why, "use range, bucket or partition")
-    if {"counter", "overwriter"} <= set(request.actors):
-        raise UsageError(
-            "counter and overwriter cannot be combined", "an overwrite resets the counter, so lost increments cannot be detected"
-        )
+    for kind in sorted(_REPLACE_ALL_ROWS & set(request.actors)):
+        if "counter" in request.actors:
+            why = f"the {kind} resets the counter, so lost increments cannot be detected"
+            raise UsageError(f"counter and {kind} cannot be combined", why)
     for key in request.options:
         if not key.startswith(HONOURED_OPTIONS) or find_option(key) is None or key == DATA_CONFLICT_CHECK:
             raise UsageError(

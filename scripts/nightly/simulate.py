@@ -28,7 +28,7 @@ from pathlib import Path
 from paimon_cli.lab.simulation.exploration import Result, explore, sample
 from paimon_cli.lab.simulation.run import Run, replay
 from scripts.nightly.pool import each
-from tests.simulation import append_scenarios, kind_scenarios, source_scenarios, vector_scenarios
+from tests.simulation import append_scenarios, kind_scenarios, rewrite_scenarios, source_scenarios, vector_scenarios
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.quick_metadata import quick_metadata
 from tests.simulation.scenarios import ON_STORES, scenario
@@ -112,6 +112,8 @@ def tasks(schedules: int, vector_schedules: int, kind_schedules: int, store_sche
         yield Task("vectors and changelogs: two actors, complete", name)
     for name in (*append_scenarios.TWO_ACTORS, *kind_scenarios.TWO_ACTORS, *source_scenarios.TWO_ACTORS):
         yield Task("kinds of buckets: two actors, complete", name)
+    for name in rewrite_scenarios.TWO_ACTORS:
+        yield Task("rewritten tables: two actors, complete", name)
     for name in THREE_ACTORS:
         yield Task("simulation: three actors, complete without faults", name, faults=0)
         yield Task("simulation: bounded interruptions", name, switches=2, faults=1)
@@ -134,6 +136,7 @@ def tasks(schedules: int, vector_schedules: int, kind_schedules: int, store_sche
             append_scenarios.MANY_ACTORS + kind_scenarios.MANY_ACTORS + source_scenarios.MANY_ACTORS,
             kind_schedules,
         ),
+        ("rewritten tables", rewrite_scenarios.MANY_ACTORS, kind_schedules),
         ("object stores", ON_STORES, store_schedules),
     ):
         for number in range(0, count, CHUNK):

@@ -95,6 +95,7 @@ class TestCommand:
             (("--depth", "1", "--seed", "1"), "--depth cannot be combined with --seed"),
             (("--replay", "0,1x"), "not a schedule"),
             (("--actors", "counter,overwriter"), "counter and overwriter cannot be combined"),
+            (("--actors", "restorer,counter"), "counter and restorer cannot be combined"),
         ],
     )
     def test_what_cannot_be_honoured_is_an_error(self, arguments: tuple[str, ...], message: str) -> None:

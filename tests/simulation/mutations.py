@@ -7,13 +7,17 @@ from tests.simulation import (
     commit_mutations,
     job_mutations,
     kind_mutations,
+    rewrite_mutations,
     source_mutations,
     store_mutations,
     vector_mutations,
 )
 from tests.simulation.mutation import PLANTED, Mutation
 
-MODULES = (append_mutations, commit_mutations, job_mutations, kind_mutations, source_mutations, store_mutations, vector_mutations)
+MODULES = (
+    *(append_mutations, commit_mutations, job_mutations, kind_mutations),
+    *(rewrite_mutations, source_mutations, store_mutations, vector_mutations),
+)
 """Importing them fills the list."""
 
 MUTATIONS: tuple[Mutation, ...] = tuple(PLANTED)

@@ -22,11 +22,18 @@ from paimon_cli.lab.simulation.real_jobs import real_compactor, real_incrementer
 from paimon_cli.lab.simulation.run import after
 from paimon_cli.lab.simulation.scenario import Scenario
 from paimon_cli.lab.simulation.schedule import CRASH, LOST_ANSWER
-from tests.simulation import append_scenarios, kind_scenarios, source_scenarios, store_scenarios, vector_scenarios
+from tests.simulation import (
+    append_scenarios,
+    kind_scenarios,
+    rewrite_scenarios,
+    source_scenarios,
+    store_scenarios,
+    vector_scenarios,
+)
 from tests.simulation.named_scenarios import ALL_FAULTS, CHECKED, CRASHES, names, planned, scenario
 from tests.simulation.upgrader import upgrader
 
-MORE_SCENARIOS = (append_scenarios, kind_scenarios, source_scenarios, vector_scenarios)
+MORE_SCENARIOS = (append_scenarios, kind_scenarios, rewrite_scenarios, source_scenarios, vector_scenarios)
 """Importing them gives them their names."""
 __all__ = ["CHECKED", "names", "scenario"]
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import pytest
 
 from paimon_cli.lab.simulation.exploration import explain, explore, sample
-from tests.simulation import append_scenarios, kind_scenarios, source_scenarios, vector_scenarios
+from tests.simulation import append_scenarios, kind_scenarios, rewrite_scenarios, source_scenarios, vector_scenarios
 from tests.simulation.scenarios import scenario
 
-MANY_ACTORS = [
-    name for kind in (vector_scenarios, append_scenarios, kind_scenarios, source_scenarios) for name in kind.MANY_ACTORS
-]
+MORE = (append_scenarios, kind_scenarios, rewrite_scenarios, source_scenarios)
+MANY_ACTORS = [name for kind in (vector_scenarios, *MORE) for name in kind.MANY_ACTORS]
 QUICK = [name for name in vector_scenarios.TWO_ACTORS if name != "vectors-inline-writers"]
-SLOW = ["vectors-inline-writers", *append_scenarios.TWO_ACTORS, *kind_scenarios.TWO_ACTORS, *source_scenarios.TWO_ACTORS]
+SLOW = ["vectors-inline-writers", *(name for kind in MORE for name in kind.TWO_ACTORS)]
 FEW = 20
 
 

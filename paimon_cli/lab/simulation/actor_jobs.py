@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER
-from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotFound, PartialSuccess, StorageUnavailable
+from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotFound, PaimonError, PartialSuccess, StorageUnavailable
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.version import Version
 from paimon_cli.jobs.compact_job import CompactSummary, run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import Engine, NoProgress
+from paimon_cli.jobs.metadata_jobs import run_restore
 from paimon_cli.jobs.write_job import WriteSummary, run_write
-from paimon_cli.jobs.write_request import WriteRequest
+from paimon_cli.jobs.write_request import NO_COMPACTION, WriteRequest
 from paimon_cli.lab.simulation.actor import Actor, Job
-from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED, UNKNOWN
+from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED, UNKNOWN, announced_user
 from paimon_cli.lab.simulation.paper_files import INSERT, BucketRows, PaperEngine, merged, paper_rows
 from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
@@ -76,10 +79,11 @@ def run_and_report(
     *,
     identifier: int = BATCH_IDENTIFIER,
     overwrites: bool = False,
+    refusal: type[PaimonError] = Conflict,
 ) -> str:
     """Run a job that is to commit these rows, and report its start and outcome to the oracle."""
     actor.oracle.announces(user, identifier, batch, overwrites)
-    end = end_of(actor, job)
+    end = end_of(actor, job, refusal)
     actor.oracle.ended(user, identifier, end)
     return end
 
@@ -106,8 +110,11 @@ def compact(actor: Actor, request: CompactRequest, engine: Engine) -> None:
     end_of(actor, job)
 
 
-def end_of(actor: Actor, job: Callable[[], object]) -> str:
-    """Run a job; returns its outcome. Errors that an expiry or outage can cause are failures only in scenarios without one."""
+def end_of(actor: Actor, job: Callable[[], object], refusal: type[PaimonError] = Conflict) -> str:
+    """Run a job; returns its outcome. Errors that an expiry or outage can cause are failures only in scenarios without one.
+
+    `refusal`: another error than a conflict by which a commit may be refused.
+    """
     oracle, scenario = actor.oracle, actor.scenario
     actor.check_commit()
     oracle.began(actor.number)
@@ -115,7 +122,7 @@ def end_of(actor: Actor, job: Callable[[], object]) -> str:
         result = job()
         _judge_summary(actor, result)
         return ACKNOWLEDGED
-    except Conflict:
+    except (Conflict, refusal):
         return REFUSED
     except (StorageUnavailable, PartialSuccess) as error:
         if not actor.had_outage:
@@ -147,6 +154,28 @@ def _delete_files(actor: Actor, job: Callable[[], object]) -> str:
     if end != ACKNOWLEDGED:
         actor.oracle.left_files(actor.number)
     return end
+
+
+def named(actor: Actor, user: str) -> TableContext:
+    """The actor's table, in which jobs that choose a user of their own begin it with this one."""
+    context = actor.context
+    return replace(context, options=context.options.with_overrides({"commit.user-prefix": user}))
+
+
+def restorer(user: str, target: int, rows_then: BucketRows) -> Job:
+    """Runs `rollback TARGET --as-new`, which starts again after a conflict. `rows_then`: the rows of the target."""
+
+    def run(actor: Actor) -> None:
+        context = named(actor, user)
+
+        def restore() -> None:
+            done = run_restore(context, context.snapshots.get(target), PaperEngine(), NoProgress(), NO_COMPACTION)
+            if announced_user(context.snapshots.get(done.snapshot)) != user:
+                raise Conflict("there is nothing to restore, so there is no commit")
+
+        run_and_report(actor, user, rows_then, restore, overwrites=True)
+
+    return run
 
 
 def expirer(keep: int = 1, limit: int | None = None) -> Job:

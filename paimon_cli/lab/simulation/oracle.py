@@ -20,6 +20,11 @@ from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, parse_numbered
 ACKNOWLEDGED, REFUSED, UNKNOWN = "acknowledged", "refused", "unknown"
 
 
+def announced_user(snapshot: Snapshot) -> str:
+    """The user under which a commit was announced: without the UUID that jobs add to `commit.user-prefix`."""
+    return snapshot.commit_user.partition("_")[0]
+
+
 class Oracle:
     """Checks a run and collects `violations`. `digest` is equal for disks that no reader can distinguish."""
 
@@ -130,7 +135,7 @@ class Oracle:
 
     def _is_published(self, user: str, identifier: int) -> bool:
         snapshots = (published.snapshot for published in self.memory.published.values())
-        return any((s.commit_user, s.commit_identifier) == (user, identifier) for s in snapshots)
+        return any((announced_user(s), s.commit_identifier) == (user, identifier) for s in snapshots)
 
     def _report(self, message: str) -> None:
         self.violations.append(message)
@@ -214,10 +219,8 @@ class Oracle:
             self._end = number
             self.digest ^= hash(("ended", number))
             return hash(data)
-        announced, before = (
-            memory.announced.get((snapshot.commit_user, snapshot.commit_identifier)),
-            memory.published.get(number - 1),
-        )
+        announced = memory.announced.get((announced_user(snapshot), snapshot.commit_identifier))
+        before = memory.published.get(number - 1)
         has_previous = number - 1 > memory.gone
         key = ("published", before, data, announced and announced.signature, has_previous)
 

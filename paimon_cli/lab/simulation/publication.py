@@ -152,7 +152,7 @@ class Publication:
         new.flushed = frozenset((e.bucket, e.file.file_name) for e in added)
         yield from (str(v) for v in real_violations(version) if v.code not in self._scenario.tolerates)
         mode, visible = self._context.mode, self._above_level_0()
-        if mode.hides_level_0 and (shown := real_rows(version, level_0=False)) != visible:
+        if mode.deletion_vectors and mode.hides_level_0 and (shown := real_rows(version, level_0=False)) != visible:
             yield f"plain readers of snapshot {number} see {shown}, but the compacted rows are {visible}"
         if mode.changelog_producer == "none":
             return

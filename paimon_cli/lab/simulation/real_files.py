@@ -26,6 +26,7 @@ from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.jobs.engine import LocalEngine, Progress
 from paimon_cli.jobs.postponed_rows import WaitingRows
+from paimon_cli.jobs.rescale_job import RowsOfTable
 from paimon_cli.lab.simulation.scenario import Rows
 from paimon_cli.lab.simulation.script import forget_scripts
 from paimon_cli.lab.simulation.sim_storage import CallStorage, SimDisk
@@ -167,7 +168,8 @@ class RealEngine(LocalEngine):
 
         def written(recorded: TableContext) -> tuple[Written, Tallies]:
             counted: Tallies = {}
-            incoming = WaitingRows(recorded) if isinstance(plan.incoming, WaitingRows) else plan.incoming
+            reads_the_table = isinstance(plan.incoming, (WaitingRows, RowsOfTable))
+            incoming = replace(plan.incoming, context=recorded) if reads_the_table else plan.incoming  # type: ignore[type-var]
             return write(replace(plan, context=recorded, incoming=incoming), counted, progress), counted
 
         result, counted = cached_result(key, context, written)

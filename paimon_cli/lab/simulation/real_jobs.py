@@ -1,4 +1,4 @@
-"""Jobs of actors on real Parquet files: `write`, `compact`, `update` and `delete` with the local engine."""
+"""Jobs of actors on real Parquet files with the local engine: writes, compactions, changes of rows, rescales and restores."""
 
 from __future__ import annotations
 
@@ -11,31 +11,44 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, fresh_identity
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_task import CompactionTask
+from paimon_cli.errors import Conflict, PaimonError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import NoProgress, phase
+from paimon_cli.jobs.rescale_job import plan_rescale, rewrite_partitions
 from paimon_cli.jobs.table_change import NewFiles
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.lab.simulation.actor import Actor, Job
-from paimon_cli.lab.simulation.actor_jobs import compact, end_of, rows, run_and_report
-from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED
-from paimon_cli.lab.simulation.paper_files import DELETE, BucketRows
-from paimon_cli.lab.simulation.real_files import RealEngine
+from paimon_cli.lab.simulation.actor_jobs import compact, end_of, named, rows, run_and_report
+from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED
+from paimon_cli.lab.simulation.paper_files import DELETE, INSERT, BucketRows
+from paimon_cli.lab.simulation.real_files import RealEngine, cached_result
 from paimon_cli.lab.simulation.scenario import Scenario
 from paimon_cli.lsm.compaction_picker import may_drop_deletes
 from paimon_cli.lsm.sorted_runs import highest_level
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.read.split_reader import read_split
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.write.sorted_write import SortOrder
 
 OPS = {0: "+I", 3: "-D"}
+MAX_REWRITE_TRIES = 5
 
 
-def real_writer(user: str, *batches: BucketRows, numbers: bool = False, repeatable: bool = False, overwrite: bool = False) -> Job:
+def real_writer(
+    user: str,
+    *batches: BucketRows,
+    numbers: bool = False,
+    repeatable: bool = False,
+    overwrite: bool = False,
+    refusal: type[PaimonError] = Conflict,
+) -> Job:
     """Runs one `write` of JSON rows per batch. The table derives buckets from keys; the buckets of `batches` are for the oracle.
 
     `repeatable`: all writes have one commit user and numbered identifiers, so a restart continues where the job stopped.
@@ -48,7 +61,8 @@ def real_writer(user: str, *batches: BucketRows, numbers: bool = False, repeatab
             rows = FileRows((source,), "json")
             request = WriteRequest(rows, op_column="_op", commit_user=name, commit_id=identifier, overwrite=overwrite)
             job = functools.partial(run_write, actor.context, request, RealEngine(actor.disk, source), NoProgress())
-            run_and_report(actor, name, batch, job, identifier=identifier or BATCH_IDENTIFIER, overwrites=overwrite)
+            number_of_commit = identifier or BATCH_IDENTIFIER
+            run_and_report(actor, name, batch, job, identifier=number_of_commit, overwrites=overwrite, refusal=refusal)
 
     return run
 
@@ -152,6 +166,62 @@ def _changer(user: str, effect: BucketRows, keys: Sequence[int], *assignments: s
         run_and_report(actor, user, effect, job)
 
     return run
+
+
+def real_rescaler(user: str, buckets: int) -> Job:
+    """Runs `rescale` once. The option `bucket` stays, as in a rescale of single partitions, since other actors know only that."""
+
+    def run(actor: Actor) -> None:
+        context = named(actor, user)
+
+        def rescale() -> None:
+            plan = plan_rescale(context, buckets)
+            try:
+                rewrite_partitions(context, plan, RealEngine(actor.disk, "the table"), NoProgress())
+            except PaimonError as error:
+                if not error.details.get("published_snapshots"):
+                    raise  # otherwise only the compaction after it was refused
+
+        run_and_report(actor, user, {}, rescale)
+
+    return run
+
+
+def real_rewriter(user: str) -> Job:
+    """Reads all rows, and overwrites the table with them: a change that must not come after one that it has not read.
+
+    The table needs a data conflict check. After a conflict it reads again.
+    """
+
+    def run(actor: Actor) -> None:
+        for attempt in range(MAX_REWRITE_TRIES):
+            snapshot = actor.context.snapshots.latest()
+            assert snapshot is not None
+            read = functools.partial(_key_values, snapshot=snapshot)
+            key = (snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.index_manifest)
+            batch = _inserts(cached_result(("all rows", *key), actor.context, read))
+            source, name = _source(batch, False, actor.scenario), f"{user}-{attempt}"
+            request = WriteRequest(
+                FileRows((source,), "json"), op_column="_op", commit_user=name, overwrite=True, read_snapshot=snapshot.id
+            )
+            job = functools.partial(run_write, actor.context, request, RealEngine(actor.disk, source), NoProgress())
+            if run_and_report(actor, name, {}, job) != REFUSED:
+                return
+
+    return run
+
+
+def _key_values(context: TableContext, snapshot: Snapshot) -> list[tuple[int, str]]:
+    """All rows of a snapshot, also those of level 0 that plain reads do not show, by key."""
+    found: list[tuple[int, str]] = []
+    for split in plan_scan(context.with_level_0(), snapshot).splits:
+        for batch in read_split(context.with_level_0(), split, ("k", "v")):
+            found += zip(batch.column("k").to_pylist(), batch.column("v").to_pylist(), strict=True)
+    return sorted(found)
+
+
+def _inserts(found: Sequence[tuple[int, str]]) -> BucketRows:
+    return {0: [(key, INSERT, value) for key, value in found]}
 
 
 def real_incrementer(user: str, key: int) -> Job:
